@@ -10,7 +10,7 @@ pub(crate) use self::{
     display::{Word, seconds},
     parse::{parse_seconds, value},
 };
-pub use crate::fail_command::{FailCommand, Mode};
+pub use crate::fail_command::{BadReply, FailCommand, Mode};
 use crate::{
     MemberId,
     config::{MemberConfig, SetConfig},

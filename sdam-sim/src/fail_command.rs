@@ -1,6 +1,6 @@
 //! The fail point `failCommand`, which makes commands fail in tests (M-46).
 
-use std::time::Duration;
+use std::{str::FromStr, time::Duration};
 
 use bson::{Bson, Document};
 
@@ -30,6 +30,60 @@ pub struct FailCommand {
     pub error_labels: Option<Vec<String>>,
     /// The code of the reply's `writeConcernError`; the command is run.
     pub write_concern_error: Option<i32>,
+    /// What is sent instead of the reply; the command is run. Never instead of the reply to hello.
+    /// A fault of the simulation: the fail points of real servers have none.
+    pub bad_reply: Option<BadReply>,
+}
+
+/// A message that cannot be the reply to a command, as a broken proxy between client and server
+/// sends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum BadReply {
+    /// A reply to an earlier request, before the right one.
+    Stray,
+    /// The reply names another request.
+    WrongResponseTo,
+    /// The reply has no `ok`.
+    NoOk,
+    /// The reply is not BSON.
+    Malformed,
+    /// The reply announces that more will come, although the request did not allow it.
+    MoreToCome,
+}
+
+impl BadReply {
+    /// Every kind.
+    pub const ALL: [Self; 5] = [
+        Self::Stray,
+        Self::WrongResponseTo,
+        Self::NoOk,
+        Self::Malformed,
+        Self::MoreToCome,
+    ];
+
+    /// Returns the name in actions and in `data.badReply` of `configureFailPoint`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stray => "stray",
+            Self::WrongResponseTo => "wrong-response-to",
+            Self::NoOk => "no-ok",
+            Self::Malformed => "malformed",
+            Self::MoreToCome => "more-to-come",
+        }
+    }
+}
+
+impl FromStr for BadReply {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
+        known.ok_or_else(|| {
+            let names = Self::ALL.map(Self::as_str).join(", ");
+            format!("`{name}` is none of {names}")
+        })
+    }
 }
 
 /// How often a fail point is triggered.
@@ -104,6 +158,10 @@ impl FailCommand {
         };
         let blocks = flag(data, "blockConnection");
         let millis = number(data, "blockTimeMS").and_then(|millis| u64::try_from(millis).ok());
+        let bad_reply = data.get_str("badReply").ok().map(str::parse).transpose();
+        let Ok(bad_reply) = bad_reply else {
+            return invalid("badReply is unknown");
+        };
         if blocks && millis.is_none() {
             return invalid("blockTimeMS must be given with blockConnection");
         }
@@ -119,6 +177,7 @@ impl FailCommand {
                 .get_document("writeConcernError")
                 .ok()
                 .and_then(|error| code(error, "code")),
+            bad_reply,
         }))
     }
 }

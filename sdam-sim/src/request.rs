@@ -96,42 +96,33 @@ impl Request {
         }
     }
 
-    /// Builds the reply that carries `body`; returns `None` if the client expects none.
+    /// Builds the reply that carries the document `body`; returns `None` if the client expects none.
     pub(crate) fn reply(
         &self,
         request_id: i32,
         response_to: i32,
         more_to_come: bool,
-        body: &Document,
+        body: &[u8],
     ) -> Result<Option<WireMessage>, WireError> {
-        // Documents built here have no NUL in their keys, so they can always be written.
-        let bytes = body.to_vec().unwrap_or_default();
         match &self.framing {
             Framing::Msg { silent: true, .. } => Ok(None),
             Framing::Msg { .. } => OpMsg {
                 request_id,
                 response_to,
                 more_to_come,
-                body: &bytes,
+                body,
                 ..OpMsg::default()
             }
             .encode()
             .map(Some),
-            Framing::Query { .. } => {
-                let failure = if body.contains_key("$err") {
-                    OpReply::QUERY_FAILURE
-                } else {
-                    0
-                };
-                OpReply {
-                    request_id,
-                    response_to,
-                    flags: OpReply::AWAIT_CAPABLE | failure,
-                    body: &bytes,
-                }
-                .encode()
-                .map(Some)
+            Framing::Query { .. } => OpReply {
+                request_id,
+                response_to,
+                flags: OpReply::AWAIT_CAPABLE,
+                body,
             }
+            .encode()
+            .map(Some),
         }
     }
 }

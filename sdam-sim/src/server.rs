@@ -22,7 +22,7 @@ pub(crate) use self::{cursors::Cursors, data::takes_write_concern, sessions::Ses
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
-    fail_command::FailCommand,
+    fail_command::{BadReply, FailCommand},
     reply::{CommandError, CommandResult, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED},
     request::{Request, number},
     timers::Timer,
@@ -252,7 +252,48 @@ impl Deployment {
                 doc! { "code": code, "errmsg": message },
             );
         }
-        self.answer(now, id, &request, response_to, result);
+        match fail.and_then(|fail| fail.bad_reply) {
+            Some(bad) => self.misreply(now, id, &request, response_to, result, bad),
+            None => self.answer(now, id, &request, response_to, result),
+        }
+    }
+
+    /// Sends what cannot be the reply to `request`.
+    fn misreply(
+        &mut self,
+        now: Instant,
+        id: ConnectionId,
+        request: &Request,
+        response_to: i32,
+        result: CommandResult,
+        bad: BadReply,
+    ) {
+        let Some(connection) = self.connections.get(&id) else {
+            return;
+        };
+        let mut document = self.reply_document(now, connection.member, request, result);
+        match bad {
+            BadReply::Stray => {
+                self.send(id, request, response_to - 1, false, &document);
+                self.send(id, request, response_to, false, &document);
+            }
+            BadReply::WrongResponseTo => {
+                self.send(id, request, response_to + 1, false, &document);
+            }
+            BadReply::NoOk => {
+                document.remove("ok");
+                self.send(id, request, response_to, false, &document);
+            }
+            BadReply::Malformed => {
+                // A field of no known type; the frame of the document is right.
+                let mut bytes = document.to_vec().unwrap_or_default();
+                bytes[size_of::<i32>()] = 0x77;
+                self.send_bytes(id, request, response_to, false, &bytes);
+            }
+            BadReply::MoreToCome => {
+                self.send(id, request, response_to, true, &document);
+            }
+        }
     }
 
     /// Returns the error of a fail point of `member`.
@@ -352,10 +393,23 @@ impl Deployment {
         more_to_come: bool,
         document: &Document,
     ) -> Option<i32> {
+        // Documents built here have no NUL in their keys, so they can always be written.
+        let bytes = document.to_vec().unwrap_or_default();
+        self.send_bytes(id, request, response_to, more_to_come, &bytes)
+    }
+
+    fn send_bytes(
+        &mut self,
+        id: ConnectionId,
+        request: &Request,
+        response_to: i32,
+        more_to_come: bool,
+        body: &[u8],
+    ) -> Option<i32> {
         let connection = self.connections.get_mut(&id)?;
         let member = &mut self.members[connection.member.index()];
         let request_id = member.process.next_request_id();
-        let Ok(message) = request.reply(request_id, response_to, more_to_come, document) else {
+        let Ok(message) = request.reply(request_id, response_to, more_to_come, body) else {
             self.close(id);
             return None;
         };

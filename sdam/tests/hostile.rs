@@ -12,7 +12,10 @@ use std::{
 
 use bson::{RawArrayBuf, rawdoc};
 use futures::executor::block_on;
-use sdam::{ErrorKind, ServerError, ServerType, Snapshot, Stage, Topology, TopologyType};
+use sdam::{
+    Criteria, ErrorKind, Options, ServerError, ServerType, Snapshot, Stage, Topology, TopologyType,
+};
+use sdam_pool::Pools;
 use sdam_sim::serve::Builder;
 use sdam_transport::wire::{OpMsg, OpReply};
 
@@ -44,16 +47,34 @@ impl Hostile {
 }
 
 fn serve(stream: &mut TcpStream, answer: &Answer) {
-    let mut header = [0; 16];
-    if stream.read_exact(&mut header).is_err() {
-        return;
-    }
-    let [.., a, b, c, d] = header.split_at(8).0 else {
+    let Some((request, _)) = read_request(stream) else {
         return;
     };
-    answer(i32::from_le_bytes([*a, *b, *c, *d]), stream);
+    answer(request, stream);
     // Ends when the client closes the connection.
     let _ = std::io::copy(stream, &mut std::io::sink());
+}
+
+/// Returns the id of the next request, and what follows its header; `None` at the end.
+fn read_request(stream: &mut TcpStream) -> Option<(i32, Vec<u8>)> {
+    let mut header = [0; 16];
+    stream.read_exact(&mut header).ok()?;
+    let number = |at: usize| {
+        let bytes = header[at..at + 4].try_into().ok()?;
+        Some(i32::from_le_bytes(bytes))
+    };
+    let length = usize::try_from(number(0)?).ok()?;
+    let mut rest = vec![0; length - header.len()];
+    stream.read_exact(&mut rest).ok()?;
+    Some((number(4)?, rest))
+}
+
+fn host() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 /// Returns the error of a server with `answer`, monitored beside a correct mongos.
@@ -67,11 +88,7 @@ fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Arc
         "mongodb://{},{healthy_host}/?connectTimeoutMS=2000&heartbeatFrequencyMS=500",
         hostile.address,
     );
-    let host = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap();
+    let host = host();
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let topology = Topology::builder(&uri).unwrap().start(runtime).unwrap();
     let both = |snapshot: &Snapshot| {
@@ -332,4 +349,47 @@ fn invalid_hosts_and_hosts_beyond_max_servers_are_not_monitored() {
     );
     assert_eq!(block_on(servers), Some(16));
     block_on(topology.close());
+}
+
+/// Returns the outcome of a command whose reply has 2000 bytes, from a server that announces this
+/// limit of messages.
+fn run_long_command(limit: i32) -> Result<(), sdam_pool::Error> {
+    let server = Hostile::start(move |request, stream| {
+        let hello = rawdoc! {
+            "ok": 1, "minWireVersion": 0, "maxWireVersion": 17, "maxMessageSizeBytes": limit,
+        };
+        let long = rawdoc! { "ok": 1, "text": "x".repeat(2000) };
+        let mut next = Some((request, hello.as_bytes()));
+        while let Some((request, body)) = next {
+            let _ = stream.write_all(&message(request, body));
+            next = read_request(stream).map(|(request, sent)| {
+                let is_ping = sent.windows(4).any(|word| word == b"ping");
+                (request, if is_ping { &long } else { &hello }.as_bytes())
+            });
+        }
+    });
+    let host = host();
+    let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
+    let uri = format!("mongodb://{}/?directConnection=true", server.address);
+    let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
+    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let topology = builder.start(runtime).unwrap();
+    block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        let mut connection = server.pool().check_out().await?;
+        let ping = rawdoc! { "ping": 1, "$db": "admin" };
+        let outcome = connection.run_command(ping.as_bytes(), Some(PATIENCE));
+        let outcome = outcome.await.map(drop);
+        drop((connection, server));
+        topology.close().await;
+        outcome
+    })
+}
+
+#[test]
+fn a_pooled_connection_accepts_messages_as_long_as_the_server_has_announced() {
+    // O-36
+    run_long_command(48_000_000).unwrap();
+    let error = run_long_command(1000).unwrap_err().to_string();
+    assert!(error.contains("more than the 1000 accepted"), "{error}");
 }

@@ -155,6 +155,9 @@ fn write_fail_command(f: &mut fmt::Formatter<'_>, fail: &FailCommand) -> fmt::Re
     if let Some(code) = fail.write_concern_error {
         write!(f, " writeconcern={code}")?;
     }
+    if let Some(reply) = fail.bad_reply {
+        write!(f, " reply={}", reply.as_str())?;
+    }
     Ok(())
 }
 

@@ -47,6 +47,7 @@ maintenance MEMBER on|off      the member is not readable
 horizon [close|error]          the split horizon changes
 failpoint MEMBER off|KEY=VALUE...  commands=NAME,... times=N skip=N code=N close block=MILLIS
                                app=NAME labels=LABEL,... writeconcern=CODE
+                               reply=stray|wrong-response-to|no-ok|malformed|more-to-come
 exhaust MEMBER on|off          the member streams, or sends one reply to each awaitable hello
 flood MEMBER SECONDS|off       the member reports a topology change at this interval
 lag MEMBER SECONDS             the member lags behind
@@ -201,6 +202,7 @@ impl<'a> Words<'a> {
                 "block" => fail.block = Some(Duration::from_millis(value(key, text)?)),
                 "app" => fail.app_name = Some(text.into()),
                 "labels" => fail.error_labels = Some(list(text)),
+                "reply" => fail.bad_reply = Some(value(key, text)?),
                 "writeconcern" => fail.write_concern_error = Some(value(key, text)?),
                 _ => return Err(unexpected("a setting of a fail point", word)),
             }

@@ -10,7 +10,7 @@ use sdam_transport::layers::Layers;
 use super::*;
 use crate::{
     Blueprint, MemberId,
-    action::{Edit, FailCommand, HorizonPolicy, Mode, Target},
+    action::{BadReply, Edit, FailCommand, HorizonPolicy, Mode, Target},
     config::{MemberConfig, SetConfig},
     runtime::{DnsFault, Latency, ProxyFault, TlsFault},
     version::ServerVersion,
@@ -85,6 +85,7 @@ fn every_step() -> Vec<Step> {
                 error_code: Some(91),
                 error_labels: Some(Vec::new()),
                 write_concern_error: Some(64),
+                bad_reply: Some(BadReply::NoOk),
             }),
         ),
         Action::FailPoint(

@@ -16,13 +16,14 @@ use futures::{
     future::{join, join_all, poll_immediate},
 };
 use sdam::{
-    Event, EventKind, Interest, PoolError, PoolOptions, ServerAddress, Spawner, Task, Topology,
+    ConnectionClosedReason, ErrorKind, Event, EventKind, Interest, PoolError, PoolOptions,
+    ServerAddress, Spawner, Task, Topology,
 };
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_pool::{Error, Pool};
 use sdam_sim::{
     Action,
-    action::{FailCommand, Mode, Target},
+    action::{BadReply, FailCommand, Mode, Target},
     runtime::Sim,
 };
 
@@ -457,4 +458,50 @@ async fn yield_now() {
         Poll::Ready(())
     })
     .await;
+}
+
+#[test]
+fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connection() {
+    for bad in BadReply::ALL {
+        let sim = simulation(3);
+        let (topology, mut events) = observed(&sim, "maxPoolSize=1");
+        let mut fail = FailCommand::default();
+        fail.mode = Mode::Times(1);
+        fail.commands = vec!["ping".to_owned()];
+        fail.bad_reply = Some(bad);
+        sim.block_on(async {
+            let server = primary(&topology).await;
+            ping_primary(&topology).await.unwrap();
+            sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+                .unwrap();
+            let mut connection = server.pool().check_out().await.unwrap();
+            let error = run_ping(&mut connection).await.unwrap_err();
+            let kind = error.server_error().map(|error| error.kind);
+            assert_eq!(kind, Some(ErrorKind::Protocol), "{bad:?}: {error}");
+            assert_eq!(error.body(), None);
+            // Nothing is sent on it any more, and it says why.
+            let again = run_ping(&mut connection).await.unwrap_err().to_string();
+            assert!(again.contains("close it"), "{bad:?}: {again}");
+            drop(connection);
+            for number in 0..10 {
+                let ping = ping_primary(&topology).await;
+                assert_eq!(ping, Ok(()), "{bad:?}, command {number}");
+            }
+            drop(server);
+            topology.close().await;
+        });
+        let reasons = sim.block_on(events.by_ref().collect::<Vec<_>>());
+        let reasons: Vec<_> = reasons
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::ConnectionClosed { reason, .. } => Some(*reason),
+                _ => None,
+            })
+            .collect();
+        let expected = [
+            ConnectionClosedReason::Error,
+            ConnectionClosedReason::PoolClosed,
+        ];
+        assert_eq!(reasons, expected, "{bad:?}");
+    }
 }
