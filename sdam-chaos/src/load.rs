@@ -27,12 +27,18 @@ use crate::{
 /// The maximum number of timers that a task of the load waits for at once.
 pub(crate) const TASK_TIMERS: usize = 3;
 
+/// The commands that applications run in turn on pooled connections. Their replies differ: only that
+/// to the second one has the field `version`.
+pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
+
 /// The state of every task of the load.
 struct Application {
     topology: Topology,
     record: Arc<RunRecord>,
     clock: Arc<dyn Clock>,
     rng: Rng,
+    /// The number of commands that were run.
+    commands: usize,
     /// The time after which no new operation begins.
     until: Instant,
 }
@@ -51,6 +57,7 @@ pub(crate) fn start(
         record: Arc::clone(record),
         clock: Arc::clone(&runtime.io.clock),
         rng: rng.fork(),
+        commands: 0,
         until,
     };
     for _ in 0..rng.below(4) {

@@ -201,6 +201,7 @@ impl Totals {
             late,
             faults,
             operations,
+            bad_replies,
             refused,
             encrypted,
             proxied,
@@ -217,9 +218,9 @@ impl Totals {
         println!(
             "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
              {errors} errors ({late} of closed service connections) and {handshakes} \
-             handshakes reported, {operations} commands on pooled connections ({refused} check-outs \
-             failed), {encrypted} connections with TLS, {proxied} to proxies, {look_ups} look-ups of SRV records, \
-             {excused} runs excused, {unended} connections outlived their topology",
+             handshakes reported, {operations} commands on pooled connections ({bad_replies} \
+             bad replies, {refused} check-outs failed), {encrypted} connections with TLS, {proxied} to proxies, \
+             {look_ups} look-ups of SRV records, {excused} runs excused, {unended} connections outlived their topology",
             sum.events,
         );
     }

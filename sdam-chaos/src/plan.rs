@@ -149,7 +149,11 @@ impl Plan {
         // Choices of their own, so that the faults of the deployment stay the same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
-        let scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
+        let mut scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
+        let pool = pool_options(seed, deployed.shape);
+        if pool.is_some() {
+            faults::add_bad_replies(seed, &deployed, &mut scenario);
+        }
         Self {
             seed,
             kind,
@@ -163,7 +167,7 @@ impl Plan {
                 2 => Ending::Abrupt(Duration::from_millis(rng.below(20_000))),
                 _ => Ending::Close,
             },
-            pool: pool_options(seed, deployed.shape),
+            pool,
             client,
         }
     }

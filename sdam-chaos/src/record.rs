@@ -1,7 +1,7 @@
 //! The record of a run: events, pools, waiting selections, violations.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -43,6 +43,8 @@ pub(crate) struct RunRecord {
     /// The pools that open connections, also closed ones.
     connecting: Mutex<Vec<Pool>>,
     balanced: Mutex<BalancedPool>,
+    /// The connections of pools that a message has reached which cannot be the reply.
+    out_of_step: Mutex<BTreeSet<(ServerId, u64)>>,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The version of the newest snapshot that the watcher has received.
     pub(crate) watched: Mutex<Option<u64>>,
@@ -72,6 +74,8 @@ pub struct Counts {
     pub faults: u64,
     /// Commands that were answered on connections of a pool.
     pub operations: u64,
+    /// Commands that got a message that cannot be the reply.
+    pub bad_replies: u64,
     /// Connections that a pool did not give.
     pub refused: u64,
     /// Connections with TLS.
@@ -97,6 +101,7 @@ impl std::ops::AddAssign for Counts {
             late,
             faults,
             operations,
+            bad_replies,
             refused,
             encrypted,
             proxied,
@@ -111,6 +116,7 @@ impl std::ops::AddAssign for Counts {
         self.late += late;
         self.faults += faults;
         self.operations += operations;
+        self.bad_replies += bad_replies;
         self.refused += refused;
         self.encrypted += encrypted;
         self.proxied += proxied;
@@ -178,6 +184,10 @@ impl RunRecord {
 
     pub(crate) fn balanced(&self) -> MutexGuard<'_, BalancedPool> {
         lock(&self.balanced)
+    }
+
+    pub(crate) fn out_of_step(&self) -> MutexGuard<'_, BTreeSet<(ServerId, u64)>> {
+        lock(&self.out_of_step)
     }
 
     pub(crate) fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {

@@ -19,6 +19,7 @@ fn every_kind_of_faults_passes_and_exercises_the_client() {
             timed_out,
             errors,
             faults,
+            bad_replies,
             encrypted,
             proxied,
             ..
@@ -33,6 +34,8 @@ fn every_kind_of_faults_passes_and_exercises_the_client() {
         ] {
             assert!(count > 0, "{kind}: {what}");
         }
+        // The single-threaded client has no pools.
+        assert_eq!(bad_replies > 0, kind != Kind::Scan, "{kind}");
     }
 }
 

@@ -57,6 +57,9 @@ pub enum Oracle {
     Wire,
     /// Errors have the stage at which they occurred.
     Stages,
+    /// Only the reply to a command makes it succeed, and a connection that is out of step is not used
+    /// again.
+    Replies,
     /// Selected servers are suitable, and every selection that was started ends exactly once.
     Selection,
     /// Memory is bounded: tasks, timers, connections, undelivered events.
@@ -89,6 +92,7 @@ impl Oracle {
             Self::Errors => "errors",
             Self::Wire => "wire",
             Self::Stages => "stages",
+            Self::Replies => "replies",
             Self::Selection => "selection",
             Self::Memory => "memory",
             Self::BusyLoop => "busy-loop",

@@ -6,12 +6,16 @@ use std::{
     time::Duration,
 };
 
+use bson::RawDocument;
 use futures::future::{Either, select};
-use sdam_core::{document::DocumentWriter, options::Options, pool::PoolOptions};
+use sdam_core::{
+    document::DocumentWriter, error::ErrorKind, ids::ServerId, options::Options, pool::PoolOptions,
+    reply,
+};
 use sdam_pool::{Error, Pool, PooledConnection};
 use sdam_sim::oracle::Oracle;
 
-use super::Application;
+use super::{Application, COMMANDS};
 use crate::{record::RunRecord, request::SelectionRequest};
 
 /// Returns how long a check-out may take: its time in the queue, and then an attempt for itself and
@@ -66,8 +70,13 @@ impl Application {
                 let message = format!("{connection:?} of an old generation was handed out");
                 self.record.violated(Oracle::Pools, message);
             }
+            let number = (server, connection.id().driver);
+            if self.record.out_of_step().contains(&number) {
+                let message = format!("{connection:?} is out of step, and was handed out");
+                self.record.violated(Oracle::Replies, message);
+            }
             for _ in 0..self.rng.below(4) {
-                self.run_command(&mut connection).await;
+                self.run_command(server, &mut connection).await;
                 self.pause(200).await;
             }
             drop(connection);
@@ -110,12 +119,14 @@ impl Application {
         }
     }
 
-    /// Runs a ping, or drops it while it waits for the reply.
-    async fn run_command(&mut self, connection: &mut PooledConnection) {
-        let mut ping = DocumentWriter::new();
-        ping.int32("ping", 1);
-        ping.text("$db", "admin");
-        let ping = ping.finish();
+    /// Runs one of the commands, or drops it while it waits for the reply.
+    async fn run_command(&mut self, server: ServerId, connection: &mut PooledConnection) {
+        let name = COMMANDS[self.commands % COMMANDS.len()];
+        self.commands += 1;
+        let mut command = DocumentWriter::new();
+        command.int32(name, 1);
+        command.text("$db", "admin");
+        let command = command.finish();
         let timeout = self.millis(3000);
         let is_dropped = self.rng.below(8) == 0;
         let give_up = self.clock.now()
@@ -125,19 +136,56 @@ impl Application {
                 2 * timeout
             };
         let give_up = self.clock.sleep_until(give_up);
-        let running = connection.run_command(&ping, Some(timeout));
+        let running = connection.run_command(&command, Some(timeout));
         let outcome = match select(pin!(running), give_up).await {
             Either::Left((outcome, _)) => Some(outcome),
             Either::Right(_) => None,
         };
         match outcome {
-            Some(Ok(_)) => self.record.counts().operations += 1,
-            Some(Err(error)) => self.record.note(format!("ping failed: {error}")),
+            Some(Ok(reply)) => {
+                self.record.counts().operations += 1;
+                self.check_reply(name, server, connection, reply.body());
+            }
+            Some(Err(error)) => {
+                self.record.note(format!("{name} failed: {error}"));
+                let error = error.server_error();
+                if error.is_some_and(|error| error.kind == ErrorKind::Protocol) {
+                    self.record.counts().bad_replies += 1;
+                    let number = (server, connection.id().driver);
+                    self.record.out_of_step().insert(number);
+                }
+            }
             None if is_dropped => {}
             None => {
                 let message = format!("a command on {connection:?} has outlived its time limit");
                 self.record.violated(Oracle::Waiters, message);
             }
         }
+    }
+
+    /// Checks the reply to a command that has succeeded.
+    fn check_reply(
+        &self,
+        name: &str,
+        server: ServerId,
+        connection: &PooledConnection,
+        reply: &[u8],
+    ) {
+        let complaint = match RawDocument::from_bytes(reply) {
+            Ok(_) if !reply::is_ok(reply) => "has a reply without `ok`",
+            Ok(reply) if reply.get("version").ok().flatten().is_some() != (name == COMMANDS[1]) => {
+                "has the reply to another command"
+            }
+            Ok(_) => {
+                let number = (server, connection.id().driver);
+                if !self.record.out_of_step().contains(&number) {
+                    return;
+                }
+                "was run on a connection that is out of step"
+            }
+            Err(_) => "has a reply that is not BSON",
+        };
+        let message = format!("{name} on {connection:?} has succeeded, and {complaint}");
+        self.record.violated(Oracle::Replies, message);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use sdam_core::rng::Rng;
 use sdam_sim::{
     Action, MemberId,
-    action::{Edit, FailCommand, HorizonPolicy, Mode, Target},
+    action::{BadReply, Edit, FailCommand, HorizonPolicy, Mode, Target},
     runtime::{DnsFault, Latency},
     scenario::{NetFault, Scenario, Step},
 };
@@ -18,6 +18,7 @@ use super::{
     deployment::{Deployed, VERSIONS},
     pick,
 };
+use crate::load::COMMANDS;
 
 /// Creates the faults of the deployment by `rng`, and those of the client's access by
 /// `access_rng`.
@@ -59,6 +60,29 @@ pub(super) fn scenario(
     let mut steps = generator.steps;
     steps.sort_by_key(|(at, _)| *at);
     Scenario { steps }
+}
+
+/// Adds messages that cannot be the replies to the commands of applications. The choices do not
+/// depend on the other ones, so that a seed's other faults stay the same.
+pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Scenario) {
+    let mut rng = Rng::new(seed ^ 0xBAD0).fork();
+    let generator = &mut FaultGenerator {
+        rng: &mut rng,
+        deployed,
+        span: Duration::from_secs(15),
+        steps: std::mem::take(&mut scenario.steps),
+    };
+    for _ in 0..generator.rng.below(4) {
+        let target = Target::from(generator.member());
+        let mut fail = FailCommand::default();
+        fail.commands = COMMANDS.map(str::to_owned).to_vec();
+        fail.mode = Mode::Times(1 + generator.rng.below(3) as u32);
+        fail.bad_reply = Some(pick(generator.rng, &BadReply::ALL));
+        generator.step(Action::FailPoint(target, Some(fail)));
+    }
+    let steps = &mut generator.steps;
+    steps.sort_by_key(|(at, _)| *at);
+    scenario.steps = std::mem::take(steps);
 }
 
 /// Generates faults, one at a time.
