@@ -319,6 +319,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         replace: "            None => None,\n        };",
     },
     Mutant {
+        name: "trust-no-ok",
+        about: "a reply without `ok` is a success",
+        file: "sdam-core/src/reply.rs",
+        find: "return Err(ServerError::new(ErrorKind::Protocol, stage, text));",
+        replace: "let _ = text;\n            return Ok(None);",
+    },
+    Mutant {
+        name: "out-of-step",
+        about: "a connection is used again after a message that is not the reply",
+        file: "sdam-transport/src/wire/exchange.rs",
+        find: "mem::replace(&mut self.state, State::Broken)",
+        replace: "mem::take(&mut self.state)",
+    },
+    Mutant {
+        name: "any-reply",
+        about: "the reply to another request is accepted",
+        file: "sdam-transport/src/wire/exchange.rs",
+        find: "if message.response_to() != due.response_to {",
+        replace: "if message.response_to() != due.response_to && due.response_to == 0 {",
+    },
+    Mutant {
         name: "plain-reconnect",
         about: "only the first connection of the process negotiates TLS",
         file: "sdam-transport/src/net.rs",
