@@ -15,7 +15,7 @@ mod msg;
 #[cfg(test)]
 mod tests;
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use self::cursor::Cursor;
 pub use self::{
@@ -29,7 +29,9 @@ pub use self::{
 ///
 /// Header, flags, sections, checksum and the lengths of all documents are checked when the message
 /// is created; the contents of the documents are not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// Printing it reveals nothing of them: they may hold a password.
+#[derive(Clone, PartialEq, Eq)]
 pub struct WireMessage {
     bytes: Vec<u8>,
     header: Header,
@@ -188,6 +190,17 @@ impl WireMessage {
     fn slice(&self, range: &Range<usize>) -> &[u8] {
         // Layouts are decoded from these same bytes, so the range is always valid.
         self.bytes.get(range.clone()).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for WireMessage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WireMessage")
+            .field("op_code", &self.op_code())
+            .field("request_id", &self.request_id())
+            .field("response_to", &self.response_to())
+            .field("length", &self.bytes.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -3,6 +3,8 @@
 use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
 use core::{fmt, time::Duration};
 
+use zeroize::Zeroizing;
+
 use crate::read_preference::TagSet;
 
 /// The placeholder in messages for a value that is, or may be part of, a secret.
@@ -63,14 +65,14 @@ fn separated<T: fmt::Display>(
     Ok(())
 }
 
-/// A secret text: printing it does not reveal it.
+/// A secret text: printing it does not reveal it, and dropping it wipes its memory.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Secret(Box<str>);
+pub struct Secret(Zeroizing<Box<str>>);
 
 impl Secret {
     /// Creates a secret of `text`.
     pub fn new(text: &str) -> Self {
-        Self(text.into())
+        Self(Zeroizing::new(text.into()))
     }
 
     /// Returns the text itself, for authentication.
@@ -126,5 +128,22 @@ impl fmt::Debug for Properties {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let hidden = self.iter().map(|(name, _)| (name, Secret::new("")));
         f.debug_map().entries(hidden).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::format;
+
+    use zeroize::ZeroizeOnDrop;
+
+    use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_and_wiped() {
+        let is_wiped = |_: &dyn ZeroizeOnDrop| {};
+        let secret = Secret::new("pencil");
+        is_wiped(&secret.0);
+        assert_eq!(format!("{secret:?}"), HIDDEN);
     }
 }

@@ -324,6 +324,23 @@ fn document(length: usize) -> Vec<u8> {
     document
 }
 
+#[test]
+fn printing_a_message_reveals_nothing_of_its_documents() {
+    let body = bson::rawdoc! { "saslStart": 1, "payload": "\0ada\0pencil" };
+    let message = OpMsg {
+        request_id: 7,
+        response_to: 6,
+        body: body.as_bytes(),
+        ..OpMsg::default()
+    };
+    let message = message.encode().unwrap();
+    let length = message.as_bytes().len();
+    let expected = format!(
+        "WireMessage {{ op_code: Msg, request_id: 7, response_to: 6, length: {length}, .. }}"
+    );
+    assert_eq!(format!("{message:?}"), expected);
+}
+
 proptest! {
     #[test]
     fn encoded_messages_decode_to_the_same_parts(
