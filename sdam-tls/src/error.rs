@@ -23,14 +23,18 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    /// Converts an error of the TLS library.
-    pub(crate) fn of_session(&self, error: rustls::Error) -> io::Error {
-        io::Error::other(self.refused(error))
-    }
-
+    /// Converts an error of the TLS library before the server has accepted the client.
     pub(crate) fn refused(&self, error: rustls::Error) -> TransportError {
         let message = reason::describe(&error, &self.host);
         TransportError::protocol(Stage::Tls, message).with_cause(error)
+    }
+
+    /// Converts an error of the TLS library on an established connection: it is broken, whether
+    /// its end is an alert, a spoilt record or that of the socket. As with the latter, the stage is
+    /// the user's affair.
+    pub(crate) fn broken(&self, error: rustls::Error) -> TransportError {
+        let message = reason::describe(&error, &self.host);
+        TransportError::network(Stage::Hello, message).with_cause(error)
     }
 
     /// Converts an error that ended the handshake.

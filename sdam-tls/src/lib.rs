@@ -30,7 +30,7 @@
 //!
 //! | option | meaning here |
 //! | --- | --- |
-//! | `tlsCAFile` | PEM; replaces all other authorities. A server may also present a self-signed certificate of this file as its own |
+//! | `tlsCAFile` | PEM; replaces all other authorities. A server may also present a self-signed certificate of this file as its own, if its key usages, where it has them, allow that |
 //! | `tlsCertificateKeyFile` | PEM of the certificate, those of its authorities, and a key in PKCS#8, PKCS#1 or SEC1 |
 //! | `tlsCertificateKeyFilePassword` | for encrypted PKCS#8 keys (PBES2 with AES; feature `encrypted-keys`, on by default) |
 //! | `tlsAllowInvalidCertificates` | accepts every certificate, also of another host |
@@ -70,8 +70,8 @@
 //!
 //! # Errors
 //!
-//! An error has [`Stage::Tls`](sdam_core::error::Stage::Tls) and says the cause and the remedy in
-//! one line; [`Reason`] is the cause as a value.
+//! An error of the handshake has [`Stage::Tls`](sdam_core::error::Stage::Tls) and says the cause and
+//! the remedy in one line; [`Reason`] is the cause as a value.
 //!
 //! | cause | kind |
 //! | --- | --- |
@@ -83,13 +83,18 @@
 //! fails with the same error. `mongod` closes such a connection without an alert; the error says
 //! so if the server has asked for a certificate.
 //!
+//! Once data of the server have arrived, an alert or a record that cannot be decrypted is a broken
+//! connection: an error of the kind `Network`, at the stage of its user.
+//!
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
+mod der;
 mod encrypted;
 mod error;
 mod files;
 mod observer;
+mod own;
 mod provider;
 mod reason;
 mod stream;

@@ -80,7 +80,12 @@ impl TlsStream {
             if self.poll_sent(cx).is_ready() {
                 let _ = Pin::new(&mut self.io).poll_flush(cx);
             }
-            return Poll::Ready(Err(self.errors.of_session(error)));
+            let error = if self.accepted {
+                self.errors.broken(error)
+            } else {
+                self.errors.refused(error)
+            };
+            return Poll::Ready(Err(io::Error::other(error)));
         }
         Poll::Ready(Ok(read))
     }

@@ -34,11 +34,11 @@ const MEMBERS: [MemberId; 3] = [MemberId(0), MemberId(1), MemberId(2)];
 
 /// The members' end of TLS: the configuration of each member.
 #[derive(Debug)]
-struct Library([Arc<ServerConfig>; 3]);
+pub(crate) struct Library([Arc<ServerConfig>; 3]);
 
 impl Library {
     /// Makes all members present the same certificate.
-    fn with(issued: &Issued) -> Self {
+    pub(crate) fn with(issued: &Issued) -> Self {
         let config = serve(issued);
         Self(HOSTS.map(|_| Arc::clone(&config)))
     }
@@ -96,7 +96,7 @@ fn world(seed: u64, library: Library) -> Sim {
 }
 
 /// Returns the runtime of the simulation, with this TLS library in place of the simulated one.
-fn with_tls(sim: &Sim, tls: impl TlsProvider) -> Runtime {
+pub(crate) fn with_tls(sim: &Sim, tls: impl TlsProvider) -> Runtime {
     let mut runtime = sim.runtime();
     runtime.io = runtime.io.with_tls(Arc::new(tls));
     runtime

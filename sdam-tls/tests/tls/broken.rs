@@ -1,0 +1,160 @@
+//! Established connections that TLS ends.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use sdam::{
+    Criteria, ErrorKind, NewPool, PoolClear, PoolFactory, PoolHandle, ServerAddress, ServerType,
+    Stage, Topology,
+};
+use sdam_sim::{
+    Blueprint, MemberId,
+    config::SetConfig,
+    runtime::{Sim, TlsAcceptor, TlsSession},
+};
+use sdam_tls::{
+    Reason,
+    rustls::{self, AlertDescription},
+};
+
+use crate::{
+    certificates::Authority,
+    simulated::{Library, with_tls},
+};
+
+/// What becomes of the reply to the next message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fault {
+    /// A bit of it changes on the way.
+    BadRecord,
+    /// It is an alert: the server cannot decrypt the message.
+    Alert,
+}
+
+/// The fault of each session, in the order of their beginnings.
+#[derive(Clone, Debug, Default)]
+struct Faults(Arc<Mutex<Vec<Arc<Mutex<Option<Fault>>>>>>);
+
+/// A library whose sessions may have faults.
+#[derive(Debug)]
+struct Faulty(Library, Faults);
+
+impl TlsAcceptor for Faulty {
+    fn accept(&self, member: MemberId) -> Box<dyn TlsSession> {
+        let fault = Arc::<Mutex<Option<Fault>>>::default();
+        self.1.0.lock().unwrap().push(Arc::clone(&fault));
+        Box::new(Session(self.0.accept(member), fault))
+    }
+}
+
+#[derive(Debug)]
+struct Session(Box<dyn TlsSession>, Arc<Mutex<Option<Fault>>>);
+
+impl TlsSession for Session {
+    fn receive(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut bytes = bytes.to_vec();
+        if let (Some(Fault::Alert), Some(last)) = (*self.1.lock().unwrap(), bytes.last_mut()) {
+            *last ^= 1;
+        }
+        self.0.receive(&bytes)
+    }
+
+    fn send(&mut self, data: &[u8]) {
+        self.0.send(data);
+    }
+
+    fn outgoing(&mut self) -> Vec<u8> {
+        let mut bytes = self.0.outgoing();
+        if let (Some(Fault::BadRecord), Some(last)) = (*self.1.lock().unwrap(), bytes.last_mut()) {
+            *last ^= 1;
+        }
+        bytes
+    }
+
+    fn is_handshaking(&self) -> bool {
+        self.0.is_handshaking()
+    }
+}
+
+#[derive(Debug)]
+struct Pools;
+
+#[derive(Debug)]
+struct Pool {
+    new: NewPool,
+    clears: AtomicU32,
+}
+
+impl PoolFactory for Pools {
+    type Pool = Pool;
+
+    fn create(&self, new: NewPool) -> Pool {
+        let clears = AtomicU32::new(0);
+        Pool { new, clears }
+    }
+}
+
+impl PoolHandle for Pool {
+    fn ready(&self) {}
+
+    fn clear(&self, _: &PoolClear) {
+        self.clears.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn close(&self) {}
+}
+
+// I-15: a network error, as a connection that is reset.
+#[test]
+fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
+    let authority = Authority::new("one");
+    let library = || Library::with(&authority.issue(&["a"]));
+    for (fault, alert) in [
+        (Fault::BadRecord, None),
+        (Fault::Alert, Some(AlertDescription::BadRecordMac)),
+    ] {
+        let host = ServerAddress::new("a", 27017);
+        let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", [host])));
+        let faults = Faults::default();
+        sim.tls().require();
+        sim.tls().accept_by(Faulty(library(), faults.clone()));
+        let runtime = with_tls(&sim, authority.provider());
+        sim.block_on(async {
+            let builder = Topology::builder(&sim.uri()).unwrap();
+            let topology = builder.pools(Pools).start(runtime).unwrap();
+            let minute = Duration::from_secs(60);
+            let write = Criteria::write();
+            let server = topology.select_within(&write, minute).await.unwrap();
+            let mut connection = server.pool().new.establish(None).await.unwrap();
+            let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
+            connection.run_command(ping.as_bytes(), None).await.unwrap();
+            assert_eq!(server.pool().clears.load(Ordering::Relaxed), 0);
+
+            let last = Arc::clone(faults.0.lock().unwrap().last().unwrap());
+            *last.lock().unwrap() = Some(fault);
+            let error = connection.run_command(ping.as_bytes(), None).await;
+            let error = error.unwrap_err().error;
+            let found = (error.kind, error.stage);
+            assert_eq!(found, (ErrorKind::Network, Stage::Operation), "{error}");
+            let cause = error.source.downcast_ref::<rustls::Error>().unwrap();
+            assert_eq!(Reason::of(cause), Reason::Other);
+            if let Some(alert) = alert {
+                assert_eq!(*cause, rustls::Error::AlertReceived(alert));
+            }
+            assert_eq!(server.pool().clears.load(Ordering::Relaxed), 1);
+            let snapshot = topology.snapshot();
+            let [now] = snapshot.description().servers() else {
+                panic!("{snapshot:?}");
+            };
+            assert_eq!(now.server_type, ServerType::Unknown);
+            drop(server);
+            topology.close().await;
+        });
+    }
+}
