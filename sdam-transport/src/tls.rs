@@ -20,6 +20,12 @@ pub trait TlsProvider: Send + Sync + Debug + 'static {
     /// An option is not supported, or its file cannot be read or used. No option may be ignored
     /// that makes connections safer.
     fn tls(&self, options: &TlsOptions) -> Result<Arc<dyn Tls>, ConfigError>;
+
+    /// Returns whether servers that ask for it are shown a certificate of the client, without which
+    /// MONGODB-X509 authenticates no user.
+    fn has_client_certificate(&self, options: &TlsOptions) -> bool {
+        options.certificate_key_file.is_some()
+    }
 }
 
 /// Negotiates TLS over streams.

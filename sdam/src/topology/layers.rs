@@ -14,7 +14,8 @@ use sdam_transport::{
 /// # Errors
 ///
 /// The runtime has no TLS, or its transport cannot have a layer. Connecting in plain text, or past
-/// the proxy, would violate the user's security settings.
+/// the proxy, would violate the user's security settings. MONGODB-X509 also needs a certificate of
+/// the client, without which every server would refuse it.
 pub(super) fn transport(
     io: &Io,
     options: &Options,
@@ -43,9 +44,20 @@ pub(super) fn transport(
             .ok_or_else(|| refusal("tls", "true", LIBRARY))?;
         let mut layers = Layers::default();
         layers.tls = Some(provider.tls(tls)?);
+        if is_x509(options) && !provider.has_client_certificate(tls) {
+            return Err(refusal("tlsCertificateKeyFile", "", CERTIFICATE));
+        }
         add(layers, refusal("tls", "true", TLS))?;
+    } else if is_x509(options) && !guards.tls {
+        return Err(refusal("authMechanism", X509, PLAIN_TEXT));
     }
     Ok(transport)
+}
+
+/// Returns whether users are authenticated by the client's certificate.
+fn is_x509(options: &Options) -> bool {
+    let credential = options.credential.as_ref();
+    credential.is_some_and(|credential| credential.mechanism.as_deref() == Some(X509))
 }
 
 fn refusal(option: &str, value: &str, (reason, remedy): (&str, &str)) -> ConfigError {
@@ -55,6 +67,16 @@ fn refusal(option: &str, value: &str, (reason, remedy): (&str, &str)) -> ConfigE
 /// A reason and a remedy.
 type Refusal = (&'static str, &'static str);
 
+const X509: &str = "MONGODB-X509";
+
+const CERTIFICATE: Refusal = (
+    "MONGODB-X509 takes the user from the client's certificate, and there is none",
+    "name the file of the certificate and its key",
+);
+const PLAIN_TEXT: Refusal = (
+    "it takes the user from the client's certificate, and connections are not encrypted",
+    "add tls=true and tlsCertificateKeyFile, or use SCRAM-SHA-256",
+);
 const TRANSLATES: Refusal = (
     "the runtime's transport cannot translate addresses",
     "let the transport translate them itself; around another transport, use `Wrapped`",

@@ -152,6 +152,41 @@ fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
     assert_eq!(server.attempts(), 0);
 }
 
+#[test]
+fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
+    let check = |options: &str, option: &str, message: &str| {
+        let server = Refusing::new();
+        let io = server.io().with_tls(Arc::new(Library));
+        let uri = format!("mongodb://a/?authMechanism=MONGODB-X509&{options}");
+        let error = Topology::builder(&uri).unwrap().scan(io).unwrap_err();
+        let StartError::Config(error) = error else {
+            unreachable!("{options}: {error}");
+        };
+        assert_eq!(error.option(), option, "{options}");
+        assert_eq!(error.to_string(), message);
+        assert_eq!(server.attempts(), 0);
+    };
+    check(
+        "",
+        "authMechanism",
+        "`authMechanism` is `MONGODB-X509`: it takes the user from the client's certificate, and \
+         connections are not encrypted; add tls=true and tlsCertificateKeyFile, or use \
+         SCRAM-SHA-256",
+    );
+    check(
+        "tls=true",
+        "tlsCertificateKeyFile",
+        "`tlsCertificateKeyFile`: MONGODB-X509 takes the user from the client's certificate, and \
+         there is none; name the file of the certificate and its key",
+    );
+    // Control: with a certificate it is only the transport that is refused.
+    let server = Refusing::new();
+    let io = server.io().with_tls(Arc::new(Library));
+    let uri = "mongodb://a/?authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a";
+    let error = Topology::builder(uri).unwrap().scan(io).unwrap_err();
+    assert!(error.to_string().contains("no byte streams"), "{error}");
+}
+
 /// A transport that negotiates TLS and connects through a proxy itself.
 #[derive(Debug)]
 struct Guarded(Arc<dyn Transport>);
