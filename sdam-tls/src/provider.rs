@@ -120,15 +120,19 @@ impl Rustls {
         };
         let mut chain =
             WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&self.crypto));
+        let mut lists = Vec::new();
         if !options.disable_certificate_revocation_check {
+            lists.clone_from(&self.revocation_lists);
             chain = chain
-                .with_crls(self.revocation_lists.iter().cloned())
+                .with_crls(lists.iter().cloned())
                 .only_check_end_entity_revocation()
                 .enforce_revocation_expiration();
         }
         Ok(Arc::new(Verifier {
             chain: chain.build().map_err(|error| unusable(&error))?,
             trusted,
+            lists,
+            algorithms,
             checks_name: !options.allow_invalid_hostnames,
         }))
     }
@@ -219,6 +223,10 @@ impl TlsProvider for FixedConfig {
                 None,
             ))),
         }
+    }
+
+    fn has_client_certificate(&self, _: &TlsOptions) -> bool {
+        self.0.client_auth_cert_resolver.has_certs()
     }
 }
 

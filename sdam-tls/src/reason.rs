@@ -163,6 +163,14 @@ fn certificate(error: &CertificateError, host: &str) -> String {
             let end = date(*next_update);
             format!("is covered by a revocation list that expired on {end}; renew the list")
         }
+        CertificateError::ExpiredRevocationList => {
+            "is covered by a revocation list that has expired; renew the list".to_owned()
+        }
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => {
+            "is not one of a server; issue it with the extended key usage `serverAuth`, and with \
+             `digitalSignature` if it has a key usage"
+                .to_owned()
+        }
         error => format!("is not acceptable: {error}"),
     };
     format!("the server's certificate {cause}")
@@ -232,6 +240,14 @@ fn date(time: UnixTime) -> String {
     let month = (month_from_march + 2) % 12 + 1;
     let year = era * 400 + year_of_era + u64::from(month <= 2);
     format!("{year:04}-{month:02}-{day:02}")
+}
+
+/// Returns `time` in UTC, such as `20310509235959`.
+pub(crate) fn digits(time: UnixTime) -> String {
+    let second = time.as_secs() % 86_400;
+    let (hour, minute) = (second / 3_600, second / 60 % 60);
+    let date = date(time).replace('-', "");
+    format!("{date}{hour:02}{minute:02}{:02}", second % 60)
 }
 
 const NO_VERSION: &str =

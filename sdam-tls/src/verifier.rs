@@ -10,9 +10,11 @@ use rustls::{
         verify_server_name,
     },
     crypto::WebPkiSupportedAlgorithms,
-    pki_types::{CertificateDer, ServerName, UnixTime},
+    pki_types::{CertificateDer, CertificateRevocationListDer, ServerName, UnixTime},
     server::ParsedCertificate,
 };
+
+use crate::own;
 
 /// Checks the chain, the validity and the name of a certificate.
 #[derive(Debug)]
@@ -21,6 +23,9 @@ pub(crate) struct Verifier {
     /// Certificates that are trusted by themselves, not only as the authority of others: a server
     /// may present its own self-signed certificate, which the application has in its `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
+    /// What the chain is checked with, for these.
+    pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
+    pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) checks_name: bool,
 }
 
@@ -41,8 +46,10 @@ impl ServerCertVerifier for Verifier {
             now,
         );
         // The library refuses the certificate of an authority as that of a server, which is what
-        // `openssl req -x509` makes. It has checked the validity before that, but not the name.
+        // `openssl req -x509` makes. It has checked the validity before that, but nothing else.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
+            own::check_purpose(end_entity)?;
+            own::check_revocation(end_entity, &self.lists, &self.algorithms, now)?;
             let certificate = ParsedCertificate::try_from(end_entity)?;
             result = verify_server_name(&certificate, server_name)
                 .map(|()| ServerCertVerified::assertion());

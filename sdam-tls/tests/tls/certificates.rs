@@ -12,8 +12,8 @@ use std::{
 
 use rcgen::{
     BasicConstraints, Certificate, CertificateParams, CertificateRevocationListParams,
-    CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod,
-    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+    CertifiedIssuer, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, SigningKey, date_time_ymd,
 };
 use sdam_core::options::TlsOptions;
 use sdam_tls::{
@@ -82,20 +82,7 @@ impl Authority {
         serial: u64,
         next_update: i32,
     ) -> CertificateRevocationListDer<'static> {
-        let params = CertificateRevocationListParams {
-            this_update: date_time_ymd(2024, 1, 1),
-            next_update: date_time_ymd(next_update, 1, 1),
-            crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: vec![RevokedCertParams {
-                serial_number: SerialNumber::from(serial),
-                revocation_time: date_time_ymd(2024, 1, 1),
-                reason_code: None,
-                invalidity_date: None,
-            }],
-            key_identifier_method: KeyIdMethod::Sha256,
-        };
-        params.signed_by(&self.0).unwrap().der().clone()
+        revoke(&self.0, serial, next_update)
     }
 
     pub(crate) fn pem(&self) -> String {
@@ -127,13 +114,26 @@ pub(crate) struct Issued {
 impl Issued {
     /// Makes a certificate without an authority: of an authority itself, as OpenSSL does by
     /// default, or of a server only.
-    pub(crate) fn self_signed(hosts: &[&str], is_ca: IsCa, last_year: i32) -> Self {
+    pub(crate) fn self_signed(
+        hosts: &[&str],
+        is_ca: IsCa,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Self {
         let key = KeyPair::generate().unwrap();
         let mut params = params(hosts);
         params.is_ca = is_ca;
-        params.not_after = date_time_ymd(last_year, 12, 31);
+        change(&mut params);
         let certificate = params.self_signed(&key).unwrap();
         Self { certificate, key }
+    }
+
+    /// Issues a list with one revoked serial number, as the authority of itself.
+    pub(crate) fn revoke(
+        &self,
+        serial: u64,
+        next_update: i32,
+    ) -> CertificateRevocationListDer<'static> {
+        revoke(&Issuer::new(params(&[]), &self.key), serial, next_update)
     }
 
     pub(crate) fn certificate(&self) -> CertificateDer<'static> {
@@ -155,6 +155,27 @@ impl Issued {
     pub(crate) fn pem(&self) -> String {
         format!("{}{}", self.certificate_pem(), self.key_pem())
     }
+}
+
+fn revoke(
+    issuer: &Issuer<'_, impl SigningKey>,
+    serial: u64,
+    next_update: i32,
+) -> CertificateRevocationListDer<'static> {
+    let params = CertificateRevocationListParams {
+        this_update: date_time_ymd(2024, 1, 1),
+        next_update: date_time_ymd(next_update, 1, 1),
+        crl_number: SerialNumber::from(1),
+        issuing_distribution_point: None,
+        revoked_certs: vec![RevokedCertParams {
+            serial_number: SerialNumber::from(serial),
+            revocation_time: date_time_ymd(2024, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        }],
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    params.signed_by(issuer).unwrap().der().clone()
 }
 
 fn params(hosts: &[&str]) -> CertificateParams {

@@ -170,7 +170,7 @@ fn a_file_that_cannot_be_used_is_named_with_its_option() {
     let reason = "its certificate 1 is not valid: invalid peer certificate: BadEncoding";
     invalid("tlsCAFile", certificate, reason, "remove or replace it");
     let issued = Authority::new("one").issue(&["a"]);
-    let other = Issued::self_signed(&["a"], rcgen::IsCa::NoCa, 2999);
+    let other = Issued::self_signed(&["a"], rcgen::IsCa::NoCa, |_| {});
     let option = "tlsCertificateKeyFile";
     let remedy = "name a PEM file with the client's certificate and its private key";
     invalid(

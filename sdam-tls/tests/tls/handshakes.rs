@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use futures::executor::block_on;
-use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, date_time_ymd};
+use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, date_time_ymd};
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, Stage},
@@ -211,7 +211,7 @@ fn a_certificate_for_another_purpose_is_refused() {
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     });
     let error = negotiate(&authority.tls(), Wire::tls(&serve(&issued)), "a").unwrap_err();
-    let start = "the server's certificate is not acceptable: ";
+    let start = "the server's certificate is not one of a server; ";
     assert!(error.message().starts_with(start), "{error}");
     let reason = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(reason, Some(Reason::Certificate));
@@ -319,7 +319,7 @@ fn a_path_has_no_name_that_can_be_checked() {
 fn a_self_signed_certificate_of_the_ca_file_is_that_of_a_server_too() {
     let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
     for is_ca in [of_authority, IsCa::ExplicitNoCa, IsCa::NoCa] {
-        let issued = Issued::self_signed(&["a"], is_ca, 2999);
+        let issued = Issued::self_signed(&["a"], is_ca, |_| {});
         let file = File::new(issued.pem());
         let set = options(|it| it.ca_file = Some(file.path().into()));
         let tls = Rustls::ring().tls(&set).unwrap();
@@ -329,7 +329,9 @@ fn a_self_signed_certificate_of_the_ca_file_is_that_of_a_server_too() {
         let reason = error.source_as::<rustls::Error>().map(Reason::of);
         assert_eq!(reason, Some(Reason::WrongName));
     }
-    let expired = Issued::self_signed(&["a"], of_authority, 2020);
+    let expired = Issued::self_signed(&["a"], of_authority, |params| {
+        params.not_after = date_time_ymd(2020, 12, 31);
+    });
     let file = File::new(expired.pem());
     let set = options(|it| it.ca_file = Some(file.path().into()));
     let message = "the server's certificate expired on 2020-12-31; renew it, or correct the clock \
@@ -337,8 +339,88 @@ fn a_self_signed_certificate_of_the_ca_file_is_that_of_a_server_too() {
     let tls = Rustls::ring().tls(&set).unwrap();
     untrusted(&tls, &expired, "a", Reason::Expired, message);
     // Another one of the same name is not the one of the file.
-    let other = Issued::self_signed(&["a"], of_authority, 2999);
+    let other = Issued::self_signed(&["a"], of_authority, |_| {});
     negotiate(&tls, Wire::tls(&serve(&other)), "a").unwrap_err();
+}
+
+#[test]
+fn a_self_signed_certificate_of_the_ca_file_has_to_be_one_for_servers() {
+    let tls = |issued: &Issued| {
+        let file = File::new(issued.pem());
+        let set = options(|it| it.ca_file = Some(file.path().into()));
+        Rustls::ring().tls(&set).unwrap()
+    };
+    let with = |extended: &[ExtendedKeyUsagePurpose], usages: &[KeyUsagePurpose]| {
+        let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
+        Issued::self_signed(&["a"], of_authority, |params| {
+            params.extended_key_usages = extended.to_vec();
+            params.key_usages = usages.to_vec();
+        })
+    };
+    let (server, client) = (
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    );
+    let (signs, issues) = (
+        KeyUsagePurpose::DigitalSignature,
+        KeyUsagePurpose::KeyCertSign,
+    );
+    for (extended, usages) in [
+        (&[][..], &[][..]),
+        (&[client.clone(), server], &[]),
+        (&[], &[issues, signs]),
+    ] {
+        let issued = with(extended, usages);
+        accepted(&tls(&issued), &issued, "a");
+    }
+    let message = "the server's certificate is not one of a server; issue it with the extended key \
+                   usage `serverAuth`, and with `digitalSignature` if it has a key usage";
+    for (extended, usages) in [(&[client][..], &[][..]), (&[], &[issues])] {
+        let issued = with(extended, usages);
+        untrusted(&tls(&issued), &issued, "a", Reason::Certificate, message);
+    }
+}
+
+#[test]
+fn revocation_lists_cover_a_self_signed_certificate_of_the_ca_file_too() {
+    let of_authority = IsCa::Ca(BasicConstraints::Unconstrained);
+    let issued = Issued::self_signed(&["a"], of_authority, |_| {});
+    let file = File::new(issued.pem());
+    let with = |list, disabled: bool| {
+        let options = options(|it| {
+            it.ca_file = Some(file.path().into());
+            it.disable_certificate_revocation_check = disabled;
+        });
+        let provider = Rustls::ring().with_revocation_lists([list]);
+        provider.tls(&options).unwrap()
+    };
+    accepted(&with(issued.revoke(SERIAL + 1, 2999), false), &issued, "a");
+    accepted(&with(issued.revoke(SERIAL + 1, 2049), false), &issued, "a");
+    accepted(&with(issued.revoke(SERIAL, 2999), true), &issued, "a");
+    let check = |list, reason, message| {
+        untrusted(&with(list, false), &issued, "a", reason, message);
+    };
+    check(
+        issued.revoke(SERIAL, 2999),
+        Reason::Revoked,
+        "the server's certificate has been revoked; replace it",
+    );
+    check(
+        issued.revoke(SERIAL + 1, 2025),
+        Reason::Revoked,
+        "the server's certificate is covered by a revocation list that has expired; renew the list",
+    );
+    check(
+        Authority::new("other").revoke(SERIAL, 2999),
+        Reason::Revoked,
+        "the server's certificate is not covered by the revocation lists of this program; add the \
+         list of its authority",
+    );
+    // A list of the same name is not of the same authority.
+    let namesake = Issued::self_signed(&["a"], of_authority, |_| {});
+    let list = with(namesake.revoke(SERIAL + 1, 2999), false);
+    let error = negotiate(&list, Wire::tls(&serve(&issued)), "a").unwrap_err();
+    assert!(error.message().contains("not acceptable"), "{error}");
 }
 
 #[test]
@@ -440,12 +522,19 @@ fn a_session_is_resumed_on_the_next_connection_to_the_same_member() {
 #[test]
 fn a_finished_configuration_decides_alone() {
     let authority = Authority::new("one");
-    let config = ClientConfig::builder_with_provider(crypto())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_root_certificates(authority.roots())
-        .with_no_client_auth();
-    let provider = FixedConfig::new(config);
+    let config = || {
+        let config = ClientConfig::builder_with_provider(crypto());
+        let config = config.with_safe_default_protocol_versions().unwrap();
+        config.with_root_certificates(authority.roots())
+    };
+    let client = authority.issue(&["client"]);
+    let config_of_client = config()
+        .with_client_auth_cert(vec![client.certificate()], client.key())
+        .unwrap();
+    let none = TlsOptions::default();
+    assert!(FixedConfig::new(config_of_client).has_client_certificate(&none));
+    let provider = FixedConfig::new(config().with_no_client_auth());
+    assert!(!provider.has_client_certificate(&none));
     let tls = provider.tls(&TlsOptions::default()).unwrap();
     accepted(&tls, &authority.issue(&["a"]), "a");
     let insecure = options(|it| it.allow_invalid_hostnames = true);
