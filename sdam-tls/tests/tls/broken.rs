@@ -37,9 +37,12 @@ enum Fault {
     Alert,
 }
 
-/// The fault of each session, in the order of their beginnings.
+/// The fault of one session; at first it has none.
+type Shared = Arc<Mutex<Option<Fault>>>;
+
+/// Those of all sessions, in the order of their beginnings.
 #[derive(Clone, Debug, Default)]
-struct Faults(Arc<Mutex<Vec<Arc<Mutex<Option<Fault>>>>>>);
+struct Faults(Arc<Mutex<Vec<Shared>>>);
 
 /// A library whose sessions may have faults.
 #[derive(Debug)]
@@ -47,14 +50,14 @@ struct Faulty(Library, Faults);
 
 impl TlsAcceptor for Faulty {
     fn accept(&self, member: MemberId) -> Box<dyn TlsSession> {
-        let fault = Arc::<Mutex<Option<Fault>>>::default();
+        let fault = Shared::default();
         self.1.0.lock().unwrap().push(Arc::clone(&fault));
         Box::new(Session(self.0.accept(member), fault))
     }
 }
 
 #[derive(Debug)]
-struct Session(Box<dyn TlsSession>, Arc<Mutex<Option<Fault>>>);
+struct Session(Box<dyn TlsSession>, Shared);
 
 impl TlsSession for Session {
     fn receive(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>> {

@@ -361,21 +361,21 @@ fn a_self_signed_certificate_of_the_ca_file_has_to_be_one_for_servers() {
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
     );
-    let (signs, issues) = (
+    let (signing, certifying) = (
         KeyUsagePurpose::DigitalSignature,
         KeyUsagePurpose::KeyCertSign,
     );
     for (extended, usages) in [
         (&[][..], &[][..]),
         (&[client.clone(), server], &[]),
-        (&[], &[issues, signs]),
+        (&[], &[certifying, signing]),
     ] {
         let issued = with(extended, usages);
         accepted(&tls(&issued), &issued, "a");
     }
     let message = "the server's certificate is not one of a server; issue it with the extended key \
                    usage `serverAuth`, and with `digitalSignature` if it has a key usage";
-    for (extended, usages) in [(&[client][..], &[][..]), (&[], &[issues])] {
+    for (extended, usages) in [(&[client][..], &[][..]), (&[], &[certifying])] {
         let issued = with(extended, usages);
         untrusted(&tls(&issued), &issued, "a", Reason::Certificate, message);
     }
