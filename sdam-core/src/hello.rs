@@ -89,8 +89,9 @@ pub struct HelloRequest {
     pub op_query: bool,
     /// The declared API, sent with every command.
     pub server_api: Option<Arc<ServerApi>>,
-    /// What the first message of a pooled connection asks about authentication; see
-    /// [`with_auth`](Self::with_auth).
+    /// What the first message of a pooled connection asks about authentication, see
+    /// [`with_auth`](Self::with_auth), or a later one of a connection that a single-threaded client
+    /// shares between checks and operations.
     pub auth: Option<Box<HelloAuth>>,
     /// The driver's own fields in the first message of a pooled connection; see
     /// [`with_fields`](Self::with_fields).

@@ -2,6 +2,7 @@
 //! (CMAP).
 
 mod auth;
+mod authenticate;
 mod connection;
 mod establish;
 mod reply;
@@ -15,6 +16,7 @@ use sdam_core::{ids::Generation, pool::PoolError};
 
 pub use self::{
     auth::{AuthError, AuthStep, Authenticator, Conversation},
+    authenticate::{AuthFailure, authenticate},
     connection::Established,
     reply::{CommandReply, ConnectionError},
     reporter::{NewPool, PoolHost, Reporter, ServiceConnection},

@@ -1,5 +1,6 @@
 //! Single-threaded mode: a topology without background work.
 
+mod authenticate;
 #[cfg(feature = "blocking")]
 mod blocking;
 mod channel;
@@ -23,7 +24,7 @@ use sdam_core::{
 };
 use sdam_events::sink::EventSink;
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
-use sdam_transport::pool::{NoPools, PoolHandle};
+use sdam_transport::pool::{Authenticator, NoPools, PoolHandle};
 use sdam_transport::{
     handshake::{InvalidMetadata, Library},
     runtime::Io,
@@ -86,6 +87,12 @@ use crate::{
 /// Connection pools that are given to the builder are still created, cleared and closed. What their
 /// reporters report is applied at once; connections of checks follow at the topology's next call.
 ///
+/// # Authentication
+///
+/// A connection is authenticated when the first operation [needs](Self::connect) it, by the
+/// [authenticator](TopologyBuilder::authenticator) of the builder. Checks need no user, and arbiters
+/// have none (Authentication: "Authentication Handshake").
+///
 /// # Events
 ///
 /// The sink is called at the end of each call, in order, before the call returns.
@@ -102,7 +109,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn scan(self, mut io: Io) -> Result<ScanTopology<P>, StartError> {
+    pub fn scan(mut self, mut io: Io) -> Result<ScanTopology<P>, StartError> {
+        let authenticator = self.authenticator.take();
         let mut prepared = self.prepare(&mut io, Options::single_threaded_warnings)?;
         // H-16: between calls nothing would read streamed replies.
         prepared.config.streaming = false;
@@ -123,6 +131,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             scan,
             members: Members::default(),
             sink,
+            authenticator,
         };
         scanner.shared.apply(Input::Open);
         scanner.follow(None);
@@ -305,6 +314,8 @@ struct Scanner {
     scan: ScanMachine,
     members: Members,
     sink: Option<Arc<dyn EventSink>>,
+    /// Authenticates the connections of operations.
+    authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Scanner {

@@ -5,17 +5,16 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::future::FutureExt;
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, ServerError, Stage},
+    error::Stage,
     hello::{Hello, HelloRequest, without_speculative_reply},
     ids::Generation,
-    reply,
     server::ServerType,
     time::Instant,
 };
 
 use super::{
-    AuthError, AuthStep, Authenticator, ConnectionError, Conversation, Established, NewPool,
-    ServiceConnection,
+    Authenticator, ConnectionError, Conversation, Established, NewPool, ServiceConnection,
+    authenticate::{AuthFailure, finish},
     connection::{converse, late},
 };
 use crate::{
@@ -147,14 +146,6 @@ struct Line {
     exchange: Exchange,
 }
 
-/// The reason why an authentication ended without success.
-enum Failure {
-    Broken(TransportError),
-    /// The reply with this error, which the document holds.
-    Answered(ServerError, WireMessage),
-    Refused(AuthError),
-}
-
 impl Attempt<'_> {
     async fn connect(&self) -> Result<Box<dyn Connection>, ConnectionError> {
         let connecting = self
@@ -179,7 +170,7 @@ impl Attempt<'_> {
         };
         match self.in_time(authenticator.begin(&self.new.address)).await {
             Ok(Ok(conversation)) => Ok(Some(conversation)),
-            Ok(Err(error)) => Err(self.unauthenticated(Failure::Refused(error))),
+            Ok(Err(error)) => Err(self.unauthenticated(AuthFailure::Refused(error))),
             Err(elapsed) => Err(self.broken(&late(Stage::Auth).with_source(elapsed))),
         }
     }
@@ -228,7 +219,12 @@ impl Attempt<'_> {
         conversation: &mut dyn Conversation,
         hello: &[u8],
     ) -> Result<(), ConnectionError> {
-        match self.in_time(line.authenticate(conversation, hello)).await {
+        let Line {
+            connection,
+            exchange,
+        } = line;
+        let finishing = finish(&mut **connection, exchange, conversation, hello);
+        match self.in_time(finishing).await {
             Ok(outcome) => outcome.map_err(|failure| self.unauthenticated(failure)),
             Err(elapsed) => Err(self.broken(&late(Stage::Auth).with_source(elapsed))),
         }
@@ -246,19 +242,9 @@ impl Attempt<'_> {
     }
 
     /// Reports a failed authentication.
-    fn unauthenticated(&self, failure: Failure) -> ConnectionError {
-        match failure {
-            Failure::Broken(error) => self.broken(&error),
-            Failure::Answered(error, reply) => {
-                let outcome = self.report(|own| AppError::reply(own, Stage::Auth, reply.body()));
-                ConnectionError::new(error, outcome)
-            }
-            Failure::Refused(error) => {
-                let outcome = self.report(|own| AppError::auth(own, error.message()));
-                let error = ServerError::new(ErrorKind::Command, Stage::Auth, error.message());
-                ConnectionError::new(error, outcome)
-            }
-        }
+    fn unauthenticated(&self, failure: AuthFailure) -> ConnectionError {
+        let outcome = self.report(|own| failure.app_error(own));
+        ConnectionError::new(failure.into(), outcome)
     }
 
     fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
@@ -292,23 +278,5 @@ impl Line {
     ) -> Result<WireMessage, TransportError> {
         let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
         converse(&mut *self.connection, &mut self.exchange, request, stage).await
-    }
-
-    async fn authenticate(
-        &mut self,
-        conversation: &mut dyn Conversation,
-        hello: &[u8],
-    ) -> Result<(), Failure> {
-        let mut step = conversation.start(hello).await;
-        while let AuthStep::Send(command) = step.map_err(Failure::Refused)? {
-            let request = self.exchange.command(&command);
-            let reply = self.converse(request, Stage::Auth).await;
-            let reply = reply.map_err(Failure::Broken)?;
-            if let Err(error) = reply::check(reply.body(), Stage::Auth) {
-                return Err(Failure::Answered(error, reply));
-            }
-            step = conversation.next(reply.body()).await;
-        }
-        Ok(())
     }
 }

@@ -46,6 +46,8 @@ pub(crate) struct MonitorConnection {
 pub(crate) struct Wire {
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
+    /// Whether a user was authenticated, in single-threaded mode.
+    pub(crate) is_authenticated: bool,
     max_hello_size: usize,
 }
 
@@ -77,6 +79,7 @@ impl MonitorConnection {
                     let wire = Some(Wire {
                         connection,
                         exchange: Exchange::new(),
+                        is_authenticated: false,
                         max_hello_size,
                     });
                     Done {

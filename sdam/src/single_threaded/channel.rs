@@ -6,7 +6,6 @@ use sdam_core::{
     error::Stage,
     hello::Hello,
     ids::{Generation, ObjectId},
-    monitor::MonitorInput,
     time::Instant,
 };
 use sdam_transport::{
@@ -53,14 +52,10 @@ impl<'t> Channel<'t> {
         self.member.service
     }
 
-    /// Marks the connection as authenticated: an overload error of a check then does not close it.
+    /// Marks the connection as authenticated, for drivers that do that themselves: an overload
+    /// error of a check then does not close it.
     pub fn set_authenticated(&mut self) {
-        let Self { member, now, .. } = self;
-        let status = member.server.status();
-        if let Some(monitor) = &mut member.monitor {
-            // This input yields no effects.
-            let _ = monitor.handle(*now, status, MonitorInput::Authenticated);
-        }
+        self.member.set_authenticated(self.now);
     }
 
     /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others

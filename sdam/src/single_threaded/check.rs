@@ -215,7 +215,7 @@ impl Scanner {
     }
 
     /// Returns the deadline of a reply to a request that is sent now.
-    fn reply_deadline(&self) -> Option<Instant> {
+    pub(super) fn reply_deadline(&self) -> Option<Instant> {
         let limit = self.shared.config.connect_timeout?;
         Some(self.now() + limit)
     }

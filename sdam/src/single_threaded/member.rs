@@ -94,6 +94,23 @@ impl Member {
         wire.is_some_and(|wire| !wire.exchange.is_usable())
     }
 
+    /// Returns whether a user of the connection was authenticated.
+    pub(super) fn is_authenticated(&mut self) -> bool {
+        let wire = self.connection.wire();
+        wire.is_some_and(|wire| wire.is_authenticated)
+    }
+
+    /// Notes that a user of the connection was authenticated.
+    pub(super) fn set_authenticated(&mut self, now: Instant) {
+        if let Some(wire) = self.connection.wire() {
+            wire.is_authenticated = true;
+        }
+        if let Some(monitor) = &mut self.monitor {
+            // This input yields no effects.
+            let _ = monitor.handle(now, self.server.status(), MonitorInput::Authenticated);
+        }
+    }
+
     /// Closes the connection.
     pub(super) fn disconnect(&mut self) {
         self.connection.disconnect();

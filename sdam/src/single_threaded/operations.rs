@@ -31,15 +31,22 @@ impl<P: PoolHandle> ScanTopology<P> {
         outcome
     }
 
-    /// Returns the connection to `server`, if it is open.
+    /// Returns the connection to `server`, if it is open, and authenticated if the topology has an
+    /// [authenticator](crate::TopologyBuilder::authenticator).
     ///
-    /// It usually is after a selection, because the scan has opened it.
+    /// It usually is open after a selection, because the scan has opened it;
+    /// [`connect`](Self::connect) authenticates it.
     /// The call counts as a use of the connection, which decides when it is probed.
     pub fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
-        self.scanner.channel(server)
+        let scanner = &mut self.scanner;
+        scanner.follow(None);
+        let is_usable = !scanner.lacks_authentication(server) || scanner.authenticator.is_none();
+        is_usable.then(|| scanner.channel(server)).flatten()
     }
 
-    /// Returns the connection to `server`, and opens it if necessary.
+    /// Returns the connection to `server`, and opens it if necessary. If the topology has an
+    /// [authenticator](crate::TopologyBuilder::authenticator), the connection is authenticated,
+    /// which takes at most `connectTimeoutMS`.
     ///
     /// Opening it checks the server, no sooner than 500 ms after its last check.
     /// Behind a load balancer it makes a handshake, and there is only that one connection (Load
@@ -47,26 +54,17 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// # Errors
     ///
-    /// If it could not be opened; the topology is already updated.
+    /// If it could not be opened, or the authentication failed; the topology is already updated.
     ///
     /// # Cancel safety
     ///
     /// As [`select`](Self::select).
     pub async fn connect(&mut self, server: ServerId) -> Result<Channel<'_>, ServerError> {
-        let scanner = &mut self.scanner;
-        scanner.follow(None);
-        if !scanner.is_connected(server) {
-            let outcome = if scanner.is_balancer(server) {
-                scanner.open_balanced(server).await
-            } else {
-                scanner.carry_out(ScanInput::Check { server }).await;
-                Ok(())
-            };
-            scanner.deliver();
-            outcome?;
-        }
-        let error = scanner.connection_error(server);
-        scanner.channel(server).ok_or(error)
+        let connected = self.scanner.connect(server).await;
+        self.scanner.deliver();
+        connected.map_err(|error| error.error)?;
+        let error = self.scanner.connection_error(server);
+        self.scanner.channel(server).ok_or(error)
     }
 
     /// Runs a command, a BSON document with `$db`, on the connection to `server` and returns the
@@ -78,7 +76,8 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// # Errors
     ///
     /// If the server has answered with an error; if there is no connection and none could be
-    /// opened; if it broke, or the message that came cannot be the reply: it is another one's, has
+    /// opened and authenticated; if the connection string has a user, and the topology no
+    /// [authenticator](crate::TopologyBuilder::authenticator); if the connection broke, or the message that came cannot be the reply: it is another one's, has
     /// no `ok`, or is not BSON.
     ///
     /// # Cancel safety
@@ -92,10 +91,15 @@ impl<P: PoolHandle> ScanTopology<P> {
     ) -> Result<CommandReply, ConnectionError> {
         let clock = Arc::clone(&self.scanner.shared.io.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
-        let connected = self.connect(server).await;
-        // The topology has been told.
-        let mut channel =
-            connected.map_err(|error| ConnectionError::new(error, ErrorOutcome::Irrelevant))?;
+        let connected = self.scanner.connect(server).await;
+        self.scanner.deliver();
+        connected?;
+        self.scanner.check_authentication(server)?;
+        let unusable = self.scanner.connection_error(server);
+        let mut channel = self
+            .scanner
+            .channel(server)
+            .ok_or_else(|| unknown(unusable))?;
         let (generation, service_id) = (channel.generation(), channel.service_id());
         let outcome =
             match race::deadline(&*clock, deadline, channel.command(command, deadline)).await {
@@ -131,8 +135,26 @@ impl<P: PoolHandle> ScanTopology<P> {
     }
 }
 
+/// Returns an error of which the topology has been told.
+fn unknown(error: ServerError) -> ConnectionError {
+    ConnectionError::new(error, ErrorOutcome::Irrelevant)
+}
+
 impl Scanner {
-    fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    /// Opens and authenticates the connection to `server`, if necessary.
+    async fn connect(&mut self, server: ServerId) -> Result<(), ConnectionError> {
+        self.follow(None);
+        if !self.is_connected(server) {
+            if self.is_balancer(server) {
+                self.open_balanced(server).await.map_err(unknown)?;
+            } else {
+                self.carry_out(ScanInput::Check { server }).await;
+            }
+        }
+        self.authenticate(server).await
+    }
+
+    pub(super) fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
         let own = self.shared.generation(server, error.service_id);
         let is_broken = match &error.cause {
             Cause::Network(_) | Cause::Timeout(_) | Cause::Protocol(_) => true,
@@ -161,7 +183,7 @@ impl Scanner {
     }
 
     /// Closes the connection to `server`, unless a check is in progress on it.
-    fn disconnect(&mut self, server: ServerId) {
+    pub(super) fn disconnect(&mut self, server: ServerId) {
         let member = self.members.get(server);
         if member.is_some_and(|member| !member.connection.is_busy()) {
             self.lose_connection(server);
@@ -169,7 +191,7 @@ impl Scanner {
     }
 
     /// Returns the greatest wire version of the connection to `server`.
-    fn max_wire_version(&self, server: ServerId) -> i32 {
+    pub(super) fn max_wire_version(&self, server: ServerId) -> i32 {
         if self.is_balancer(server) {
             let member = self.members.get(server);
             return member.map_or(0, |member| member.max_wire_version);

@@ -17,7 +17,7 @@ use sdam_events::{
     sink::{EventSink, Fanout, Interest},
 };
 use sdam_select::{candidate::Selector, settings::Settings};
-use sdam_transport::pool::{NoPools, PoolFactory, PoolHandle};
+use sdam_transport::pool::{Authenticator, NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     layers::Translate,
@@ -45,6 +45,7 @@ pub struct TopologyBuilder<P = NoPools> {
     history: Option<Arc<History>>,
     id: Option<ObjectId>,
     translate: Option<Arc<dyn Translate>>,
+    pub(crate) authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl TopologyBuilder {
@@ -60,6 +61,7 @@ impl TopologyBuilder {
             history: None,
             id: None,
             translate: None,
+            authenticator: None,
         }
     }
 }
@@ -78,6 +80,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             history: self.history,
             id: self.id,
             translate: self.translate,
+            authenticator: self.authenticator,
         }
     }
 
@@ -143,6 +146,18 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// checks these.
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));
+        self
+    }
+
+    /// Sets what authenticates the connections of operations in single-threaded mode, such as
+    /// `sdam_auth::authenticator` of the options. Without one,
+    /// [`run_command`](crate::ScanTopology::run_command) refuses to run commands for a user of the
+    /// connection string.
+    ///
+    /// It has no effect on [`start`](Self::start): the connections of pools are authenticated by
+    /// the pools.
+    pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Self {
+        self.authenticator = Some(authenticator);
         self
     }
 

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use bson::doc;
-use sdam::{Criteria, ReadMode, ServerType, TopologyType};
-use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version, or_skip};
+use sdam::{BlockingTopology, Criteria, Options, ReadMode, ServerType, Stage, TopologyType};
+use sdam_live::{Error, MemberSpec, Mongod, ROOT, ReplicaSet, Version, or_skip};
 
 use crate::{PATIENCE, read, run, start, write};
 
@@ -44,6 +44,46 @@ fn a_standalone_is_found_lost_and_found_again() {
     }
     assert!(failed.elapsed() >= Duration::from_secs(5), "H-6");
     assert!(run(&mut topology, &selected, &ping).is_some());
+}
+
+#[test]
+fn the_user_of_the_connection_string_is_authenticated_before_the_first_command() {
+    // H-17
+    let Some(mongod) = or_skip(Mongod::start_secured(version())).unwrap() else {
+        return;
+    };
+    let (user, password) = ROOT;
+    let uri = |password| format!("mongodb://{user}:{password}@{}/", mongod.host());
+    let start = |uri: &str| {
+        let builder = BlockingTopology::builder(uri).unwrap();
+        let authenticator = sdam_auth::authenticator(&Options::parse(uri).unwrap());
+        let builder = builder.authenticator(authenticator.unwrap().unwrap());
+        builder.blocking().unwrap()
+    };
+    let mut topology = start(&uri(password));
+    let selected = topology.select(&Criteria::write()).unwrap();
+    let count = doc! { "dbStats": 1, "$db": "test" };
+    assert!(run(&mut topology, &selected, &count).is_some());
+    let status = doc! { "connectionStatus": 1, "$db": "admin" };
+    let status = run(&mut topology, &selected, &status).unwrap();
+    let users = status.get_document("authInfo").unwrap();
+    let users = users.get_array("authenticatedUsers").unwrap();
+    assert_eq!(*users, [doc! { "user": user, "db": "admin" }.into()]);
+    mongod.kill().unwrap();
+    assert!(run(&mut topology, &selected, &count).is_none());
+    mongod.restart().unwrap();
+    let begun = Instant::now();
+    while topology.select(&Criteria::write()).is_err() {
+        assert!(begun.elapsed() < PATIENCE, "{}", topology.description());
+    }
+    assert!(run(&mut topology, &selected, &count).is_some());
+
+    let mut topology = start(&uri("wrong"));
+    let selected = topology.select(&Criteria::write()).unwrap();
+    let count = count.to_vec().unwrap();
+    let error = topology.run_command(selected.id(), &count, Some(PATIENCE));
+    let error = error.unwrap_err().error;
+    assert_eq!((error.code, error.stage), (Some(18), Stage::Auth));
 }
 
 #[test]

@@ -8,6 +8,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod authenticating;
 mod balanced;
 mod cancelling;
 mod connections;

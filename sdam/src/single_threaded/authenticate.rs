@@ -1,0 +1,96 @@
+//! The authentication of the connection that checks and operations share.
+
+use std::sync::Arc;
+
+use sdam_core::{
+    app_error::ErrorOutcome,
+    error::{ErrorKind, ServerError, Stage},
+    hello::{Hello, HelloRequest},
+    ids::ServerId,
+    server::ServerType,
+};
+use sdam_transport::{
+    error::TransportError,
+    pool::{AuthFailure, ConnectionError, authenticate},
+    race,
+};
+
+use super::Scanner;
+
+impl Scanner {
+    /// Returns whether the connection to `server` is open, and not authenticated although its server
+    /// may have users.
+    pub(super) fn lacks_authentication(&mut self, server: ServerId) -> bool {
+        let snapshot = self.shared.published.load();
+        let description = snapshot.description.server_by_id(server);
+        // Authentication: "If the server is of type RSArbiter, no authentication is possible".
+        let is_arbiter = description.is_some_and(|it| it.server_type == ServerType::RsArbiter);
+        let member = self.members.get_mut(server).filter(|_| !is_arbiter);
+        member.is_some_and(|member| member.is_connected() && !member.is_authenticated())
+    }
+
+    /// Authenticates the open connection to `server`, if there is an authenticator and it has not
+    /// happened yet. A failure is reported, and closes the connection.
+    pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), ConnectionError> {
+        let Some(authenticator) = self.authenticator.clone() else {
+            return Ok(());
+        };
+        if !self.lacks_authentication(server) {
+            return Ok(());
+        }
+        let (clock, deadline) = (Arc::clone(&self.shared.io.clock), self.reply_deadline());
+        // Each server that has users takes the legacy hello; a balancer was sent the modern one.
+        let hello = HelloRequest::poll(
+            self.is_balancer(server),
+            self.shared.config.server_api.clone(),
+        );
+        let max_wire_version = self.max_wire_version(server);
+        let Some(member) = self.members.get_mut(server) else {
+            return Ok(());
+        };
+        let (generation, service) = (member.generation(&self.shared), member.service);
+        let address = member.server.core.address.clone();
+        let (Some(generation), Some(wire)) = (generation, member.connection.wire()) else {
+            return Ok(());
+        };
+        wire.connection.set_deadline(deadline);
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        let exchanges = authenticate(
+            &mut *wire.connection,
+            &mut wire.exchange,
+            &*authenticator,
+            &address,
+            hello,
+        );
+        let failure = match race::deadline(&*clock, deadline, exchanges).await {
+            Ok(Ok(())) => {
+                member.set_authenticated(clock.now());
+                return Ok(());
+            }
+            Ok(Err(failure)) => failure,
+            Err(elapsed) => AuthFailure::Broken(
+                TransportError::timeout(Stage::Auth, "no answer came in time").with_source(elapsed),
+            ),
+        };
+        let report = failure.app_error(generation).with_service(service);
+        let report = report.with_max_wire_version(max_wire_version);
+        let outcome = self.handle_error(server, &report);
+        self.disconnect(server);
+        Err(ConnectionError::new(failure.into(), outcome))
+    }
+
+    /// Refuses to run a command without the user of the connection string.
+    pub(super) fn check_authentication(&mut self, server: ServerId) -> Result<(), ConnectionError> {
+        if self.shared.options.credential.is_none() || !self.lacks_authentication(server) {
+            return Ok(());
+        }
+        let error = ServerError::new(
+            ErrorKind::Internal,
+            Stage::Auth,
+            "the connection string has a user, and nothing authenticates it; pass \
+             `sdam_auth::authenticator` of the options to `TopologyBuilder::authenticator`",
+        );
+        Err(ConnectionError::new(error, ErrorOutcome::Irrelevant))
+    }
+}
