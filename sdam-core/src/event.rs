@@ -365,7 +365,7 @@ pub enum EventKind {
         /// The time from sending the command until the failure.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
-        /// The error; without its message if the command is sensitive.
+        /// The error; without its message if a server has answered a sensitive command with it.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Arc<ServerError>,
     },

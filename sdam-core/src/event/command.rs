@@ -5,7 +5,7 @@ use super::{ConnectionId, EventKind};
 use crate::{
     address::ServerAddress,
     document::{Fields, SharedDocument},
-    error::ServerError,
+    error::{ErrorKind, ServerError},
     ids::{ObjectId, ServerId},
 };
 
@@ -106,7 +106,8 @@ impl CommandInfo {
         EventKind::CommandFailed {
             command: Arc::clone(self),
             duration,
-            failure: if self.is_sensitive {
+            // Command Logging and Monitoring: only errors of the server are redacted.
+            failure: if self.is_sensitive && failure.kind == ErrorKind::Command {
                 Arc::new(redacted(&failure))
             } else {
                 failure
@@ -175,10 +176,7 @@ mod tests {
     use alloc::format;
 
     use super::*;
-    use crate::{
-        document::DocumentWriter,
-        error::{ErrorKind, Stage},
-    };
+    use crate::{document::DocumentWriter, error::Stage};
 
     fn info(command: &[u8]) -> Arc<CommandInfo> {
         let server = (ServerId::from_u64(1), ServerAddress::new("a", 27017));
@@ -230,6 +228,11 @@ mod tests {
             };
             assert_eq!(failure.code, Some(18));
             assert_eq!(&*failure.message == "REDACTED", is_sensitive);
+            let broken = ServerError::new(ErrorKind::Network, Stage::Operation, "closed");
+            let failed = info.failed(duration, broken.shared());
+            assert!(
+                matches!(failed, EventKind::CommandFailed { failure, .. } if &*failure.message == "closed")
+            );
         };
         for name in [
             "authenticate",
