@@ -71,6 +71,18 @@ impl CommandReply {
         self.write_concern_error.as_ref()
     }
 
+    /// Adds a label to the [`write_concern_error`](Self::write_concern_error), if there is one.
+    #[must_use]
+    pub fn with_label(mut self, label: &str) -> Self {
+        if let Some(error) = &mut self.write_concern_error
+            && !error.labels.iter().any(|own| **own == *label)
+        {
+            let labels = error.labels.iter().cloned();
+            error.labels = labels.chain([label.into()]).collect();
+        }
+        self
+    }
+
     /// Returns what the report of [`write_concern_error`](Self::write_concern_error) has changed in
     /// the topology.
     pub fn outcome(&self) -> ErrorOutcome {

@@ -180,8 +180,9 @@ impl<'c> Operation<'c> {
         let error = CommandError::in_reply(self.command, error.clone(), &reply);
         match self.failed(server, Some(connection), error, true) {
             Attempt::Failed(failure) if failure.is_retryable => {
+                // Old servers do not label the error themselves.
                 Attempt::Failed(Box::new(Failure {
-                    accepted: Some(reply),
+                    accepted: Some(reply.with_label(RETRYABLE_WRITE_ERROR)),
                     ..*failure
                 }))
             }
