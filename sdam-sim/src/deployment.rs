@@ -24,7 +24,7 @@ use crate::{
     config::SetConfig,
     member::{Kind, Member, Process, ProcessState, Replica},
     reply::INTERRUPTED_AT_SHUTDOWN,
-    server::{Connection, Cursors, Sessions},
+    server::{Connection, Cursors, Numbered},
     store::Store,
     timers::{Timer, Timers},
     timing::Timing,
@@ -117,7 +117,7 @@ pub struct Deployment {
     partitions: BTreeSet<(MemberId, MemberId)>,
     pub(crate) store: Store,
     pub(crate) cursors: Cursors,
-    pub(crate) sessions: Sessions,
+    pub(crate) numbered: Numbered,
     /// The number of changes of the split horizon.
     horizon: u64,
     pub(crate) horizon_policy: HorizonPolicy,
@@ -144,7 +144,7 @@ impl Deployment {
             partitions: BTreeSet::new(),
             store: Store::default(),
             cursors: Cursors::default(),
-            sessions: Sessions::default(),
+            numbered: Numbered::default(),
             horizon: 0,
             horizon_policy: HorizonPolicy::default(),
             balanced: blueprint.balanced,
@@ -358,6 +358,7 @@ impl Deployment {
         own.state = ProcessState::Up;
         own.process = process;
         own.fail_command = None;
+        own.fail_write = None;
         own.flood = None;
         own.fail_point_hits = 0;
         if let Some(replica) = own.replica_mut() {

@@ -5,7 +5,7 @@ use std::{str::FromStr, time::Duration};
 use bson::{Bson, Document};
 
 use crate::{
-    reply::{BAD_VALUE, CommandError, FAIL_POINT_SET_FAILED},
+    reply::{BAD_VALUE, CommandError},
     request::{Request, flag, number},
     server::takes_write_concern,
 };
@@ -33,6 +33,8 @@ pub struct FailCommand {
     /// What is sent instead of the reply; the command is run. Never instead of the reply to hello.
     /// A fault of the simulation: the fail points of real servers have none.
     pub bad_reply: Option<BadReply>,
+    /// The text of the `writeConcernError`.
+    pub(crate) write_concern_message: Option<String>,
 }
 
 /// A message that cannot be the reply to a command, as a broken proxy between client and server
@@ -99,6 +101,24 @@ pub enum Mode {
     Skip(u32),
 }
 
+impl Mode {
+    /// Counts a command, and returns whether it triggers the fail point.
+    pub(crate) fn strikes(&mut self) -> bool {
+        match self {
+            Self::AlwaysOn | Self::Skip(0) => true,
+            Self::Times(0) => false,
+            Self::Times(left) => {
+                *left -= 1;
+                true
+            }
+            Self::Skip(left) => {
+                *left -= 1;
+                false
+            }
+        }
+    }
+}
+
 impl FailCommand {
     /// Counts a matching command, and returns whether it triggers the fail point.
     pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
@@ -114,30 +134,12 @@ impl FailCommand {
         if !is_named || !has_app_name || !is_applicable || request.name == "configureFailPoint" {
             return false;
         }
-        match &mut self.mode {
-            Mode::AlwaysOn | Mode::Skip(0) => true,
-            Mode::Times(0) => false,
-            Mode::Times(left) => {
-                *left -= 1;
-                true
-            }
-            Mode::Skip(left) => {
-                *left -= 1;
-                false
-            }
-        }
+        self.mode.strikes()
     }
 
     /// Parses the arguments of `configureFailPoint`; `None` turns the fail point off.
     pub(crate) fn parse(body: &Document) -> Result<Option<Self>, CommandError> {
         let invalid = |message: &str| Err(CommandError::new(BAD_VALUE, message));
-        let name = body.get_str("configureFailPoint").unwrap_or_default();
-        if name != "failCommand" {
-            return Err(CommandError::new(
-                FAIL_POINT_SET_FAILED,
-                format!("{name} not found"),
-            ));
-        }
         let mode = match body.get("mode") {
             Some(Bson::String(mode)) if mode == "off" => return Ok(None),
             Some(Bson::String(mode)) if mode == "alwaysOn" => Mode::AlwaysOn,
@@ -165,18 +167,19 @@ impl FailCommand {
         if blocks && millis.is_none() {
             return invalid("blockTimeMS must be given with blockConnection");
         }
+        let concern = data.get_document("writeConcernError").ok();
         Ok(Some(Self {
             mode,
             commands: strings(data, "failCommands").unwrap_or_default(),
             app_name: data.get_str("appName").ok().map(str::to_owned),
             block: millis.filter(|_| blocks).map(Duration::from_millis),
             close_connection: flag(data, "closeConnection"),
-            error_code: code(data, "errorCode"),
+            error_code: code(data, "errorCode").or(code(data, "failBeforeCommitExceptionCode")),
             error_labels: strings(data, "errorLabels"),
-            write_concern_error: data
-                .get_document("writeConcernError")
-                .ok()
-                .and_then(|error| code(error, "code")),
+            write_concern_error: concern.and_then(|error| code(error, "code")),
+            write_concern_message: concern
+                .and_then(|error| error.get_str("errmsg").ok())
+                .map(str::to_owned),
             bad_reply,
         }))
     }

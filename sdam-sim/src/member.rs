@@ -32,6 +32,9 @@ pub(crate) struct Member {
     /// The interval of unprompted topology version changes.
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
+    /// The fail point `onPrimaryTransactionalWrite`: it closes the connection after a statement of a
+    /// numbered write, or with an error code instead of it.
+    pub(crate) fail_write: Option<FailCommand>,
     /// How often a fail point has been triggered in this process.
     pub(crate) fail_point_hits: i32,
 }
@@ -172,6 +175,7 @@ impl Member {
             exhaust: true,
             flood: None,
             fail_command: None,
+            fail_write: None,
             fail_point_hits: 0,
         }
     }

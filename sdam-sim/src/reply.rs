@@ -13,11 +13,15 @@ pub(crate) struct CommandError {
     pub(crate) labels: Option<Vec<String>>,
     /// Whether a state change error includes the topology version.
     pub(crate) versioned: bool,
+    /// What else the error of a single write tells.
+    pub(crate) details: Document,
 }
 
 /// The outcome of a command: its reply without `ok`, or its error.
 pub(crate) type CommandResult = Result<Document, CommandError>;
 
+/// No error: the connection is closed in place of a reply.
+pub(crate) const HANG_UP: i32 = -1;
 pub(crate) const BAD_VALUE: i32 = 2;
 pub(crate) const NO_SUCH_KEY: i32 = 4;
 pub(crate) const HOST_UNREACHABLE: i32 = 6;
@@ -28,6 +32,7 @@ pub(crate) const TYPE_MISMATCH: i32 = 14;
 pub(crate) const PROTOCOL_ERROR: i32 = 17;
 #[cfg(feature = "auth")]
 pub(crate) const AUTHENTICATION_FAILED: i32 = 18;
+pub(crate) const ILLEGAL_OPERATION: i32 = 20;
 pub(crate) const CURSOR_NOT_FOUND: i32 = 43;
 pub(crate) const MAX_TIME_MS_EXPIRED: i32 = 50;
 pub(crate) const COMMAND_NOT_FOUND: i32 = 59;
@@ -51,6 +56,7 @@ pub(crate) const API_WITHOUT_VERSION: i32 = 4_886_600;
 pub(crate) const UNSUPPORTED_OP_QUERY: i32 = 352;
 pub(crate) const INVALID_PARAMETER: i32 = 10065;
 pub(crate) const NOT_WRITABLE_PRIMARY: i32 = 10107;
+pub(crate) const DUPLICATE_KEY: i32 = 11000;
 pub(crate) const INTERRUPTED_AT_SHUTDOWN: i32 = 11600;
 pub(crate) const INTERRUPTED_BY_STATE_CHANGE: i32 = 11602;
 pub(crate) const NOT_PRIMARY_NO_SECONDARY_OK: i32 = 13435;
@@ -72,6 +78,7 @@ impl CommandError {
             message: message.into(),
             labels: None,
             versioned: true,
+            details: Document::new(),
         }
     }
 
@@ -92,6 +99,13 @@ impl CommandError {
     pub(crate) fn is_overload(&self) -> bool {
         let mut labels = self.labels.iter().flatten();
         labels.any(|label| label == "SystemOverloadedError")
+    }
+
+    /// Returns the fields of the error of a single write.
+    pub(crate) fn write_error(&self) -> Document {
+        let mut error = doc! { "code": self.code, "errmsg": &self.message };
+        error.extend(self.details.clone());
+        error
     }
 
     /// Returns the fields of the error reply.
@@ -127,6 +141,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         TYPE_MISMATCH => "TypeMismatch",
         17 => "ProtocolError",
         18 => "AuthenticationFailed",
+        ILLEGAL_OPERATION => "IllegalOperation",
         CURSOR_NOT_FOUND => "CursorNotFound",
         MAX_TIME_MS_EXPIRED => "MaxTimeMSExpired",
         COMMAND_NOT_FOUND => "CommandNotFound",
@@ -156,7 +171,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         10058 if version.has_versioned_api() => "LegacyNotPrimary",
         NOT_WRITABLE_PRIMARY if primary => "NotWritablePrimary",
         NOT_WRITABLE_PRIMARY => "NotMaster",
-        11000 => "DuplicateKey",
+        DUPLICATE_KEY => "DuplicateKey",
         INTERRUPTED_AT_SHUTDOWN => "InterruptedAtShutdown",
         11601 => "Interrupted",
         INTERRUPTED_BY_STATE_CHANGE => "InterruptedDueToReplStateChange",

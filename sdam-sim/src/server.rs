@@ -9,7 +9,7 @@ mod hello;
 mod read_preference;
 #[cfg(feature = "auth")]
 mod sasl;
-mod sessions;
+mod write;
 
 use std::time::Duration;
 
@@ -18,12 +18,12 @@ use sdam_core::time::Instant;
 use sdam_transport::wire::{Header, WireMessage};
 
 use self::hello::Waiting;
-pub(crate) use self::{cursors::Cursors, data::takes_write_concern, sessions::Sessions};
+pub(crate) use self::{cursors::Cursors, data::takes_write_concern, write::Numbered};
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
     fail_command::{BadReply, FailCommand},
-    reply::{CommandError, CommandResult, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED},
+    reply::{CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED},
     request::{Request, number},
     timers::Timer,
     version::ServerVersion,
@@ -245,12 +245,11 @@ impl Deployment {
             return self.hello(now, id, request, response_to);
         }
         let mut result = self.run(now, id, member, &request);
-        if let (Ok(reply), Some(code)) = (&mut result, fail.and_then(|f| f.write_concern_error)) {
-            let message = self.injected(member, code).message;
-            reply.insert(
-                "writeConcernError",
-                doc! { "code": code, "errmsg": message },
-            );
+        if result.as_ref().is_err_and(|error| error.code == HANG_UP) {
+            return self.close(id);
+        }
+        if let (Ok(reply), Some(fail)) = (&mut result, fail) {
+            self.add_write_concern_error(member, &request, reply, fail);
         }
         match fail.and_then(|fail| fail.bad_reply) {
             Some(bad) => self.misreply(now, id, &request, response_to, result, bad),
@@ -294,6 +293,34 @@ impl Deployment {
                 self.send(id, request, response_to, true, &document);
             }
         }
+    }
+
+    /// Adds the error of the write concern that a fail point demands, with its labels.
+    fn add_write_concern_error(
+        &self,
+        member: MemberId,
+        request: &Request,
+        reply: &mut Document,
+        fail: &FailCommand,
+    ) {
+        let Some(code) = fail.write_concern_error else {
+            return;
+        };
+        let error = CommandError::new(code, "");
+        let labels = match &fail.error_labels {
+            Some(labels) => labels.clone(),
+            None if error.is_retryable() && request.body.contains_key("txnNumber") => {
+                vec!["RetryableWriteError".to_owned()]
+            }
+            None => Vec::new(),
+        };
+        if self.member(member).version.adds_error_labels() && !labels.is_empty() {
+            reply.insert("errorLabels", labels);
+        }
+        let mut error = doc! { "code": code };
+        let message = fail.write_concern_message.clone();
+        error.extend(message.map(|message| ("errmsg".to_owned(), message.into())));
+        reply.insert("writeConcernError", error);
     }
 
     /// Returns the error of a fail point of `member`.

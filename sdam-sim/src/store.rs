@@ -2,9 +2,9 @@
 
 use std::{cmp::Ordering, collections::BTreeMap};
 
-use bson::{Bson, Document};
+use bson::{Bson, Document, doc};
 
-use crate::reply::{BAD_VALUE, CommandError};
+use crate::reply::{BAD_VALUE, CommandError, DUPLICATE_KEY};
 
 /// The documents of a deployment by collection, in the order of insertion.
 ///
@@ -16,15 +16,26 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// Inserts `document`; returns false if its `_id` is taken.
-    pub(crate) fn insert(&mut self, namespace: &str, document: Document) -> bool {
+    /// Inserts `document`, unless its `_id` is taken.
+    pub(crate) fn insert(
+        &mut self,
+        namespace: &str,
+        document: Document,
+    ) -> Result<(), CommandError> {
         let documents = self.collections.entry(namespace.to_owned()).or_default();
-        let id = document.get("_id");
-        if id.is_some() && documents.iter().any(|other| other.get("_id") == id) {
-            return false;
+        if let Some(id) = document.get("_id")
+            && documents.iter().any(|other| other.get("_id") == Some(id))
+        {
+            let message = format!(
+                "E11000 duplicate key error collection: {namespace} index: _id_ \
+                 dup key: {{ _id: {id} }}"
+            );
+            let mut error = CommandError::new(DUPLICATE_KEY, message);
+            error.details = doc! { "keyPattern": { "_id": 1 }, "keyValue": { "_id": id } };
+            return Err(error);
         }
         documents.push(document);
-        true
+        Ok(())
     }
 
     /// Returns the documents that match `filter`.
@@ -48,18 +59,7 @@ impl Store {
         sort: &Document,
     ) -> Result<Vec<&Document>, CommandError> {
         let mut found = self.find(namespace, filter)?;
-        found.sort_by(|a, b| {
-            let keys = sort.iter().map(|(key, direction)| {
-                let order = compare(a.get(key), b.get(key));
-                let is_descending = number(direction).is_some_and(|number| number < 0.0);
-                if is_descending {
-                    order.reverse()
-                } else {
-                    order
-                }
-            });
-            keys.fold(Ordering::Equal, Ordering::then)
-        });
+        found.sort_by(|a, b| order(sort, a, b));
         Ok(found)
     }
 
@@ -119,14 +119,23 @@ impl Store {
     }
 }
 
-/// A filter of equalities; any other filter is refused with an error.
+/// A filter of equalities and comparisons; any other filter is refused with an error.
 struct Filter<'a>(&'a Document);
+
+/// The operators of comparisons, with the orders of the value and the operand that they accept.
+const COMPARISONS: [(&str, &[Ordering]); 4] = [
+    ("$gt", &[Ordering::Greater]),
+    ("$gte", &[Ordering::Greater, Ordering::Equal]),
+    ("$lt", &[Ordering::Less]),
+    ("$lte", &[Ordering::Less, Ordering::Equal]),
+];
 
 impl<'a> Filter<'a> {
     fn new(filter: &'a Document) -> Result<Self, CommandError> {
         let operator = filter.iter().find(|(key, value)| {
             let nested = value.as_document().and_then(|value| value.keys().next());
-            key.starts_with('$') || nested.is_some_and(|key| key.starts_with('$') && key != "$in")
+            let is_known = |key: &str| key == "$in" || accepted(key).is_some();
+            key.starts_with('$') || nested.is_some_and(|key| key.starts_with('$') && !is_known(key))
         });
         match operator {
             Some((key, _)) => Err(unsimulated(&format!("the filter on {key}"))),
@@ -137,15 +146,24 @@ impl<'a> Filter<'a> {
     fn matches(&self, document: &Document) -> bool {
         self.0.iter().all(|(key, wanted)| {
             let value = document.get(key).unwrap_or(&Bson::Null);
-            let among = wanted
-                .as_document()
-                .and_then(|wanted| wanted.get_array("$in").ok());
-            match among {
-                Some(among) => among.iter().any(|wanted| equal(value, wanted)),
-                None => equal(value, wanted),
+            let operator = wanted.as_document().and_then(|wanted| wanted.iter().next());
+            match operator {
+                Some((key, Bson::Array(among))) if key == "$in" => {
+                    among.iter().any(|wanted| equal(value, wanted))
+                }
+                Some((key, operand)) if accepted(key).is_some() => {
+                    let order = compare(Some(value), Some(operand));
+                    accepted(key).is_some_and(|orders| orders.contains(&order))
+                }
+                _ => equal(value, wanted),
             }
         })
     }
+}
+
+fn accepted(operator: &str) -> Option<&'static [Ordering]> {
+    let own = COMPARISONS.iter().find(|(own, _)| *own == operator);
+    own.map(|(_, orders)| *orders)
 }
 
 fn number(value: &Bson) -> Option<f64> {
@@ -155,6 +173,43 @@ fn number(value: &Bson) -> Option<f64> {
         Bson::Double(number) => Some(*number),
         _ => None,
     }
+}
+
+/// Returns the documents that match `filter`.
+pub(crate) fn matching(
+    filter: &Document,
+    documents: Vec<Document>,
+) -> Result<Vec<Document>, CommandError> {
+    let filter = Filter::new(filter)?;
+    let matching = documents.into_iter().filter(|it| filter.matches(it));
+    Ok(matching.collect())
+}
+
+/// Orders two documents by the keys of `sort`.
+pub(crate) fn order(sort: &Document, a: &Document, b: &Document) -> Ordering {
+    let keys = sort.iter().map(|(key, direction)| {
+        let order = compare(a.get(key), b.get(key));
+        let is_descending = number(direction).is_some_and(|number| number < 0.0);
+        if is_descending {
+            order.reverse()
+        } else {
+            order
+        }
+    });
+    keys.fold(Ordering::Equal, Ordering::then)
+}
+
+/// Returns the fields of a document that `projection` keeps: those with 1, and the `_id` unless it
+/// has 0.
+pub(crate) fn project(projection: &Document, document: &Document) -> Document {
+    let is_kept = |key: &str| match projection.get(key).and_then(number) {
+        Some(keeps) => keeps > 0.0,
+        None => key == "_id" || projection.is_empty(),
+    };
+    let fields = document.iter().filter(|(key, _)| is_kept(key));
+    fields
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
 }
 
 /// Orders two values of one kind: numbers, and otherwise texts. An absent value comes first.

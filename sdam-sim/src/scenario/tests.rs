@@ -86,6 +86,7 @@ fn every_step() -> Vec<Step> {
                 error_labels: Some(Vec::new()),
                 write_concern_error: Some(64),
                 bad_reply: Some(BadReply::NoOk),
+                ..FailCommand::default()
             }),
         ),
         Action::FailPoint(

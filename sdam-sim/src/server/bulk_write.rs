@@ -2,7 +2,7 @@
 
 use bson::{Document, doc};
 
-use super::data::{argument, cursor, documents, duplicate_key};
+use super::data::{argument, cursor, documents};
 use crate::{
     Deployment,
     reply::{BAD_VALUE, CommandError, CommandResult, UNAUTHORIZED},
@@ -77,9 +77,9 @@ impl Deployment {
         let count = match name {
             "insert" => {
                 let document = argument(operation, "document")?;
-                if !self.store.insert(namespace, document.clone()) {
+                if let Err(error) = self.store.insert(namespace, document.clone()) {
                     counts.errors += 1;
-                    let mut error = duplicate_key(namespace, document);
+                    let mut error = error.write_error();
                     error.insert("n", 0);
                     return Ok(error);
                 }

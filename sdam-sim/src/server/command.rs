@@ -9,7 +9,7 @@ use crate::{
     member::Kind,
     reply::{
         API_STRICT_ERROR, API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError,
-        CommandResult, INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
+        CommandResult, FAIL_POINT_SET_FAILED, INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
     },
     request::{Framing, Request, flag, number},
     version::ServerVersion,
@@ -65,6 +65,9 @@ impl Deployment {
                 API_STRICT_ERROR,
                 "Provided apiStrict:true, but the command testVersion2 is not in API Version 1",
             )),
+            "getnonce" if version < ServerVersion::V7_0.patch(0) => {
+                Ok(doc! { "nonce": "2375531c32080ae8" })
+            }
             "killCursors" => Ok(self.cursors.kill(&request.body)),
             "buildInfo" | "buildinfo" => Ok(build_info(version)),
             "getCmdLineOpts" => Ok(command_line()),
@@ -72,7 +75,15 @@ impl Deployment {
             "setParameter" => self.set_parameter(member, &request.body),
             "configureFailPoint" => {
                 let own = self.member_mut(member);
-                own.fail_command = FailCommand::parse(&request.body)?;
+                let point = match request.body.get_str("configureFailPoint") {
+                    Ok("failCommand") => &mut own.fail_command,
+                    Ok("onPrimaryTransactionalWrite") => &mut own.fail_write,
+                    other => {
+                        let message = format!("{} not found", other.unwrap_or_default());
+                        return Err(CommandError::new(FAIL_POINT_SET_FAILED, message));
+                    }
+                };
+                *point = FailCommand::parse(&request.body)?;
                 Ok(doc! { "count": own.fail_point_hits })
             }
             "serverStatus" => Ok(self.server_status(now, member)),

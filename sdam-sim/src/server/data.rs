@@ -3,6 +3,7 @@
 use bson::{Bson, Document, doc};
 use sdam_core::time::Instant;
 
+use super::write::Write;
 use crate::{
     Deployment, MemberId,
     deployment::Role,
@@ -11,6 +12,7 @@ use crate::{
         NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY,
     },
     request::{Framing, Request, flag, number},
+    store::{matching, order, project},
 };
 
 const WRITES: [&str; 10] = [
@@ -25,7 +27,7 @@ const WRITES: [&str; 10] = [
     "findAndModify",
     "bulkWrite",
 ];
-const READS: [&str; 8] = [
+const READS: [&str; 9] = [
     "find",
     "aggregate",
     "count",
@@ -33,11 +35,12 @@ const READS: [&str; 8] = [
     "listCollections",
     "listDatabases",
     "listIndexes",
+    "mapReduce",
     "getMore",
 ];
 
-/// Stages that begin a pipeline, and whose results are not simulated.
-const EMPTY_SOURCES: [&str; 3] = ["$changeStream", "$listLocalSessions", "$out"];
+/// Stages after which a pipeline has no results here.
+const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
 
 pub(super) fn is_write(name: &str) -> bool {
     WRITES.contains(&name)
@@ -99,32 +102,23 @@ impl Deployment {
         request: &Request,
         database: &str,
     ) -> CommandResult {
-        let is_write = is_write(&request.name);
-        if is_write && let Some(reply) = self.sessions.begin(request) {
-            return reply;
-        }
-        let reply = self.run_once(request, database)?;
-        if is_write {
-            self.sessions.succeeded(request, &reply);
-            self.record_write(now, member);
-        }
-        Ok(reply)
-    }
-
-    fn run_once(&mut self, request: &Request, database: &str) -> CommandResult {
         let body = &request.body;
         let collection = body.get_str(&request.name).unwrap_or_default();
         let namespace = format!("{database}.{collection}");
-        match &*request.name {
-            "insert" => self.insert(&namespace, body),
-            "bulkWrite" => self.bulk_write(database, body),
-            "update" => self.update(&namespace, body),
-            "delete" => self.delete(&namespace, body),
+        let write = |namespace| Write {
+            member,
+            namespace,
+            body,
+        };
+        let reply = match &*request.name {
+            "insert" | "update" | "delete" => self.write(&write(namespace)),
+            "bulkWrite" => self.once(&write(namespace), 0, |own| own.bulk_write(database, body)),
             "find" => self.find(&namespace, body),
             "count" => self.count(&namespace, body),
             "aggregate" => self.aggregate(&namespace, body),
             "distinct" => self.distinct(&namespace, body),
-            "findAndModify" => self.find_and_modify(&namespace, body),
+            "findAndModify" => self.find_and_modify(&write(namespace)),
+            "mapReduce" => self.map_reduce(&namespace, body),
             // Indexes are not simulated, so there is only that of `_id`.
             "create" | "createIndexes" | "dropIndexes" => Ok(Document::new()),
             "listIndexes" => {
@@ -146,87 +140,34 @@ impl Deployment {
                 BAD_VALUE,
                 format!("{name} is not simulated"),
             )),
-        }
-    }
-
-    fn insert(&mut self, namespace: &str, body: &Document) -> CommandResult {
-        let documents = documents(body, "documents")?;
-        let ordered = !matches!(body.get("ordered"), Some(Bson::Boolean(false)));
-        let mut inserted = 0;
-        let mut errors = Vec::new();
-        for (index, document) in documents.into_iter().enumerate() {
-            if self.store.insert(namespace, document.clone()) {
-                inserted += 1;
-                continue;
-            }
-            let mut error = doc! { "index": index as i32 };
-            error.extend(duplicate_key(namespace, document));
-            errors.push(error);
-            if ordered {
-                break;
-            }
-        }
-        let mut reply = doc! { "n": inserted };
-        if !errors.is_empty() {
-            reply.insert("writeErrors", errors);
+        }?;
+        if is_write(&request.name) {
+            self.record_write(now, member);
         }
         Ok(reply)
-    }
-
-    fn update(&mut self, namespace: &str, body: &Document) -> CommandResult {
-        let mut matched = 0;
-        let mut upserted = Vec::new();
-        for (index, update) in documents(body, "updates")?.into_iter().enumerate() {
-            let filter = argument(update, "q")?;
-            let change = argument(update, "u")?;
-            let limit = if flag(update, "multi") { usize::MAX } else { 1 };
-            let hits = self.store.update(namespace, filter, change, limit)?;
-            matched += hits;
-            if hits == 0 && flag(update, "upsert") {
-                let Some(id) = filter.get("_id") else {
-                    return Err(CommandError::new(
-                        BAD_VALUE,
-                        "an upsert without _id in its filter is not simulated",
-                    ));
-                };
-                self.store.insert(namespace, filter.clone());
-                self.store.update(namespace, filter, change, 1)?;
-                matched += 1;
-                upserted.push(doc! { "index": index as i32, "_id": id });
-            }
-        }
-        let mut reply = doc! {
-            "n": matched as i32,
-            "nModified": (matched - upserted.len()) as i32,
-        };
-        if !upserted.is_empty() {
-            reply.insert("upserted", upserted);
-        }
-        Ok(reply)
-    }
-
-    fn delete(&mut self, namespace: &str, body: &Document) -> CommandResult {
-        let mut deleted = 0;
-        for delete in documents(body, "deletes")? {
-            let limit = match number(delete, "limit") {
-                Some(1) => 1,
-                _ => usize::MAX,
-            };
-            let filter = argument(delete, "q")?;
-            deleted += self.store.delete(namespace, filter, limit)?;
-        }
-        Ok(doc! { "n": deleted as i32 })
     }
 
     fn find(&mut self, namespace: &str, body: &Document) -> CommandResult {
         let empty = Document::new();
-        let filter = body.get_document("filter").unwrap_or(&empty);
-        let sort = body.get_document("sort").unwrap_or(&empty);
-        let found = self.store.find_sorted(namespace, filter, sort)?;
+        let part = |key: &str| body.get_document(key).unwrap_or(&empty);
+        let found = self
+            .store
+            .find_sorted(namespace, part("filter"), part("sort"))?;
         let skip = count_argument(body, "skip").unwrap_or(0);
         let limit = count_argument(body, "limit").filter(|limit| *limit > 0);
-        let found = found.into_iter().skip(skip);
-        let found: Vec<Document> = found.take(limit.unwrap_or(usize::MAX)).cloned().collect();
+        // The only index is that of `_id`.
+        let key = doc! { "_id": 1 };
+        let returns_key = flag(body, "returnKey");
+        let projection = if returns_key {
+            &key
+        } else {
+            part("projection")
+        };
+        let found = found
+            .into_iter()
+            .skip(skip)
+            .take(limit.unwrap_or(usize::MAX));
+        let found: Vec<Document> = found.map(|found| project(projection, found)).collect();
         let size = count_argument(body, "batchSize");
         let size = size.filter(|_| !flag(body, "singleBatch"));
         Ok(self.cursors.open(namespace, found, size))
@@ -252,57 +193,57 @@ impl Deployment {
         Ok(doc! { "values": values })
     }
 
-    /// Changes or removes one document. The reply has the document of before.
-    fn find_and_modify(&mut self, namespace: &str, body: &Document) -> CommandResult {
-        let filter = argument(body, "query")?;
-        let found = self.store.find(namespace, filter)?;
-        let before = found.first().map(|document| (*document).clone());
-        let count = if flag(body, "remove") {
-            self.store.delete(namespace, filter, 1)?
-        } else {
-            self.store
-                .update(namespace, filter, argument(body, "update")?, 1)?
-        };
-        let value = before.map_or(Bson::Null, Bson::Document);
-        Ok(doc! { "lastErrorObject": { "n": count as i32 }, "value": value })
-    }
-
     fn count(&self, namespace: &str, body: &Document) -> CommandResult {
         let empty = Document::new();
         let filter = body.get_document("query").unwrap_or(&empty);
         Ok(doc! { "n": self.store.find(namespace, filter)?.len() as i32 })
     }
 
-    /// Runs the count pipeline of clients: one `$match`, then a `$group` that sums ones. Change
-    /// streams and lists of sessions are empty.
+    /// Runs a pipeline of the stages of clients. Change streams and lists of sessions are empty, and
+    /// what a pipeline writes is not kept.
     fn aggregate(&self, namespace: &str, body: &Document) -> CommandResult {
-        let mut filter = &Document::new();
-        let mut counts = None;
         let pipeline = documents(body, "pipeline")?;
-        let source = pipeline.first().and_then(|stage| stage.keys().next());
-        if source.is_some_and(|name| EMPTY_SOURCES.contains(&&**name)) {
-            return Ok(cursor(namespace, Vec::new()));
-        }
+        let all = self.store.find(namespace, &Document::new())?;
+        let mut batch: Vec<Document> = all.into_iter().cloned().collect();
         for stage in pipeline {
-            if let Ok(matches) = stage.get_document("$match") {
-                filter = matches;
-            } else if let Ok(group) = stage.get_document("$group") {
-                let sum = group.get_document("n").ok();
-                counts = sum.and_then(|sum| number(sum, "$sum"));
-                if counts.is_none() {
-                    return Err(unsimulated_pipeline());
-                }
-            } else {
+            let Some((name, value)) = stage.iter().next() else {
                 return Err(unsimulated_pipeline());
+            };
+            if EMPTY_STAGES.contains(&&**name) {
+                return Ok(cursor(namespace, Vec::new()));
+            }
+            let options = value.as_document().ok_or_else(unsimulated_pipeline)?;
+            match &**name {
+                "$match" => batch = matching(options, batch)?,
+                "$sort" => batch.sort_by(|a, b| order(options, a, b)),
+                "$project" => batch = batch.iter().map(|it| project(options, it)).collect(),
+                "$group" if options.contains_key("n") => {
+                    let count = (!batch.is_empty()).then_some(batch.len() as i32);
+                    batch = count
+                        .map(|count| doc! { "_id": 1, "n": count })
+                        .into_iter()
+                        .collect();
+                }
+                _ => return Err(unsimulated_pipeline()),
             }
         }
-        let found = self.store.find(namespace, filter)?;
-        let batch = match counts {
-            None => found.into_iter().cloned().collect(),
-            Some(_) if found.is_empty() => Vec::new(),
-            Some(_) => vec![doc! { "_id": 1, "n": found.len() as i32 }],
-        };
         Ok(cursor(namespace, batch))
+    }
+
+    /// Runs the one pair of functions that is simulated: it emits `x + 1` under one key, and adds.
+    fn map_reduce(&self, namespace: &str, body: &Document) -> CommandResult {
+        let is_known = |key: &str, code: &str| match body.get(key) {
+            Some(Bson::JavaScriptCode(own)) => own.contains(code),
+            _ => false,
+        };
+        if !is_known("map", "emit(0, this.x + 1)") || !is_known("reduce", "acc + x") {
+            let reason = "these functions are not simulated";
+            return Err(CommandError::new(BAD_VALUE, reason));
+        }
+        let found = self.store.find(namespace, &Document::new())?;
+        let values = found.iter().filter_map(|found| number(found, "x"));
+        let sum: i64 = values.map(|value| value + 1).sum();
+        Ok(doc! { "results": [{ "_id": 0, "value": sum }] })
     }
 
     fn list_collections(&self, database: &str) -> Document {
@@ -345,20 +286,6 @@ fn allows_secondary(request: &Request) -> bool {
     }
 }
 
-/// Returns the write error for a document whose `_id` is taken.
-pub(super) fn duplicate_key(namespace: &str, document: &Document) -> Document {
-    let id = document.get("_id").cloned().unwrap_or(Bson::Null);
-    let message = format!(
-        "E11000 duplicate key error collection: {namespace} index: _id_ dup key: {{ _id: {id} }}"
-    );
-    doc! {
-        "code": 11000,
-        "errmsg": message,
-        "keyPattern": { "_id": 1 },
-        "keyValue": { "_id": id },
-    }
-}
-
 pub(super) fn cursor(namespace: &str, batch: Vec<Document>) -> Document {
     doc! { "cursor": { "firstBatch": batch, "id": 0_i64, "ns": namespace } }
 }
@@ -385,8 +312,5 @@ pub(super) fn documents<'a>(
 }
 
 fn unsimulated_pipeline() -> CommandError {
-    CommandError::new(
-        BAD_VALUE,
-        "only pipelines that count documents are simulated",
-    )
+    CommandError::new(BAD_VALUE, "such a pipeline is not simulated")
 }

@@ -72,13 +72,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         reason: "as above",
     },
     Difference {
-        versions: ALL,
-        kinds: &[ServerKind::Primary],
-        case: "insert without its concern",
-        path: "writeConcernError.errmsg",
-        reason: "a simulated fail point keeps the code of the error, on which clients act",
-    },
-    Difference {
         versions: (Version::V4_4, Version::V6_0),
         kinds: ALL_KINDS,
         case: "hello compression",

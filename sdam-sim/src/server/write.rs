@@ -1,0 +1,226 @@
+//! Writes of documents. A set or cluster runs each statement of a numbered write once.
+
+use std::collections::BTreeMap;
+
+use bson::{Bson, Document, doc};
+
+use super::data::{argument, documents};
+use crate::{
+    Deployment, MemberId,
+    member::Kind,
+    reply::{
+        BAD_VALUE, CommandError, CommandResult, HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD,
+    },
+    request::{flag, number},
+};
+
+/// The last numbered write of each session. All members share them, as they share the documents.
+#[derive(Debug, Default)]
+pub(crate) struct Numbered(BTreeMap<String, Last>);
+
+#[derive(Debug, Default)]
+struct Last {
+    number: i64,
+    /// The replies to the statements that have run.
+    done: BTreeMap<usize, Document>,
+}
+
+/// A write command of one client.
+pub(super) struct Write<'r> {
+    pub(super) member: MemberId,
+    pub(super) namespace: String,
+    pub(super) body: &'r Document,
+}
+
+/// A single statement.
+enum Statement<'r> {
+    Insert(&'r Document),
+    Update {
+        filter: &'r Document,
+        change: &'r Document,
+        limit: usize,
+        upserts: bool,
+    },
+    Delete {
+        filter: &'r Document,
+        limit: usize,
+    },
+}
+
+impl Deployment {
+    /// Runs an insert, update or delete.
+    pub(super) fn write(&mut self, write: &Write<'_>) -> CommandResult {
+        let body = write.body;
+        let ordered = !matches!(body.get("ordered"), Some(Bson::Boolean(false)));
+        let statements = Statement::parse(body)?;
+        let is_update = body.contains_key("updates");
+        let (mut written, mut modified) = (0, 0);
+        let (mut errors, mut upserted) = (Vec::new(), Vec::new());
+        for (index, statement) in statements.iter().enumerate() {
+            let result = self.once(write, index, |own| {
+                own.run_statement(&write.namespace, statement)
+            });
+            let number = index as i32;
+            match result {
+                Ok(done) => {
+                    written += done.get_i32("n").unwrap_or_default();
+                    modified += done.get_i32("nModified").unwrap_or_default();
+                    let id = done.get("upserted");
+                    upserted.extend(id.map(|id| doc! { "index": number, "_id": id }));
+                }
+                Err(error) if error.code == HANG_UP => return Err(error),
+                Err(error) => {
+                    let mut shown = doc! { "index": number };
+                    shown.extend(error.write_error());
+                    errors.push(shown);
+                    if ordered {
+                        break;
+                    }
+                }
+            }
+        }
+        let mut reply = doc! { "n": written };
+        if is_update {
+            reply.insert("nModified", modified);
+        }
+        for (key, items) in [("upserted", upserted), ("writeErrors", errors)] {
+            if !items.is_empty() {
+                reply.insert(key, items);
+            }
+        }
+        Ok(reply)
+    }
+
+    /// Changes or removes one document.
+    pub(super) fn find_and_modify(&mut self, write: &Write<'_>) -> CommandResult {
+        let (namespace, body) = (&*write.namespace, write.body);
+        let filter = argument(body, "query")?;
+        let empty = Document::new();
+        let sort = body.get_document("sort").unwrap_or(&empty);
+        self.once(write, 0, |own| {
+            let found = own.store.find_sorted(namespace, filter, sort)?;
+            let Some(before) = found.first().map(|found| (*found).clone()) else {
+                return Ok(doc! { "lastErrorObject": { "n": 0 }, "value": Bson::Null });
+            };
+            let only = doc! { "_id": before.get("_id") };
+            let mut value = before;
+            if flag(body, "remove") {
+                own.store.delete(namespace, &only, 1)?;
+            } else {
+                own.store
+                    .update(namespace, &only, argument(body, "update")?, 1)?;
+                if flag(body, "new") {
+                    let after = own.store.find(namespace, &only)?;
+                    value = after.first().map(|after| (*after).clone()).unwrap_or(value);
+                }
+            }
+            Ok(doc! { "lastErrorObject": { "n": 1 }, "value": value })
+        })
+    }
+
+    /// Runs a statement, unless the session has run it under the same number before. The fail point
+    /// of numbered writes strikes before or after it.
+    pub(super) fn once(
+        &mut self,
+        write: &Write<'_>,
+        index: usize,
+        run: impl FnOnce(&mut Self) -> CommandResult,
+    ) -> CommandResult {
+        let Some(txn) = number(write.body, "txnNumber") else {
+            return run(self);
+        };
+        if matches!(self.member(write.member).kind, Kind::Standalone) {
+            let reason = "Transaction numbers are only allowed on a replica set member or mongos";
+            return Err(CommandError::new(ILLEGAL_OPERATION, reason));
+        }
+        let session = write.body.get("lsid").map(Bson::to_string);
+        let session = session.unwrap_or_default();
+        let last = self.numbered.0.entry(session.clone()).or_default();
+        if txn < last.number {
+            let reason = format!("Retryable write with txnNumber {txn} is prohibited on session");
+            return Err(CommandError::new(TRANSACTION_TOO_OLD, reason));
+        }
+        if txn > last.number {
+            *last = Last {
+                number: txn,
+                done: BTreeMap::new(),
+            };
+        }
+        if let Some(done) = last.done.get(&index) {
+            return Ok(done.clone());
+        }
+        let point = self.member_mut(write.member).fail_write.as_mut();
+        let strike = point.and_then(|point| point.mode.strikes().then_some(point.error_code));
+        let hang_up = || CommandError::new(HANG_UP, "");
+        if let Some(Some(_)) = strike {
+            return Err(hang_up());
+        }
+        let done = run(self)?;
+        if let Some(last) = self.numbered.0.get_mut(&session) {
+            last.done.insert(index, done.clone());
+        }
+        strike.map_or(Ok(done), |_| Err(hang_up()))
+    }
+
+    fn run_statement(&mut self, namespace: &str, statement: &Statement<'_>) -> CommandResult {
+        match *statement {
+            Statement::Insert(document) => {
+                self.store.insert(namespace, document.clone())?;
+                Ok(doc! { "n": 1 })
+            }
+            Statement::Update {
+                filter,
+                change,
+                limit,
+                upserts,
+            } => {
+                let hits = self.store.update(namespace, filter, change, limit)? as i32;
+                if hits > 0 || !upserts {
+                    return Ok(doc! { "n": hits, "nModified": hits });
+                }
+                let Some(id) = filter.get("_id") else {
+                    let reason = "an upsert without _id in its filter is not simulated";
+                    return Err(CommandError::new(BAD_VALUE, reason));
+                };
+                self.store.insert(namespace, filter.clone())?;
+                self.store.update(namespace, filter, change, 1)?;
+                Ok(doc! { "n": 1, "nModified": 0, "upserted": id })
+            }
+            Statement::Delete { filter, limit } => {
+                let deleted = self.store.delete(namespace, filter, limit)?;
+                Ok(doc! { "n": deleted as i32 })
+            }
+        }
+    }
+}
+
+impl<'r> Statement<'r> {
+    fn parse(body: &'r Document) -> Result<Vec<Self>, CommandError> {
+        if body.contains_key("documents") {
+            let documents = documents(body, "documents")?;
+            return Ok(documents.into_iter().map(Self::Insert).collect());
+        }
+        let is_update = body.contains_key("updates");
+        let key = if is_update { "updates" } else { "deletes" };
+        let statements = documents(body, key)?.into_iter().map(|statement| {
+            let filter = argument(statement, "q")?;
+            Ok(if is_update {
+                Self::Update {
+                    filter,
+                    change: argument(statement, "u")?,
+                    limit: if flag(statement, "multi") {
+                        usize::MAX
+                    } else {
+                        1
+                    },
+                    upserts: flag(statement, "upsert"),
+                }
+            } else {
+                let is_single = number(statement, "limit") == Some(1);
+                let limit = if is_single { 1 } else { usize::MAX };
+                Self::Delete { filter, limit }
+            })
+        });
+        statements.collect()
+    }
+}
