@@ -166,6 +166,37 @@ pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 2), ("vers
         "test-commands-strict-mode",
     ]);
 
+/// Credentials of connection strings.
+pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
+/// Sessions. The other files are about causal consistency and snapshots, which are drivers' own.
+pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3)).only(&[
+    "driver-sessions-dirty-session-errors",
+    "driver-sessions-server-support",
+    "implicit-sessions-default-causal-consistency",
+]);
+/// Retries of reads.
+pub const RETRYABLE_READS: Folder = Folder::new(
+    ("retryable-reads/tests/unified", 45),
+    ("retryable_reads/unified", 45),
+);
+/// Retries of writes.
+pub const RETRYABLE_WRITES: Folder = Folder::new(
+    ("retryable-writes/tests/unified", 35),
+    ("retryable_writes/unified", 35),
+);
+/// Log messages about commands.
+pub const COMMAND_LOGGING: Folder = Folder::new(
+    ("command-logging-and-monitoring/tests/logging", 9),
+    ("command_logging", 9),
+);
+/// Events of commands.
+pub const COMMAND_MONITORING: Folder = Folder::new(
+    ("command-logging-and-monitoring/tests/monitoring", 14),
+    ("command_monitoring", 14),
+);
+/// Commands of the application.
+pub const RUN_COMMAND: Folder = Folder::new(("run-command/tests/unified", 2), ("run_command", 2));
+
 /// The test files on disk.
 #[derive(Clone, Debug)]
 pub struct Corpus {

@@ -10,6 +10,7 @@
 //! A check fails on any unknown key, type or value: otherwise the test would pass because a part
 //! of it was not run.
 
+pub mod auth;
 pub mod cmap;
 pub mod corpus;
 pub mod engine;

@@ -18,7 +18,7 @@
 use serde_json::Value;
 
 use crate::{
-    cmap,
+    auth, cmap,
     corpus::{self, Folder},
     engine::{self, Host},
     scan::ScanCheck,
@@ -68,6 +68,7 @@ impl Suite {
             .through(engine::max_staleness, ScanCheck::MAX_STALENESS),
         Self::new(corpus::URI_OPTIONS, uri::uri_options),
         Self::new(corpus::CONNECTION_STRING, uri::connection_string),
+        Self::new(corpus::CREDENTIALS, auth::check),
         Self::new(corpus::SRV_REPLICA_SET, srv::check)
             .through(srv::replica_set, ScanCheck::SRV_REPLICA_SET),
         Self::new(corpus::SRV_SHARDED, srv::check).through(srv::sharded, ScanCheck::SRV_SHARDED),
@@ -81,6 +82,12 @@ impl Suite {
         Self::deployed(corpus::BACKPRESSURE, unified::run),
         Self::deployed(corpus::HANDSHAKE, unified::run),
         Self::deployed(corpus::VERSIONED_API, unified::run),
+        Self::deployed(corpus::RUN_COMMAND, unified::run),
+        Self::deployed(corpus::SESSIONS, unified::run),
+        Self::deployed(corpus::RETRYABLE_READS, unified::run),
+        Self::deployed(corpus::RETRYABLE_WRITES, unified::run),
+        Self::deployed(corpus::COMMAND_LOGGING, unified::run),
+        Self::deployed(corpus::COMMAND_MONITORING, unified::run),
     ];
 
     const fn new(folder: Folder, pure: Check) -> Self {
@@ -171,6 +178,7 @@ mod tests {
             &[
                 "server-selection/logging",
                 "connection-monitoring-and-pooling/logging",
+                "command-logging-and-monitoring/logging",
             ],
         );
         check("selection", &[]);

@@ -4,6 +4,7 @@
 //! deployment, a runtime that reaches it, and an executor. Every test of a file runs on each
 //! [`Environment`] of the host that its requirements admit, and fails if there is none.
 
+mod bulk;
 mod client;
 mod command;
 mod cursor;
@@ -11,7 +12,9 @@ mod data;
 mod driver;
 mod entity;
 mod event;
+mod excluded;
 mod format;
+mod helper;
 mod log;
 mod matching;
 mod operation;
@@ -30,14 +33,16 @@ use sdam_transport::Runtime;
 use serde_json::Value;
 
 pub(crate) use self::requirement::Requirement;
-pub use self::requirement::{Environment, Kind};
 use self::{
     client::Published,
-    command::Access,
     data::CollectionData,
     driver::{Driver, Request},
     format::{File, Test},
     runner::Runner,
+};
+pub use self::{
+    excluded::excluded,
+    requirement::{Environment, Kind},
 };
 use crate::engine::{BlockOn, Host};
 
@@ -119,14 +124,18 @@ impl fmt::Debug for TestDeployment {
 }
 
 /// Runs every test of a file on each environment of the host that admits it, every time on a
-/// separate deployment. Returns the environments.
+/// separate deployment, except the [excluded] ones. Returns the environment of each run of a test.
 ///
 /// # Errors
 ///
 /// The first difference, anything in the file that is not supported, or a test that no environment
 /// admits, unless the host is [partial](Host::partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
-    let file = File::read(file)?;
+    let mut file = file.clone();
+    if excluded::remove(&mut file) {
+        return Ok(Vec::new());
+    }
+    let file = File::read(&file)?;
     let mut used = Vec::new();
     for test in &file.tests {
         let describe = |error| format!("{}: {error}", test.description);
@@ -144,9 +153,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
             let outcome = deployment.block_on(run_test(&deployment.target, &file, test));
             let outcome = outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()));
             outcome.map_err(|error| describe(format!("[{environment}] {error}")))?;
-            if !used.contains(environment) {
-                used.push(*environment);
-            }
+            used.push(*environment);
         }
     }
     if used.is_empty() && !host.is_partial() {
@@ -169,7 +176,7 @@ fn check_unsupported(option: &str) -> Result<(), String> {
 async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), String> {
     set_up(target, &file.initial_data).await?;
     let mut runner = Runner::new(target);
-    runner.create(&file.create_entities)?;
+    runner.create(&file.create_entities).await?;
     let mut outcome = Ok(());
     for operation in &test.operations {
         outcome = runner.run(operation).await;
@@ -237,11 +244,7 @@ async fn internally(
     let driver = Driver::start(options, &target.runtime, None)?;
     let mut outcome = Ok(());
     for (index, (database, body)) in commands.into_iter().enumerate() {
-        let request = Request {
-            database: database.to_owned(),
-            body,
-            access: Access::Generic(None),
-        };
+        let request = Request::generic(database, body);
         let reply = driver.run(&request).await;
         // A collection to drop may be absent.
         outcome = match reply {

@@ -55,7 +55,12 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         .into_iter()
         .map(|suite| Ok((suite, corpus.files(suite.folder)?)))
         .collect::<Result<Vec<Job>>>()?;
-    let report = run_all(&jobs, &columns);
+    let mut report = run_all(&jobs, &columns);
+    for (suite, files) in jobs.iter().filter(|(suite, _)| suite.deployed.is_some()) {
+        for file in files {
+            report.leave_out(&suite.name(), file);
+        }
+    }
     print!("{report}");
     if let Some(path) = json {
         fs::write(&path, report.to_json())

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    event::{Event, EventKind},
+    event::{Event, EventKind, EventName},
     options::Options,
 };
 use sdam_events::{
@@ -12,6 +12,7 @@ use sdam_events::{
     sink::Interest,
 };
 use sdam_transport::{Library, Runtime};
+use serde_json::Value;
 
 use super::{
     driver::Driver,
@@ -58,7 +59,11 @@ impl Client {
         let observed = client.observe_events.iter().map(|event| event.0);
         let observed: Interest = observed.collect();
         let (sink, stream) = channel::unbounded();
-        let sink = Arc::new(sink.interested_in(log.interest().union(observed)));
+        let mut interest = log.interest().union(observed);
+        if client.await_min_pool_size_ms.is_some() {
+            interest = interest.union([EventName::ConnectionReady].into_iter().collect());
+        }
+        let sink = Arc::new(sink.interested_in(interest));
         let unrecorded = client.ignore_command_monitoring_events.iter().cloned();
         Ok(Self {
             driver: Arc::new(Driver::start(
@@ -72,6 +77,26 @@ impl Client {
             unrecorded: unrecorded.chain(UNRECORDED.map(str::to_owned)).collect(),
             log,
         })
+    }
+
+    /// Waits until the pool of each server has the minimum number of connections.
+    pub(super) async fn fill_pools(&mut self, client: &ClientEntity) -> Result<(), String> {
+        let Some(millis) = client.await_min_pool_size_ms else {
+            return Ok(());
+        };
+        let size = client.uri_options.get("minPoolSize");
+        let size = size.and_then(Value::as_u64).unwrap_or_default() as usize;
+        let servers = self
+            .driver
+            .topology()
+            .snapshot()
+            .description()
+            .servers()
+            .len();
+        let clock = Arc::clone(&self.driver.runtime().io.clock);
+        let is_ready = |event: &EventKind| matches!(event, EventKind::ConnectionReady { .. });
+        let limit = (servers * size, Duration::from_millis(millis));
+        self.recorder.wait_for(&*clock, limit, is_ready).await
     }
 
     /// Returns what executes the client's operations.

@@ -2,20 +2,18 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use bson::{Document, doc};
+use bson::{Bson, Document, doc};
 use sdam::client::PinnedConnection;
 use sdam_core::topology::TopologyType;
 use sdam_pool::Pin;
 use serde_json::Value;
 
 use super::{
-    command::{Access, to_json},
+    command::to_json,
     driver::{Driver, Request, session_id},
+    helper::Kind,
     outcome::Failure,
 };
-
-/// The number of the session of a session entity.
-const EXPLICIT_SESSION: u8 = 2;
 
 /// An open cursor. Behind a load balancer it keeps its connection until it is closed.
 pub(super) struct Cursor {
@@ -25,13 +23,15 @@ pub(super) struct Cursor {
     /// 0 once the server has closed it.
     id: i64,
     batch_size: Option<i32>,
+    /// How many documents a find may return from here on.
+    left: Option<i32>,
     batch: VecDeque<Document>,
     connection: Option<PinnedConnection>,
     is_broken: bool,
 }
 
 impl Cursor {
-    /// Runs a find and returns its cursor. `is_pinned` is whether it keeps its connection behind a
+    /// Runs a command with a cursor and returns it. `is_pinned` is whether it keeps its connection behind a
     /// load balancer.
     pub(super) async fn open(
         driver: Arc<Driver>,
@@ -46,13 +46,15 @@ impl Cursor {
             None
         };
         let reply = driver.run_on(connection.as_mut(), &request).await?;
-        let collection = request.body.get_str("find").unwrap_or_default().to_owned();
+        let target = request.body.values().next();
+        let collection = target.and_then(Bson::as_str).unwrap_or_default().to_owned();
         let mut cursor = Self {
             driver,
             database: request.database,
             collection,
             id: 0,
             batch_size: request.body.get_i32("batchSize").ok(),
+            left: request.body.get_i32("limit").ok(),
             batch: VecDeque::new(),
             connection,
             is_broken: false,
@@ -80,10 +82,10 @@ impl Cursor {
     pub(super) async fn next(&mut self) -> Result<Option<Document>, Failure> {
         if self.batch.is_empty() && self.id != 0 {
             let mut body = doc! { "getMore": self.id, "collection": &self.collection };
-            body.extend(
-                self.batch_size
-                    .map(|size| ("batchSize".to_owned(), size.into())),
-            );
+            let size = self
+                .batch_size
+                .map(|size| self.left.map_or(size, |left| left.min(size)));
+            body.extend(size.map(|size| ("batchSize".to_owned(), size.into())));
             let reply = self.run(body).await;
             self.is_broken = reply
                 .as_ref()
@@ -103,11 +105,7 @@ impl Cursor {
     }
 
     async fn run(&mut self, body: Document) -> Result<Document, Failure> {
-        let request = Request {
-            database: self.database.clone(),
-            body,
-            access: Access::Generic(None),
-        };
+        let request = Request::generic(&self.database, body);
         let connection = self.connection.as_mut();
         self.driver.run_on(connection, &request).await
     }
@@ -118,8 +116,12 @@ impl Cursor {
         };
         self.id = cursor.get_i64("id").unwrap_or_default();
         let batch = cursor.get_array(batch).into_iter().flatten();
+        let before = self.batch.len();
         self.batch
             .extend(batch.filter_map(|item| item.as_document().cloned()));
+        self.left = self
+            .left
+            .map(|left| left - (self.batch.len() - before) as i32);
         if self.id == 0 {
             // An exhausted cursor needs its connection no longer.
             self.connection = None;
@@ -130,14 +132,16 @@ impl Cursor {
 /// A session with at most one transaction, which keeps its connection until the session ends.
 pub(super) struct Session {
     driver: Arc<Driver>,
+    id: Document,
     connection: Option<PinnedConnection>,
     is_in_transaction: bool,
 }
 
 impl Session {
-    pub(super) fn new(driver: Arc<Driver>) -> Self {
+    pub(super) fn new(driver: Arc<Driver>, name: &str) -> Self {
         Self {
             driver,
+            id: session_id(name),
             connection: None,
             is_in_transaction: false,
         }
@@ -149,11 +153,11 @@ impl Session {
 
     /// Runs a command in the session.
     pub(super) async fn run(&mut self, mut request: Request) -> Result<Document, Failure> {
-        request.body.insert("lsid", session_id(EXPLICIT_SESSION));
+        request.body.insert("lsid", self.id.clone());
         if self.is_in_transaction {
             let number = doc! { "txnNumber": 1_i64, "autocommit": false };
             request.body.extend(number);
-            request.access = Access::Generic(None);
+            request.kind = Kind::Generic;
             if self.connection.is_none() {
                 request.body.insert("startTransaction", true);
                 self.connection = Some(self.driver.pin(Pin::Transaction).await?);

@@ -6,6 +6,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use bson::{Binary, Document, doc, spec::BinarySubtype};
@@ -13,16 +14,16 @@ use sdam::{
     Topology, TopologyBuilder,
     client::{Client, ClientBuilder, Command, CommandError, CommandErrorKind, PinnedConnection},
 };
-use sdam_core::options::Options;
+use sdam_core::{options::Options, read_preference::ReadPreference};
 use sdam_events::channel::ChannelSink;
 use sdam_pool::{Pin, Pool};
 use sdam_select::Criteria;
-use sdam_transport::Runtime;
+use sdam_transport::{Runtime, pool::CommandReply};
 
-use super::{command::Access, outcome::Failure};
+use super::{helper::Kind, outcome::Failure};
 
-/// The number of the session of commands without one.
-const IMPLICIT_SESSION: u8 = 1;
+/// The name of the session of commands without one.
+const IMPLICIT_SESSION: &str = "";
 
 /// The client under test.
 pub(super) struct Driver {
@@ -38,7 +39,10 @@ pub(super) struct Request {
     pub(super) database: String,
     /// The command without `$db`.
     pub(super) body: Document,
-    pub(super) access: Access,
+    pub(super) kind: Kind,
+    pub(super) preference: Option<ReadPreference>,
+    /// The time limit in place of that of the client.
+    pub(super) timeout: Option<Duration>,
 }
 
 impl Driver {
@@ -99,15 +103,16 @@ impl Driver {
             None => self.client.run(&command).await,
         };
         let reply = reply.map_err(|error| Failure::from(&error))?;
-        Document::from_reader(reply.body()).map_err(|error| client_error(&error))
+        match Failure::of_write(&reply).filter(|_| request.kind != Kind::Generic) {
+            Some(failure) => Err(failure),
+            None => Document::from_reader(reply.body()).map_err(|error| client_error(&error)),
+        }
     }
 
     /// Adds the implicit session of drivers, unless the client adds one itself.
     fn with_session(&self, request: &Request) -> Document {
         let mut body = request.body.clone();
-        if !matches!(request.access, Access::Write { is_retryable: true })
-            && !body.contains_key("lsid")
-        {
+        if request.kind != Kind::Single && !body.contains_key("lsid") {
             body.insert("lsid", session_id(IMPLICIT_SESSION));
             self.has_session.store(true, Ordering::Relaxed);
         }
@@ -130,17 +135,31 @@ impl Driver {
 }
 
 impl Request {
+    /// Creates a command that the client knows nothing of.
+    pub(super) fn generic(database: &str, body: Document) -> Self {
+        Self {
+            database: database.to_owned(),
+            body,
+            kind: Kind::Generic,
+            preference: None,
+            timeout: None,
+        }
+    }
+
     /// Returns the command with `body`, which is that of the request.
     fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Box<dyn Error>> {
         let database = &*self.database;
-        let (command, preference) = match &self.access {
-            Access::Write { is_retryable: true } => (Command::write(database, body), None),
-            Access::Write { .. } => (Command::write(database, body).without_retry(), None),
-            Access::Read(preference) => (Command::read(database, body), preference.clone()),
-            Access::Generic(preference) => (Command::new(database, body), preference.clone()),
+        let mut command = match &self.kind {
+            Kind::Single => Command::write(database, body),
+            Kind::Multi => Command::write(database, body).without_retry(),
+            Kind::Read | Kind::List => Command::read(database, body),
+            Kind::Generic => Command::new(database, body),
         };
-        Ok(match preference {
-            Some(preference) => command.with_criteria(Criteria::read(preference)?),
+        if let Some(preference) = &self.preference {
+            command = command.with_criteria(Criteria::read(preference.clone())?);
+        }
+        Ok(match self.timeout {
+            Some(timeout) => command.with_timeout(timeout),
             None => command,
         })
     }
@@ -157,17 +176,45 @@ impl From<&CommandError> for Failure {
             code: error.code(),
             code_name: code_name.map(str::to_owned),
             labels: error.labels().map(str::to_owned).collect(),
+            is_timeout: error.is_timeout(),
+            ..Self::default()
         }
     }
 }
 
-/// Returns the id of a session.
-pub(super) fn session_id(number: u8) -> Document {
+/// Returns the id of the session of this name.
+pub(super) fn session_id(name: &str) -> Document {
+    let mut bytes = [1; 16];
+    for (byte, own) in bytes.iter_mut().zip(name.bytes()) {
+        *byte = own;
+    }
     let id = Binary {
         subtype: BinarySubtype::Uuid,
-        bytes: vec![number; 16],
+        bytes: bytes.to_vec(),
     };
     doc! { "id": id }
+}
+
+impl Failure {
+    /// Returns the error of a single write or of the write concern in the reply to a command that
+    /// has run.
+    fn of_write(reply: &CommandReply) -> Option<Self> {
+        let concern = reply.write_concern_error();
+        let labels = concern.map(|error| error.labels.iter().map(ToString::to_string));
+        let concern =
+            concern.map(|error| (error.code.unwrap_or_default(), error.message.to_string()));
+        let write = reply.write_errors().into_iter().next();
+        let write = write.map(|error| (error.code.unwrap_or_default(), error.message.to_string()));
+        let (code, message) = write.or(concern.clone())?;
+        Some(Self {
+            message,
+            is_server_error: true,
+            code: Some(code),
+            labels: labels.into_iter().flatten().collect(),
+            write_concern: concern,
+            ..Self::default()
+        })
+    }
 }
 
 fn client_error(error: &dyn Error) -> Failure {

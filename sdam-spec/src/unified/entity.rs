@@ -1,16 +1,24 @@
 //! The entities that files and tests create.
 
-use sdam_core::options::ServerApi;
+use std::time::Duration;
+
+use bson::Document;
+use sdam_core::{options::ServerApi, read_preference::ReadPreference};
 use sdam_events::log::{LogConfig, Severity};
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error as _, IgnoredAny},
+};
 use serde_json::{Map, Value};
 
-use super::event::ObservedEvent;
+use super::{driver::Request, event::ObservedEvent, helper::Kind};
 use crate::fields::Preference;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Entity {
+    /// Buckets of files, which no test here uses.
+    Bucket(IgnoredAny),
     Client(ClientEntity),
     Collection(CollectionEntity),
     Database(DatabaseEntity),
@@ -34,6 +42,12 @@ pub(super) struct ClientEntity {
     #[serde(default)]
     pub(super) observe_log_messages: LogLevels,
     pub(super) server_api: Option<ApiEntity>,
+    /// Events of commands with credentials are always published, without their documents.
+    #[serde(default, rename = "observeSensitiveCommands")]
+    _observe_sensitive_commands: bool,
+    /// How long to wait until the pools have the minimum number of connections.
+    #[serde(default, rename = "awaitMinPoolSizeMS")]
+    pub(super) await_min_pool_size_ms: Option<u64>,
 }
 
 /// The declared version of the API.
@@ -75,6 +89,8 @@ pub(super) struct DatabaseEntity {
     pub(super) id: String,
     pub(super) client: String,
     pub(super) database_name: String,
+    #[serde(default)]
+    pub(super) database_options: Options,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -83,13 +99,53 @@ pub(super) struct CollectionEntity {
     pub(super) id: String,
     pub(super) database: String,
     pub(super) collection_name: String,
-    pub(super) collection_options: Option<CollectionOptions>,
+    #[serde(default)]
+    pub(super) collection_options: Options,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// The options of a database or a collection.
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct CollectionOptions {
-    pub(super) read_preference: Preference,
+pub(super) struct Options {
+    read_concern: Option<Document>,
+    read_preference: Option<Preference>,
+    write_concern: Option<Document>,
+    #[serde(rename = "timeoutMS")]
+    timeout_ms: Option<u64>,
+}
+
+impl Options {
+    /// Returns these options, and those of `other` that are not set here.
+    pub(super) fn or(self, other: Self) -> Self {
+        Self {
+            read_concern: self.read_concern.or(other.read_concern),
+            read_preference: self.read_preference.or(other.read_preference),
+            write_concern: self.write_concern.or(other.write_concern),
+            timeout_ms: self.timeout_ms.or(other.timeout_ms),
+        }
+    }
+
+    /// Applies the options to a command, as far as they concern commands of its kind.
+    pub(super) fn apply(&self, request: &mut Request) {
+        let concern = match request.kind {
+            Kind::Read => ("readConcern", &self.read_concern),
+            Kind::Single | Kind::Multi => ("writeConcern", &self.write_concern),
+            Kind::List | Kind::Generic => ("", &None),
+        };
+        if let (name, Some(concern)) = concern {
+            request.body.insert(name, concern.clone());
+            if concern.get_i32("w").is_ok_and(|w| w == 0) {
+                request.kind = Kind::Multi;
+            }
+        }
+        request.preference = match request.kind {
+            Kind::Read => self.read_preference.clone().map(|preference| preference.0),
+            // Only the primary knows what exists.
+            Kind::List => Some(ReadPreference::default()),
+            _ => request.preference.take(),
+        };
+        request.timeout = self.timeout_ms.map(Duration::from_millis);
+    }
 }
 
 /// The least important level of observed messages for each component.

@@ -159,9 +159,26 @@ fn fields_of(name: EventName) -> &'static [&'static str] {
         | EventName::ServerHeartbeatFailed => &["awaited"],
         EventName::PoolCleared => &["hasServiceId", "interruptInUseConnections"],
         EventName::ConnectionClosed | EventName::ConnectionCheckOutFailed => &["reason"],
-        EventName::CommandStarted => &["command", "commandName", "databaseName", "hasServiceId"],
-        EventName::CommandSucceeded => &["commandName", "databaseName", "hasServiceId", "reply"],
-        EventName::CommandFailed => &["commandName", "databaseName", "hasServiceId"],
+        EventName::CommandStarted => &[
+            "command",
+            "commandName",
+            "databaseName",
+            "hasServerConnectionId",
+            "hasServiceId",
+        ],
+        EventName::CommandSucceeded => &[
+            "commandName",
+            "databaseName",
+            "hasServerConnectionId",
+            "hasServiceId",
+            "reply",
+        ],
+        EventName::CommandFailed => &[
+            "commandName",
+            "databaseName",
+            "hasServerConnectionId",
+            "hasServiceId",
+        ],
         _ => &[],
     }
 }
@@ -204,6 +221,7 @@ fn describe_command(command: &CommandInfo, document: Option<(&str, &[u8])>) -> V
     let mut fields = json!({
         "commandName": command.name,
         "databaseName": command.database,
+        "hasServerConnectionId": command.connection.server.is_some(),
         "hasServiceId": command.service_id.is_some(),
     });
     if let Some((key, bytes)) = document {

@@ -33,6 +33,9 @@ struct ExpectedMessage {
     #[serde(deserialize_with = "severity")]
     level: Severity,
     component: String,
+    /// Whether the text of the field `failure` is left out.
+    #[serde(rename = "failureIsRedacted")]
+    failure_is_redacted: Option<bool>,
     data: Expected,
 }
 
@@ -104,6 +107,14 @@ impl ExpectedMessage {
                 " is from {} and of level {:?}, expected {} and {:?}",
                 actual.component, actual.level, self.component, self.level
             ));
+        }
+        if let Some(redacted) = self.failure_is_redacted {
+            let failure = actual.data["failure"].as_str().unwrap_or_default();
+            if failure.contains("REDACTED") != redacted {
+                return Err(format!(
+                    ".failure is {failure}, expected redacted: {redacted}"
+                ));
+            }
         }
         self.data.compare(&actual.data)
     }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::{command::to_json, driver::session_id};
 use crate::fields::read;
 
 /// An expected value with the operators of the format.
@@ -22,10 +23,15 @@ pub(super) enum Expected {
 pub(super) enum Operator {
     #[serde(rename = "$$exists")]
     Exists(bool),
+    #[serde(rename = "$$lte")]
+    AtMost(f64),
     #[serde(rename = "$$matchAsDocument")]
     MatchAsDocument(Expected),
     #[serde(rename = "$$matchAsRoot")]
     MatchAsRoot(Expected),
+    /// The id of the session of this name.
+    #[serde(rename = "$$sessionLsid")]
+    SessionLsid(String),
     #[serde(rename = "$$type")]
     Type(Types),
     #[serde(rename = "$$unsetOrMatches")]
@@ -99,6 +105,12 @@ impl Expected {
         let is_match = match (self, actual) {
             (Self::Operator(operator), _) => match (&**operator, actual) {
                 (Operator::Exists(expected), _) => *expected == actual.is_some(),
+                (Operator::AtMost(most), Some(actual)) => {
+                    actual.as_f64().is_some_and(|actual| actual <= *most)
+                }
+                (Operator::SessionLsid(name), Some(actual)) => {
+                    *actual == to_json(Some(&session_id(name).into()))
+                }
                 (Operator::Type(Types::One(one)), Some(actual)) => one.includes(actual),
                 (Operator::Type(Types::Several(types)), Some(actual)) => {
                     types.iter().any(|one| one.includes(actual))

@@ -69,7 +69,7 @@ pub(super) enum Call {
 pub(super) enum EntityCall {
     AppendMetadata { driver_info_options: DriverInfo },
     Close {},
-    CreateFindCursor { filter: Document, batch_size: i32 },
+    CreateFindCursor { filter: Value, batch_size: i32 },
     IterateUntilDocumentOrError {},
     StartTransaction {},
 }
@@ -143,15 +143,17 @@ impl TryFrom<OperationFields> for Operation {
             arguments,
             ..
         } = fields;
-        let call = json!({ name.as_str(): arguments });
         let call = match &*name {
-            _ if object == "testRunner" => Call::Runner(read(&call)?),
+            _ if object == "testRunner" => Call::Runner(read(&json!({ &*name: arguments }))?),
             "appendMetadata"
             | "close"
             | "createFindCursor"
             | "iterateUntilDocumentOrError"
-            | "startTransaction" => Call::Entity(read(&call)?),
-            _ => Call::Method(read(&call)?),
+            | "startTransaction" => Call::Entity(read(&json!({ &*name: arguments }))?),
+            _ => {
+                let method = Method::read(&name, arguments);
+                Call::Method(method.map_err(|error| format!("{name}: {error}"))?)
+            }
         };
         let expectation = match (fields.expect_error, fields.expect_result) {
             (None, None) if fields.ignore_result_and_error => Expectation::Anything,

@@ -3,6 +3,9 @@
 use std::fmt;
 
 use serde::Deserialize;
+use serde_json::Value;
+
+use super::matching::Expected;
 
 /// The error of an operation.
 #[derive(Debug, Default)]
@@ -13,6 +16,11 @@ pub(super) struct Failure {
     pub(super) code: Option<i32>,
     pub(super) code_name: Option<String>,
     pub(super) labels: Vec<String>,
+    pub(super) is_timeout: bool,
+    /// The code and the message of the error of the write concern.
+    pub(super) write_concern: Option<(i32, String)>,
+    /// The result of the commands before the one that failed.
+    pub(super) result: Value,
 }
 
 /// The error that a test expects; all fields have to match.
@@ -29,6 +37,17 @@ pub(super) struct ExpectedError {
     error_labels_contain: Vec<String>,
     #[serde(default)]
     error_labels_omit: Vec<String>,
+    is_timeout_error: Option<bool>,
+    #[serde(default)]
+    write_concern_errors: Vec<WriteConcernError>,
+    expect_result: Option<Expected>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteConcernError {
+    code: i32,
+    message: String,
 }
 
 impl ExpectedError {
@@ -64,9 +83,24 @@ impl ExpectedError {
                 "errorLabelsOmit",
                 !self.error_labels_omit.iter().any(has_label),
             ),
+            (
+                "isTimeoutError",
+                self.is_timeout_error
+                    .is_none_or(|it| it == failure.is_timeout),
+            ),
+            (
+                "writeConcernErrors",
+                self.write_concern_errors.iter().all(|expected| {
+                    let (code, message) = (expected.code, expected.message.clone());
+                    failure.write_concern == Some((code, message))
+                }),
+            ),
         ];
         match checks.iter().find(|(_, holds)| !holds) {
-            None => Ok(()),
+            None => match &self.expect_result {
+                Some(expected) => expected.compare(&failure.result),
+                None => Ok(()),
+            },
             Some((field, _)) => Err(format!("{field} does not hold of the error")),
         }
     }

@@ -4,15 +4,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use sdam_core::{address::ServerAddress, topology::TopologyDescription};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
     Target,
     client::{Client, Published},
-    command::{Access, Method, Scope, to_json},
+    command::{Method, Scope, to_json},
     cursor::{Cursor, Session},
     driver::{Driver, Request},
-    entity::{CollectionEntity, DatabaseEntity, Entity},
+    entity::{CollectionEntity, DatabaseEntity, Entity, Options},
+    helper::Answer,
     operation::{Call, EntityCall, Operation, RunnerCall},
     outcome::Failure,
 };
@@ -52,12 +53,14 @@ impl<'t> Runner<'t> {
     }
 
     /// Creates entities.
-    pub(super) fn create(&mut self, entities: &[Entity]) -> Result<(), String> {
+    pub(super) async fn create(&mut self, entities: &[Entity]) -> Result<(), String> {
         for entity in entities {
             match entity {
+                Entity::Bucket(_) => {}
                 Entity::Client(entity) => {
                     let uri = self.target.uri(entity.use_multiple_mongoses);
-                    let client = Client::start(uri, &self.target.runtime, entity)?;
+                    let mut client = Client::start(uri, &self.target.runtime, entity)?;
+                    client.fill_pools(entity).await?;
                     self.clients.insert(entity.id.clone(), client);
                 }
                 Entity::Collection(entity) => {
@@ -69,7 +72,7 @@ impl<'t> Runner<'t> {
                 Entity::Session(entity) => {
                     let driver = find(&self.clients, &entity.client)?.driver();
                     self.sessions
-                        .insert(entity.id.clone(), Session::new(driver));
+                        .insert(entity.id.clone(), Session::new(driver, &entity.id));
                 }
                 Entity::Thread(entity) => {
                     let thread = Thread::start(&self.target.runtime);
@@ -93,17 +96,19 @@ impl<'t> Runner<'t> {
     }
 
     async fn call(&mut self, object: &str, method: &Method) -> Outcome {
-        if let Method::InsertOne {
-            session: Some(session),
-            ..
-        } = method
-        {
-            let (_, request) = self.request(object, method)?;
-            let session = find_mut(&mut self.sessions, session)?;
-            let reply = session.run(request).await;
-            return Ok(reply.map(|reply| method.result(&reply)));
+        let Some(session) = &method.session else {
+            return Ok(self.prepare(object, method)?.await);
+        };
+        let (_, requests) = self.requests(object, method)?;
+        let session = find_mut(&mut self.sessions, session)?;
+        let mut replies = Vec::new();
+        for request in requests {
+            match session.run(request).await {
+                Ok(reply) => replies.push(reply),
+                Err(failure) => return Ok(Err(failure)),
+            }
         }
-        Ok(self.prepare(object, method)?.await)
+        Ok(Ok(method.result(&replies)))
     }
 
     async fn perform_on(&mut self, operation: &Operation, call: &EntityCall) -> Outcome {
@@ -117,13 +122,12 @@ impl<'t> Runner<'t> {
                 None => find(&self.clients, object)?.close().await,
             },
             EntityCall::CreateFindCursor { filter, batch_size } => {
-                let find = Method::Find {
-                    filter: filter.clone(),
-                    batch_size: Some(*batch_size),
-                    sort: None,
-                };
-                let (driver, request) = self.request(object, &find)?;
-                match Cursor::open(driver, request, true).await {
+                let arguments = json!({ "filter": filter, "batchSize": batch_size });
+                let arguments = arguments.as_object().cloned().unwrap_or_default();
+                let (driver, requests) =
+                    self.requests(object, &Method::read("find", arguments)?)?;
+                let request = requests.into_iter().next();
+                match Cursor::open(driver, request.ok_or("no command")?, true).await {
                     Ok(cursor) => {
                         let id = operation.save_result_as_entity.clone();
                         self.cursors.insert(id.unwrap_or_default(), cursor);
@@ -164,13 +168,9 @@ impl<'t> Runner<'t> {
                 let client = find_mut(&mut self.clients, client)?;
                 client.wait_for(event, *count).await
             }
-            RunnerCall::CreateEntities { entities } => self.create(entities),
+            RunnerCall::CreateEntities { entities } => self.create(entities).await,
             RunnerCall::FailPoint { client, fail_point } => {
-                let request = Request {
-                    database: "admin".to_owned(),
-                    body: fail_point.clone(),
-                    access: Access::Generic(None),
-                };
+                let request = Request::generic("admin", fail_point.clone());
                 let driver = find(&self.clients, client)?.driver();
                 let reply = driver.run(&request).await;
                 reply.map(drop).map_err(|failure| failure.to_string())
@@ -253,44 +253,60 @@ impl<'t> Runner<'t> {
         object: &str,
         method: &Method,
     ) -> Result<BoxFuture<'static, Result<Value, Failure>>, String> {
-        let (driver, request) = self.request(object, method)?;
+        let (driver, requests) = self.requests(object, method)?;
         let method = method.clone();
         let execution = async move {
-            if let Method::Find { .. } = method {
-                return Cursor::open(driver, request, false).await?.collect().await;
+            let mut replies = Vec::new();
+            for request in requests {
+                if method.answer == Answer::Documents {
+                    return Cursor::open(driver, request, false).await?.collect().await;
+                }
+                match driver.run(&request).await {
+                    Ok(reply) => replies.push(reply),
+                    Err(mut failure) => {
+                        failure.result = method.result(&replies);
+                        return Err(failure);
+                    }
+                }
             }
-            let reply = driver.run(&request).await?;
-            Ok(method.result(&reply))
+            Ok(method.result(&replies))
         };
         Ok(execution.boxed())
     }
 
-    /// Returns the command of a method of `object`: a collection, a database or a client.
-    fn request(&self, object: &str, method: &Method) -> Result<(Arc<Driver>, Request), String> {
-        let mut access = method.access();
-        let (client, database, scope) = match self.collections.get(object) {
-            Some(collection) => {
-                let database = find(&self.databases, &collection.database)?;
-                if let (Access::Read(preference @ None), Some(options)) =
-                    (&mut access, &collection.collection_options)
-                {
-                    *preference = Some(options.read_preference.0.clone());
-                }
-                let name = &*collection.collection_name;
-                let scope = Scope::Collection(name);
-                (&*database.client, &*database.database_name, scope)
+    /// Returns the commands of a method of `object`: a collection, a database or a client.
+    fn requests(
+        &self,
+        object: &str,
+        method: &Method,
+    ) -> Result<(Arc<Driver>, Vec<Request>), String> {
+        let collection = self.collections.get(object);
+        let database = match collection {
+            Some(collection) => Some(find(&self.databases, &collection.database)?),
+            None => self.databases.get(object),
+        };
+        let scope = match (collection, database) {
+            (Some(collection), _) => Scope::Collection(&collection.collection_name),
+            (None, Some(_)) => Scope::Database,
+            (None, None) => Scope::Client,
+        };
+        let client = database.map_or(object, |database| &database.client);
+        let mut options = database.map_or_else(Options::default, |it| it.database_options.clone());
+        if let Some(collection) = collection {
+            options = collection.collection_options.clone().or(options);
+        }
+        let requests = method.steps(scope).into_iter().map(|step| {
+            let mut request = Request::generic("admin", step.body);
+            if let Some(database) = database {
+                request.database.clone_from(&database.database_name);
             }
-            None => match self.databases.get(object) {
-                Some(database) => (&*database.client, &*database.database_name, Scope::Database),
-                None => (object, "admin", Scope::Client),
-            },
-        };
-        let request = Request {
-            database: database.to_owned(),
-            body: method.body(scope),
-            access,
-        };
-        Ok((find(&self.clients, client)?.driver(), request))
+            request.kind = step.kind;
+            request.preference = method.preference.clone().map(|preference| preference.0);
+            options.apply(&mut request);
+            request.timeout = method.timeout.or(request.timeout);
+            request
+        });
+        Ok((find(&self.clients, client)?.driver(), requests.collect()))
     }
 
     /// Closes every client and returns what it has published before.

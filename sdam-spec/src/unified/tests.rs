@@ -76,6 +76,8 @@ fn differences_have_their_path() {
         (json!({ "$$exists": true }), json!({}), "absent"),
         (json!({ "$$exists": false }), json!({ "a": 1 }), "1"),
         (json!({ "$$type": "string" }), json!({ "a": 1 }), "1"),
+        (json!({ "$$lte": 0.5 }), json!({ "a": 1 }), "1"),
+        (json!({ "$$sessionLsid": "b" }), json!({ "a": 1 }), "1"),
         (json!({ "$$type": ["int"] }), json!({}), "absent"),
         (
             json!({ "$$matchAsDocument": {} }),
@@ -89,9 +91,10 @@ fn differences_have_their_path() {
     let document = json!({ "a": { "$$matchAsDocument": { "ok": 1 } } });
     let more = json!({ "a": r#"{"ok":1,"more":1}"# });
     check(document, more, ".a.more is not expected");
-    let unknown = json!({ "a": { "$$sessionLsid": "b" } });
-    let error = "a: unknown variant `$$sessionLsid`, expected one of `$$exists`, \
-                 `$$matchAsDocument`, `$$matchAsRoot`, `$$type`, `$$unsetOrMatches`";
+    let unknown = json!({ "a": { "$$matchesEntity": "b" } });
+    let error = "a: unknown variant `$$matchesEntity`, expected one of `$$exists`, `$$lte`, \
+                 `$$matchAsDocument`, `$$matchAsRoot`, `$$sessionLsid`, `$$type`, \
+                 `$$unsetOrMatches`";
     check(unknown, json!({}), error);
 }
 
@@ -263,8 +266,8 @@ fn unsupported_content_is_refused_with_its_test_and_field() {
         "serverHeartbeatFailedEvent -> x -> createEntities[0].client.observeEvents[0]: x is not",
         r#"expectLogMessages -> expectSpans -> tests: "test": expectSpans: unknown field"#,
         r#"isClientError -> errorResponse -> tests: "test": operations[0].expectError.errorResponse: u"#,
-        r#"insertOne -> watch -> tests: "test": operations[0]: unknown variant `watch`"#,
-        r#""document" -> "filter" -> tests: "test": operations[0]: insertOne.filter: unknown"#,
+        r#"insertOne -> watch -> tests: "test": operations[0]: watch: watch is not a"#,
+        r#""document" -> "filter" -> tests: "test": operations[0]: insertOne: unknown argument filter"#,
         r#"object":"x" -> object":"testRunner" -> tests: "test": operations[0]: unknown variant"#,
     ] {
         let [supported, other, expected] = *case.split(" -> ").collect::<Vec<_>>() else {
@@ -353,6 +356,9 @@ fn every_condition_of_an_expected_error_is_checked() {
         code: Some(91),
         code_name: Some("ShutdownInProgress".to_owned()),
         labels: vec!["RetryableError".to_owned()],
+        is_timeout: true,
+        write_concern: Some((64, "late".to_owned())),
+        result: json!({ "deletedCount": 1 }),
     };
     let check = |key: &str, value: Value, passes: bool| {
         let expected = read::<ExpectedError>(&json!({ key: value })).unwrap();
@@ -375,6 +381,13 @@ fn every_condition_of_an_expected_error_is_checked() {
     );
     check("errorLabelsOmit", json!(["SystemOverloadedError"]), true);
     check("errorLabelsOmit", json!(["RetryableError"]), false);
+    check("isTimeoutError", json!(true), true);
+    check("isTimeoutError", json!(false), false);
+    let concern = |code: i32| json!([{ "code": code, "message": "late" }]);
+    check("writeConcernErrors", concern(64), true);
+    check("writeConcernErrors", concern(91), false);
+    check("expectResult", json!({ "deletedCount": 1 }), true);
+    check("expectResult", json!({ "deletedCount": 2 }), false);
 }
 
 #[test]
@@ -402,6 +415,21 @@ fn a_partial_host_leaves_out_tests_that_it_does_not_admit() {
     file["runOnRequirements"][0]["topologies"] = json!(["sharded"]);
     assert_eq!(run(&host().partial(), &file), Ok(Vec::new()));
     assert!(run(&host(), &file).is_err());
+}
+
+#[test]
+fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
+    let mut file = file(&insert(Some(true)));
+    let mut other = file["tests"][0].clone();
+    other["description"] = json!("transaction");
+    let commit = json!({ "name": "commitTransaction", "object": "s" });
+    other["operations"] = json!([commit]);
+    file["tests"].as_array_mut().unwrap().push(other);
+    let reason = "a transaction is several commands";
+    assert_eq!(excluded(&file), [("transaction", reason)]);
+    assert_eq!(run(&host(), &file), Ok(vec![SINGLE]));
+    file["tests"].as_array_mut().unwrap().remove(0);
+    assert_eq!(run(&host(), &file), Ok(Vec::new()));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use sdam_spec::unified::{Environment, Kind};
+use sdam_spec::corpus::File;
+use sdam_spec::unified::{Environment, Kind, excluded};
 use serde_json::json;
 
 use crate::Result;
@@ -12,7 +13,7 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// The files that passed, and the deployments that each ran on, if it needs any.
+    /// The files that passed, and the deployment of each run of a test, if it needs any.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
     /// The file, and the difference with its phase.
     pub(crate) failed: Vec<(String, String)>,
@@ -21,6 +22,14 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
+    /// The number of runs of single tests on deployments.
+    fn runs(&self) -> usize {
+        self.ran
+            .iter()
+            .map(|(_, environments)| environments.len())
+            .sum()
+    }
+
     fn total(&self) -> usize {
         self.passed + self.failed.len() + self.skipped.len()
     }
@@ -32,9 +41,29 @@ pub(crate) struct Report {
     suites: Vec<String>,
     runtimes: Vec<&'static str>,
     cells: Vec<(String, &'static str, Cell)>,
+    /// A line for each file and reason of tests that are left out everywhere.
+    left_out: Vec<String>,
 }
 
 impl Report {
+    /// Lists the tests of a file that are not about single commands.
+    pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
+        let mut reasons = BTreeMap::<_, Vec<_>>::new();
+        for (test, reason) in excluded(&file.json) {
+            reasons.entry(reason).or_default().push(test);
+        }
+        let total = file.json["tests"].as_array().map_or(0, Vec::len);
+        for (reason, tests) in reasons {
+            let which = if tests.len() == total {
+                format!("all {total} tests")
+            } else {
+                format!("{} of {total} tests ({})", tests.len(), tests.join("; "))
+            };
+            let line = format!("LEFT OUT {suite}/{}: {reason}: {which}", file.name);
+            self.left_out.push(line);
+        }
+    }
+
     pub(crate) fn add(&mut self, suite: String, runtime: &'static str, cell: Cell) {
         if !self.suites.contains(&suite) {
             self.suites.push(suite.clone());
@@ -87,6 +116,7 @@ impl Report {
                     "passed": cell.passed,
                     "failed": cell.failed.len(),
                     "skipped": cell.skipped.len(),
+                    "runs": cell.runs(),
                 })
             })
             .collect();
@@ -155,7 +185,17 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
+        write!(f, "{:width$}", "runs of tests on deployments")?;
+        for runtime in &self.runtimes {
+            let cells = self.cells().filter(|(_, on, _)| on == runtime);
+            let runs: usize = cells.map(|(.., cell)| cell.runs()).sum();
+            write!(f, "  {runs:>10}")?;
+        }
+        writeln!(f)?;
         self.fmt_places(f)?;
+        for line in &self.left_out {
+            writeln!(f, "{line}")?;
+        }
         for (suite, runtime, cell) in self.cells() {
             for (file, difference) in &cell.failed {
                 writeln!(f, "FAILED {suite}/{file} [{runtime}]: {difference}")?;

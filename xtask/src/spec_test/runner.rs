@@ -28,7 +28,7 @@ use crate::Result;
 /// A suite with its files.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
-/// The deployments that a file ran on, or the first difference.
+/// The deployment of each run of a test, or the first difference.
 pub(super) type Verdict = Result<Vec<Environment>, String>;
 
 /// The time limit of a file, after which it counts as stuck. The slowest files wait for selections

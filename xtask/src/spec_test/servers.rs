@@ -115,6 +115,8 @@ fn start<T>(
 }
 
 fn reset(mongod: &Mongod) -> Result<(), sdam_live::Error> {
-    let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-    mongod.run_command("admin", off).map(drop)
+    for name in ["failCommand", "onPrimaryTransactionalWrite"] {
+        mongod.run_command("admin", doc! { "configureFailPoint": name, "mode": "off" })?;
+    }
+    Ok(())
 }

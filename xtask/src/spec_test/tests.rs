@@ -66,6 +66,7 @@ fn a_report_names_failures_with_file_runtime_and_difference() {
 passed/failed/skipped       pure       smol
 rs               2/1/1      4/0/0
 uri-options     12/0/0          -
+runs of tests on deployments 0  0
 FAILED rs/a.json [pure]: phase 2: type is \"Unknown\", expected \"Mongos\"
 SKIPPED rs/b.json [pure]
 ";
@@ -76,7 +77,7 @@ SKIPPED rs/b.json [pure]
     );
     let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
     let first = json!({
-        "suite": "rs", "runtime": "pure", "passed": 2, "failed": 1, "skipped": 1,
+        "suite": "rs", "runtime": "pure", "passed": 2, "failed": 1, "skipped": 1, "runs": 0,
     });
     assert_eq!(json["results"][0], first);
     assert_eq!(json["results"].as_array().unwrap().len(), 3);

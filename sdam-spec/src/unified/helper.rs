@@ -1,0 +1,173 @@
+//! The helpers of drivers and the commands that they send, as data.
+
+use bson::{Bson, Document};
+use serde_json::{Map, Value};
+
+use crate::fields::read;
+
+/// What a command of a helper is to the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A read with the preference of its collection; it may be retried.
+    Read,
+    /// A read of the primary, which alone knows what exists; it may be retried.
+    List,
+    /// A write of single documents, which may be retried.
+    Single,
+    /// Any other write.
+    Multi,
+    /// A command of the application.
+    Generic,
+}
+
+/// The result of a helper, as far as tests compare it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The documents of a cursor.
+    Documents,
+    /// The first document of a cursor.
+    First,
+    /// The field `n` of the only document of a cursor.
+    Count,
+    /// A field of the reply.
+    Field(&'static str),
+    /// The numbers and ids of written documents.
+    Written,
+    /// The numbers of a client's bulk write.
+    Bulk,
+    /// The reply.
+    Reply,
+}
+
+/// The helpers: the name, what its command is and results in, the command, and the arguments.
+///
+/// In the command, `$` is the target: a collection, or 1 for a database or a client. A result `.n` is
+/// the field `n` of the reply. An argument goes to the field of its name; one of the form `a>b.0.c`
+/// goes to the field `c` of the first item of `b`.
+const HELPERS: &str = r#"
+aggregate | read | documents | {"aggregate":"$","cursor":{}} | pipeline batchSize>cursor.batchSize maxTimeMS
+count | read | .n | {"count":"$"} | filter>query maxTimeMS
+countDocuments | read | count | {"aggregate":"$","pipeline":[{"$match":{}},{"$group":{"_id":1,"n":{"$sum":1}}}],"cursor":{}} | filter>pipeline.0.$match maxTimeMS
+createChangeStream | read | reply | {"aggregate":"$","pipeline":[{"$changeStream":{}}],"cursor":{}} | pipeline>pipeline.+ maxTimeMS
+createIndex | multi | reply | {"createIndexes":"$","indexes":[{}]} | keys>indexes.0.key name>indexes.0.name maxTimeMS
+deleteMany | multi | written | {"delete":"$","deletes":[{"limit":0}],"ordered":true} | filter>deletes.0.q
+deleteOne | single | written | {"delete":"$","deletes":[{"limit":1}],"ordered":true} | filter>deletes.0.q
+distinct | read | .values | {"distinct":"$"} | fieldName>key filter>query maxTimeMS
+dropIndex | multi | reply | {"dropIndexes":"$"} | name>index maxTimeMS
+dropIndexes | multi | reply | {"dropIndexes":"$","index":"*"} | maxTimeMS
+estimatedDocumentCount | read | .n | {"count":"$"} | maxTimeMS
+find | read | documents | {"find":"$"} | filter sort limit projection skip comment hint max min showRecordId returnKey batchSize maxTimeMS
+findOne | read | first | {"find":"$","limit":1,"singleBatch":true} | filter maxTimeMS
+findOneAndDelete | single | .value | {"findAndModify":"$","remove":true} | filter>query sort maxTimeMS
+findOneAndReplace | single | .value | {"findAndModify":"$"} | filter>query replacement>update returnDocument>new maxTimeMS
+findOneAndUpdate | single | .value | {"findAndModify":"$"} | filter>query update returnDocument>new maxTimeMS
+insertMany | single | written | {"insert":"$","ordered":true} | documents ordered
+insertOne | single | written | {"insert":"$","documents":[{}],"ordered":true} | document>documents.0
+listCollectionNames | list | reply | {"listCollections":1,"nameOnly":true} | filter
+listCollectionObjects | list | reply | {"listCollections":1} | filter
+listCollections | list | reply | {"listCollections":1} | filter
+listDatabaseNames | list | reply | {"listDatabases":1,"nameOnly":true} | -
+listDatabaseObjects | list | reply | {"listDatabases":1} | -
+listDatabases | list | reply | {"listDatabases":1} | filter
+listIndexNames | list | reply | {"listIndexes":"$"} | -
+listIndexes | list | reply | {"listIndexes":"$"} | -
+mapReduce | generic | .results | {"mapReduce":"$"} | map reduce out
+replaceOne | single | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q replacement>updates.0.u upsert>updates.0.upsert
+updateMany | multi | written | {"update":"$","updates":[{"multi":true}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
+updateOne | single | written | {"update":"$","updates":[{"multi":false}],"ordered":true} | filter>updates.0.q update>updates.0.u upsert>updates.0.upsert
+"#;
+
+impl Kind {
+    fn read(name: &str) -> Result<Self, String> {
+        Ok(match name {
+            "read" => Self::Read,
+            "list" => Self::List,
+            "single" => Self::Single,
+            "multi" => Self::Multi,
+            "generic" => Self::Generic,
+            other => return Err(format!("{other} is no kind of command")),
+        })
+    }
+}
+
+impl Answer {
+    fn read(name: &'static str) -> Result<Self, String> {
+        Ok(match name {
+            "documents" => Self::Documents,
+            "first" => Self::First,
+            "count" => Self::Count,
+            "written" => Self::Written,
+            "reply" => Self::Reply,
+            other => {
+                let field = other.strip_prefix('.');
+                Self::Field(field.ok_or_else(|| format!("{other} is no kind of result"))?)
+            }
+        })
+    }
+}
+
+/// A command of a helper, whose target is not known yet.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) kind: Kind,
+    pub(super) body: Document,
+}
+
+/// Returns the command of the helper `name` with its arguments, and the kind of its result.
+pub(super) fn command(name: &str, arguments: Map<String, Value>) -> Result<(Step, Answer), String> {
+    let mut rows = HELPERS.lines().map(|row| row.split(" | "));
+    let row = rows.find_map(|mut row| (row.next() == Some(name)).then_some(row));
+    let row: Vec<_> = row.into_iter().flatten().collect();
+    let [kind, answer, body, slots] = *row else {
+        return Err(format!("{name} is not a known operation"));
+    };
+    let (mut kind, answer) = (Kind::read(kind)?, Answer::read(answer)?);
+    let body: Document = serde_json::from_str(body).map_err(|error| error.to_string())?;
+    let mut body = Bson::Document(body);
+    for (argument, value) in arguments {
+        let mut slots = slots.split(' ');
+        let slot = slots.find_map(|slot| {
+            let (own, path) = slot.split_once('>').unwrap_or((slot, slot));
+            (own == argument).then_some(path)
+        });
+        let path = slot.ok_or_else(|| format!("unknown argument {argument}"))?;
+        let value = match &*argument {
+            "returnDocument" => Bson::Boolean(value == "After"),
+            _ => read::<Bson>(&value).map_err(|error| format!("{argument}: {error}"))?,
+        };
+        place(&mut body, path, value).ok_or_else(|| format!("{argument} has the wrong type"))?;
+    }
+    let Bson::Document(body) = body else {
+        return Err(format!("the command of {name} is no document"));
+    };
+    let last = body.get_array("pipeline").ok().and_then(|it| it.last());
+    let stage = last.and_then(Bson::as_document);
+    if stage.is_some_and(|it| it.contains_key("$out") || it.contains_key("$merge")) {
+        kind = Kind::Multi;
+    }
+    Ok((Step { kind, body }, answer))
+}
+
+/// Sets the field at `path`; `+` appends the items of an array.
+fn place(target: &mut Bson, path: &str, value: Bson) -> Option<()> {
+    let (key, rest) = match path.split_once('.') {
+        Some((key, rest)) => (key, Some(rest)),
+        None => (path, None),
+    };
+    let slot = match target {
+        Bson::Document(document) => document.entry(key.to_owned()).or_insert(Bson::Null),
+        Bson::Array(array) if key == "+" => {
+            array.extend(value.as_array()?.iter().cloned());
+            return Some(());
+        }
+        Bson::Array(array) => array.get_mut(key.parse::<usize>().ok()?)?,
+        _ => return None,
+    };
+    match rest {
+        Some(rest) => place(slot, rest, value),
+        None => {
+            *slot = value;
+            Some(())
+        }
+    }
+}
