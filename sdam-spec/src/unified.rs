@@ -197,7 +197,7 @@ async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), Strin
     for expected in &test.expect_log_messages {
         expected.compare(&find(&expected.client)?.messages)?;
     }
-    verify(target, &test.outcome).await
+    verify(target, file.uses_several_mongoses(test), &test.outcome).await
 }
 
 /// Sets a fail point, or turns it off.
@@ -218,14 +218,22 @@ async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> 
     internally(target, true, commands, |_, _| Ok(())).await
 }
 
-/// Compares the content of the collections with the expected one.
-async fn verify(target: &Target, data: &[CollectionData]) -> Result<(), String> {
+/// Compares the content of the collections, behind the balancer of the clients, with the expected
+/// one.
+async fn verify(
+    target: &Target,
+    several_mongoses: bool,
+    data: &[CollectionData],
+) -> Result<(), String> {
     let commands = data
         .iter()
         .map(|collection| (&*collection.database_name, collection.query()));
-    internally(target, true, commands.collect(), |index, reply| {
-        data[index].compare(reply)
-    })
+    internally(
+        target,
+        several_mongoses,
+        commands.collect(),
+        |index, reply| data[index].compare(reply),
+    )
     .await
 }
 

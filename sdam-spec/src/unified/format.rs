@@ -74,6 +74,17 @@ impl File {
         })
     }
 
+    /// Returns whether a client of `test` reaches several mongoses.
+    pub(super) fn uses_several_mongoses(&self, test: &Test) -> bool {
+        let calls = test.operations.iter().map(|operation| &operation.call);
+        let created = calls.filter_map(|call| match call {
+            Call::Runner(RunnerCall::CreateEntities { entities }) => Some(entities),
+            _ => None,
+        });
+        let mut entities = self.create_entities.iter().chain(created.flatten());
+        entities.any(|entity| matches!(entity, Entity::Client(it) if it.use_multiple_mongoses))
+    }
+
     /// Returns whether `test` may run on a deployment of `environment`.
     pub(super) fn admits(&self, test: &Test, environment: &Environment) -> bool {
         let requirements = [&self.run_on_requirements, &test.run_on_requirements];

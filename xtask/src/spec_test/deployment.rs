@@ -25,9 +25,16 @@ const RELEASES: [ServerVersion; 6] = [
     ServerVersion::V8_0,
 ];
 
-/// Returns the environments on loopback TCP: the newest release, and one without streaming.
+/// Returns the environments on loopback TCP: the newest release, and one without streaming. A test
+/// of a command that came after one and went before the other needs a release between them.
 pub(super) fn served() -> Vec<Environment> {
-    environments(&[ServerVersion::V4_2, ServerVersion::V8_0])
+    let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
+    served.push(Environment {
+        kind: Kind::Single,
+        release: ServerVersion::V6_0.numbers().map(i32::cast_unsigned),
+        authentication: false,
+    });
+    served
 }
 
 /// Returns the environments in simulated worlds.
