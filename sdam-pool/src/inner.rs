@@ -108,12 +108,12 @@ impl Inner {
             let result = new.establish_with(authenticator.as_deref(), timeout).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
-                    attempt.is_open = false;
+                    attempt.end();
                     pool.add(id, established, started);
                 }
                 (Ok(established), None) => established.close(),
                 (Err(error), pool) => {
-                    attempt.is_open = false;
+                    attempt.end();
                     let (own, reason) = (attempt.connection(), ConnectionClosedReason::Error);
                     attempt.events.closed(own, reason, Some(&error.error));
                     if let Some(pool) = pool {
@@ -274,6 +274,11 @@ impl Attempt {
             driver: self.id,
             server: None,
         }
+    }
+
+    /// Leaves nothing to do for the drop.
+    fn end(&mut self) {
+        self.is_open = false;
     }
 }
 

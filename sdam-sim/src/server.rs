@@ -23,7 +23,9 @@ use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
     fail_command::{BadReply, FailCommand},
-    reply::{CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED},
+    reply::{
+        CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED,
+    },
     request::{Request, number},
     timers::Timer,
     version::ServerVersion,

@@ -5,7 +5,7 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::future::FutureExt;
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    error::Stage,
+    error::{ErrorKind, Stage},
     hello::{Hello, HelloRequest, without_speculative_reply},
     ids::Generation,
     server::ServerType,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures::{FutureExt as _, channel::oneshot};
+use sdam_core::time::UnixTime;
 
 use super::*;
 use crate::{
@@ -54,6 +55,10 @@ struct Blocking(ThreadClock);
 impl Clock for Blocking {
     fn now(&self) -> Instant {
         self.0.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        self.0.wall()
     }
 
     fn sleep_until(&self, _: Instant) -> BoxFuture<'static, ()> {
