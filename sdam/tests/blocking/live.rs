@@ -119,8 +119,9 @@ fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
     let selected = topology.select(&Criteria::write()).unwrap();
     assert_eq!(selected.server_type(), ServerType::RsSecondary);
     let insert = doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
-    let reply = run(&mut topology, &selected, &insert).unwrap();
-    assert_eq!(reply.get("code"), Some(&10_107.into()));
+    let insert = insert.to_vec().unwrap();
+    let refused = topology.run_command(selected.id(), &insert, Some(PATIENCE));
+    assert_eq!(refused.unwrap_err().error.code, Some(10_107));
     // I-38: the server is scanned again and keeps its type. No cooldown applies.
     let again = topology.select(&read(ReadMode::Nearest)).unwrap();
     assert_eq!(again.server_type(), ServerType::RsSecondary);
