@@ -151,8 +151,8 @@ impl Pool {
             let state = self.state();
             let address = self.address();
             let is_current = state.is_current(&connection);
-            let stale = (!is_current).then_some(PoolError::Interrupted { address });
-            state.refusal.clone().or(stale)
+            let cleared = (!is_current).then_some(PoolError::Interrupted { address });
+            state.refusal.clone().or(cleared)
         };
         match refusal {
             None => Ok(connection),

@@ -68,7 +68,12 @@ impl Deployment {
                     let id = done.get("upserted");
                     upserted.extend(id.map(|id| doc! { "index": number, "_id": id }));
                 }
-                Err(error) if error.code == HANG_UP => return Err(error),
+                // The command is refused, or its connection is lost.
+                Err(error)
+                    if [HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD].contains(&error.code) =>
+                {
+                    return Err(error);
+                }
                 Err(error) => {
                     let mut shown = doc! { "index": number };
                     shown.extend(error.write_error());

@@ -88,7 +88,10 @@ fn a_condition_that_sleeps_delays_the_reply() {
 
 #[test]
 fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
-    let (mut fixture, connection) = fixture();
+    let mut fixture = Fixture::replica_set(1);
+    let connection = fixture.connect(0);
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "d" };
+    fixture.call(connection, &insert);
     let mut increment = |session: i32, number: i64, by: Bson| {
         let update = doc! { "q": { "_id": 1 }, "u": { "$inc": { "n": by } } };
         let mut command = doc! { "update": "c", "updates": [update], "$db": "d" };
@@ -98,7 +101,10 @@ fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
     let first = increment(1, 1, 1.into());
     assert_eq!(first.get_i32("n").unwrap(), 1);
     // A failed attempt is run again.
-    assert_eq!(code(&increment(1, 2, "ten".into())), 2);
+    let failed = increment(1, 2, "ten".into());
+    let errors = failed.get_array("writeErrors").unwrap();
+    let error = errors[0].as_document().unwrap();
+    assert_eq!(error.get_i32("code").unwrap(), 2);
     assert_eq!(increment(1, 2, 10.into()), increment(1, 2, 10.into()));
     increment(2, 2, 100.into());
     assert_eq!(code(&increment(1, 1, 1000.into())), 225);

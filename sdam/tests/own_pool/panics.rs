@@ -128,17 +128,15 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
         .filter_map(|one| one.as_ref().err())
         .collect();
     let [Error::Connection(error)] = errors.as_slice() else {
-        panic!("not one attempt has failed: {errors:?}");
+        unreachable!("not one attempt has failed: {errors:?}");
     };
     assert_eq!(error.error.kind, ErrorKind::Internal);
     let text = "opening the connection panicked: broken on purpose";
     assert!(error.to_string().contains(text), "{error}");
-    for outcome in outcomes {
-        if let Ok(mut connection) = outcome {
-            run_ping(&mut connection).await.unwrap();
-            // The next round opens connections again.
-            connection.discard();
-        }
+    for mut connection in outcomes.into_iter().flatten() {
+        run_ping(&mut connection).await.unwrap();
+        // The next round opens connections again.
+        connection.discard();
     }
     assert_eq!(pool.stats().pending, 0);
 }

@@ -294,8 +294,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "hand-over-stale",
         about: "a check-out accepts a connection of the generation before a clear",
         file: "sdam-pool/src/machine/work.rs",
-        find: "if matches!(self.state, State::Closed) || self.is_stale(&connection) {",
-        replace: "if matches!(self.state, State::Closed) {",
+        find: "if !matches!(self.state, State::Closed) && !self.is_stale(&connection) {",
+        replace: "if !matches!(self.state, State::Closed) {",
     },
     Mutant {
         name: "keep-waiting",

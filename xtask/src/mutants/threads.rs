@@ -263,7 +263,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
         if state.closed {
             return;
         }
-        if !self.admits(",
+        state.under_way.count(name, interest);",
             replace: r"        let seq = {
             let mut state = self.lock();
             state.last_seq += 1;

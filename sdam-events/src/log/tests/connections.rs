@@ -274,7 +274,9 @@ fn commands_have_the_specified_messages_and_sensitive_ones_are_redacted() {
         ("serviceId", SERVICE),
     ];
     let duration = Duration::from_micros(1500);
-    let check_command = |name: &'static str, shown: &str, reply: &str, error: &str| {
+    // The error of a broken connection says nothing of the command.
+    let error = "network error at operation: reset";
+    let check_command = |name: &'static str, shown: &str, reply: &str| {
         let (info, document) = command(&doc! { name: 1 });
         let of_message = |step: &str, time: &str, key: &'static str, label: &str, value: &str| {
             let mut fields = vec![("commandName", name), (key, value)];
@@ -304,16 +306,6 @@ fn commands_have_the_specified_messages_and_sensitive_ones_are_redacted() {
         of_message("succeeded", " in 1.5 ms", "reply", "Command reply", reply);
         of_message("failed", " in 1.5 ms", "failure", "Error", error);
     };
-    check_command(
-        "ping",
-        r#"{"ping":1}"#,
-        r#"{"ok":1}"#,
-        "network error at operation: reset",
-    );
-    check_command(
-        "saslStart",
-        "{}",
-        "{}",
-        "network error at operation: REDACTED",
-    );
+    check_command("ping", r#"{"ping":1}"#, r#"{"ok":1}"#);
+    check_command("saslStart", "{}", "{}");
 }
