@@ -143,9 +143,8 @@ fn drop_worker(closes: bool) -> Error {
         pools.lock().unwrap().iter().for_each(AbortHandle::abort);
         let clock = sim.runtime().io.clock;
         let patience = clock.sleep_until(sim.now() + Duration::from_secs(60));
-        let error = match select(waiting.next(), patience).await {
-            Either::Left((Some(Err(error)), _)) => error,
-            _ => unreachable!("the check-out was not woken"),
+        let Either::Left((Some(Err(error)), _)) = select(waiting.next(), patience).await else {
+            unreachable!("the check-out was not woken");
         };
         drop(held);
         closing.await;
