@@ -11,7 +11,7 @@ use std::{
 use futures::{channel::oneshot, future::BoxFuture};
 use sdam_core::{
     app_error::{AppError, ErrorOutcome},
-    error::{ServerError, Stage},
+    error::{ErrorKind, ServerError, Stage},
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
@@ -58,6 +58,10 @@ pub(crate) enum Fault {
     HidesHandshakes,
     /// It hands out every connection that is checked in, in whatever state.
     KeepsAllConnections,
+    /// It hands out a connection whose command got a message that cannot be the reply.
+    KeepsBadReplies,
+    /// Such a command succeeds.
+    AcceptsBadReplies,
     /// Connections that are checked in are lost.
     LeaksConnections,
     NeverReuses,
@@ -100,6 +104,8 @@ struct State {
     /// The number of connections that could not be opened.
     failed: u32,
     has_interrupted: bool,
+    /// Whether the last command got a message that cannot be the reply.
+    has_bad_reply: bool,
     /// Whether a check-out waits in the queue of the pool within.
     is_queued: bool,
     /// The check-outs that wait outside of it.
@@ -255,7 +261,8 @@ impl PoolUser for Faulty {
 
     async fn check_out(&self, pool: &FaultyPool) -> Result<Self::Connection, Failure> {
         let kept = pool.state.lock().unwrap().kept.pop();
-        if let Some(kept) = kept.filter(|_| self.0 == Fault::KeepsAllConnections) {
+        let hands_out = [Fault::KeepsAllConnections, Fault::KeepsBadReplies].contains(&self.0);
+        if let Some(kept) = kept.filter(|_| hands_out) {
             return Ok((pool.clone(), kept));
         }
         let failed = pool.state.lock().unwrap().failed;
@@ -298,8 +305,11 @@ impl PoolUser for Faulty {
             return Err(PoolError::Interrupted { address }.into());
         }
         let result = connection.run_command(command, None).await.map_err(failure);
-        if matches!(result, Err(Failure::Connection(_))) {
+        if let Err(Failure::Connection(error)) = &result {
+            let is_bad = error.error.kind == ErrorKind::Protocol;
             match self.0 {
+                Fault::KeepsBadReplies => pool.state.lock().unwrap().has_bad_reply = is_bad,
+                Fault::AcceptsBadReplies if is_bad => return Ok(()),
                 Fault::ReportsTwice => pool.report(Stage::Operation),
                 Fault::CallsUnderLock => {
                     let _lock = pool.lock.lock().unwrap();
@@ -315,6 +325,12 @@ impl PoolUser for Faulty {
         match self.0 {
             Fault::LeaksConnections => mem::forget(connection),
             Fault::KeepsAllConnections => pool.state.lock().unwrap().kept.push(connection),
+            Fault::KeepsBadReplies => {
+                let mut state = pool.state.lock().unwrap();
+                if mem::take(&mut state.has_bad_reply) {
+                    state.kept.push(connection);
+                }
+            }
             Fault::NeverReuses => connection.discard(),
             Fault::HoldsReturned => pool.hold(connection),
             _ => drop(connection),

@@ -213,6 +213,16 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         "a request was made before the reply to the previous one had arrived",
     ),
     (
+        "connections_with_bad_replies_are_not_reused",
+        Fault::KeepsBadReplies,
+        "after a command with a Stray reply, a later one has no reply",
+    ),
+    (
+        "connections_with_bad_replies_are_not_reused",
+        Fault::AcceptsBadReplies,
+        "the command succeeds with a message that cannot be its reply",
+    ),
+    (
         "a_dropped_check_out_leaves_nothing",
         Fault::ForgetsDroppedCheckOuts,
         "nothing has happened for 1.5s when checking out a connection",

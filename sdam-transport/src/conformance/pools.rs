@@ -287,6 +287,10 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
         PoolHandle: "A connection with an unfinished command is not used again."
             => checking_out::connections_with_unfinished_commands_are_not_reused
                 [a_ready_pool_serves_check_outs],
+        PoolHandle: "A message that cannot be the reply fails the command, and its connection is \
+            closed"
+            => checking_out::connections_with_bad_replies_are_not_reused
+                [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
         Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
             [`PoolError`]."
             => opening::check_outs_from_a_paused_pool_fail

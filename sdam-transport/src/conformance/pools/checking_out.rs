@@ -4,7 +4,7 @@ use sdam_core::error::Stage;
 
 use super::{
     Failure, Outcome, PoolUser, ensure,
-    server::{Gate, Server},
+    server::{BadReply, Gate, Server},
     setup::Lab,
 };
 
@@ -79,6 +79,55 @@ pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
         "a connection with a reply under way is handed out again"
     );
     setup.check_in(connection);
+    Ok(())
+}
+
+pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    let replies = [
+        (
+            BadReply::Stray,
+            "running a command that gets the reply to an earlier one first",
+        ),
+        (
+            BadReply::WrongResponseTo,
+            "running a command that gets the reply to another one",
+        ),
+        (
+            BadReply::NoOk,
+            "running a command that gets a reply without ok",
+        ),
+        (
+            BadReply::Malformed,
+            "running a command that gets a reply that is not BSON",
+        ),
+    ];
+    for (bad, doing) in replies {
+        let mut setup = lab.ready("")?;
+        let (connection, socket) = setup.open_socket()?;
+        setup.server.reply_badly(bad);
+        setup.step(doing);
+        let attempt = setup.command(connection);
+        let (connection, outcome) = setup.wait_for(&attempt)?;
+        ensure!(
+            outcome.is_err(),
+            "the command succeeds with a message that cannot be its reply"
+        );
+        setup.check_in(connection);
+        // One of two at the same time would be the connection, wherever the pool keeps it.
+        let connections = [setup.open()?, setup.open()?];
+        for connection in connections {
+            let (connection, later) = setup.socket_of(connection).map_err(|error| {
+                format!("after a command with a {bad:?} reply, a later one has no reply: {error}")
+            })?;
+            ensure!(
+                later != socket,
+                "a connection with a {bad:?} reply is handed out again"
+            );
+            setup.check_in(connection);
+        }
+        setup.step("waiting for a connection with such a reply to be closed");
+        setup.wait_until(|setup| !setup.server.is_open(socket))?;
+    }
     Ok(())
 }
 

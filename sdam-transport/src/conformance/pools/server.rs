@@ -31,6 +31,19 @@ pub(super) enum Gate {
     Broken,
 }
 
+/// A message that cannot be the reply to a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadReply {
+    /// A reply to an earlier request, before the right one.
+    Stray,
+    /// The reply names a request that was not made.
+    WrongResponseTo,
+    /// The reply has no `ok`.
+    NoOk,
+    /// The reply is not BSON.
+    Malformed,
+}
+
 /// A server without a network. Clones share the state.
 #[derive(Clone, Debug)]
 pub(super) struct Server {
@@ -43,6 +56,8 @@ struct State {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
+    /// What the next command gets.
+    bad_reply: Option<BadReply>,
     /// The service that new connections lead to.
     service: Option<ObjectId>,
     attempts: usize,
@@ -74,6 +89,11 @@ impl Server {
 
     pub(super) fn commands(&self, gate: Gate) {
         self.change(|state| state.commands = gate);
+    }
+
+    /// Answers the next command badly.
+    pub(super) fn reply_badly(&self, bad: BadReply) {
+        self.change(|state| state.bad_reply = Some(bad));
     }
 
     /// Sets the service that new connections lead to.
@@ -237,19 +257,25 @@ impl Connection for Socket {
                 "the connection broke",
             ));
         }
-        let body = match self.opening.take() {
-            Some(_) => hello(self.service),
-            None => success(),
-        };
-        let reply = OpMsg {
-            request_id: 1,
-            response_to: request.request_id(),
-            body: &body,
-            ..OpMsg::default()
-        };
-        reply
-            .encode()
-            .map_err(|error| TransportError::from_wire(Stage::Hello, error))
+        let asked = request.request_id();
+        if self.opening.take().is_some() {
+            return reply(asked, &hello(self.service));
+        }
+        match self.server.lock().bad_reply.take() {
+            None => reply(asked, &success()),
+            Some(BadReply::Stray) => {
+                self.request = Some(request);
+                reply(asked - 1, &success())
+            }
+            Some(BadReply::WrongResponseTo) => reply(asked + 1, &success()),
+            Some(BadReply::NoOk) => reply(asked, &DocumentWriter::new().finish()),
+            Some(BadReply::Malformed) => {
+                let mut body = success();
+                // The type of the first element, after the length, becomes one that BSON lacks.
+                body[4] = 0x7E;
+                reply(asked, &body)
+            }
+        }
     }
 }
 
@@ -263,6 +289,18 @@ impl Drop for Socket {
             }
         });
     }
+}
+
+fn reply(response_to: i32, body: &[u8]) -> Result<WireMessage, TransportError> {
+    let reply = OpMsg {
+        request_id: 1,
+        response_to,
+        body,
+        ..OpMsg::default()
+    };
+    reply
+        .encode()
+        .map_err(|error| TransportError::from_wire(Stage::Hello, error))
 }
 
 /// Returns the reply to hello of a standalone, or of a service behind a load balancer.

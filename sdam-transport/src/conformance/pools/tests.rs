@@ -1,8 +1,14 @@
 //! Tests that the rules of the suite are written in the documentation of the seam.
 
-use crate::pool::Established;
+use std::sync::Mutex;
+
+use sdam_core::pool::PoolClear;
 
 use super::*;
+use crate::{
+    pool::{Established, NewPool, PoolHandle},
+    wire::OpMsg,
+};
 
 /// A user whose pools are never created.
 struct Nothing;
@@ -103,4 +109,107 @@ fn every_check_needs_earlier_checks_only() {
         }
         earlier.push(check.rule.check);
     }
+}
+
+/// How a pool over [`Established`] treats a message that cannot be the reply.
+#[derive(Clone, Copy, Debug)]
+enum Habit {
+    /// It closes connections that are not usable.
+    Closes,
+    /// It keeps every connection.
+    Keeps,
+    /// It frames its own messages, and takes any for the reply.
+    TakesAny,
+}
+
+/// Uses pools with this habit, which can do no more than to open, keep and hand out connections.
+struct Keeping(Habit);
+
+#[derive(Debug)]
+struct Keepers;
+
+#[derive(Debug)]
+struct Keeper {
+    new: NewPool,
+    idle: Mutex<Vec<Established>>,
+}
+
+impl PoolFactory for Keepers {
+    type Pool = Keeper;
+
+    fn create(&self, new: NewPool) -> Keeper {
+        let idle = Mutex::default();
+        Keeper { new, idle }
+    }
+}
+
+impl PoolHandle for Keeper {
+    fn ready(&self) {}
+    fn clear(&self, _: &PoolClear) {}
+    fn close(&self) {}
+}
+
+#[async_trait]
+impl PoolUser for Keeping {
+    type Factory = Keepers;
+    type Connection = Established;
+
+    fn claims(&self) -> &[Claim] {
+        &[Claim::Reuses]
+    }
+
+    fn factory(&self, _: &Options) -> Keepers {
+        Keepers
+    }
+
+    async fn check_out(&self, pool: &Keeper) -> Result<Established, Failure> {
+        let idle = pool.idle.lock().map_or(None, |mut idle| idle.pop());
+        match idle {
+            Some(idle) => Ok(idle),
+            None => Ok(pool.new.establish(None).await?),
+        }
+    }
+
+    async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Failure> {
+        let Habit::TakesAny = self.0 else {
+            own.run_command(command, None).await?;
+            return Ok(());
+        };
+        let request = OpMsg {
+            request_id: 7,
+            body: command,
+            ..OpMsg::default()
+        };
+        let request = request.encode().map_err(other)?;
+        own.connection().send(request).await.map_err(other)?;
+        own.connection().recv().await.map_err(other)?;
+        Ok(())
+    }
+
+    fn check_in(&self, pool: &Keeper, connection: Established) {
+        let keeps = !matches!(self.0, Habit::Closes) || connection.is_usable();
+        match pool.idle.lock() {
+            Ok(mut idle) if keeps => idle.push(connection),
+            _ => connection.close(),
+        }
+    }
+}
+
+fn other(error: impl fmt::Display) -> Failure {
+    Failure::Other(error.to_string().into())
+}
+
+#[test]
+fn a_pool_over_established_connections_that_keeps_unusable_ones_is_found_out() {
+    // O-39
+    let check = |habit, expected: Option<&str>| {
+        let name = "connections_with_bad_replies_are_not_reused";
+        let failures = failures_of(Keeping(habit), name, Duration::from_secs(20));
+        assert_eq!(failures.len(), usize::from(expected.is_some()));
+        let found = |words| failures.iter().any(|failure| failure.contains(words));
+        assert!(expected.is_none_or(found), "{habit:?}: {failures:?}");
+    };
+    check(Habit::Closes, None);
+    check(Habit::Keeps, Some("a later one has no reply"));
+    check(Habit::TakesAny, Some("the command succeeds"));
 }
