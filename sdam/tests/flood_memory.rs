@@ -1,0 +1,139 @@
+//! The resident memory of a process whose sink hangs while a server floods it with long replies.
+//!
+//! The memory is that of the whole process, so this is the only test of the program.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+use std::{
+    fs,
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Sender},
+    },
+    thread,
+    time::Duration,
+};
+
+use futures::executor::block_on;
+use sdam::{ServerAddress, ServerType, Topology};
+use sdam_events::{
+    queue::EventQueue,
+    sink::{EventSink, sink_fn},
+};
+use sdam_sim::{Action, Blueprint, MemberId, config::SetConfig, runtime::Sim};
+use sdam_transport::{Runtime, Spawner, Task};
+
+/// The member that floods; it is not primary.
+const MEMBER: MemberId = MemberId(1);
+
+/// How often the member pushes a reply: as often as the monitor reads them in the long run.
+const EVERY: Duration = Duration::from_millis(50);
+
+/// The length of a tag of the member, and so about that of each of its replies.
+const TAG: usize = 200 << 10;
+
+/// How long the member floods, in virtual time: half of it on connections that are soon reset, half
+/// of it on one.
+const SECONDS: u64 = 40;
+
+/// What the process may need besides the queue.
+const SLACK: usize = 8 << 20;
+
+/// The time after which a server is checked again, and 1 s of patience.
+const FRESH: Duration = Duration::from_secs(11);
+
+/// Runs the dispatcher on a thread, which a sink may block, and other tasks in the simulation.
+#[derive(Debug)]
+struct OwnThread(Arc<dyn Spawner>);
+
+impl Spawner for OwnThread {
+    fn spawn(&self, task: Task) {
+        if task.name() == "sdam-events" {
+            thread::spawn(|| block_on(task));
+        } else {
+            self.0.spawn(task);
+        }
+    }
+}
+
+/// Returns the resident memory of the process in bytes.
+fn resident() -> usize {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kibibytes = line.unwrap().trim().trim_end_matches(" kB");
+    kibibytes.parse::<usize>().unwrap() << 10
+}
+
+/// A simulated set of `a`, `b` and `c`, of which `b` has long replies.
+fn start() -> Sim {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    let mut config = SetConfig::new("rs", hosts);
+    let member = config.members[1].clone();
+    config.members[1] = member.tag("long", &"x".repeat(TAG));
+    let sim = Sim::new(1, &Blueprint::replica_set(config));
+    sim.run_for(Duration::from_secs(20));
+    sim
+}
+
+/// Lets the member flood a topology with this sink, and checks that each server is still checked in
+/// time. Returns by how many bytes the resident memory has grown at most, and the number of dropped
+/// events.
+fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
+    let builder = Topology::builder(&sim.uri()).unwrap();
+    let topology = builder.sink(sink).start(runtime).unwrap();
+    sim.network().reset_after(MEMBER, Some(10 * TAG));
+    let known = topology.wait_for(
+        |snapshot| {
+            let mut servers = snapshot.description().servers().iter();
+            servers
+                .all(|server| server.server_type != ServerType::Unknown)
+                .then_some(())
+        },
+        Duration::from_secs(60),
+    );
+    assert_eq!(sim.block_on(known), Some(()));
+    let action = |every| Action::Flood(MEMBER.into(), every);
+    sim.apply(&action(Some(EVERY))).unwrap();
+    let (before, mut most) = (resident(), 0);
+    for second in 0..SECONDS {
+        if second == SECONDS / 2 {
+            sim.network().reset_after(MEMBER, None);
+        }
+        sim.run_for(Duration::from_secs(1));
+        most = most.max(resident());
+        for server in topology.snapshot().description().servers().iter() {
+            let age = server.last_update_time.map(|at| sim.now().since(at));
+            let is_fresh = age.is_some_and(|age| age < FRESH);
+            assert!(is_fresh, "{} after {second} s: {age:?}", server.address);
+        }
+    }
+    let dropped = topology.events().dropped();
+    sim.apply(&action(None)).unwrap();
+    sim.block_on(topology.close());
+    (most.saturating_sub(before), dropped)
+}
+
+/// A sink that never returns from its first event, until the sender is dropped.
+fn hanging_sink() -> (Sender<()>, impl EventSink) {
+    let (unblock, blocked) = mpsc::channel();
+    let blocked = Mutex::new(blocked);
+    let sink = sink_fn(move |_| assert!(blocked.lock().unwrap().recv().is_err()));
+    (unblock, sink)
+}
+
+#[test]
+fn a_flood_and_a_hanging_sink_make_the_process_grow_by_no_more_than_the_bound_of_the_queue() {
+    let sim = start();
+    // The warm-up: the same, with a sink that keeps up.
+    let (_, dropped) = flood(&sim, sim.runtime(), sink_fn(|_| ()));
+    assert_eq!(dropped, 0);
+    let runtime = sim.runtime();
+    let spawner = OwnThread(runtime.spawner);
+    let runtime = Runtime::new(runtime.io, Arc::new(spawner));
+    let (unblock, sink) = hanging_sink();
+    let (grown, dropped) = flood(&sim, runtime, sink);
+    drop(unblock);
+    assert!(grown < EventQueue::FULL_BYTES + SLACK, "{grown}");
+    assert!(dropped > 1000, "{dropped}");
+}
