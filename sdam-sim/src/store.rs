@@ -134,7 +134,7 @@ impl<'a> Filter<'a> {
     fn new(filter: &'a Document) -> Result<Self, CommandError> {
         let operator = filter.iter().find(|(key, value)| {
             let nested = value.as_document().and_then(|value| value.keys().next());
-            let is_known = |key: &str| key == "$in" || accepted(key).is_some();
+            let is_known = |key: &str| matches!(key, "$in" | "$nin") || accepted(key).is_some();
             key.starts_with('$') || nested.is_some_and(|key| key.starts_with('$') && !is_known(key))
         });
         match operator {
@@ -150,6 +150,9 @@ impl<'a> Filter<'a> {
             match operator {
                 Some((key, Bson::Array(among))) if key == "$in" => {
                     among.iter().any(|wanted| equal(value, wanted))
+                }
+                Some((key, Bson::Array(among))) if key == "$nin" => {
+                    among.iter().all(|wanted| !equal(value, wanted))
                 }
                 Some((key, operand)) if accepted(key).is_some() => {
                     let order = compare(Some(value), Some(operand));

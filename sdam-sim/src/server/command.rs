@@ -44,6 +44,7 @@ impl Deployment {
             ));
         };
         check_api(version, &request.body)?;
+        check_strict(request)?;
         #[cfg(feature = "auth")]
         if let Some(result) = self.authenticate(id, version, request, database) {
             return result;
@@ -60,11 +61,6 @@ impl Deployment {
         match &*request.name {
             "ping" | "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions"
             | "logout" | "abortTransaction" | "commitTransaction" => Ok(Document::new()),
-            // A command of servers under test, to which version 1 of the API does not extend.
-            "testVersion2" if flag(&request.body, "apiStrict") => Err(CommandError::new(
-                API_STRICT_ERROR,
-                "Provided apiStrict:true, but the command testVersion2 is not in API Version 1",
-            )),
             "getnonce" if version < ServerVersion::V7_0.patch(0) => {
                 Ok(doc! { "nonce": "2375531c32080ae8" })
             }
@@ -153,6 +149,33 @@ pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), C
             format!("Cannot accept API version {other}"),
         )),
     }
+}
+
+/// The simulated commands to which version 1 of the API does not extend; one is of servers under
+/// test.
+const NOT_IN_API: [&str; 3] = ["distinct", "mapReduce", "testVersion2"];
+/// The stage of pipelines to which it does not extend.
+const STAGE_NOT_IN_API: &str = "$listLocalSessions";
+
+/// Refuses what is not in the versioned API, if the client asks for that.
+fn check_strict(request: &Request) -> Result<(), CommandError> {
+    let (name, body) = (&*request.name, &request.body);
+    let stages = body.get_array("pipeline").into_iter().flatten();
+    let mut stages = stages.filter_map(|stage| stage.as_document());
+    let refused = if NOT_IN_API.contains(&name) {
+        format!("the command {name}")
+    } else if stages.any(|stage| stage.contains_key(STAGE_NOT_IN_API)) {
+        format!("the stage {STAGE_NOT_IN_API}")
+    } else {
+        return Ok(());
+    };
+    if !flag(body, "apiStrict") {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        API_STRICT_ERROR,
+        format!("Provided apiStrict:true, but {refused} is not in API Version 1"),
+    ))
 }
 
 fn build_info(version: ServerVersion) -> Document {

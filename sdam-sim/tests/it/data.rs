@@ -119,3 +119,30 @@ fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
     let found = batch.unwrap()[0].as_document().unwrap();
     assert_eq!(found.get_i32("n").unwrap(), 111, "{found}");
 }
+
+#[test]
+fn a_filter_leaves_out_the_listed_values() {
+    let (mut fixture, connection) = fixture();
+    let find = doc! { "find": "c", "filter": { "_id": { "$nin": [2, 9] } }, "$db": "d" };
+    let reply = fixture.call(connection, &find);
+    assert_eq!(ids(&reply, "firstBatch"), [3, 1]);
+}
+
+#[test]
+fn strict_clients_are_refused_what_is_not_in_the_api() {
+    let (mut fixture, connection) = fixture();
+    let mut check = |command: Document, expected: i32| {
+        for strict in [false, true] {
+            let mut command = command.clone();
+            command.extend(doc! { "$db": "d", "apiVersion": "1", "apiStrict": strict });
+            let reply = fixture.call(connection, &command);
+            let actual = reply.get_i32("code").unwrap_or_default();
+            assert_eq!(actual, if strict { expected } else { 0 }, "{command}");
+        }
+    };
+    check(doc! { "find": "c" }, 0);
+    check(doc! { "distinct": "c", "key": "_id" }, 323);
+    let aggregate = |stage| doc! { "aggregate": 1, "pipeline": [{ stage: {} }], "cursor": {} };
+    check(aggregate("$changeStream"), 0);
+    check(aggregate("$listLocalSessions"), 323);
+}

@@ -1,4 +1,4 @@
-//! M-46: the fail point failCommand.
+//! M-46: the fail points failCommand and onPrimaryTransactionalWrite.
 
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
@@ -201,6 +201,39 @@ fn m_46_error_labels_are_those_of_the_fail_point_or_of_the_server() {
         ["SystemOverloadedError", "RetryableError"]
     );
     assert_eq!(labels(ServerVersion::V8_0, with(91, &[])), [""; 0]);
+}
+
+#[test]
+fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_before() {
+    for (data, runs) in [
+        (doc! {}, true),
+        (doc! { "failBeforeCommitExceptionCode": 1 }, false),
+    ] {
+        let mut fixture = Fixture::replica_set(1);
+        let configure = doc! {
+            "configureFailPoint": "onPrimaryTransactionalWrite",
+            "mode": { "times": 1 },
+            "data": &data,
+            "$db": "admin",
+        };
+        assert!(is_ok(&fixture.call_member(0, &configure)));
+        let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "d" };
+        // Only writes with the number of a transaction are struck.
+        let mut other = insert.clone();
+        other.insert("insert", "other");
+        assert!(is_ok(&fixture.call_member(0, &other)));
+        let mut numbered = insert;
+        numbered.extend(doc! { "lsid": { "id": 1 }, "txnNumber": 1_i64 });
+        let connection = fixture.connect(0);
+        fixture.send(connection, &numbered);
+        assert!(fixture.is_closed(connection));
+        let count = doc! { "count": "c", "$db": "d" };
+        let count = fixture.call_member(0, &count);
+        assert_eq!(count.get_i32("n").unwrap(), i32::from(runs), "{data}");
+        // The retry has the same result.
+        let reply = fixture.call_member(0, &numbered);
+        assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply}");
+    }
 }
 
 #[test]
