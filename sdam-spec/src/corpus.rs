@@ -142,15 +142,8 @@ pub const POOL_LOGGING: Folder = Folder::new(
     ("connection-monitoring-and-pooling/tests/logging", 2),
     ("connection_logging", 1),
 );
-/// Behaviour behind load balancers. The other files are about drivers' cursors and transactions.
-pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 5), ("load_balancer", 4))
-    .only(&[
-        "event-monitoring",
-        "non-lb-connection-establishment",
-        "sdam-error-handling",
-        "server-selection",
-        "wait-queue-timeouts",
-    ]);
+/// Behaviour behind load balancers.
+pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 8), ("load_balancer", 6));
 /// Retries after errors of overloaded servers.
 pub const BACKPRESSURE: Folder =
     Folder::new(("client-backpressure/tests", 4), ("client-backpressure", 4));
@@ -159,12 +152,8 @@ pub const HANDSHAKE: Folder = Folder::new(
     ("mongodb-handshake/tests/unified", 1),
     ("handshake/unified", 1),
 );
-/// The versioned API. The other files are about drivers' operations.
-pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 2), ("versioned-api", 2))
-    .only(&[
-        "runcommand-helper-no-api-version-declared",
-        "test-commands-strict-mode",
-    ]);
+/// The versioned API.
+pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("versioned-api", 6));
 
 /// Credentials of connection strings.
 pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
@@ -196,6 +185,31 @@ pub const COMMAND_MONITORING: Folder = Folder::new(
 );
 /// Commands of the application.
 pub const RUN_COMMAND: Folder = Folder::new(("run-command/tests/unified", 2), ("run_command", 2));
+
+/// Time limits of operations. The other files are about change streams, tailable cursors, GridFS,
+/// bulk writes of several commands and the helper of transactions. PyMongo has no time limits of
+/// single databases and collections.
+pub const TIMEOUTS: Folder =
+    Folder::new(("client-side-operations-timeout/tests", 18), ("csot", 16)).only(&[
+        "close-cursors",
+        "command-execution",
+        "cursors",
+        "deprecated-options",
+        "error-transformations",
+        "global-timeoutMS",
+        "legacy-timeouts",
+        "non-tailable-cursors",
+        "override-collection-timeoutMS",
+        "override-database-timeoutMS",
+        "override-operation-timeoutMS",
+        "retryability-legacy-timeouts",
+        "retryability-timeoutMS",
+        "runCursorCommand",
+        "sessions-inherit-timeoutMS",
+        "sessions-override-operation-timeoutMS",
+        "sessions-override-timeoutMS",
+        "waitQueueTimeout",
+    ]);
 
 /// The test files on disk.
 #[derive(Clone, Debug)]
@@ -359,11 +373,13 @@ impl Corpus {
     }
 }
 
-/// Files that PyMongo has in versions where a connection is closed before the pool is cleared. The
-/// specification has corrected the order since.
-const OUTDATED: [&str; 3] = [
+/// Files that PyMongo has in other versions: where a connection is closed before the pool is
+/// cleared, an order that the specification has corrected since, and where a cursor gives its
+/// connection back after an error of `getMore`.
+const OUTDATED: [&str; 4] = [
     "connection_logging/connection-logging.json",
     "connection_monitoring/pool-create-min-size-error.json",
+    "load_balancer/cursors.json",
     "load_balancer/sdam-error-handling.json",
 ];
 

@@ -88,6 +88,7 @@ impl Suite {
         Self::deployed(corpus::RETRYABLE_WRITES, unified::run),
         Self::deployed(corpus::COMMAND_LOGGING, unified::run),
         Self::deployed(corpus::COMMAND_MONITORING, unified::run),
+        Self::deployed(corpus::TIMEOUTS, unified::run),
     ];
 
     const fn new(folder: Folder, pure: Check) -> Self {

@@ -132,6 +132,18 @@ impl Client {
         }
     }
 
+    /// Fails unless exactly `count` connections are checked out.
+    pub(super) fn assert_checked_out(&self, count: usize) -> Result<(), String> {
+        let servers = self.driver.topology().servers();
+        let pools = servers.iter().filter_map(|server| server.pool());
+        match pools.map(|pool| pool.stats().in_use).sum::<usize>() {
+            actual if actual == count => Ok(()),
+            actual => Err(format!(
+                "{actual} connections are checked out, expected {count}"
+            )),
+        }
+    }
+
     /// Appends a library to the metadata of later connections.
     pub(super) fn append_metadata(&self, info: &DriverInfo) -> Result<(), String> {
         let mut library = Library::new(&info.name);

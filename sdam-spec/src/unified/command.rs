@@ -22,6 +22,8 @@ pub(super) struct Method {
     pub(super) session: Option<String>,
     /// `timeoutMS`
     pub(super) timeout: Option<Duration>,
+    /// The fields that the `getMore` of a command's cursor has besides.
+    pub(super) get_more: Document,
 }
 
 /// The entity that performs a method.
@@ -40,8 +42,21 @@ impl Method {
         let preference = take("readPreference").map(|value| read(&value));
         let session = take("session").map(|value| read(&value));
         let timeout = take("timeoutMS").map(|value| read(&value));
+        // The lifetime of the cursor is the default.
+        take("timeoutMode")
+            .filter(|mode| mode != "cursorLifetime")
+            .map_or(Ok(()), |mode| Err(format!("unknown timeoutMode {mode}")))?;
+        let mut get_more = Document::new();
         let (steps, answer) = match name {
             "runCommand" => (vec![run_command(arguments)?], Answer::Reply),
+            "runCursorCommand" => {
+                for name in ["batchSize", "comment", "maxTimeMS"] {
+                    if let Some(value) = arguments.remove(name) {
+                        get_more.insert(name, read::<Bson>(&value)?);
+                    }
+                }
+                (vec![run_command(arguments)?], Answer::Documents)
+            }
             "bulkWrite" => (bulk::of_collection(arguments)?, Answer::Written),
             "clientBulkWrite" => (vec![bulk::of_client(arguments)?], Answer::Bulk),
             _ => {
@@ -55,6 +70,7 @@ impl Method {
             preference: preference.transpose()?,
             session: session.transpose()?,
             timeout: timeout.transpose()?.map(Duration::from_millis),
+            get_more,
         })
     }
 

@@ -1,10 +1,10 @@
 //! Cursors and transactions, which need several commands.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use bson::{Bson, Document, doc};
 use sdam::client::PinnedConnection;
-use sdam_core::topology::TopologyType;
+use sdam_core::{time::Instant, topology::TopologyType};
 use sdam_pool::Pin;
 use serde_json::Value;
 
@@ -22,7 +22,10 @@ pub(super) struct Cursor {
     collection: String,
     /// 0 once the server has closed it.
     id: i64,
-    batch_size: Option<i32>,
+    /// The further fields of `getMore`.
+    get_more: Document,
+    /// The time limit of the cursor, and when it is over.
+    timeout: Option<(Duration, Instant)>,
     /// How many documents a find may return from here on.
     left: Option<i32>,
     batch: VecDeque<Document>,
@@ -31,13 +34,16 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Runs a command with a cursor and returns it. `is_pinned` is whether it keeps its connection behind a
-    /// load balancer.
+    /// Runs a command with a cursor and returns it. `get_more` has further fields of `getMore`;
+    /// `is_pinned` is whether the cursor keeps its connection behind a load balancer.
     pub(super) async fn open(
         driver: Arc<Driver>,
         request: Request,
+        mut get_more: Document,
         is_pinned: bool,
     ) -> Result<Self, Failure> {
+        let now = driver.runtime().io.clock.now();
+        let timeout = request.timeout.map(|timeout| (timeout, now + timeout));
         let description = Arc::clone(driver.topology().snapshot().description());
         let is_balanced = description.topology_type() == TopologyType::LoadBalanced;
         let mut connection = if is_pinned && is_balanced {
@@ -48,12 +54,18 @@ impl Cursor {
         let reply = driver.run_on(connection.as_mut(), &request).await?;
         let target = request.body.values().next();
         let collection = target.and_then(Bson::as_str).unwrap_or_default().to_owned();
+        if request.kind != Kind::Generic
+            && let Some(size) = request.body.get("batchSize")
+        {
+            get_more.insert("batchSize", size.clone());
+        }
         let mut cursor = Self {
             driver,
             database: request.database,
             collection,
             id: 0,
-            batch_size: request.body.get_i32("batchSize").ok(),
+            get_more,
+            timeout,
             left: request.body.get_i32("limit").ok(),
             batch: VecDeque::new(),
             connection,
@@ -71,7 +83,7 @@ impl Cursor {
                 Ok(Some(document)) => documents.push(to_json(Some(&document.into()))),
                 Ok(None) => return Ok(documents.into()),
                 Err(failure) => {
-                    self.close().await;
+                    self.close(None).await;
                     return Err(failure);
                 }
             }
@@ -82,11 +94,15 @@ impl Cursor {
     pub(super) async fn next(&mut self) -> Result<Option<Document>, Failure> {
         if self.batch.is_empty() && self.id != 0 {
             let mut body = doc! { "getMore": self.id, "collection": &self.collection };
-            let size = self
-                .batch_size
-                .map(|size| self.left.map_or(size, |left| left.min(size)));
-            body.extend(size.map(|size| ("batchSize".to_owned(), size.into())));
-            let reply = self.run(body).await;
+            body.extend(self.get_more.clone());
+            if let (Ok(size), Some(left)) = (self.get_more.get_i32("batchSize"), self.left) {
+                body.insert("batchSize", left.min(size));
+            }
+            let now = self.driver.runtime().io.clock.now();
+            let timeout = self.timeout.map(|(_, deadline)| deadline.since(now));
+            // A limit of 0 is none.
+            let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
+            let reply = self.run(body, timeout).await;
             self.is_broken = reply
                 .as_ref()
                 .is_err_and(|failure| !failure.is_server_error);
@@ -95,17 +111,26 @@ impl Cursor {
         Ok(self.batch.pop_front())
     }
 
-    /// Closes the cursor at the server, and checks its connection in.
-    pub(super) async fn close(mut self) {
+    /// Closes the cursor at the server, within `timeout` or a new time limit of the cursor, and
+    /// checks its connection in.
+    pub(super) async fn close(mut self, timeout: Option<Duration>) {
         if self.id != 0 && !self.is_broken {
             let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };
+            let timeout = timeout.or(self.timeout.map(|(timeout, _)| timeout));
             // Drivers ignore errors of `killCursors`.
-            let _ = self.run(body).await;
+            let _ = self.run(body, timeout).await;
         }
     }
 
-    async fn run(&mut self, body: Document) -> Result<Document, Failure> {
-        let request = Request::generic(&self.database, body);
+    async fn run(
+        &mut self,
+        body: Document,
+        timeout: Option<Duration>,
+    ) -> Result<Document, Failure> {
+        let request = Request {
+            timeout,
+            ..Request::generic(&self.database, body)
+        };
         let connection = self.connection.as_mut();
         self.driver.run_on(connection, &request).await
     }

@@ -2,8 +2,13 @@
 
 use serde_json::Value;
 
-const CURSOR: &str = "a cursor beyond its first batch is several commands";
+const CURSOR: &str = "a cursor of several batches is several commands";
+const CURSOR_OPTION: &str = "the client has no cursors, so it has none of their options to check";
+const CHANGES: &str = "a change stream is several commands";
 const FILES: &str = "a file of GridFS is several commands";
+const ITERATION: &str =
+    "the client limits the time on the server in every first command of a cursor";
+const PINNING: &str = "the client pins no connection to a read that it may retry";
 const SESSION: &str = "the client uses sessions for retried writes alone";
 const UNACKNOWLEDGED: &str = "the client waits for the reply to every write";
 const TRANSACTION: &str = "a transaction is several commands";
@@ -11,23 +16,83 @@ const TRANSACTION: &str = "a transaction is several commands";
 /// The operations whose tests are left out, with the reasons.
 const OPERATIONS: &[(&str, &str)] = &[
     ("abortTransaction", TRANSACTION),
+    ("assertSameLsidOnLastTwoCommands", SESSION),
     ("commitTransaction", TRANSACTION),
     ("createCommandCursor", CURSOR),
     ("download", FILES),
     ("downloadByName", FILES),
-    ("runCursorCommand", CURSOR),
     ("withTransaction", TRANSACTION),
 ];
 
 /// Other tests that are left out: the description of the file, that of the test, and the reason. No
 /// description of a test means all.
 const TESTS: &[(&str, &str, &str)] = &[
+    (
+        "cursors are correctly pinned to connections for load-balanced clusters",
+        "aggregate pins the cursor to a connection",
+        PINNING,
+    ),
+    (
+        "cursors are correctly pinned to connections for load-balanced clusters",
+        "change streams pin to a connection",
+        CHANGES,
+    ),
+    (
+        "cursors are correctly pinned to connections for load-balanced clusters",
+        "listCollections pins the cursor to a connection",
+        PINNING,
+    ),
+    (
+        "cursors are correctly pinned to connections for load-balanced clusters",
+        "listIndexes pins the cursor to a connection",
+        PINNING,
+    ),
     ("driver-sessions-dirty-session-errors", "", SESSION),
     ("driver-sessions-server-support", "", SESSION),
     (
         "runCommand",
         "always gossips the $clusterTime on the sent command",
         "the cluster time belongs to the sessions of drivers",
+    ),
+    (
+        "Test commands: deprecation errors",
+        "",
+        "the servers here accept version 1 of the API alone",
+    ),
+    (
+        "runCursorCommand",
+        "error if timeoutMode is cursorLifetime and cursorType is tailableAwait",
+        CURSOR_OPTION,
+    ),
+    (
+        "runCursorCommand",
+        "errors if timeoutMode is set without timeoutMS",
+        CURSOR_OPTION,
+    ),
+    (
+        "runCursorCommand",
+        "successfully executes checkMetadataConsistency cursor creating command",
+        "no shards are simulated, so there are none to check",
+    ),
+    (
+        "tests for timeoutMS behavior that applies to all cursor types",
+        "",
+        CURSOR_OPTION,
+    ),
+    (
+        "timeoutMS behaves correctly when closing cursors",
+        "timeoutMS is refreshed for close",
+        "behind a load balancer a cursor whose getMore took too long has lost its connection",
+    ),
+    (
+        "timeoutMS behaves correctly during command execution",
+        "short-circuit is not enabled with only 1 RTT measurement",
+        "the second measurement ends together with the handshake that the first command waits for",
+    ),
+    (
+        "transactions are correctly pinned to connections for load-balanced clusters",
+        "",
+        TRANSACTION,
     ),
     ("unacknowledged-write", "", UNACKNOWLEDGED),
     ("unacknowledgedBulkWrite", "", UNACKNOWLEDGED),
@@ -66,10 +131,15 @@ fn reason(file: &str, name: &str, test: &Value) -> Option<&'static str> {
     if let Some((.., reason)) = named {
         return Some(reason);
     }
-    let operations = test["operations"].as_array().into_iter().flatten();
-    let mut names = operations.filter_map(|operation| operation["name"].as_str());
-    names.find_map(|name| {
-        let own = OPERATIONS.iter().find(|(own, _)| *own == name);
+    if test.get("skipReason").is_some() {
+        return Some("the file says to leave it out");
+    }
+    let mut operations = test["operations"].as_array().into_iter().flatten();
+    operations.find_map(|operation| {
+        if operation["arguments"]["timeoutMode"] == "iteration" {
+            return Some(ITERATION);
+        }
+        let own = OPERATIONS.iter().find(|(own, _)| operation["name"] == *own);
         own.map(|(_, reason)| *reason)
     })
 }

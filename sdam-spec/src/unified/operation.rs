@@ -67,9 +67,14 @@ pub(super) enum Call {
     rename_all_fields = "camelCase"
 )]
 pub(super) enum EntityCall {
-    AppendMetadata { driver_info_options: DriverInfo },
-    Close {},
-    CreateFindCursor { filter: Value, batch_size: i32 },
+    AppendMetadata {
+        driver_info_options: DriverInfo,
+    },
+    Close {
+        #[serde(rename = "timeoutMS")]
+        timeout_ms: Option<u64>,
+    },
+    CreateFindCursor(Map<String, Value>),
     IterateUntilDocumentOrError {},
     StartTransaction {},
 }
@@ -94,6 +99,10 @@ pub(super) enum RunnerCall {
         client: String,
         event: ExpectedEvent,
         count: usize,
+    },
+    AssertNumberConnectionsCheckedOut {
+        client: String,
+        connections: usize,
     },
     AssertTopologyType {
         topology_description: String,

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::{FutureExt, future::BoxFuture};
 use sdam_core::{address::ServerAddress, topology::TopologyDescription};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     Target,
@@ -117,17 +117,15 @@ impl<'t> Runner<'t> {
             EntityCall::AppendMetadata {
                 driver_info_options,
             } => find(&self.clients, object)?.append_metadata(driver_info_options)?,
-            EntityCall::Close {} => match self.cursors.remove(object) {
-                Some(cursor) => cursor.close().await,
+            EntityCall::Close { timeout_ms } => match self.cursors.remove(object) {
+                Some(cursor) => cursor.close(timeout_ms.map(Duration::from_millis)).await,
                 None => find(&self.clients, object)?.close().await,
             },
-            EntityCall::CreateFindCursor { filter, batch_size } => {
-                let arguments = json!({ "filter": filter, "batchSize": batch_size });
-                let arguments = arguments.as_object().cloned().unwrap_or_default();
-                let (driver, requests) =
-                    self.requests(object, &Method::read("find", arguments)?)?;
-                let request = requests.into_iter().next();
-                match Cursor::open(driver, request.ok_or("no command")?, true).await {
+            EntityCall::CreateFindCursor(arguments) => {
+                let method = Method::read("find", arguments.clone())?;
+                let (driver, requests) = self.requests(object, &method)?;
+                let request = requests.into_iter().next().ok_or("no command")?;
+                match Cursor::open(driver, request, method.get_more, true).await {
                     Ok(cursor) => {
                         let id = operation.save_result_as_entity.clone();
                         self.cursors.insert(id.unwrap_or_default(), cursor);
@@ -168,6 +166,10 @@ impl<'t> Runner<'t> {
                 let client = find_mut(&mut self.clients, client)?;
                 client.wait_for(event, *count).await
             }
+            RunnerCall::AssertNumberConnectionsCheckedOut {
+                client,
+                connections,
+            } => find(&self.clients, client)?.assert_checked_out(*connections),
             RunnerCall::CreateEntities { entities } => self.create(entities).await,
             RunnerCall::FailPoint { client, fail_point } => {
                 let request = Request::generic("admin", fail_point.clone());
@@ -259,7 +261,8 @@ impl<'t> Runner<'t> {
             let mut replies = Vec::new();
             for request in requests {
                 if method.answer == Answer::Documents {
-                    return Cursor::open(driver, request, false).await?.collect().await;
+                    let cursor = Cursor::open(driver, request, method.get_more, false);
+                    return cursor.await?.collect().await;
                 }
                 match driver.run(&request).await {
                     Ok(reply) => replies.push(reply),
