@@ -1,7 +1,7 @@
 //! The list of all suites.
 //!
-//! The rules that the folders about monitoring, pools and SRV seed lists prove on their own, by number; tests
-//! beside the code name the other rules:
+//! The rules that the folders about monitoring, pools, SRV seed lists and time limits prove on their
+//! own, by number; tests beside the code name the other rules:
 //!
 //! | folder | rules |
 //! | --- | --- |
@@ -14,6 +14,7 @@
 //! | `initial-dns-seedlist-discovery` | B-8, B-11, B-12, B-29, B-36; N-1 to N-9, N-11, N-13 |
 //! | `unified` | F-65, I-12, J-9, K-6 |
 //! | `cmap-format` | F-65, F-68b |
+//! | `client-side-operations-timeout` | B-43, I-70, I-72, I-73 |
 
 use serde_json::Value;
 

@@ -77,13 +77,13 @@ fn reports_count_passes_and_name_failures() {
 fn excluded_files_of_a_folder_are_not_counted() {
     let scratch = Scratch::new("names");
     scratch.fill("", SERVER_SELECTION.name(), 88);
-    scratch.fill("", VERSIONED_API.name(), 3);
-    let folder = scratch.0.join(VERSIONED_API.name());
-    for name in VERSIONED_API.only.unwrap() {
+    scratch.fill("", TIMEOUTS.name(), 3);
+    let folder = scratch.0.join(TIMEOUTS.name());
+    for name in TIMEOUTS.only.unwrap() {
         fs::write(folder.join(format!("{name}.json")), "{}").unwrap();
     }
     let corpus = Corpus::open(&scratch.0).unwrap();
-    assert_eq!(corpus.files(VERSIONED_API).unwrap().len(), 2);
+    assert_eq!(corpus.files(TIMEOUTS).unwrap().len(), 18);
 }
 
 #[test]

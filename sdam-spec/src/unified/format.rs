@@ -108,6 +108,15 @@ impl Test {
         })
     }
 
+    /// Returns whether a fail point blocks commands for some time.
+    pub(super) fn blocks_commands(&self) -> bool {
+        let blocks = |point: &Document| {
+            let data = point.get_document("data");
+            data.is_ok_and(|data| data.contains_key("blockTimeMS"))
+        };
+        self.fail_points().any(blocks)
+    }
+
     /// Returns the option that the test sets and that drivers need not have. The files say that
     /// drivers without it leave the test out (CMAP: "Deprecated Options").
     pub(super) fn optional_option(&self) -> Option<&str> {

@@ -163,11 +163,9 @@ fn place(target: &mut Bson, path: &str, value: Bson) -> Option<()> {
         Bson::Array(array) => array.get_mut(key.parse::<usize>().ok()?)?,
         _ => return None,
     };
-    match rest {
-        Some(rest) => place(slot, rest, value),
-        None => {
-            *slot = value;
-            Some(())
-        }
+    if let Some(rest) = rest {
+        return place(slot, rest, value);
     }
+    *slot = value;
+    Some(())
 }

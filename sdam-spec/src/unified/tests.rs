@@ -1,6 +1,9 @@
 //! Tests of the runner: differences and unknown content must be reported.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use bson::doc;
 use sdam_core::{
@@ -428,8 +431,38 @@ fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
     let reason = "a transaction is several commands";
     assert_eq!(excluded(&file), [("transaction", reason)]);
     assert_eq!(run(&host(), &file), Ok(vec![SINGLE]));
+    file["tests"][1]["operations"] = json!([insert(None)]);
+    file["tests"][1]["operations"][0]["arguments"]["timeoutMode"] = json!("iteration");
+    assert_eq!(excluded(&file)[0].0, "transaction");
+    file["tests"][1]["operations"] = json!([]);
+    assert_eq!(excluded(&file), []);
+    file["tests"][1]["skipReason"] = json!("no server can");
+    let reason = "the file says to leave it out";
+    assert_eq!(excluded(&file), [("transaction", reason)]);
     file["tests"].as_array_mut().unwrap().remove(0);
     assert_eq!(run(&host(), &file), Ok(Vec::new()));
+}
+
+#[test]
+fn a_failed_test_with_a_blocked_command_is_run_a_second_time() {
+    let check = |data: Value, runs: usize| {
+        let count = Arc::new(AtomicUsize::new(0));
+        let (started, host) = (Arc::clone(&count), host());
+        let host = host.with_deployments(vec![SINGLE], move |_| {
+            started.fetch_add(1, Ordering::Relaxed);
+            Err("no deployment".to_owned())
+        });
+        let point =
+            json!({ "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data });
+        let operation = json!({
+            "name": "failPoint", "object": "testRunner",
+            "arguments": { "client": "c", "failPoint": point },
+        });
+        assert!(run(&host, &file(&operation)).is_err());
+        assert_eq!(count.load(Ordering::Relaxed), runs);
+    };
+    check(json!({ "errorCode": 91 }), 1);
+    check(json!({ "blockConnection": true, "blockTimeMS": 5 }), 2);
 }
 
 #[test]
