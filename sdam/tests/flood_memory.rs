@@ -102,7 +102,7 @@ fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
         }
         sim.run_for(Duration::from_secs(1));
         most = most.max(resident());
-        for server in topology.snapshot().description().servers().iter() {
+        for server in topology.snapshot().description().servers() {
             let age = server.last_update_time.map(|at| sim.now().since(at));
             let is_fresh = age.is_some_and(|age| age < FRESH);
             assert!(is_fresh, "{} after {second} s: {age:?}", server.address);

@@ -25,6 +25,7 @@ fn address(host: &str) -> ServerAddress {
 }
 
 /// Returns every kind of step, with every kind of argument.
+#[expect(clippy::too_many_lines, reason = "a list")]
 fn every_step() -> Vec<Step> {
     let mut config = SetConfig::new("rs", [address("a")]);
     config.members.extend([

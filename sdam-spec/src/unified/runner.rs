@@ -86,7 +86,7 @@ impl<'t> Runner<'t> {
     /// Performs an operation and compares its outcome.
     pub(super) async fn run(&mut self, operation: &Operation) -> Result<(), String> {
         let outcome = match &operation.call {
-            Call::Runner(call) => self.perform(call).await.map(|()| Ok(Value::Null)),
+            Call::Runner(call) => self.perform(call).await.and(Ok(Ok(Value::Null))),
             Call::Entity(call) => self.perform_on(operation, call).await,
             Call::Method(method) => self.call(&operation.object, method).await,
         };

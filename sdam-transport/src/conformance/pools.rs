@@ -276,6 +276,7 @@ macro_rules! checks {
 }
 
 /// Returns the checks, those of the simplest rules first.
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn checks<U: PoolUser>() -> Vec<Check<U>> {
     checks![
         PoolFactory: "opens no connection before [`PoolHandle::ready`]"
