@@ -86,6 +86,7 @@ const ALL_TESTS: &[&str] = &[
     "--test=config",
     "--test=conformance",
     "--test=flood",
+    "--test=flood_memory",
     "--test=hello",
     "--test=hostile",
     "--test=lifecycle",
