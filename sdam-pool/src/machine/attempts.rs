@@ -67,6 +67,13 @@ impl Attempts {
         self.pending.iter().filter_map(|attempt| attempt.owner)
     }
 
+    /// Returns the number of attempts that no check-out owns.
+    fn unowned(&self) -> usize {
+        let unowned = self.pending.iter();
+        let unowned = unowned.filter(|attempt| attempt.owner.is_none() && !attempt.is_cancelled);
+        unowned.count()
+    }
+
     /// Returns the owner that has waited longest.
     pub(super) fn oldest_owner(&self) -> Option<Ticket> {
         self.owners().min_by_key(|owner| owner.serial)
@@ -122,9 +129,12 @@ impl<C: Pooled> Machine<C> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // A check-out does not depend on attempts that belong to none: they may take longer
-        // (CMAP: "Checking Out a Connection").
-        let owner = self.waiters.next();
+        // The attempts for `minPoolSize` in progress serve the first check-outs.
+        let owner = if self.waiters.len() > self.attempts.unowned() {
+            self.waiters.next()
+        } else {
+            None
+        };
         if owner.is_none() && !self.fills(now) {
             return None;
         }

@@ -94,8 +94,10 @@ impl Column {
     /// those on real servers share their fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd => 4,
-            Self::Pure | Self::Sim | Self::Scan | Self::Server(_) => 1,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 8,
+            // Every worker has worlds of its own.
+            Self::Sim => 2,
+            Self::Pure | Self::Scan | Self::Server(_) => 1,
         }
     }
 
