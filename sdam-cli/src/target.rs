@@ -12,7 +12,7 @@ use crate::{
     input,
 };
 
-/// What the first line of the output says of a simulated deployment.
+/// The words about a simulated deployment in the first line of the output.
 pub(crate) const SIMULATED: &str = "(simulated)";
 
 /// The deployment to connect to.

@@ -30,7 +30,7 @@ pub struct FailCommand {
     pub error_labels: Option<Vec<String>>,
     /// The code of the reply's `writeConcernError`; the command is run.
     pub write_concern_error: Option<i32>,
-    /// What is sent instead of the reply; the command is run. Never instead of the reply to hello.
+    /// The message sent instead of the reply; the command is run. Never instead of the reply to hello.
     /// A fault of the simulation: the fail points of real servers have none.
     pub bad_reply: Option<BadReply>,
     /// The text of the `writeConcernError`.

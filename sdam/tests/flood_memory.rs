@@ -37,7 +37,7 @@ const TAG: usize = 200 << 10;
 /// of it on one.
 const SECONDS: u64 = 40;
 
-/// What the process may need besides the queue.
+/// The memory that the process may need besides the queue.
 const SLACK: usize = 8 << 20;
 
 /// The time after which a server is checked again, and 1 s of patience.

@@ -1,4 +1,4 @@
-//! What has begun and not ended, so that the end of the queue can wait for it.
+//! Counts of what has begun and not ended, so that the end of the queue can wait for it.
 
 use sdam_core::event::EventName as Name;
 

@@ -26,7 +26,7 @@ pub(super) struct Cursor {
     get_more: Document,
     /// The time limit of the cursor, and when it is over.
     timeout: Option<(Duration, Instant)>,
-    /// How many documents a find may return from here on.
+    /// The number of documents that a find may return from here on.
     left: Option<i32>,
     batch: VecDeque<Document>,
     connection: Option<PinnedConnection>,

@@ -45,7 +45,7 @@ pub(super) struct ClientEntity {
     /// Events of commands with credentials are always published, without their documents.
     #[serde(default, rename = "observeSensitiveCommands")]
     _observe_sensitive_commands: bool,
-    /// How long to wait until the pools have the minimum number of connections.
+    /// The longest wait until the pools have the minimum number of connections.
     #[serde(default, rename = "awaitMinPoolSizeMS")]
     pub(super) await_min_pool_size_ms: Option<u64>,
 }

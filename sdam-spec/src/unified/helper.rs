@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use crate::fields::read;
 
-/// What a command of a helper is to the client.
+/// The kind of a helper's command, as the client sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// A read with the preference of its collection; it may be retried.

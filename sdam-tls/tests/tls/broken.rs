@@ -28,7 +28,7 @@ use crate::{
     simulated::{Library, with_tls},
 };
 
-/// What becomes of the reply to the next message.
+/// The kind of reply to the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     /// A bit of it changes on the way.

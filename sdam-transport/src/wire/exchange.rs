@@ -10,7 +10,7 @@ use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 ///
 /// One request is outstanding at a time. A reply must name the request, or within a stream the
 /// previous reply, so that an unrelated message is never taken for the reply. After any other
-/// message the exchange is broken for ever, because nobody knows what later messages answer.
+/// message the exchange is broken for ever: later messages may answer other requests.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     last_request_id: i32,

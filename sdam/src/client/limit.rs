@@ -12,7 +12,7 @@ pub(super) enum Limit {
     At(Instant),
 }
 
-/// How long one exchange may take.
+/// The time limits of one exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Budget {
     /// The time for the exchange.

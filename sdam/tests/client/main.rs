@@ -119,7 +119,7 @@ impl World {
     }
 }
 
-/// What a client knows of a command.
+/// Facts about a command that a client acts on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Generic,

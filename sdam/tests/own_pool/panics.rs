@@ -20,7 +20,7 @@ use sdam_transport::wire::WireMessage;
 
 use super::{ping_primary, primary, run_ping, simulation};
 
-/// What panics next.
+/// The next operation that panics.
 #[derive(Debug, Default)]
 struct Faults {
     connecting: AtomicBool,

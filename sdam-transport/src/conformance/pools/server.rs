@@ -56,7 +56,7 @@ struct State {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
-    /// What the next command gets.
+    /// The reply to the next command.
     bad_reply: Option<BadReply>,
     /// The service that new connections lead to.
     service: Option<ObjectId>,
