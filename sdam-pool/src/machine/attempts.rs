@@ -67,11 +67,10 @@ impl Attempts {
         self.pending.iter().filter_map(|attempt| attempt.owner)
     }
 
-    /// Returns the number of attempts that no check-out owns.
-    fn unowned(&self) -> usize {
-        let unowned = self.pending.iter();
-        let unowned = unowned.filter(|attempt| attempt.owner.is_none() && !attempt.is_cancelled);
-        unowned.count()
+    /// Returns whether an attempt that no check-out owns is in progress.
+    fn has_unowned(&self) -> bool {
+        let mut attempts = self.pending.iter();
+        attempts.any(|attempt| attempt.owner.is_none() && !attempt.is_cancelled)
     }
 
     /// Returns the owner that has waited longest.
@@ -129,12 +128,9 @@ impl<C: Pooled> Machine<C> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // The attempts for `minPoolSize` in progress serve the first check-outs.
-        let owner = if self.waiters.len() > self.attempts.unowned() {
-            self.waiters.next()
-        } else {
-            None
-        };
+        // A check-out does not depend on attempts that belong to none: they may take longer
+        // (CMAP: "Checking Out a Connection").
+        let owner = self.waiters.next();
         if owner.is_none() && !self.fills(now) {
             return None;
         }
@@ -208,7 +204,7 @@ impl<C: Pooled> Machine<C> {
             if let Some(first) = self.waiters.first() {
                 after.wake.extend(self.waiters.wake(first));
             }
-        } else if self.waiters.len() > 0 || self.total() < self.min_size() {
+        } else if self.waiters.len() > 0 || self.is_short() {
             self.wake_worker(after);
         }
     }
@@ -243,8 +239,8 @@ impl<C: Pooled> Machine<C> {
 
     /// Returns when an attempt for `minPoolSize` may begin again.
     pub(super) fn fill_due(&self) -> Option<Instant> {
-        let is_short = self.may_attempt() && self.total() < self.min_size();
-        self.fill_at.filter(|_| is_short)
+        let may_fill = self.may_attempt() && self.is_short();
+        self.fill_at.filter(|_| may_fill)
     }
 
     /// Gives the connection to the oldest owner, and that one's attempt to `owner`.
@@ -299,7 +295,13 @@ impl<C: Pooled> Machine<C> {
     }
 
     fn fills(&self, now: Instant) -> bool {
-        self.total() < self.min_size() && self.fill_at.is_none_or(|at| at <= now)
+        self.is_short() && self.fill_at.is_none_or(|at| at <= now)
+    }
+
+    /// Returns whether `minPoolSize` needs one more attempt. There is one at a time, as by the one
+    /// thread of the specification: what is left of `maxConnecting` is for check-outs.
+    fn is_short(&self) -> bool {
+        self.total() < self.min_size() && !self.attempts.has_unowned()
     }
 
     fn min_size(&self) -> usize {

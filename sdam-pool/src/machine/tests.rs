@@ -455,9 +455,10 @@ impl History {
         let open = (stats.idle + stats.in_use) as u64;
         assert_eq!(stats.opened, stats.closed + open, "{stats:?}");
         let is_driven = !(is_late && self.shape.by_caller);
-        if stats.waiting > 0 && is_driven {
+        // CMAP: "the pool MUST create a Connection"
+        if self.machine.waiters.len() > 0 && is_driven {
             let is_full = stats.idle + stats.in_use + stats.pending == shape.max as usize;
-            let is_busy = stats.pending >= stats.waiting.min(shape.connecting as usize);
+            let is_busy = stats.pending == shape.connecting as usize;
             assert!(
                 stats.idle == 0 && (is_full || is_busy || !stats.is_ready),
                 "{stats:?}"

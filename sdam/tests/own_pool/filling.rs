@@ -79,6 +79,30 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     });
 }
 
+/// F-69b
+#[test]
+fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
+    let sim = simulation(3);
+    sim.run_for(Duration::from_secs(20));
+    let server = sim.status().primary().unwrap().id;
+    // The first connection is that of the monitor.
+    let is_over = limit(&sim, server, 1, Verdict::Cut);
+    let (topology, _events) = observed(&sim, "minPoolSize=1&connectTimeoutMS=10000");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        pass(&sim, Duration::from_secs(1)).await;
+        assert_eq!(pool.stats().pending, 1, "{pool:?}");
+        is_over.store(true, Ordering::Relaxed);
+        let before = sim.now();
+        let connection = pool.check_out().await.unwrap();
+        let waited = sim.now().since(before);
+        assert!(waited < Duration::from_secs(1), "after {waited:?}");
+        assert_eq!(connection.id().driver, 2);
+        drop(connection);
+        topology.close().await;
+    });
+}
+
 /// Returns whether a failed attempt is labelled as overload; `None` for other events.
 fn failure(event: &Event) -> Option<bool> {
     match &event.kind {
