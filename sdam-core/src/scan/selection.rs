@@ -101,6 +101,10 @@ impl ScanMachine {
         {
             selection.probed = true;
             selection.scanned = false;
+            if !self.config.try_once && now > selection.deadline {
+                // There is no time for a scan, but another server may be known.
+                return self.attempt(topology);
+            }
         }
         self.advance(now, topology)
     }

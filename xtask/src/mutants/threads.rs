@@ -274,7 +274,7 @@ pub(super) const THREAD_MUTANTS: &[(&str, Mutant)] = &[
             return;
         }
         state.last_seq = seq - 1;
-        if !self.admits(",
+        state.under_way.count(name, interest);",
         },
     ),
     (

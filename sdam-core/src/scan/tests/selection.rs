@@ -233,6 +233,24 @@ fn h_12_the_second_selection_may_choose_another_server() {
 }
 
 #[test]
+fn h_12_a_probe_longer_than_the_timeout_leaves_one_selection_of_a_known_server() {
+    let check = |other: Answer, expected: &str| {
+        let mut world = World::new("a b", 1, |options| {
+            options.server_selection_try_once = Some(false);
+        });
+        world.wanted = ServerType::Mongos;
+        world.answer("a", mongos()).answer("b", other);
+        world.select(0);
+        world.idle = Some(Duration::from_secs(9));
+        world.probes = [false].into();
+        world.patience = Duration::from_secs(10);
+        assert_eq!(world.selects(9_000, 5_000), expected);
+    };
+    check(mongos(), "probe a dead, selected b");
+    check(Answer::Refuses(0), "probe a dead, Fail(Timeout)");
+}
+
+#[test]
 fn h_12_l_66_the_second_selection_scans_once_too() {
     let mut world = world(|_| ());
     world.select(0);

@@ -42,6 +42,8 @@ pub(super) struct World {
     pub(super) idle: Option<Duration>,
     /// The outcomes of probes, in order; alive afterwards.
     pub(super) probes: Vec<bool>,
+    /// The duration of a probe without answer.
+    pub(super) patience: Duration,
     pub(super) log: Vec<String>,
 }
 
@@ -100,6 +102,7 @@ impl World {
             wanted: ServerType::RsPrimary,
             idle: None,
             probes: Vec::new(),
+            patience: Duration::ZERO,
             log: Vec::new(),
         }
     }
@@ -180,6 +183,7 @@ impl World {
                 self.log
                     .push(format!("probe {} {verdict}", self.name(server)));
                 if !alive {
+                    self.now = self.now + self.patience;
                     let error = ServerError::new(ErrorKind::Network, Stage::Operation, "silence");
                     self.apply(server, Err(error));
                 }
