@@ -1,8 +1,10 @@
 //! Runs seeds; `cargo xtask sim` builds and calls this program.
 
 use std::{
-    io,
+    collections::BTreeMap,
+    fs, io,
     ops::Range,
+    path::PathBuf,
     process::ExitCode,
     sync::{
         Mutex, PoisonError,
@@ -33,6 +35,8 @@ struct Arguments {
     /// Whether to stop at the first failure, without shrinking or keeping it, and to print it in
     /// one line.
     probe: bool,
+    /// The file that gets the hashes of each seed's run.
+    digest: Option<PathBuf>,
 }
 
 fn main() -> ExitCode {
@@ -61,6 +65,7 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
         kind: Kind::default(),
         once: false,
         probe: false,
+        digest: None,
     };
     while let Some(argument) = arguments_left.next() {
         let mut value = || {
@@ -73,6 +78,7 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
             "--scenario" => arguments.kind = value()?.parse()?,
             "--once" => arguments.once = true,
             "--probe" => arguments.probe = true,
+            "--digest" => arguments.digest = Some(value()?.into()),
             _ => return Err(format!("unexpected argument: {argument}")),
         }
     }
@@ -117,6 +123,11 @@ fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     for (plan, failure) in failures {
         report(arguments, &plan, failure)?;
     }
+    if let Some(path) = &arguments.digest {
+        let digests = totals.digests.lock();
+        let digests = digests.unwrap_or_else(PoisonError::into_inner);
+        fs::write(path, digests.values().cloned().collect::<String>())?;
+    }
     if !arguments.probe {
         println!("{} regressions", kept.len());
         totals.print(took);
@@ -137,7 +148,7 @@ fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
             run_twice(&plan)
         };
         match outcome {
-            Ok(stats) => totals.add(&stats),
+            Ok(stats) => totals.add(seed, &stats),
             Err(failure) => {
                 let mut failures = totals.failures();
                 failures.push((plan, failure));
@@ -173,6 +184,8 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
 struct Totals {
     sums: Mutex<(u64, Stats)>,
     failures: Mutex<Vec<(Plan, Box<Failure>)>>,
+    /// For each seed, a line with the hashes of its events and of its simulation.
+    digests: Mutex<BTreeMap<u64, String>>,
     stop: AtomicBool,
 }
 
@@ -181,7 +194,11 @@ impl Totals {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, stats: &Stats) {
+    fn add(&self, seed: u64, stats: &Stats) {
+        let line = format!("{seed} {:016x} {:016x}\n", stats.log, stats.trace);
+        let mut digests = self.digests.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.insert(seed, line);
+        drop(digests);
         let mut sums = self.sums.lock().unwrap_or_else(PoisonError::into_inner);
         let (runs, sum) = &mut *sums;
         *runs += 1;

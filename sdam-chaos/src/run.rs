@@ -4,7 +4,8 @@ mod scan;
 
 use std::{
     any::Any,
-    fmt,
+    fmt::{self, Write as _},
+    hash::{DefaultHasher, Hasher as _},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
     sync::Arc,
@@ -46,6 +47,8 @@ pub struct Stats {
     pub virtual_time: Duration,
     /// A hash of all events of the simulation.
     pub trace: u64,
+    /// A hash of all published events.
+    pub log: u64,
     /// The number of events of the simulation.
     pub steps: u64,
     /// The number of published events.
@@ -176,10 +179,28 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),
         trace: sim.trace(),
+        log: digest(&events),
         steps: sim.steps(),
         events: events.len() as u64,
         counts,
     })
+}
+
+/// Returns a hash of the events' texts, with every detail of each.
+fn digest(events: &[Event]) -> u64 {
+    struct Text(DefaultHasher);
+    impl fmt::Write for Text {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            self.0.write(text.as_bytes());
+            Ok(())
+        }
+    }
+    let mut text = Text(DefaultHasher::new());
+    for event in events {
+        // Hashing does not fail.
+        let _ = writeln!(text, "{event:?}");
+    }
+    text.0.finish()
 }
 
 /// Runs a topology from its start to its end.
