@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 
 use crate::{
     address::ServerAddress,
+    document::SharedDocument,
     error::ServerError,
     event::EventKind,
     hello::{Handshake, Hello, HelloRequest},
@@ -26,6 +27,7 @@ use crate::{
 use self::check::{Connection, Idle, State, Waiting};
 pub(crate) use self::negotiation::Negotiation;
 use self::pace::Pace;
+pub(crate) use self::timing::Trip;
 
 /// The configuration that all monitors of a topology share.
 #[derive(Clone, Debug)]
@@ -82,18 +84,29 @@ pub struct ServerStatus {
 
 /// An input of [`MonitorMachine::handle`].
 #[derive(Debug)]
-pub enum MonitorInput<'a> {
+pub enum MonitorInput {
     /// The requested connection is open.
     Connected,
     /// A reply has arrived.
     Reply {
+        /// The instant at which the request was written, or reading began without one.
+        sent: Instant,
+        /// The instant at which the reply had arrived.
+        at: Instant,
+        /// The parsed reply, or what makes it an error.
+        hello: Result<Hello, ServerError>,
         /// The reply, a BSON document.
-        bytes: &'a [u8],
+        bytes: SharedDocument,
         /// Whether the server will send another reply without a request.
         more_to_come: bool,
     },
     /// The connection could not be opened, or broke.
-    Failed(ServerError),
+    Failed {
+        /// The instant of the failure.
+        at: Instant,
+        /// The error.
+        error: ServerError,
+    },
     /// The instant of [`MonitorMachine::deadline`] is reached.
     DeadlineReached,
     /// An immediate check is requested.
@@ -207,6 +220,11 @@ impl IntoIterator for MonitorEffects {
 /// after `minHeartbeatFrequencyMS`. So the work per server is bounded, and its description is never
 /// older than that.
 ///
+/// There are two clocks. `now` is read by the driver when it calls, and does not run backwards. The
+/// instants in the inputs are read where bytes are written and have arrived: they decide durations,
+/// samples of the round-trip time, and whether a reply was late. So neither the time to parse a
+/// reply nor the wait before the call is measured. Instants that do not fit are clamped.
+///
 /// # Contract
 ///
 /// The driver executes all effects of a call in order before the next call. `Connect`, `Send` and
@@ -276,7 +294,7 @@ impl MonitorMachine {
         &mut self,
         now: Instant,
         status: ServerStatus,
-        input: MonitorInput<'_>,
+        input: MonitorInput,
     ) -> MonitorEffects {
         let mut effects = MonitorEffects::default();
         // Every arm yields the next state; `Done` is only a placeholder.
@@ -318,14 +336,27 @@ impl MonitorMachine {
             (
                 State::Checking(check),
                 MonitorInput::Reply {
+                    sent,
+                    at,
+                    hello,
                     bytes,
                     more_to_come,
                 },
             ) if check.waiting == Waiting::Reply => {
-                self.answered(now, status, check, bytes, more_to_come, &mut effects)
+                let trip = Trip::new(sent, at, now);
+                match hello {
+                    Ok(hello) => {
+                        let reply = (hello, bytes, more_to_come);
+                        self.answered(now, check, trip, reply, &mut effects)
+                    }
+                    Err(error) => {
+                        self.fail(now, status, check, trip.duration(), error, &mut effects)
+                    }
+                }
             }
-            (State::Checking(check), MonitorInput::Failed(error)) => {
-                self.fail(now, status, check, error, &mut effects)
+            (State::Checking(check), MonitorInput::Failed { at, error }) => {
+                let took = Trip::new(check.since, at, now).duration();
+                self.fail(now, status, check, took, error, &mut effects)
             }
             (State::Checking(check), MonitorInput::DeadlineReached) => {
                 self.expire(now, status, check, &mut effects)

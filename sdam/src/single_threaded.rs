@@ -373,7 +373,7 @@ impl Scanner {
     }
 
     /// Passes an input to the monitor of `server`, and runs all effects.
-    fn tell_monitor(&mut self, server: ServerId, input: MonitorInput<'_>) {
+    fn tell_monitor(&mut self, server: ServerId, input: MonitorInput) {
         let lost = self.members.tell(&self.shared, server, input);
         self.lose(&lost);
     }

@@ -10,7 +10,7 @@ use crate::{
     time::Instant,
 };
 
-use super::{MonitorConfig, MonitorEffect, Negotiation};
+use super::{MonitorConfig, MonitorEffect, Negotiation, Trip};
 
 #[derive(Debug)]
 #[cfg_attr(test, derive(Clone))]
@@ -71,26 +71,19 @@ impl Check {
         }
     }
 
-    /// Returns whether a reply at `now` is late and was accepted only because the host was
+    /// Returns whether a reply is late and was accepted only because the host was
     /// suspended or stalled, so that a second request is needed to measure the round trip. False
     /// for the reply to that.
-    pub(super) fn has_to_be_repeated(&self, now: Instant) -> bool {
-        let late = self.extended || self.deadline.is_some_and(|deadline| deadline < now);
+    pub(super) fn has_to_be_repeated(&self, trip: Trip) -> bool {
+        let late = self.extended || trip.is_late(self.deadline);
         late && !self.heartbeat.awaited && !self.repeated
     }
 
-    /// Returns the round-trip time of a reply at `now`, at most the limit: any excess was caused by
-    /// the host.
-    pub(super) fn sample(&self, now: Instant) -> Duration {
-        let end = self.deadline.map_or(now, |deadline| deadline.min(now));
-        end.since(self.since)
-    }
-
     /// Returns the event that ends the heartbeat with `error`.
-    pub(super) fn failed(self, now: Instant, error: ServerError) -> MonitorEffect {
+    pub(super) fn failed(self, duration: Duration, error: ServerError) -> MonitorEffect {
         MonitorEffect::Emit(EventKind::ServerHeartbeatFailed {
             heartbeat: self.heartbeat,
-            duration: now.since(self.since),
+            duration,
             failure: error.shared(),
         })
     }
@@ -101,7 +94,9 @@ impl Check {
             Waiting::Connection => Stage::Connect,
             Waiting::Reply => Stage::Hello,
         };
-        self.failed(now, ServerError::new(ErrorKind::Cancelled, stage, reason))
+        let error = ServerError::new(ErrorKind::Cancelled, stage, reason);
+        let duration = now.since(self.since);
+        self.failed(duration, error)
     }
 }
 

@@ -60,6 +60,41 @@ impl MonitorConfig {
     }
 }
 
+/// The instants between which a request was answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Trip {
+    /// When the request was written.
+    pub(crate) sent: Instant,
+    /// When the answer had arrived.
+    pub(crate) at: Instant,
+}
+
+impl Trip {
+    /// Clamps what does not fit: an answer does not arrive after `now` or before its request.
+    pub(crate) fn new(sent: Instant, at: Instant, now: Instant) -> Self {
+        let at = at.min(now);
+        Self {
+            sent: sent.min(at),
+            at,
+        }
+    }
+
+    pub(crate) fn duration(self) -> Duration {
+        self.at.since(self.sent)
+    }
+
+    /// Returns whether the answer has arrived after `deadline`.
+    pub(crate) fn is_late(self, deadline: Option<Instant>) -> bool {
+        deadline.is_some_and(|deadline| deadline < self.at)
+    }
+
+    /// Returns the duration until `deadline` at the latest.
+    pub(crate) fn within(self, deadline: Option<Instant>) -> Duration {
+        let end = deadline.map_or(self.at, |deadline| deadline.min(self.at));
+        end.since(self.sent)
+    }
+}
+
 impl Idle {
     /// Returns no wait after the check that ended at `now`.
     pub(super) fn at_once(now: Instant) -> Self {

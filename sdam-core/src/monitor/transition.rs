@@ -1,9 +1,10 @@
 //! The transitions of a monitor: how checks begin, continue and end.
 
 use alloc::format;
-use core::mem;
+use core::{mem, time::Duration};
 
 use crate::{
+    document::SharedDocument,
     error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::{Hello, HelloRequest},
@@ -11,7 +12,7 @@ use crate::{
 };
 
 use super::{
-    MonitorEffect, MonitorEffects, MonitorMachine, ServerStatus,
+    MonitorEffect, MonitorEffects, MonitorMachine, ServerStatus, Trip,
     check::{Check, Connection, Idle, Next, State, Waiting},
 };
 
@@ -76,27 +77,22 @@ impl MonitorMachine {
         State::Checking(check)
     }
 
-    /// Ends the check with the reply.
+    /// Ends the check with the reply, its bytes, and whether more replies are to come.
     pub(super) fn answered(
         &mut self,
         now: Instant,
-        status: ServerStatus,
         mut check: Check,
-        bytes: &[u8],
-        more_to_come: bool,
+        trip: Trip,
+        (hello, reply, more_to_come): (Hello, SharedDocument, bool),
         effects: &mut MonitorEffects,
     ) -> State {
-        let hello = match Hello::parse(bytes) {
-            Ok(hello) => hello,
-            Err(error) => return self.fail(now, status, check, error, effects),
-        };
         // Server Monitoring: "after processing an ok:1 response, the client MUST NOT sleep".
         let mut idle = self.config.pause(now);
         let mut overrun = false;
         if let Some(connection) = &mut self.connection {
             connection.learn(&hello, more_to_come, &self.config);
             check.heartbeat.connection = connection.id;
-            if check.has_to_be_repeated(now) && !more_to_come {
+            if check.has_to_be_repeated(trip) && !more_to_come {
                 let request = connection.negotiation.request(&self.config);
                 return self.measure_again(now, check, request, effects);
             }
@@ -112,14 +108,15 @@ impl MonitorMachine {
                 effects.push(MonitorEffect::StopRtt);
             }
         }
-        let duration = now.since(check.since);
         if !check.heartbeat.awaited {
-            effects.push(MonitorEffect::RttSample(check.sample(now)));
+            // At most the limit: any excess was caused by the host.
+            let sample = trip.within(check.deadline);
+            effects.push(MonitorEffect::RttSample(sample));
         }
         effects.push(MonitorEffect::Emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,
-            duration,
-            reply: bytes.into(),
+            duration: trip.duration(),
+            reply,
         }));
         self.withheld = false;
         effects.push(MonitorEffect::Report { outcome: Ok(hello) });
@@ -160,6 +157,7 @@ impl MonitorMachine {
         now: Instant,
         status: ServerStatus,
         check: Check,
+        took: Duration,
         error: ServerError,
         effects: &mut MonitorEffects,
     ) -> State {
@@ -172,9 +170,9 @@ impl MonitorMachine {
             self.disconnect(effects);
         }
         if self.withheld {
-            effects.push(check.failed(now, error));
+            effects.push(check.failed(took, error));
         } else {
-            effects.push(check.failed(now, error.clone()));
+            effects.push(check.failed(took, error.clone()));
             effects.push(MonitorEffect::Report {
                 outcome: Err(error),
             });
@@ -213,7 +211,8 @@ impl MonitorMachine {
             Waiting::Reply => (Stage::Hello, format!("no reply within {limit:?}")),
         };
         let error = ServerError::new(ErrorKind::Timeout, stage, message);
-        self.fail(now, status, check, error, effects)
+        let took = now.since(check.since);
+        self.fail(now, status, check, took, error, effects)
     }
 
     /// Cancels the running check and closes the connection, because operations found the server's

@@ -10,20 +10,29 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::{
+    error::ServerError,
     hello::{Hello, HelloRequest},
-    monitor::{MonitorConfig, Negotiation},
+    monitor::{MonitorConfig, Negotiation, Trip},
     time::Instant,
 };
 
 /// An input of [`RttMachine::handle`].
-#[derive(Clone, Copy, Debug)]
-pub enum RttInput<'a> {
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an input exists for the length of one call"
+)]
+pub enum RttInput {
     /// The requested connection is open.
     Connected,
     /// A reply has arrived.
     Reply {
-        /// The reply, a BSON document.
-        bytes: &'a [u8],
+        /// The instant at which the request was written.
+        sent: Instant,
+        /// The instant at which the reply had arrived.
+        at: Instant,
+        /// The parsed reply, or what makes it an error.
+        hello: Result<Hello, ServerError>,
     },
     /// The connection could not be opened, or broke. The error is not needed.
     Failed,
@@ -96,16 +105,9 @@ pub struct RttMachine {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    Idle {
-        until: Instant,
-    },
-    Connecting {
-        deadline: Option<Instant>,
-    },
-    Measuring {
-        sent: Instant,
-        deadline: Option<Instant>,
-    },
+    Idle { until: Instant },
+    Connecting { deadline: Option<Instant> },
+    Measuring { deadline: Option<Instant> },
     Done,
 }
 
@@ -127,7 +129,7 @@ impl RttMachine {
     }
 
     /// Handles an input that occurred at `now`, and returns the effects.
-    pub fn handle(&mut self, now: Instant, input: RttInput<'_>) -> RttEffects {
+    pub fn handle(&mut self, now: Instant, input: RttInput) -> RttEffects {
         let mut effects = RttEffects::default();
         match (self.state, input) {
             (State::Done, _) => {}
@@ -145,18 +147,18 @@ impl RttMachine {
                 self.connection = Some(negotiation);
                 self.send(now, negotiation, &mut effects);
             }
-            (State::Measuring { sent, deadline }, RttInput::Reply { bytes }) => {
+            (State::Measuring { deadline }, RttInput::Reply { sent, at, hello }) => {
+                let trip = Trip::new(sent, at, now);
                 // A reply after the deadline was delayed by this host, which was suspended or
                 // stalled.
-                let late = deadline.is_some_and(|deadline| deadline < now);
-                let sample = (!late).then(|| now.since(sent));
-                self.answered(now, bytes, sample, &mut effects);
+                let sample = (!trip.is_late(deadline)).then(|| trip.duration());
+                self.answered(now, hello, sample, &mut effects);
             }
             (State::Connecting { .. } | State::Measuring { .. }, RttInput::Failed) => {
                 self.fail(now, &mut effects);
             }
             (
-                State::Connecting { deadline } | State::Measuring { deadline, .. },
+                State::Connecting { deadline } | State::Measuring { deadline },
                 RttInput::DeadlineReached,
             ) if deadline.is_some_and(|deadline| deadline <= now) => self.fail(now, &mut effects),
             _ => {}
@@ -168,7 +170,7 @@ impl RttMachine {
     pub fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Idle { until } => Some(until),
-            State::Connecting { deadline } | State::Measuring { deadline, .. } => deadline,
+            State::Connecting { deadline } | State::Measuring { deadline } => deadline,
             State::Done => None,
         }
     }
@@ -184,10 +186,7 @@ impl RttMachine {
 
     fn send(&mut self, now: Instant, negotiation: Negotiation, effects: &mut RttEffects) {
         let deadline = self.deadline_from(now);
-        self.state = State::Measuring {
-            sent: now,
-            deadline,
-        };
+        self.state = State::Measuring { deadline };
         effects.push(RttEffect::Send {
             request: negotiation.request(&self.config),
             deadline,
@@ -197,12 +196,12 @@ impl RttMachine {
     fn answered(
         &mut self,
         now: Instant,
-        bytes: &[u8],
+        hello: Result<Hello, ServerError>,
         sample: Option<Duration>,
         effects: &mut RttEffects,
     ) {
         // Only the negotiation uses the reply.
-        let (Ok(hello), Some(negotiation)) = (Hello::parse(bytes), &mut self.connection) else {
+        let (Ok(hello), Some(negotiation)) = (hello, &mut self.connection) else {
             return self.fail(now, effects);
         };
         *negotiation = Negotiation::after(&hello, &self.config);

@@ -4,6 +4,7 @@ use std::{
     fmt,
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,10 +12,12 @@ use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
-    hello::HelloRequest,
+    hello::{Hello, HelloRequest},
+    monitor::MonitorInput,
     time::Instant,
 };
 use sdam_transport::{
+    clock::Clock,
     connect::Connection,
     runtime::Io,
     wire::{Exchange, WireError, WireMessage},
@@ -24,12 +27,36 @@ use sdam_transport::{
 pub(crate) enum Answer {
     /// The connection is open.
     Connected,
-    Reply {
-        message: WireMessage,
-        more_to_come: bool,
-    },
+    Reply(Reply),
     /// The connection could not be opened or is unusable.
-    Failed(ServerError),
+    Failed {
+        at: Instant,
+        error: ServerError,
+    },
+}
+
+/// A message that answers the request.
+pub(crate) struct Reply {
+    /// When the request was written, or reading began without one.
+    pub(crate) sent: Instant,
+    /// When the message had arrived.
+    pub(crate) at: Instant,
+    pub(crate) message: WireMessage,
+    pub(crate) more_to_come: bool,
+}
+
+impl Reply {
+    /// Parses the reply for a monitor.
+    pub(crate) fn parse(self) -> MonitorInput {
+        let bytes = self.message.body();
+        MonitorInput::Reply {
+            sent: self.sent,
+            at: self.at,
+            hello: Hello::parse(bytes),
+            bytes: bytes.into(),
+            more_to_come: self.more_to_come,
+        }
+    }
 }
 
 /// The connection of one monitoring task.
@@ -44,6 +71,7 @@ pub(crate) struct MonitorConnection {
 
 /// An open connection and the state of its message exchange.
 pub(crate) struct Wire {
+    clock: Arc<dyn Clock>,
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
     /// Whether a user was authenticated, in single-threaded mode.
@@ -73,10 +101,12 @@ impl MonitorConnection {
         deadline: Option<Instant>,
     ) {
         let (transport, address) = (io.transport.clone(), address.clone());
+        let clock = Arc::clone(&io.clock);
         self.begin(async move {
             match transport.connect(&address, deadline).await {
                 Ok(connection) => {
                     let wire = Some(Wire {
+                        clock,
                         connection,
                         exchange: Exchange::new(),
                         is_authenticated: false,
@@ -89,7 +119,10 @@ impl MonitorConnection {
                 }
                 Err(error) => Done {
                     wire: None,
-                    answer: Answer::Failed(error.into()),
+                    answer: Answer::Failed {
+                        at: clock.now(),
+                        error: error.into(),
+                    },
                 },
             }
         });
@@ -149,7 +182,11 @@ impl MonitorConnection {
                 );
                 return Done {
                     wire: None,
-                    answer: Answer::Failed(error),
+                    // There is no clock either. The machine takes it for no time at all.
+                    answer: Answer::Failed {
+                        at: Instant::EPOCH,
+                        error,
+                    },
                 };
             };
             wire.connection.set_deadline(deadline);
@@ -159,8 +196,11 @@ impl MonitorConnection {
                     answer,
                 },
                 Err(error) => Done {
+                    answer: Answer::Failed {
+                        at: wire.clock.now(),
+                        error,
+                    },
                     wire: None,
-                    answer: Answer::Failed(error),
                 },
             }
         });
@@ -173,6 +213,7 @@ impl MonitorConnection {
 
 impl Wire {
     async fn converse(&mut self, request: Request) -> Result<Answer, ServerError> {
+        let sent = self.clock.now();
         let message = match request {
             Request::Hello(hello) => Some(self.exchange.hello(&hello)),
             Request::Command(command) => Some(self.exchange.command(&command)),
@@ -185,15 +226,18 @@ impl Wire {
         // Set for each request, because operations of a single-threaded client raise the limit.
         self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
+        let at = self.clock.now();
         let more_to_come = self
             .exchange
             .accept(&message)
             .map_err(|error| protocol(&error))?
             .more_to_come;
-        Ok(Answer::Reply {
+        Ok(Answer::Reply(Reply {
+            sent,
+            at,
             message,
             more_to_come,
-        })
+        }))
     }
 }
 

@@ -6,7 +6,10 @@ use std::{
     task::Poll,
 };
 
-use sdam_core::rtt::machine::{RttEffect, RttEffects, RttInput, RttMachine};
+use sdam_core::{
+    hello::Hello,
+    rtt::machine::{RttEffect, RttEffects, RttInput, RttMachine},
+};
 
 use super::{
     MonitorHost,
@@ -51,11 +54,13 @@ pub(super) fn run<H: MonitorHost>(
                 Wake::Stop => machine.handle(now, RttInput::Stop),
                 Wake::Deadline => machine.handle(now, RttInput::DeadlineReached),
                 Wake::Answer(Answer::Connected) => machine.handle(now, RttInput::Connected),
-                Wake::Answer(Answer::Failed(_)) => machine.handle(now, RttInput::Failed),
-                Wake::Answer(Answer::Reply { message, .. }) => machine.handle(
+                Wake::Answer(Answer::Failed { .. }) => machine.handle(now, RttInput::Failed),
+                Wake::Answer(Answer::Reply(reply)) => machine.handle(
                     now,
                     RttInput::Reply {
-                        bytes: message.body(),
+                        sent: reply.sent,
+                        at: reply.at,
+                        hello: Hello::parse(reply.message.body()),
                     },
                 ),
             };

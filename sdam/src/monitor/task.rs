@@ -139,16 +139,12 @@ impl<H: MonitorHost> Monitor<H> {
                 }
                 Wake::Deadline => self.handle(MonitorInput::DeadlineReached),
                 Wake::Answer(Answer::Connected) => self.handle(MonitorInput::Connected),
-                Wake::Answer(Answer::Failed(error)) => self.handle(MonitorInput::Failed(error)),
-                Wake::Answer(Answer::Reply {
-                    message,
-                    more_to_come,
-                }) => {
-                    let bytes = message.body();
-                    self.handle(MonitorInput::Reply {
-                        bytes,
-                        more_to_come,
-                    })
+                Wake::Answer(Answer::Failed { at, error }) => {
+                    self.handle(MonitorInput::Failed { at, error })
+                }
+                Wake::Answer(Answer::Reply(reply)) => {
+                    let input = reply.parse();
+                    self.handle(input)
                 }
             };
         }
@@ -194,7 +190,7 @@ impl<H: MonitorHost> Monitor<H> {
         effects
     }
 
-    fn handle(&mut self, input: MonitorInput<'_>) -> MonitorEffects {
+    fn handle(&mut self, input: MonitorInput) -> MonitorEffects {
         self.machine
             .handle(self.host.now(), self.server.status(), input)
     }

@@ -75,7 +75,7 @@ impl Scanner {
         })
         .await;
         let silent = match &answer {
-            Some(Answer::Failed(error)) => error.is_timeout(),
+            Some(Answer::Failed { error, .. }) => error.is_timeout(),
             Some(_) => false,
             None => true,
         };
@@ -93,21 +93,15 @@ impl Scanner {
         match answer {
             None => self.tell_monitor(server, MonitorInput::DeadlineReached),
             Some(Answer::Connected) => self.tell_monitor(server, MonitorInput::Connected),
-            Some(Answer::Failed(error)) => self.tell_monitor(server, MonitorInput::Failed(error)),
-            Some(Answer::Reply {
-                message,
-                more_to_come,
-            }) => {
+            Some(Answer::Failed { at, error }) => {
+                self.tell_monitor(server, MonitorInput::Failed { at, error });
+            }
+            Some(Answer::Reply(reply)) => {
                 let now = self.now();
                 if let Some(member) = self.members.get_mut(server) {
                     member.used = now;
                 }
-                let bytes = message.body();
-                let input = MonitorInput::Reply {
-                    bytes,
-                    more_to_come,
-                };
-                self.tell_monitor(server, input);
+                self.tell_monitor(server, reply.parse());
             }
         }
     }
@@ -131,11 +125,11 @@ impl Scanner {
         )
         .await
         {
-            Some(Answer::Reply { .. } | Answer::Connected) => {
+            Some(Answer::Reply(_) | Answer::Connected) => {
                 member.used = self.shared.now();
                 return true;
             }
-            Some(Answer::Failed(mut error)) => {
+            Some(Answer::Failed { mut error, .. }) => {
                 error.stage = Stage::Operation;
                 error
             }
@@ -187,7 +181,7 @@ impl Scanner {
         shared.connect(&member.server, &mut member.connection, deadline);
         let mut timer = DeadlineTimer::default();
         match monitor::answer(clock, &mut member.connection, deadline, &mut timer).await {
-            Some(Answer::Failed(error)) => return Err(error),
+            Some(Answer::Failed { error, .. }) => return Err(error),
             None => return Err(self.too_late(Stage::Connect)),
             Some(_) => {}
         }
@@ -196,8 +190,8 @@ impl Scanner {
         member.connection.send(shared.hello_request(), deadline);
         let answer = monitor::answer(clock, &mut member.connection, deadline, &mut timer).await;
         let reply = match answer {
-            Some(Answer::Reply { message, .. }) => message,
-            Some(Answer::Failed(error)) => return Err(error),
+            Some(Answer::Reply(reply)) => reply.message,
+            Some(Answer::Failed { error, .. }) => return Err(error),
             Some(Answer::Connected) | None => return Err(self.too_late(Stage::Hello)),
         };
         let hello = Hello::parse(reply.body())?;

@@ -60,7 +60,7 @@ impl Member {
     }
 
     /// Passes an input to the monitor and runs its effects.
-    pub(super) fn tell(&mut self, shared: &Arc<Shared>, input: MonitorInput<'_>) {
+    pub(super) fn tell(&mut self, shared: &Arc<Shared>, input: MonitorInput) {
         if let Some(machine) = &mut self.monitor {
             let effects = machine.handle(shared.now(), self.server.status(), input);
             monitor::execute(effects, shared, &self.server, &mut self.connection);

@@ -34,7 +34,7 @@ impl Members {
         &mut self,
         shared: &Arc<Shared>,
         server: ServerId,
-        input: MonitorInput<'_>,
+        input: MonitorInput,
     ) -> Vec<ServerId> {
         if let Some(member) = self.0.get_mut(&server) {
             member.tell(shared, input);

@@ -7,7 +7,7 @@
 
 use std::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 
-use super::script::{encode, new, streaming};
+use super::script::{encode, new, reply, streaming};
 use crate::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
@@ -174,15 +174,11 @@ impl World {
             let asked = core::mem::replace(&mut self.asked, Asked::Nothing);
             if !answered {
                 let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
-                self.tell(MonitorInput::Failed(error));
+                self.tell(MonitorInput::Failed { at: NOW, error });
             } else if asked == Asked::ToConnect {
                 self.tell(MonitorInput::Connected);
             } else {
-                let bytes = encode(&new(1));
-                self.tell(MonitorInput::Reply {
-                    bytes: &bytes,
-                    more_to_come: true,
-                });
+                self.tell(reply(NOW, NOW, encode(&new(1)), true));
             }
         } else if self.machine.deadline().is_some_and(|due| due <= NOW) {
             self.tell(MonitorInput::DeadlineReached);
@@ -201,7 +197,7 @@ impl World {
         self.cancelled += u32::from(closed);
     }
 
-    fn tell(&mut self, input: MonitorInput<'_>) {
+    fn tell(&mut self, input: MonitorInput) {
         for effect in self.machine.handle(NOW, self.status, input) {
             match effect {
                 MonitorEffect::Connect { .. } => {

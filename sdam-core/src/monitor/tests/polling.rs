@@ -1,8 +1,48 @@
 //! Polling: timing, requested checks, negotiation, round-trip times.
 
-use std::{sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration, vec::Vec};
 
 use super::{super::*, script::*};
+use crate::error::{ErrorKind, Stage};
+
+#[test]
+fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processed() {
+    // J-7, G-5
+    let at = Instant::from_millis;
+    let run = |input: MonitorInput| {
+        let address = ServerAddress::new("db.lan", 27017);
+        let mut machine = MonitorMachine::new(Arc::new(polling()), ServerId::from_u64(1), address);
+        let status = ServerStatus::default();
+        let _ = machine.start(at(0), status);
+        let _ = machine.handle(at(5), status, MonitorInput::Connected);
+        let effects: Vec<_> = machine
+            .handle(at(9_000), status, input)
+            .into_iter()
+            .collect();
+        assert_eq!(
+            machine.deadline(),
+            Some(at(19_000)),
+            "the pause begins with the call"
+        );
+        effects
+    };
+    let twenty = Duration::from_millis(20);
+    let took = |effects: &[MonitorEffect]| {
+        effects.iter().find_map(|effect| match effect {
+            MonitorEffect::Emit(
+                EventKind::ServerHeartbeatSucceeded { duration, .. }
+                | EventKind::ServerHeartbeatFailed { duration, .. },
+            ) => Some(*duration),
+            _ => None,
+        })
+    };
+    let effects = run(reply(at(7), at(27), encode(&old()), false));
+    assert_eq!(effects.first(), Some(&MonitorEffect::RttSample(twenty)));
+    assert_eq!(took(&effects), Some(twenty));
+    let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
+    let effects = run(MonitorInput::Failed { at: at(25), error });
+    assert_eq!(took(&effects), Some(twenty));
+}
 
 #[test]
 fn the_handshake_is_the_first_check_and_later_hellos_have_no_arguments_of_it() {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration, vec::Vec};
 
 use proptest::{collection::vec, prelude::*};
 
-use super::script::{config, encode, new, old, options, refusal};
+use super::script::{config, encode, new, old, options, refusal, reply};
 use crate::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
@@ -107,6 +107,8 @@ struct Driver {
     opened_under: Generation,
     connected: bool,
     outstanding: Option<Outstanding>,
+    /// When the newest request was made.
+    asked: Instant,
     running: Option<Heartbeat>,
     /// When and how the last check ended.
     ended: Option<(Instant, End)>,
@@ -130,6 +132,7 @@ impl Driver {
             opened_under: Generation::FIRST,
             connected: false,
             outstanding: None,
+            asked: Instant::EPOCH,
             running: None,
             ended: None,
             withheld: false,
@@ -156,13 +159,13 @@ impl Driver {
                 self.input(MonitorInput::DeadlineReached)
             }
             Act::Connected => self.input(MonitorInput::Connected),
-            Act::Reply { bytes, more } => self.input(MonitorInput::Reply {
-                bytes: &bytes,
-                more_to_come: more,
-            }),
+            Act::Reply { bytes, more } => self.input(reply(self.asked, self.now, bytes, more)),
             Act::Failed(kind) => {
                 let error = ServerError::new(kind, Stage::Hello, "random");
-                self.input(MonitorInput::Failed(error))
+                self.input(MonitorInput::Failed {
+                    at: self.now,
+                    error,
+                })
             }
             Act::Request => self.input(MonitorInput::CheckRequested),
             Act::Clear => {
@@ -209,14 +212,14 @@ impl Driver {
         self.connected || self.running.is_some()
     }
 
-    fn input(&mut self, input: MonitorInput<'_>) -> Vec<MonitorEffect> {
+    fn input(&mut self, input: MonitorInput) -> Vec<MonitorEffect> {
         match (&input, self.outstanding) {
             (MonitorInput::Connected, Some(Outstanding::Connection)) => {
                 self.connected = true;
                 self.outstanding = None;
             }
             (MonitorInput::Reply { .. }, Some(Outstanding::Reply))
-            | (MonitorInput::Failed(_), Some(_)) => self.outstanding = None,
+            | (MonitorInput::Failed { .. }, Some(_)) => self.outstanding = None,
             _ => {}
         }
         let effects = self.machine.handle(self.now, self.status, input);
@@ -288,6 +291,7 @@ impl Driver {
         assert!(self.running.is_some(), "requests belong to checks");
         assert_eq!(deadline, self.machine.deadline());
         self.outstanding = Some(what);
+        self.asked = self.now;
     }
 
     /// Returns whether the event ends a check, and whether successfully.

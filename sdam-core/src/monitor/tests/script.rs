@@ -113,6 +113,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let address = ServerAddress::new("db.lan", 27017);
     let mut machine = MonitorMachine::new(Arc::new(config), ServerId::from_u64(1), address);
     let mut status = ServerStatus::default();
+    let mut asked = Instant::EPOCH;
     for (index, (at, say, expected)) in script.iter().enumerate() {
         if matches!(say, Say::Succeed) {
             machine = machine.successor();
@@ -125,17 +126,11 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
         let effects = match say {
             Say::Start => machine.start(now, status),
             Say::Connected => handle(MonitorInput::Connected),
-            Say::Reply { document, more } => handle(MonitorInput::Reply {
-                bytes: &encode(document),
-                more_to_come: *more,
-            }),
-            Say::Bytes(bytes) => handle(MonitorInput::Reply {
-                bytes,
-                more_to_come: false,
-            }),
+            Say::Reply { document, more } => handle(reply(asked, now, encode(document), *more)),
+            Say::Bytes(bytes) => handle(reply(asked, now, bytes.clone(), false)),
             Say::Failed(kind) => {
                 let error = ServerError::new(*kind, Stage::Connect, "scripted");
-                handle(MonitorInput::Failed(error))
+                handle(MonitorInput::Failed { at: now, error })
             }
             Say::Due => handle(MonitorInput::DeadlineReached),
             Say::Request => handle(MonitorInput::CheckRequested),
@@ -157,6 +152,9 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             }
         };
         let effects: Vec<_> = effects.into_iter().collect();
+        if effects.iter().any(is_request) {
+            asked = now;
+        }
         for effect in &effects {
             if let MonitorEffect::Report { outcome } = effect {
                 let hello = outcome.as_ref().ok();
@@ -170,6 +168,30 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
         let actual = describe(effects, machine.deadline(), &said);
         assert_eq!(actual, *expected, "step {index}, at {at}: {say:?}");
     }
+}
+
+/// Returns the input of a reply to a request of `sent` that has arrived at `at`.
+pub(super) fn reply(
+    sent: Instant,
+    at: Instant,
+    bytes: Vec<u8>,
+    more_to_come: bool,
+) -> MonitorInput {
+    MonitorInput::Reply {
+        sent,
+        at,
+        hello: Hello::parse(&bytes),
+        bytes: bytes.into(),
+        more_to_come,
+    }
+}
+
+/// Returns whether `effect` sends a request or reads without one.
+pub(super) fn is_request(effect: &MonitorEffect) -> bool {
+    matches!(
+        effect,
+        MonitorEffect::Send { .. } | MonitorEffect::ReadNext { .. }
+    )
 }
 
 impl ServerStatus {

@@ -32,22 +32,33 @@ fn ok() -> Say {
     Say::Reply(doc! { "ok": 1, "helloOk": true, "maxWireVersion": 17 })
 }
 
-fn tell(machine: &mut RttMachine, now: Instant, say: &Say) -> Vec<RttEffect> {
-    let encoded;
+/// Passes what is said at `now`. A reply answers the request that was sent at `asked`.
+fn tell(machine: &mut RttMachine, asked: &mut Instant, now: Instant, say: &Say) -> Vec<RttEffect> {
+    let reply = |bytes: &[u8]| RttInput::Reply {
+        sent: *asked,
+        at: now,
+        hello: Hello::parse(bytes),
+    };
     let effects = match say {
         Say::Start => machine.start(now),
         Say::Connected => machine.handle(now, RttInput::Connected),
         Say::Reply(document) => {
-            encoded = RawDocumentBuf::try_from(document).unwrap();
-            let bytes = encoded.as_bytes();
-            machine.handle(now, RttInput::Reply { bytes })
+            let encoded = RawDocumentBuf::try_from(document).unwrap();
+            machine.handle(now, reply(encoded.as_bytes()))
         }
-        Say::Bytes(bytes) => machine.handle(now, RttInput::Reply { bytes }),
+        Say::Bytes(bytes) => machine.handle(now, reply(bytes)),
         Say::Failed => machine.handle(now, RttInput::Failed),
         Say::Due => machine.handle(now, RttInput::DeadlineReached),
         Say::Stop => machine.handle(now, RttInput::Stop),
     };
-    effects.into_iter().collect()
+    let effects: Vec<_> = effects.into_iter().collect();
+    if effects
+        .iter()
+        .any(|effect| matches!(effect, RttEffect::Send { .. }))
+    {
+        *asked = now;
+    }
+    effects
 }
 
 /// Runs the script: at each time in milliseconds, passes the input and expects these effects, then
@@ -55,9 +66,10 @@ fn tell(machine: &mut RttMachine, now: Instant, say: &Say) -> Vec<RttEffect> {
 #[track_caller]
 fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let mut machine = RttMachine::new(Arc::new(config));
+    let mut asked = Instant::EPOCH;
     for (index, (at, say, expected)) in script.iter().enumerate() {
         let mut words: Vec<String> = Vec::new();
-        let effects = tell(&mut machine, Instant::from_millis(*at), say);
+        let effects = tell(&mut machine, &mut asked, Instant::from_millis(*at), say);
         for effect in effects {
             words.push(match effect {
                 RttEffect::Connect { deadline } => {
@@ -222,6 +234,33 @@ fn stop_ends_the_machine_in_every_state() {
     );
 }
 
+#[test]
+fn the_sample_is_the_time_on_the_wire_whenever_the_reply_is_processed() {
+    // G-7, G-11
+    let at = Instant::from_millis;
+    let check = |sent, arrived, processed, sample: Option<u64>| {
+        let mut machine = RttMachine::new(Arc::new(config()));
+        let _ = machine.start(at(0));
+        let _ = machine.handle(at(0), RttInput::Connected);
+        let reply = RttInput::Reply {
+            sent: at(sent),
+            at: at(arrived),
+            hello: Ok(Hello::default()),
+        };
+        let effects: Vec<_> = machine.handle(at(processed), reply).into_iter().collect();
+        let sample = sample.map(|sample| RttEffect::Sample(Duration::from_millis(sample)));
+        assert_eq!(effects, Vec::from_iter(sample));
+    };
+    check(5, 25, 25, Some(20));
+    check(5, 25, 9_000, Some(20));
+    // Processed after the deadline of 10 s, but not late.
+    check(5, 25, 11_000, Some(20));
+    check(5, 10_001, 11_000, None);
+    // Clamped: a reply does not arrive before its request or after it is processed.
+    check(30, 25, 40, Some(0));
+    check(5, 50, 40, Some(35));
+}
+
 fn say() -> impl Strategy<Value = Say> {
     prop_oneof![
         3 => Just(Say::Due),
@@ -239,6 +278,7 @@ proptest! {
     fn the_machine_keeps_its_contract_for_random_inputs(script in vec((0_u64..12_000, say()), 0..100)) {
         let mut machine = RttMachine::new(Arc::new(config()));
         let mut now = Instant::from_millis(1);
+        let mut asked = now;
         let (mut connected, mut outstanding, mut rested) = (false, None, None);
         let start = core::iter::once((0, Say::Start));
         for (wait, say) in start.chain(script) {
@@ -254,7 +294,7 @@ proptest! {
             if answered {
                 outstanding = None;
             }
-            let effects = tell(&mut machine, now, &say);
+            let effects = tell(&mut machine, &mut asked, now, &say);
             if !answered && !matches!(say, Say::Due | Say::Start) {
                 prop_assert!(effects.is_empty(), "an answer without a request has effects: {say:?}");
             }
