@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: house rules that no compiler checks.
 
 mod guide;
+mod table;
 
 use std::fs;
 use std::path::Path;
@@ -18,7 +19,8 @@ usage: cargo xtask tidy
 
 Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
 takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
-the code names, with its proof; every listing of docs/guide is compiled.";
+the code names, with its proof; every listing of docs/guide is compiled; the tables of
+ARCHITECTURE.md name every file of their crates.";
 
 /// The maximum number of lines of a file.
 const LIMIT: usize = 600;
@@ -48,6 +50,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     }
     violations.extend(conformance::violations()?);
     guide::check(&mut violations)?;
+    table::check(&mut violations)?;
     if violations.is_empty() {
         println!("tidy: {} files in {crates} crates", files.len());
         return Ok(());
