@@ -61,7 +61,7 @@ pub struct AppError<'a> {
     pub generation: Generation,
     /// The service behind a load balancer that the connection belongs to; else `None`.
     pub service_id: Option<ObjectId>,
-    /// How far the connection had come.
+    /// The stage that the connection had reached.
     pub stage: Stage,
     /// The cause of the error.
     pub cause: Cause<'a>,

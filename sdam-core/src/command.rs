@@ -16,11 +16,11 @@ const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
 pub struct CommandFields<'a> {
     /// The first key.
     pub name: &'a str,
-    /// Whether there is a `readConcern`.
+    /// True if there is a `readConcern`.
     pub has_read_concern: bool,
-    /// Whether there is a `writeConcern`.
+    /// True if there is a `writeConcern`.
     pub has_write_concern: bool,
-    /// Whether the command belongs to a transaction, which has concerns of its own: there is an
+    /// True if the command belongs to a transaction, which has concerns of its own: there is an
     /// `autocommit`.
     pub is_in_transaction: bool,
     /// `maxTimeMS`, in milliseconds.

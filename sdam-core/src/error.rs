@@ -57,7 +57,7 @@ pub struct ServerError {
     pub source: ErrorSource,
 }
 
-/// What kind of error a [`ServerError`] is.
+/// The kind of a [`ServerError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[cfg_attr(

@@ -404,7 +404,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// How long the selection took.
+        /// The duration of the selection.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },
@@ -420,7 +420,7 @@ pub enum EventKind {
         reason: SelectionFailure,
         /// The human-readable failure, without the topology description.
         failure: Arc<str>,
-        /// How long the selection took.
+        /// The duration of the selection.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },

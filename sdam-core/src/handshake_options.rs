@@ -18,9 +18,9 @@ pub enum HandshakeOpcode {
 pub struct ServerApi {
     /// The version; only `1` exists.
     pub version: Box<str>,
-    /// Whether the server rejects commands outside the API.
+    /// True if the server rejects commands outside the API.
     pub strict: Option<bool>,
-    /// Whether the server rejects deprecated commands.
+    /// True if the server rejects deprecated commands.
     pub deprecation_errors: Option<bool>,
 }
 

@@ -54,9 +54,9 @@ pub struct Hello {
     pub logical_session_timeout_minutes: Option<i32>,
     /// The server's topology version; present exactly if it can stream.
     pub topology_version: Option<TopologyVersion>,
-    /// Whether the server is a mongocryptd.
+    /// True if the server is a mongocryptd.
     pub is_cryptd: Option<bool>,
-    /// Whether the server understands `hello`, so that legacy hello is not needed any more.
+    /// True if the server understands `hello`, so that legacy hello is not needed any more.
     pub hello_ok: bool,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
@@ -75,7 +75,7 @@ pub struct Hello {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct HelloRequest {
-    /// Whether to send `hello` instead of legacy hello.
+    /// True to send `hello` instead of legacy hello.
     pub modern: bool,
     /// The arguments of a handshake, if this is the first message of a connection.
     pub handshake: Option<Arc<Handshake>>,
@@ -83,15 +83,15 @@ pub struct HelloRequest {
     /// before it answers, and how long it may wait in milliseconds.
     #[doc(alias = "maxAwaitTimeMS")]
     pub awaiting: Option<(TopologyVersion, i64)>,
-    /// Whether the server may stream replies (exhaustAllowed).
+    /// True if the server may stream replies (exhaustAllowed).
     pub exhaust_allowed: bool,
-    /// Whether to frame the request as OP_QUERY, for servers before MongoDB 3.6; only legacy hello.
+    /// True to frame the request as OP_QUERY, for servers before MongoDB 3.6; only legacy hello.
     pub op_query: bool,
     /// The declared API, sent with every command.
     pub server_api: Option<Arc<ServerApi>>,
-    /// What the first message of a pooled connection asks about authentication, see
-    /// [`with_auth`](Self::with_auth), or a later one of a connection that a single-threaded client
-    /// shares between checks and operations.
+    /// The part about authentication of the first message of a pooled connection, see
+    /// [`with_auth`](Self::with_auth), or of a later one of a connection that a single-threaded
+    /// client shares between checks and operations.
     pub auth: Option<Box<HelloAuth>>,
     /// The driver's own fields in the first message of a pooled connection; see
     /// [`with_fields`](Self::with_fields).
@@ -104,6 +104,6 @@ pub struct HelloRequest {
 pub struct Handshake {
     /// The `client` document, BSON; empty for none.
     pub client: Box<[u8]>,
-    /// Whether the connection is to a load balancer.
+    /// True if the connection is to a load balancer.
     pub load_balanced: bool,
 }

@@ -39,7 +39,7 @@ pub struct MonitorConfig {
     pub min_heartbeat_frequency: Duration,
     /// `connectTimeoutMS`, `None` for no limit.
     pub connect_timeout: Option<Duration>,
-    /// Whether to stream where a server supports it; decided from `serverMonitoringMode` and the
+    /// True to stream where a server supports it; decided from `serverMonitoringMode` and the
     /// platform.
     pub streaming: bool,
     /// The arguments of every connection's first hello.
@@ -48,7 +48,7 @@ pub struct MonitorConfig {
     pub server_api: Option<Arc<ServerApi>>,
     /// The framing of the first legacy hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
-    /// Whether to retry a failed check of a known server on a new connection before reporting it.
+    /// True to retry a failed check of a known server on a new connection before reporting it.
     pub legacy_retry_before_unknown: bool,
 }
 
@@ -78,7 +78,7 @@ impl MonitorConfig {
 pub struct ServerStatus {
     /// The generation of the server's pool.
     pub generation: Generation,
-    /// Whether the server's type is known, from any source.
+    /// True if the server's type is known, from any source.
     pub known: bool,
 }
 
@@ -97,7 +97,7 @@ pub enum MonitorInput {
         hello: Result<Hello, ServerError>,
         /// The reply, a BSON document.
         bytes: SharedDocument,
-        /// Whether the server will send another reply without a request.
+        /// True if the server will send another reply without a request.
         more_to_come: bool,
     },
     /// The connection could not be opened, or broke.
@@ -245,9 +245,9 @@ pub struct MonitorMachine {
     connections: u64,
     /// The pool's generation when the newest connection began to be opened.
     generation: Generation,
-    /// Whether the last failure of a check was withheld, so that the next one has to be reported.
+    /// True if the last failure of a check was withheld, so that the next one has to be reported.
     withheld: bool,
-    /// Whether the task that measures round-trip times is running.
+    /// True if the task that measures round-trip times is running.
     rtt_started: bool,
     /// The limit on the rate of streamed replies, over all connections.
     pace: Pace,

@@ -127,20 +127,20 @@ pub struct Options {
     pub max_hello_size: usize,
     /// The framing of the first hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
-    /// Whether to retry a failed check on a new connection before marking the server Unknown, as
-    /// SDAM 2.11 did.
+    /// True to retry a failed check on a new connection before marking the server Unknown, as SDAM
+    /// 2.11 did.
     pub legacy_retry_before_unknown: bool,
-    /// Whether every failure to establish a connection marks the server Unknown, as before overload
+    /// True if every failure to establish a connection marks the server Unknown, as before overload
     /// error labels existed.
     pub handshake_errors_mark_unknown: bool,
-    /// Whether single-threaded clients check a server at once after its "not writable primary"
+    /// True if single-threaded clients check a server at once after its "not writable primary"
     /// error, as SDAM 2.11 did.
     pub single_threaded_immediate_check: bool,
     /// The SRV lookup of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
     /// The user that pooled connections authenticate as; `None`: no authentication.
     pub credential: Option<Credential>,
-    /// How connections are encrypted; `None`: not at all.
+    /// The encryption of connections; `None`: no encryption.
     ///
     /// A topology does not start unless its runtime negotiates TLS.
     pub tls: Option<TlsOptions>,
@@ -240,7 +240,7 @@ impl Options {
     }
 }
 
-/// Whether monitors use streaming (SDAM: "serverMonitoringMode").
+/// The use of streaming by monitors (SDAM: "serverMonitoringMode").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerMonitoringMode {
     /// [`Poll`](Self::Poll) in a function of a FaaS provider, else [`Stream`](Self::Stream).

@@ -28,10 +28,10 @@ pub struct PoolClear {
     /// Behind a load balancer, the only service whose connections are stale: those, if any, of a
     /// generation below [`generation`](Self::generation).
     pub service_id: Option<ObjectId>,
-    /// Whether connections that are in use or being established are interrupted, too.
+    /// True if connections that are in use or being established are interrupted, too.
     #[doc(alias = "interruptInUseConnections")]
     pub interrupt_in_use: bool,
-    /// Whether the pool was paused before: then its generation still increases, but the pool
+    /// True if the pool was paused before: then its generation still increases, but the pool
     /// publishes no event (CMAP: "Clearing a Connection Pool").
     pub was_paused: bool,
     /// The error that caused the clear.

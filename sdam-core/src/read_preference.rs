@@ -3,7 +3,7 @@
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::{fmt, time::Duration};
 
-/// Which members of a replica set may be read from (Server Selection: "Read preference").
+/// The members of a replica set that may be read from (Server Selection: "Read preference").
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadPreference {
@@ -15,7 +15,7 @@ pub struct ReadPreference {
     /// The maximum staleness of a secondary; `None` for no limit (`-1` in a connection string).
     #[doc(alias = "maxStalenessSeconds")]
     pub max_staleness: Option<Duration>,
-    /// Whether a mongos may send a read to two members at once. Deprecated since MongoDB 8.0.
+    /// True if a mongos may send a read to two members at once. Deprecated since MongoDB 8.0.
     pub hedge: Option<bool>,
 }
 

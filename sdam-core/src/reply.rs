@@ -134,7 +134,7 @@ fn integer(bytes: &[u8], name: &str) -> Option<i64> {
 /// The fields of a reply that describe a failed command.
 #[derive(Default)]
 pub(crate) struct Failure<'a> {
-    /// Whether there is an `ok`, and whether it is 1.
+    /// The value of `ok`: true if it is 1; `None` if it is missing.
     ok: Option<bool>,
     message: Option<KeptField<'a>>,
     code: Option<i32>,

@@ -31,7 +31,7 @@ pub struct ScanConfig {
     pub try_once: bool,
     /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
     pub socket_check_interval: Duration,
-    /// Whether to check a server at once after its "not writable primary" error.
+    /// True to check a server at once after its "not writable primary" error.
     pub immediate_check: bool,
     /// The maximum number of addresses in one scan.
     pub max_servers: usize,
@@ -70,7 +70,7 @@ pub enum ScanInput {
     Settle,
     /// The requested check has ended, and its outcome is in the topology.
     Checked {
-        /// Whether the connection broke or timed out, so that a retry on a new one may succeed.
+        /// True if the connection broke or timed out, so that a retry on a new one may succeed.
         retry: bool,
     },
     /// The instant of [`ScanEffect::SleepUntil`] is reached.
@@ -89,7 +89,7 @@ pub enum ScanInput {
     },
     /// The probe of a connection has ended; a failure is in the topology already.
     Probed {
-        /// Whether the server has answered.
+        /// True if the server has answered.
         alive: bool,
     },
 }
@@ -161,11 +161,11 @@ pub struct ScanMachine {
     rng: Rng,
     /// A scan is needed before the next selection (SDAM: "stale").
     stale: bool,
-    /// When the newest scan ended.
+    /// The time when the newest scan ended.
     last_scan: Option<Instant>,
     /// The server to check before all others.
     urgent: Option<ServerId>,
-    /// When the SRV record has to be looked up; `None` if there is none.
+    /// The time when the SRV record has to be looked up; `None` if there is none.
     next_rescan: Option<Instant>,
     state: State,
     /// The selection in progress; `None` for a scan or a check without one.
@@ -188,7 +188,7 @@ enum State {
     Choosing,
     Probing {
         server: ServerId,
-        /// Whether a new request came meanwhile, which may need another server.
+        /// True if a new request came meanwhile, which may need another server.
         superseded: bool,
     },
 }

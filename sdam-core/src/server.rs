@@ -59,7 +59,8 @@ pub struct ServerDescription {
     pub error: Option<Arc<ServerError>>,
     /// Round-trip times; `None` while the server is Unknown.
     pub rtt: Option<Rtt>,
-    /// When the last check or error was processed; `None` if there was none, "infinitely long ago".
+    /// The time when the last check or error was processed; `None` if there was none, "infinitely
+    /// long ago".
     #[cfg_attr(feature = "serde", serde(skip))]
     pub last_update_time: Option<Instant>,
     /// The server's last write, in milliseconds since the Unix epoch of the server's clock.
@@ -88,7 +89,7 @@ pub struct ServerDescription {
     pub logical_session_timeout_minutes: Option<i32>,
     /// The server's topology version; distinguishes new replies from old ones.
     pub topology_version: Option<TopologyVersion>,
-    /// Whether the server is a mongocryptd.
+    /// True if the server is a mongocryptd.
     #[cfg_attr(feature = "serde", serde(rename = "iscryptd"))]
     pub is_cryptd: Option<bool>,
 }

@@ -37,7 +37,7 @@ pub struct CommandInfo {
     pub connection: ConnectionId,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
-    /// Whether the command deals with credentials, so that events contain neither it nor its reply.
+    /// True if the command deals with credentials, so that events contain neither it nor its reply.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub is_sensitive: bool,
 }

@@ -12,7 +12,7 @@ pub struct Heartbeat {
     /// The connection that carries the check.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub connection: ConnectionId,
-    /// Whether the server may delay its reply until something changes.
+    /// True if the server may delay its reply until something changes.
     pub awaited: bool,
 }
 

@@ -21,7 +21,7 @@ pub enum Effect {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Whether it is to be monitored; a load balancer is not.
+        /// True if the server is to be monitored; a load balancer is not.
         monitored: bool,
     },
     /// Mark the server's pool ready. Not repeated without a clear in between.
@@ -50,7 +50,7 @@ pub enum Effect {
     ServerKnown {
         /// The server id.
         server: ServerId,
-        /// Whether its type is known now.
+        /// True if the server's type is known now.
         known: bool,
     },
     /// Reset the server's round-trip times: it was lost, or its check has failed again.

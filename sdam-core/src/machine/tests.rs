@@ -1,4 +1,5 @@
-//! What the corpus cannot reach: the whole table, the order of effects, which inputs are accepted.
+//! Tests of cases that the corpus cannot reach: the whole table, the order of effects, the inputs
+//! that are accepted.
 
 mod checks;
 mod departures;

@@ -23,9 +23,9 @@ pub(super) enum State {
 /// The idle wait between two checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
-    /// When the last check ended.
+    /// The time when the last check ended.
     pub(super) ended: Instant,
-    /// When the next check begins.
+    /// The time when the next check begins.
     pub(super) until: Instant,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct Check {
     pub(super) heartbeat: Heartbeat,
     /// The outstanding request.
     pub(super) waiting: Waiting,
-    /// When the request was made.
+    /// The time when the request was made.
     pub(super) since: Instant,
-    /// When the request fails; `None` for no limit.
+    /// The time when the request fails; `None` for no limit.
     pub(super) deadline: Option<Instant>,
-    /// Whether the deadline was extended because the host was suspended.
+    /// True if the deadline was extended because the host was suspended.
     pub(super) extended: bool,
-    /// Whether a second request was sent because the first reply was late.
+    /// True if a second request was sent because the first reply was late.
     pub(super) repeated: bool,
 }
 
@@ -110,9 +110,9 @@ pub(super) struct Connection {
     ///
     /// It belongs to this connection, independent of newer versions in the topology.
     topology_version: Option<TopologyVersion>,
-    /// Whether the server sends another reply without a request.
+    /// True if the server sends another reply without a request.
     more_to_come: bool,
-    /// Whether operations share the connection and have authenticated on it.
+    /// True if operations share the connection and have authenticated on it.
     pub(super) authenticated: bool,
 }
 

@@ -21,9 +21,9 @@ pub(crate) enum Negotiation {
     Handshake,
     /// The result of the last reply.
     Agreed {
-        /// Whether to send `hello` instead of legacy hello.
+        /// True to send `hello` instead of legacy hello.
         modern: bool,
-        /// Whether the server is too old for OP_MSG.
+        /// True if the server is too old for OP_MSG.
         op_query: bool,
     },
 }

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
-/// How many checks may follow each other without a pause. A failover or a reconfiguration makes a
-/// member push a handful of replies.
+/// The maximum number of checks that follow each other without a pause. A failover or a
+/// reconfiguration makes a member push a handful of replies.
 const BURST: u32 = 50;
 
 /// The time after which one more check may begin without a pause.
@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// its first replies, would decide how much the client computes, publishes and connects.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// When a whole burst is available again.
+    /// The time when a whole burst is available again.
     rested: Instant,
 }
 

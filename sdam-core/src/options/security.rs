@@ -8,7 +8,8 @@ use crate::uri_options::{HIDDEN, Secret, Settings, Value};
 /// The port of a proxy whose address names none (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-/// How connections are encrypted and whom they trust (URI Options: "tls" and its options).
+/// The encryption of connections and the certificates that they trust (URI Options: "tls" and its
+/// options).
 ///
 /// The default trusts the authorities of the platform, and rejects certificates that are invalid or
 /// name another host.

@@ -56,11 +56,11 @@ pub enum PoolError {
         address: ServerAddress,
         /// `maxPoolSize`.
         max_pool_size: u32,
-        /// How many connections are in use by cursors.
+        /// The number of connections in use by cursors.
         cursors: u32,
-        /// How many connections are in use by transactions.
+        /// The number of connections in use by transactions.
         transactions: u32,
-        /// How many connections are in use by other operations.
+        /// The number of connections in use by other operations.
         others: u32,
     },
 }

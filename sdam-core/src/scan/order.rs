@@ -26,9 +26,9 @@ pub(super) struct Scan {
     /// The key is the address, not the server id: otherwise servers that repeatedly remove and add
     /// each other would make a scan endless.
     checks: Vec<(ServerAddress, u8)>,
-    /// Whether this is the check of one server instead of a scan.
+    /// True if this is the check of one server instead of a scan.
     single: bool,
-    /// Whether the call that began the scan was abandoned, so that any time may have passed since.
+    /// True if the call that began the scan was abandoned, so that any time may have passed since.
     resumed: bool,
 }
 

@@ -15,9 +15,9 @@ use crate::{
 pub(super) struct Selection {
     /// "maxTime": no further attempt is made after it.
     pub(super) deadline: Instant,
-    /// Whether a scan has ended since the selection began, or since its probe failed.
+    /// True if a scan has ended since the selection began, or since its probe failed.
     pub(super) scanned: bool,
-    /// Whether a connection was probed. A server selected after that is not probed again.
+    /// True if a connection was probed. A server selected after that is not probed again.
     probed: bool,
 }
 

@@ -31,7 +31,7 @@ pub enum Obstacle {
     },
     /// The host name cannot be resolved.
     Unresolvable {
-        /// Whether the replica set's own configuration has the name.
+        /// True if the replica set's own configuration has the name.
         advertised: bool,
         /// The error.
         error: Arc<ServerError>,

@@ -20,7 +20,7 @@ pub(super) struct Parts<'a> {
     hosts: &'a str,
     database: &'a str,
     pub(super) query: &'a str,
-    /// Whether an `@` follows the first `/` or `?`. It may belong to an option, but it may also end
+    /// True if an `@` follows the first `/` or `?`. It may belong to an option, but it may also end
     /// user info with an unescaped separator. Then every part may hold a piece of a password and is
     /// hidden.
     pub(super) confidential: bool,

@@ -32,7 +32,7 @@ pub(super) struct Query {
     /// The name under which each option was last given, its own or an alias.
     seen: BTreeMap<&'static str, &'static str>,
     place: Place,
-    /// Whether a text in an option's position might be a piece of a password.
+    /// True if a text in an option's position might be a piece of a password.
     confidential: bool,
 }
 

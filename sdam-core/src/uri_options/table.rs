@@ -16,10 +16,10 @@ pub(crate) struct Row {
     pub(crate) user: User,
     /// The effect of repeating the option.
     pub(crate) repetition: Repetition,
-    /// Whether only SRV strings may carry it.
+    /// True if only SRV strings may carry the option.
     pub(crate) srv_only: bool,
-    /// Whether it guards the confidentiality or the route of data. Ignoring such an option would
-    /// leave connections unguarded, so no topology starts with a value of it that is not
+    /// True if the option guards the confidentiality or the route of data. Ignoring such an option
+    /// would leave connections unguarded, so no topology starts with a value of it that is not
     /// understood.
     pub(crate) guards: bool,
 }

@@ -1,4 +1,4 @@
-//! Which errors of operations matter, and their effects.
+//! Errors of operations that change the topology, and their effects.
 
 use alloc::{string::String, vec::Vec};
 

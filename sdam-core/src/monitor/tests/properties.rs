@@ -76,7 +76,7 @@ fn any_config() -> impl Strategy<Value = MonitorConfig> {
     })
 }
 
-/// How the last check ended.
+/// The end of the last check.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum End {
     Succeeded,
@@ -110,11 +110,11 @@ struct Driver {
     /// When the newest request was made.
     asked: Instant,
     running: Option<Heartbeat>,
-    /// When and how the last check ended.
+    /// The time and the outcome of the last check's end.
     ended: Option<(Instant, End)>,
-    /// Whether the last failure of a check was not reported.
+    /// True if the last failure of a check was not reported.
     withheld: bool,
-    /// Whether the round trip was ever measured.
+    /// True if the round-trip time was ever measured.
     measured: bool,
     rtt_started: bool,
     exited: bool,
