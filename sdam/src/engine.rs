@@ -62,7 +62,7 @@ pub(crate) struct Engine {
 #[derive(Debug, Default)]
 #[must_use = "readers are notified and panics re-raised once the engine is unlocked"]
 pub(crate) struct AfterUnlock {
-    /// Whether a new snapshot was published.
+    /// True if a new snapshot was published.
     pub(crate) published: bool,
     /// New servers that need a monitor.
     pub(crate) opened: SmallVec<[Arc<Server>; 1]>,

@@ -27,14 +27,15 @@ use sdam_transport::{Runtime, Spawner, Task};
 /// The member that floods; it is not primary.
 const MEMBER: MemberId = MemberId(1);
 
-/// How often the member pushes a reply: as often as the monitor reads them in the long run.
+/// The interval at which the member pushes a reply: as often as the monitor reads them in the long
+/// run.
 const EVERY: Duration = Duration::from_millis(50);
 
 /// The length of a tag of the member, and so about that of each of its replies.
 const TAG: usize = 200 << 10;
 
-/// How long the member floods, in virtual time: half of it on connections that are soon reset, half
-/// of it on one.
+/// The duration of the member's flood, in virtual time: half of it on connections that are soon
+/// reset, half of it on one.
 const SECONDS: u64 = 40;
 
 /// The memory that the process may need besides the queue.

@@ -27,7 +27,7 @@ pub(super) struct Operation<'c> {
     limit: Limit,
     /// The number that selections and commands of the operation carry in their events.
     pub(super) id: i64,
-    /// Whether a write that is run again needs the number of a transaction, because an attempt has
+    /// True if a write that is run again needs the number of a transaction, because an attempt has
     /// failed in another way than by a refusal of an overloaded server.
     pub(super) needs_number: bool,
     lease: Option<Lease>,
@@ -38,7 +38,7 @@ struct Lease {
     session: ServerSession,
     transaction: Transaction,
     timeout: Option<Duration>,
-    /// Whether a command was sent and not answered.
+    /// True if a command was sent and not answered.
     in_flight: bool,
 }
 

@@ -40,7 +40,7 @@ pub struct Command<'c> {
     criteria: Option<Criteria>,
 }
 
-/// What is known of a command.
+/// The kind of a command, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing: `runCommand`.

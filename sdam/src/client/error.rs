@@ -34,7 +34,7 @@ struct Parts {
     is_late: bool,
 }
 
-/// What a command failed with.
+/// The cause of a failed command.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum CommandErrorKind {

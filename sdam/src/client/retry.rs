@@ -22,12 +22,12 @@ pub(super) struct Retry {
     told: Option<Failure>,
 }
 
-/// What the options say about the retries of a command.
+/// The retry settings for a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policy {
-    /// Whether commands of this kind may be retried at all: `retryReads`, `retryWrites`.
+    /// True if commands of this kind may be retried at all: `retryReads`, `retryWrites`.
     pub(super) is_enabled: bool,
-    /// Whether `timeoutMS` is set, also to 0.
+    /// True if `timeoutMS` is set, also to 0.
     pub(super) has_limit: bool,
     pub(super) max_adaptive_retries: u32,
 }
@@ -36,9 +36,9 @@ pub(super) struct Policy {
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) error: CommandError,
-    /// Whether the command was sent.
+    /// True if the command was sent.
     pub(super) is_sent: bool,
-    /// Whether Retryable Reads or Retryable Writes allow to retry the command after this error.
+    /// True if Retryable Reads or Retryable Writes allow to retry the command after this error.
     pub(super) is_retryable: bool,
     /// `baseBackoffMS`
     pub(super) base_backoff: Option<Duration>,

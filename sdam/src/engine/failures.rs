@@ -12,7 +12,7 @@ use sdam_core::{
 pub struct Failure {
     /// The error.
     pub error: Arc<ServerError>,
-    /// When the topology processed the error, by the clock of its runtime.
+    /// The time when the topology processed the error, by the clock of its runtime.
     pub at: Instant,
 }
 

@@ -49,9 +49,9 @@ pub(super) struct Tasks(Arc<Mutex<Held>>);
 #[derive(Debug, Default)]
 struct Held {
     tasks: Vec<Task>,
-    /// Whether new tasks start as threads at once.
+    /// True if new tasks start as threads at once.
     begun: bool,
-    /// Whether spawning a task fails the test.
+    /// True if spawning a task fails the test.
     over: bool,
 }
 

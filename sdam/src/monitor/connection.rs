@@ -74,7 +74,7 @@ pub(crate) struct Wire {
     clock: Arc<dyn Clock>,
     pub(crate) connection: Box<dyn Connection>,
     pub(crate) exchange: Exchange,
-    /// Whether a user was authenticated, in single-threaded mode.
+    /// True if a user was authenticated, in single-threaded mode.
     pub(crate) is_authenticated: bool,
     max_hello_size: usize,
 }

@@ -40,7 +40,7 @@ pub enum CurrentError {
 /// An enabled runtime adapter.
 pub(super) struct Adapter<R> {
     pub(super) feature: &'static str,
-    /// Whether it captures the runtime of the calling context; otherwise it works everywhere.
+    /// True if it captures the runtime of the calling context; otherwise it works everywhere.
     pub(super) needs_context: bool,
     /// `None` if there is no such context.
     pub(super) make: fn() -> Option<R>,

@@ -25,7 +25,7 @@ pub(super) struct Member {
     pub(super) connection: MonitorConnection,
     /// The pool's status that the connection was last compared with.
     pub(super) seen: ServerStatus,
-    /// When the connection was last used.
+    /// The time when the connection was last used.
     pub(super) used: Instant,
     /// The service behind a load balancer that the connection leads to.
     pub(super) service: Option<ObjectId>,

@@ -68,7 +68,7 @@ pub(crate) struct Shared {
     random: [Random; LANES],
 }
 
-/// What runs monitors and re-raises panics of pools.
+/// The runner of monitors, which re-raises panics of pools.
 #[derive(Debug)]
 pub(crate) enum Background {
     /// Tasks run the monitors, and a panic is re-raised in the thread that changed the topology.

@@ -1,5 +1,5 @@
-//! What a selection and the events say of a simulated set whose members are not reached by their
-//! names.
+//! The diagnosis in selection errors and events for a simulated set whose members are not reachable
+//! by their names.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn inside(forwarders: &[&str]) -> Sim {
     sim
 }
 
-/// What a program has got to know.
+/// Facts that a program has collected.
 struct Seen {
     /// The text of the selection that timed out, in one line and in full.
     error: [String; 2],

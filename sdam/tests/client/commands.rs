@@ -1,4 +1,4 @@
-//! What is sent, and what is published of it.
+//! The commands that are sent, and their events.
 
 use std::{pin::pin, time::Duration};
 

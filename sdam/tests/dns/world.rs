@@ -18,7 +18,7 @@ const HOST: &str = "localhost.test.build.10gen.cc";
 pub(crate) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";
 /// `rescanSRVIntervalMS`, the TTL of all records.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How many seconds of a test pass in one second.
+/// The number of seconds of a test that pass in one second.
 const HASTE: u32 = 200;
 /// The longest wait for something that has to happen, half a minute of real time.
 const PATIENCE: Duration = Duration::from_secs(30 * HASTE as u64);

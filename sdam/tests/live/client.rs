@@ -25,15 +25,15 @@ const WRITERS: usize = 8;
 
 const PRIMARY_STEPPED_DOWN: i32 = 189;
 
-/// What the writers share.
+/// State that the writers share.
 #[derive(Default)]
 struct Shared {
     /// The number of the next document.
     next: AtomicI32,
-    /// Whether writes wait until most members have them. A write that only a killed primary has is
-    /// lost. A step-down loses none, but it interrupts operations that wait. MongoDB 4.4 then sends an
-    /// error with the topology version from before the step-down. That error is stale for a client
-    /// that knows this version already, so it retries on the same server, and fails there.
+    /// True if writes wait until most members have them. A write that only a killed primary has is
+    /// lost. A step-down loses none, but it interrupts operations that wait. MongoDB 4.4 then sends
+    /// an error with the topology version from before the step-down. That error is stale for a
+    /// client that knows this version already, so it retries on the same server, and fails there.
     by_majority: AtomicBool,
     stop: AtomicBool,
 }

@@ -30,7 +30,7 @@ fn failovers() -> usize {
     text.map_or(3, |text| text.parse().unwrap())
 }
 
-/// What the tasks did.
+/// The counts of the tasks' actions.
 #[derive(Debug, Default)]
 struct Work {
     is_over: AtomicBool,

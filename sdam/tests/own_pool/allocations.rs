@@ -1,4 +1,4 @@
-//! What a check-out of an idle connection and its check-in cost.
+//! The cost of a check-out of an idle connection and its check-in.
 
 use futures::FutureExt;
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};

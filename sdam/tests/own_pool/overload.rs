@@ -32,7 +32,7 @@ const ADMITTED: usize = 20;
 const OPERATION: Duration = Duration::from_secs(2);
 const LABELS: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
-/// Whether these bytes are the first message of a connection.
+/// Returns whether these bytes are the first message of a connection.
 pub(super) fn is_handshake(bytes: &[u8]) -> bool {
     bytes.windows(8).any(|bytes| bytes == b"\x03client\0")
 }

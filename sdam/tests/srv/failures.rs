@@ -1,4 +1,4 @@
-//! How often a record is looked up, also after failures.
+//! The interval of SRV look-ups, also after failures.
 
 use std::time::Duration;
 

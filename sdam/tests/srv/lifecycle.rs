@@ -1,4 +1,4 @@
-//! When polling begins, and when it ends for good.
+//! The start and the end of SRV polling.
 
 use std::{sync::Arc, time::Duration};
 

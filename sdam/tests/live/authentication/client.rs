@@ -143,7 +143,7 @@ pub(super) fn run(connection: &mut Established, command: &Document) -> Document 
     Document::from_reader(body).unwrap()
 }
 
-/// What an authenticator has sent.
+/// The messages that an authenticator has sent.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// The last mechanism.
