@@ -1,4 +1,4 @@
-//! What lies between the name of a server and the messages of a connection.
+//! The layers between the name of a server and the messages of a connection.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -28,7 +28,7 @@ impl Layers {
     }
 }
 
-/// What a transport does by itself, so that no layer has to.
+/// The steps that a transport performs without a layer of this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Guards {

@@ -36,7 +36,7 @@ pub struct ManualClock(Arc<Mutex<State>>);
 struct State {
     now: Instant,
     jumps: bool,
-    /// Whether the next timer of a clock that jumps is pending at its next poll.
+    /// True if the next timer of a clock that jumps is pending at its next poll.
     held: bool,
     last_sleeper: u64,
     /// Ordered by deadline, then by creation.

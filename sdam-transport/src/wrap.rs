@@ -11,8 +11,8 @@ use crate::{
     layers::{Guards, Layers},
 };
 
-/// What is done around the connections of another transport: to count or limit them, to inject
-/// faults, to wrap the [`Connection`] itself. [`Wrapped`] is the transport that does it.
+/// A hook around the connections of another transport: to count or limit them, to inject faults, to
+/// wrap the [`Connection`] itself. [`Wrapped`] is the transport that does it.
 ///
 /// # Contract
 ///

@@ -34,7 +34,7 @@ const SERVICE: ObjectId = ObjectId::from_bytes([7; 12]);
 /// A topology that records what is reported to it.
 #[derive(Debug, Default)]
 struct Host {
-    /// Whether the server is a load balancer.
+    /// True if the server is a load balancer.
     balances: bool,
     reports: Mutex<Vec<Report>>,
 }
@@ -99,7 +99,7 @@ impl PoolHost for Host {
 /// Sends these commands, and refuses a reply that has a field `refuse`.
 #[derive(Debug)]
 struct Script {
-    /// What the beginning of a conversation fails with, or that it never ends.
+    /// The result of the beginning of a conversation; `None`: it never ends.
     begins: Option<Result<(), AuthError>>,
     commands: &'static [&'static str],
 }

@@ -234,7 +234,8 @@ fn echo_on(listener: TcpListener, address: SocketAddr) -> Peer<usize> {
 
 /// The number of the timer for probes in `/proc/net/tcp`.
 const KEEP_ALIVE: &str = "02";
-/// How often the table of sockets is read: a read that others change meanwhile may leave rows out.
+/// The number of times that the table of sockets is read: a read that others change meanwhile may
+/// leave rows out.
 const TABLE_READS: u32 = 5;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

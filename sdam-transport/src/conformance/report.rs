@@ -32,7 +32,7 @@ pub(super) struct Rule {
 pub(super) struct Run {
     /// The number of the step and its description.
     step: Arc<Mutex<(u32, &'static str)>>,
-    /// Whether to block the thread instead of awaiting, because no future may be pending.
+    /// True to block the thread instead of awaiting, because no future may be pending.
     blocks: bool,
 }
 

@@ -42,7 +42,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     document.into()
 }
 
-/// Which parts of the metadata to write.
+/// The parts of the metadata to write.
 struct Plan {
     environment: Detail,
     os: Detail,

@@ -132,7 +132,7 @@ impl NewPool {
 struct Attempt<'n> {
     new: &'n NewPool,
     deadline: Option<Instant>,
-    /// That of the pool, and of the service once it is known.
+    /// The generation of the pool, and of the service once it is known.
     generation: Generation,
     /// The counted connection to a service behind a load balancer.
     service: Option<ServiceConnection>,

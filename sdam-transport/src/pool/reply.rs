@@ -97,7 +97,7 @@ impl CommandReply {
 pub struct ConnectionError {
     /// The cause, with the labels that the operation's error gets, too.
     pub error: ServerError,
-    /// What the report has changed in the topology.
+    /// The effect of the report on the topology.
     pub outcome: ErrorOutcome,
     /// The reply to the command, if the server has answered with the error.
     pub(super) reply: Option<Box<WireMessage>>,

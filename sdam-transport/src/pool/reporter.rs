@@ -14,7 +14,8 @@ use sdam_core::{
 
 use crate::{runtime::Io, spawn::Spawner};
 
-/// What a new pool starts with: its server, the runtime, and a way back to the topology.
+/// The context of a new pool: its server, the runtime, and a handle to report errors to the
+/// topology.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewPool {

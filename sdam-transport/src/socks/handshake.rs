@@ -13,7 +13,7 @@ pub(super) struct Handshake<'h> {
     state: State,
 }
 
-/// What the handshake does next.
+/// The next step of the handshake.
 pub(super) enum Step {
     /// Sends the bytes, which may be none, and receives exactly this number of bytes, at least one.
     Exchange { send: Vec<u8>, receive: usize },

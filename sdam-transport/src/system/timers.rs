@@ -66,7 +66,7 @@ struct State {
     /// The wakers of pending timers, by deadline and number.
     waiting: BTreeMap<(Instant, u64), Waker>,
     next_number: u64,
-    /// Whether the thread is running.
+    /// True if the thread is running.
     watched: bool,
 }
 

@@ -39,7 +39,7 @@ struct Due {
 pub struct Reply<'m> {
     /// The reply's document, BSON.
     pub body: &'m [u8],
-    /// Whether another reply follows unasked; nothing may be sent until the last one has arrived.
+    /// True if another reply follows unasked; nothing may be sent until the last one has arrived.
     pub more_to_come: bool,
 }
 

@@ -176,5 +176,5 @@ pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> O
 
 type SetGate = fn(&Server, Gate);
 
-/// How often a check-out is dropped at each stage.
+/// The number of check-outs that are dropped at each stage.
 const ROUNDS: usize = 100;

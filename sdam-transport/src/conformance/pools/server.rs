@@ -19,7 +19,7 @@ use crate::{
     wire::{OpMsg, WireMessage},
 };
 
-/// How the server treats connection attempts, hellos or other commands.
+/// The server's treatment of connection attempts, hellos or other commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Gate {
     /// They succeed at once.
@@ -63,7 +63,7 @@ struct State {
     attempts: usize,
     opening: usize,
     most_opening: usize,
-    /// Whether each socket is open.
+    /// The state of each socket: true if it is open.
     sockets: Vec<bool>,
     most_open: usize,
     /// The sockets on which commands other than hello arrived, in order.

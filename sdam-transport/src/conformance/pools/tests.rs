@@ -111,7 +111,7 @@ fn every_check_needs_earlier_checks_only() {
     }
 }
 
-/// How a pool over [`Established`] treats a message that cannot be the reply.
+/// The treatment of a message that cannot be the reply by a pool over [`Established`].
 #[derive(Clone, Copy, Debug)]
 enum Habit {
     /// It closes connections that are not usable.
