@@ -31,7 +31,7 @@ use crate::{
     watch::{self, Console},
 };
 
-/// What the help of the program ends with.
+/// The end of the program's help text.
 const AFTER: &str = "\
 Exit codes: 0 done, 1 and 2 as the subcommand's help says, 3 the command line or the connection \
 string is wrong, 4 another failure. A signal ends a subcommand with 128 and its number, such as \
@@ -45,7 +45,7 @@ Examples; `sdam serve --port 27017` simulates the deployment of all examples:
   sdam watch 'mongodb://127.0.0.1:27017/?replicaSet=rs0'
   sdam help watch";
 
-/// What the help of `completions` ends with.
+/// The end of the help text of `completions`.
 const AFTER_COMPLETIONS: &str = "\
 For zsh, the file is _sdam in a folder of $fpath; for fish, ~/.config/fish/completions/sdam.fish. \
 PowerShell takes them in its profile: sdam completions powershell | Out-String | Invoke-Expression

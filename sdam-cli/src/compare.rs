@@ -1,4 +1,4 @@
-//! Where clients disagreed: two or more recordings of the same time, from different places.
+//! Finds disagreements between clients, from two or more recordings of the same time.
 
 mod clocks;
 mod json;
@@ -23,7 +23,7 @@ use self::{
 };
 use crate::{cli::seconds, exit::Exit, failure::Failure, recording::Recording};
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 A recording begins to count when its client knows the state of each server. Differences between \
 the clocks of the hosts are estimated by the times in the servers' replies, and taken out.
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// Recordings by `sdam watch --record FILE --vantage NAME`.
     #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
-    /// How long a disagreement may last: clients learn of a change one after the other.
+    /// The maximum duration of a disagreement: clients learn of a change one after the other.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0.5")]
     pub tolerance: Duration,
     /// Print one JSON object, instead of text for people.
@@ -103,7 +103,7 @@ pub fn run(
     })
 }
 
-/// Where clients disagreed.
+/// The disagreements between clients.
 #[derive(Debug)]
 struct Comparison {
     clients: Vec<Client>,

@@ -14,7 +14,7 @@ use futures::{
     executor::block_on,
 };
 
-/// How often a program in the background checks whether it may read from its terminal.
+/// The interval at which a program in the background checks that it may read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
 /// Returns the name of the file for messages.

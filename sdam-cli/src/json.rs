@@ -21,7 +21,7 @@ mod tests;
 /// The version of the format; incremented when a key changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// Whether to include round-trip times.
+/// The inclusion of round-trip times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
     /// With `rttMs` and `minRttMs`.

@@ -75,7 +75,7 @@ struct Shared {
 struct State {
     waiting: Vec<u8>,
     writer: Writer,
-    /// Whether a wait has timed out, and the reader has not read since.
+    /// True if a wait has timed out, and the reader has not read since.
     stuck: bool,
     /// The number of bytes that did not fit.
     lost: usize,

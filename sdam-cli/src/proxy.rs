@@ -46,7 +46,7 @@ use crate::{exit::Exit, failure::Failure, target::Target, watch::Console};
 
 /// The pause after a failed accept, which fails while there are no free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// How long replies in progress may take at the end of the program, unless it was told.
+/// The default time that replies in progress may take at the end of the program.
 const GRACE: Duration = Duration::from_secs(10);
 
 /// Relays connections by `arguments` until `signals` has an item: after the first the program waits

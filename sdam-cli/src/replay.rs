@@ -40,7 +40,7 @@ use crate::{
 
 pub use self::trace::trace;
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = r#"Each line is a JSON object:
 
   {"uri":"mongodb://a,b/?replicaSet=rs"}         first: the client's connection string

@@ -27,7 +27,7 @@ use crate::{
     recording::Recording,
 };
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 The page needs no network: mail it, or attach it to the record of the incident. It contains host \
 names and error texts, but no credentials.

@@ -26,7 +26,7 @@ use crate::{
     watch::Console,
 };
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 The first line of the output is the connection string. Then commands are read from standard input, \
 one a line, and each is answered by `ok` or `error: ...`; `help` lists them. The lines of a scenario \
@@ -140,7 +140,7 @@ struct Session<O> {
     output: O,
 }
 
-/// Whether the program goes on after a command.
+/// The next step after a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     Line,

@@ -1,4 +1,4 @@
-//! What a misspelled word may stand for.
+//! Spelling suggestions.
 
 /// Returns the known word that is similar to an unknown one, in any case of its letters.
 pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {

@@ -28,7 +28,7 @@ pub(crate) struct Simulated {
     /// The seed of every random choice.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// What happens to the deployment: one step a line, such as `kill primary`; `sleep SECONDS`
+    /// Steps that happen to the deployment, one a line, such as `kill primary`; `sleep SECONDS`
     /// waits, and a line may begin with its time: `1.5s kill primary`. `-` is standard input.
     #[arg(long, value_name = "FILE", visible_alias = "script")]
     scenario: Option<PathBuf>,

@@ -27,8 +27,8 @@ pub struct Target {
     /// Simulate the deployment: a replica set on loopback, which acknowledges writes and keeps nothing.
     #[arg(long)]
     pub demo: bool,
-    /// Where to dial for members whose names lead nowhere from here, such as those behind a tunnel:
-    /// mongo-0:27017=localhost:30001,mongo-1:27017=localhost:30002
+    /// Addresses to dial for members whose names are not reachable from here, such as those behind
+    /// a tunnel: mongo-0:27017=localhost:30001,mongo-1:27017=localhost:30002
     #[arg(long, value_name = "MEMBER=PLACE,...")]
     pub translate: Option<AddressTable>,
     /// The DNS server to ask for the records of a mongodb+srv string, instead of those of the system.

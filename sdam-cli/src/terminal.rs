@@ -8,7 +8,7 @@ use std::{
 /// The maximum number of columns of a line, unless a single word is longer.
 pub const WIDTH: usize = 80;
 
-/// Whether to use colours.
+/// The use of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     /// No escape sequences.

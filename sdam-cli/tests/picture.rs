@@ -13,7 +13,8 @@ const MARGIN: f64 = 12.0;
 /// The file of the README.
 const PICTURE: &str = "../docs/images/watch.svg";
 
-/// What the picture needs more than the test: five members, a minute of history, a slow election.
+/// The additions for the picture, compared with the test: five members, a minute of history, a slow
+/// election.
 struct Scene {
     members: usize,
     election_timeout: Duration,
@@ -149,7 +150,7 @@ fn svg(shown: &str) -> String {
     svg + "</svg>\n"
 }
 
-/// How text looks.
+/// The style of text.
 #[derive(Default)]
 struct Look {
     colour: Option<&'static str>,

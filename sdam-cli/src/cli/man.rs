@@ -13,7 +13,7 @@ use crate::{
     failure::{self, Failure},
 };
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 In a folder `share/man/man1` beside the folder of the program, `man` finds the pages: `man sdam`, \
 `man sdam-watch`.

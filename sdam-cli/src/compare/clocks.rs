@@ -38,7 +38,7 @@ pub(super) enum Clock {
     Unknown,
 }
 
-/// What an estimate is based on.
+/// The basis of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
     /// The times in the replies of so many servers.
@@ -67,12 +67,12 @@ impl Clock {
     }
 }
 
-/// What a recording tells about its clock. Times are nanoseconds since 1970.
+/// The facts about a recording's clock. Times are nanoseconds since 1970.
 #[derive(Default)]
 struct Sightings {
     /// For each server the least difference to its clock, and the least round-trip time.
     servers: BTreeMap<String, (i64, Option<Duration>)>,
-    /// When each topology version was first seen, except the first one of each server.
+    /// The time at which each topology version was first seen, except the first one of each server.
     versions: HashMap<(String, TopologyVersion), i64>,
 }
 

@@ -10,7 +10,7 @@ use sdam_core::{
 
 use crate::recording::Recording;
 
-/// What clients may disagree about.
+/// A subject that clients may disagree about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Subject {
     Primary,
@@ -18,16 +18,17 @@ pub(super) enum Subject {
     Server(String),
 }
 
-/// What a client saw.
+/// The views of one client.
 #[derive(Debug)]
 pub(super) struct Client {
     /// The name of its place, or of the file.
     pub(super) name: String,
     pub(super) file: String,
-    /// When it first knew the state of each server, and when it stopped, in nanoseconds since 1970.
+    /// The time at which the client first knew the state of each server, and the time at which it
+    /// stopped, in nanoseconds since 1970.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// What it took for true from when on; `None` stands for no primary or for no member.
+    /// State the client believed, with start times; `None` stands for no primary or for no member.
     views: BTreeMap<Subject, Vec<(u64, Option<String>)>>,
 }
 

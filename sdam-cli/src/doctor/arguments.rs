@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use super::check::Check;
 use crate::{cli::some_seconds, target::Target};
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 Every host is checked at the same time, and a failed check ends those of its host only. Nothing is \
 written: the servers receive hello and, if the connection string has credentials, a login \
@@ -59,7 +59,7 @@ pub struct Arguments {
     /// Explain this check and what it may find, and connect to nothing.
     #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
     pub explain: Option<CheckId>,
-    /// How long one step of a connection may take [default: 0.5].
+    /// Time limit of one step of a connection [default: 0.5].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
 }

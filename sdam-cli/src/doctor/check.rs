@@ -1,6 +1,6 @@
 //! The checks, in the order in which they are made and shown.
 
-/// What is asked.
+/// A question that the doctor answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Check {
     Uri,

@@ -1,4 +1,4 @@
-//! What each check does and what it may find, for `--explain`.
+//! The explanation of each check and its possible findings, for `--explain`.
 
 use super::check::Check;
 

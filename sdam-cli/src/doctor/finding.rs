@@ -10,7 +10,7 @@ use super::{
 };
 use crate::exit::Exit;
 
-/// How good an answer is.
+/// The severity of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
     Ok,
@@ -61,10 +61,10 @@ pub(super) struct Finding {
     /// Probable causes; several if they cannot be told apart from here.
     pub(super) causes: Vec<String>,
     pub(super) remedies: Vec<String>,
-    /// What has to be repaired first, if the check was skipped.
+    /// The finding that has to be repaired first, if the check was skipped.
     pub(super) blocked_by: Option<String>,
     pub(super) took: Option<Duration>,
-    /// Whether the user has accepted it.
+    /// True if the user has accepted it.
     pub(super) suppressed: bool,
 }
 

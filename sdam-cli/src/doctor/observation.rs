@@ -1,4 +1,4 @@
-//! What was seen of a deployment, as plain data.
+//! Observations of a deployment, as plain data.
 
 use std::{net::SocketAddr, sync::Arc, time::Duration};
 
@@ -46,7 +46,7 @@ pub(super) struct Srv {
 #[derive(Clone, Debug)]
 pub(super) struct Host {
     pub(super) address: ServerAddress,
-    /// Where it was dialled, if that is another place.
+    /// The address that was dialled, if it differs.
     pub(super) place: Option<ServerAddress>,
     /// The server that names it as a member; `None` for a seed.
     pub(super) named_by: Option<ServerAddress>,
@@ -56,11 +56,11 @@ pub(super) struct Host {
     pub(super) dials: Vec<Dial>,
     /// The error that ended the check.
     pub(super) error: Option<ServerError>,
-    /// Whether the server answers with TLS where none was asked for, or without where it was.
+    /// True if the server answers with TLS where none was asked for, or without where it was.
     pub(super) is_reverse: bool,
     pub(super) session: Option<TlsSession>,
     pub(super) greeting: Option<Greeting>,
-    /// How long connecting took, with TLS.
+    /// The time that connecting took, with TLS.
     pub(super) connected: Option<Duration>,
 }
 
@@ -105,7 +105,7 @@ pub(super) enum Reached {
     Failed(String),
 }
 
-/// What a TLS handshake has shown.
+/// The results of a TLS handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TlsSession {
     pub(super) protocol: String,
@@ -136,7 +136,7 @@ impl Greeting {
     }
 }
 
-/// What a client of the deployment sees.
+/// The deployment as a client sees it.
 #[derive(Clone, Debug)]
 pub(super) struct Deployment {
     pub(super) topology: Arc<TopologyDescription>,

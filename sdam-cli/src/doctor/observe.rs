@@ -21,7 +21,7 @@ use self::line::{Limits, Line};
 use super::observation::{Host, Login, Observation};
 use crate::target::Target;
 
-/// How long a step of a connection may take.
+/// The time limit of one step of a connection.
 const STEP: Duration = Duration::from_millis(500);
 
 /// Looks at the deployment of the connection string `uri`.

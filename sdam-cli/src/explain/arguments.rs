@@ -13,7 +13,7 @@ use crate::{
     target::Target,
 };
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 The defaults are those of the connection string.
 
@@ -44,10 +44,10 @@ pub struct Arguments {
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
     pub tags: Vec<TagSet>,
-    /// How far members may lag behind.
+    /// Maximum lag of members.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub max_staleness: Option<Duration>,
-    /// How long to wait [default: serverSelectionTimeoutMS].
+    /// Time limit [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
     /// Select N times from 20 tasks at once, and show how that loads the servers.

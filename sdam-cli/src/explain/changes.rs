@@ -1,5 +1,4 @@
-//! What would change the answer: for each rejected server, the change of the criteria or settings
-//! that makes it eligible.
+//! The changes of the criteria or settings that would make each rejected server eligible.
 
 use std::time::Duration;
 

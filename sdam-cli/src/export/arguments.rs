@@ -13,7 +13,7 @@ use sdam_events::log::LogConfig;
 
 use crate::{cli::listen_address, target::Target};
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 The first line of the output is the address. The pages:
 
@@ -59,7 +59,7 @@ pub struct Arguments {
     /// Watch the deployments of FILE: their names and connection strings, in TOML.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "demo"])]
     pub targets: Option<PathBuf>,
-    /// Where to serve; port 0 is a free one.
+    /// Address to serve at; port 0 is a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
     /// Also push the metrics, changes and failovers to an OpenTelemetry collector, by OTLP over HTTP.
@@ -78,7 +78,7 @@ pub struct Arguments {
     /// `otlp`.
     #[arg(skip)]
     pub otel: BTreeMap<String, String>,
-    /// How long the end of the program may wait for the collector.
+    /// Time that the program waits for the collector when it ends.
     #[arg(skip = FLUSH)]
     pub flush: Duration,
     /// The interval between step-downs of a simulated deployment's primary.

@@ -35,7 +35,7 @@ use self::{
     settings::{Settings, Signal},
 };
 
-/// How long records wait for others to be sent with.
+/// The time that records wait for others to be sent with.
 const DELAY: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to send records.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -46,13 +46,13 @@ pub(super) struct Push {
     collector: Collector,
     sender: Sender,
     queue: Arc<Queue>,
-    /// When counting began.
+    /// The time when counting began.
     start: SystemTime,
     /// The troubles that were reported and have not ended.
     troubles: RefCell<BTreeSet<Place>>,
 }
 
-/// What a trouble is about: one is reported when it begins and when it ends.
+/// The subject of a problem: each is reported when it begins and when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     /// A host does not answer.

@@ -30,7 +30,7 @@ const INDEX: &str = "\
 /-/healthy     200 while this program runs
 ";
 
-/// What Prometheus says about its time limit, in seconds.
+/// The header with the time limit of Prometheus, in seconds.
 const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
 /// The time limit of a probe without such a header: the default of Prometheus.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);

@@ -13,7 +13,7 @@ use crate::{
     target::{Target, redact},
 };
 
-/// What a line of the file looks like.
+/// An example line of the file.
 const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 
 /// One deployment.
@@ -23,9 +23,9 @@ pub(super) struct Named {
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
-    /// Whether the deployment is a simulated one.
+    /// True if the deployment is a simulated one.
     pub(super) is_simulated: bool,
-    /// Where the connection string is: the file, the line and the name.
+    /// The place of the connection string: the file, the line and the name.
     origin: Option<String>,
 }
 

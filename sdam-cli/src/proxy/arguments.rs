@@ -14,7 +14,7 @@ use crate::{
     target::Target,
 };
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 The first line of the output is the connection string for clients, and behind a space that of the \
 port for reads. It has directConnection=true: otherwise a client learns the members' names from the \
@@ -51,10 +51,10 @@ pub struct Arguments {
     #[command(flatten)]
     /// The deployment.
     pub target: Target,
-    /// Where clients connect to reach the primary; port 0 is a free one.
+    /// Address at which clients reach the primary; port 0 is a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
-    /// Where clients connect to reach a member by --read and --tags [default: 127.0.0.1:27118 with
+    /// Address at which clients reach a member by --read and --tags [default: 127.0.0.1:27118 with
     /// --read or --tags, else nowhere].
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
     pub listen_read: Option<SocketAddr>,
@@ -64,12 +64,12 @@ pub struct Arguments {
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
     pub tags: Vec<TagSet>,
-    /// How long a new connection waits for a member before it is closed [default:
+    /// Time that a new connection waits for a member before it is closed [default:
     /// serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub wait: Option<Duration>,
-    /// How long replies in progress may take before their connection is closed [default: 0 when the
-    /// primary changes, 10 when the proxy stops].
+    /// Time that replies in progress may take before their connection is closed [default: 0 when
+    /// the primary changes, 10 when the proxy stops].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub drain: Option<Duration>,
     /// The number of connections of clients at a time; further ones are closed. Each takes two file

@@ -1,4 +1,4 @@
-//! What the program prints: addresses, changes of the primary, refusals.
+//! Prints notices: addresses, changes of the primary, refusals.
 
 use std::{
     io::{self, Write},

@@ -27,7 +27,7 @@ use super::{
 /// The pause before the next attempt to connect, unless the topology changes earlier.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What the tasks of a port share.
+/// State that the tasks of a port share.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub(super) topology: Topology<Way>,
@@ -38,13 +38,13 @@ pub(super) struct Port {
 /// The time limits of a port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    /// Of a client that waits for a member.
+    /// The limit for a client that waits for a member.
     pub(super) wait: Duration,
-    /// Of connecting to a member; `None`: that of the operating system.
+    /// The limit for connecting to a member; `None`: that of the operating system.
     pub(super) connect: Option<Duration>,
-    /// Of a reply in progress when the member loses its role.
+    /// The limit for a reply in progress when the member loses its role.
     pub(super) drain: Duration,
-    /// Of a reply in progress when the program ends.
+    /// The limit for a reply in progress when the program ends.
     pub(super) grace: Duration,
 }
 

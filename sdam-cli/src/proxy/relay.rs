@@ -18,7 +18,7 @@ use super::{
     tenure::Tenure,
 };
 
-/// How long nothing may come from a member before its reply counts as complete.
+/// The time of silence after which a member's reply counts as complete.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// Why a relayed connection has ended.
@@ -41,11 +41,11 @@ pub(super) struct Relay {
     down: Pipe,
     topology: Topology<Way>,
     tenure: Tenure,
-    /// Whether the member owes a reply: the last bytes went to it.
+    /// True if the member owes a reply: the last bytes went to it.
     awaits: bool,
-    /// When the member has last sent something.
+    /// The time when the member has last sent something.
     heard: Option<Instant>,
-    /// Whether what the client sends goes to the member.
+    /// True if data from the client are forwarded to the member.
     forwards: bool,
 }
 

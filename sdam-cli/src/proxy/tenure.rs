@@ -1,4 +1,4 @@
-//! How long a member has the role for which it was selected.
+//! Watches a selected member for as long as it has the role for which it was selected.
 
 use futures::StreamExt;
 use sdam::{ObjectId, SelectedServer, ServerDescription, ServerId, ServerType, Snapshot, Topology};

@@ -26,7 +26,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/main.js"),
 );
 
-/// How every page begins; so an older report is told from other files.
+/// The beginning of every page, which distinguishes an older report from other files.
 pub(super) const MARK: &str = "<!DOCTYPE html>\n<!-- sdam report -->\n";
 
 /// A page and its headline.

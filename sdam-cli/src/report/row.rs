@@ -12,7 +12,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-/// What an event is about; the filter of the page chooses by it.
+/// The kind of an event, by which the page filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// The type of the topology, its primary, its members.
@@ -61,7 +61,7 @@ pub(super) struct Words<'e> {
     pub(super) kind: Kind,
     pub(super) subject: Subject<'e>,
     pub(super) text: Cow<'static, str>,
-    /// How long the heartbeat or the selection took.
+    /// The duration of the heartbeat or the selection.
     pub(super) time: Option<Duration>,
 }
 

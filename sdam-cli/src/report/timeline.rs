@@ -21,7 +21,7 @@ mod builder;
 /// A pause without any record that is longer than this is a gap, unless such pauses are usual.
 const GAP: u64 = 30_000_000_000;
 
-/// What a server or the topology is for the client, from the best to the worst.
+/// The state of a server or of the topology, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum State {
@@ -99,7 +99,7 @@ pub(super) struct Row {
     /// The index of the server's lane; `None` for the topology.
     pub(super) lane: Option<usize>,
     pub(super) text: String,
-    /// How long the heartbeat or the selection took.
+    /// The duration of the heartbeat or the selection.
     pub(super) time: Option<u64>,
     /// The average round-trip time of the server after this heartbeat.
     pub(super) rtt: Option<u64>,
@@ -111,7 +111,7 @@ pub(super) struct Change {
     pub(super) outage: Outage,
     /// `None` if the recording ends before.
     pub(super) end: Option<Failover>,
-    /// Whether the lost server streamed its state, so that the client noticed the loss at once.
+    /// True if the lost server streamed its state, so that the client noticed the loss at once.
     pub(super) is_immediate: bool,
     /// Why the primary was lost.
     pub(super) cause: Option<String>,
@@ -127,11 +127,11 @@ pub(super) struct Timeline {
     pub(super) span: u64,
     pub(super) lanes: Vec<Lane>,
     pub(super) set: Vec<Band>,
-    /// Whether the deployment is a replica set, so that writes need a primary.
+    /// True if the deployment is a replica set, so that writes need a primary.
     pub(super) is_replica_set: bool,
     pub(super) rows: Vec<Row>,
     pub(super) changes: Vec<Change>,
-    /// When a writable server was first known.
+    /// The time when a writable server was first known.
     pub(super) discovered: Option<Instant>,
     /// Pauses of the recorder.
     pub(super) gaps: Vec<(u64, u64)>,

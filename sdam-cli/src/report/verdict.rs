@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::timeline::{Band, Change, State, Timeline};
 use crate::duration::short;
 
-/// How bad the finding is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Severity {
     Good,
@@ -29,7 +29,7 @@ impl Severity {
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) severity: Severity,
-    /// What has happened, in a few words.
+    /// A summary of the event in a few words.
     pub(super) headline: String,
     /// One or two sentences more.
     pub(super) details: String,

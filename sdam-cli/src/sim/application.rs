@@ -9,7 +9,7 @@ use sdam::{
 };
 use sdam_core::time::Instant;
 
-/// What an application has seen of its writes.
+/// The results of an application's writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes {
     pub(super) succeeded: u64,
@@ -17,7 +17,7 @@ pub(super) struct Writes {
     /// The error of the first write that has failed, and when that was.
     pub(super) first_error: Option<(Instant, String)>,
     pub(super) longest: Longest,
-    /// When the write began that has not ended.
+    /// The start of the write in progress.
     current: Option<Instant>,
 }
 

@@ -9,7 +9,7 @@ use crate::{
     simulated::Simulated,
 };
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 Without a scenario the primary dies after 15 s and comes back after 45 s. Times are those of the \
 simulation, which begins at 2024-01-01T00:00:00Z; the intervals of the servers are those of mongod. \
@@ -44,7 +44,7 @@ pub struct Arguments {
         hide_default_value = true
     )]
     pub(super) options: String,
-    /// How long it goes on after the last step.
+    /// Time that the simulation continues after the last step.
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(super) rest: Duration,
     /// Let an application insert a document through the client, again and again with this pause, and

@@ -78,9 +78,9 @@ pub(super) fn run<O: Write, R: Write>(
 /// The outcomes of many seeds.
 #[derive(Debug)]
 struct Summary {
-    /// How long no writable server was known, with each seed.
+    /// The time without a known writable server, for each seed.
     times: Vec<(Duration, u64)>,
-    /// How often the deployment was writable, readable only, or neither at the end.
+    /// The number of seeds that ended writable, readable only, or neither.
     ends: [u64; 3],
     worst: Access,
     writes: Option<Writes>,

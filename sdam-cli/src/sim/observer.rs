@@ -1,4 +1,4 @@
-//! What the client has seen, derived from its events.
+//! The client's observations, derived from its events.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -28,14 +28,14 @@ struct State {
     is_over: bool,
 }
 
-/// What the client has seen.
+/// The client's observations.
 #[derive(Clone, Debug)]
 pub(super) struct Seen {
-    /// When a writable server was found first.
+    /// The time when a writable server was first found.
     pub(super) found: Option<Instant>,
     /// The times without a writable server, of which the last one may not have ended.
     pub(super) runs: Vec<Run>,
-    /// How often a server was lost, or the primary has stepped down.
+    /// The number of times that a server was lost, or the primary has stepped down.
     pub(super) flaps: usize,
     /// The state at the end.
     pub(super) access: Access,

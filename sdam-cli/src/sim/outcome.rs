@@ -35,11 +35,11 @@ pub(super) struct Taken {
 #[derive(Clone, Debug)]
 pub(super) struct Outcome {
     pub(super) seed: u64,
-    /// When it ended.
+    /// The time when the simulation ended.
     pub(super) end: Instant,
     pub(super) client: Seen,
     pub(super) steps: Vec<Taken>,
-    /// Those of the application, if there is one.
+    /// The writes of the application, if there is one.
     pub(super) writes: Option<Writes>,
 }
 

@@ -1,4 +1,4 @@
-//! What is simulated, and its simulation.
+//! The plan of a simulation, and its execution.
 
 use std::{
     cell::{Cell, RefCell},
@@ -37,7 +37,7 @@ use crate::{
     watch::{Console, View, follow},
 };
 
-/// What is simulated.
+/// The plan of a simulation.
 pub(super) struct Plan {
     blueprint: Blueprint,
     is_replica_set: bool,
@@ -45,13 +45,13 @@ pub(super) struct Plan {
     /// The scenario, if it is not that of the user.
     default: Option<String>,
     options: Options,
-    /// How long it goes on after the last step.
+    /// The time that the simulation continues after the last step.
     rest: Duration,
     /// The pause between the writes of an application; `None` if there is none.
     pause: Option<Duration>,
 }
 
-/// Where and how a simulation is shown.
+/// The output settings of a simulation.
 pub(super) struct Show<'s, O, R> {
     pub(super) console: Console<O, R>,
     pub(super) json: bool,

@@ -1,4 +1,4 @@
-//! What happens to a simulated deployment, as lines of text.
+//! Scripts of the steps that happen to a simulated deployment, as lines of text.
 
 #[cfg(test)]
 mod tests;
@@ -33,12 +33,12 @@ pub(crate) struct Line {
     pub(crate) number: usize,
     /// Its time from the start; that of the line before if it does not begin with one.
     pub(crate) at: Duration,
-    /// Whether it begins with its time.
+    /// True if the line begins with its time.
     pub(crate) is_timed: bool,
     pub(crate) command: Command,
 }
 
-/// What a line demands.
+/// The command of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
     /// Something happens to the deployment.

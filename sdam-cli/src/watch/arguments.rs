@@ -9,7 +9,7 @@ use sdam_events::sink::Interest;
 use super::player::Speed;
 use crate::{cli::seconds, target::Target};
 
-/// What the help ends with.
+/// The end of the help text.
 const AFTER: &str = "\
 On a terminal it shows a full screen; `?` lists the keys. Output that is piped, and --plain, are \
 lines. The screen records everything from the start into a temporary file of up to 1 GiB, which \
@@ -53,7 +53,7 @@ pub struct Arguments {
     /// Wait until the topology is known, print one snapshot, end.
     #[arg(long)]
     pub once: bool,
-    /// How long --once waits [default: serverSelectionTimeoutMS].
+    /// Time that --once waits [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = seconds, requires = "once")]
     pub timeout: Option<Duration>,
     /// Record all inputs, events and pool commands of the client into the new file FILE, for
@@ -66,13 +66,13 @@ pub struct Arguments {
     /// Show the recording FILE instead of a deployment; `-` is standard input.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["once", "record", "demo"])]
     pub from: Option<PathBuf>,
-    /// How many times as fast as recorded; `max` for no pauses.
+    /// Playback speed, relative to the recorded one; `max` for no pauses.
     #[arg(long, value_name = "N", default_value = "1", requires = "from")]
     pub speed: Speed,
     /// Use only characters of ASCII on the full screen; so does a locale without UTF-8.
     #[arg(long)]
     pub ascii: bool,
-    /// Whether the full screen can be used, because standard input and output are terminals. Not
+    /// True if the full screen can be used, because standard input and output are terminals. Not
     /// part of the command line.
     #[arg(skip)]
     pub screen: bool,

@@ -62,7 +62,7 @@ const BUSY: Duration = Duration::from_millis(50);
 /// The maximum number of events that are processed between two looks at the keys.
 const BATCH: usize = 1000;
 
-/// Where events and the time come from.
+/// The source of events and of the time.
 pub(super) enum Feed {
     Live {
         events: EventStream,
@@ -107,7 +107,7 @@ impl Feed {
     }
 }
 
-/// What a screen shows.
+/// The settings and subject of a screen.
 pub(super) struct Setup {
     pub(super) feed: Feed,
     /// The options of the client whose events these are.

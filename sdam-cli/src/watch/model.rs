@@ -1,4 +1,4 @@
-//! What is known of a deployment, derived from the events of a topology and from the time.
+//! The known state of a deployment, derived from the events of a topology and from the time.
 //!
 //! Without I/O, so it works on live events and on recorded ones.
 
@@ -405,7 +405,7 @@ impl Model {
     /// newest one of a secondary if there is no primary (Max Staleness: "staleness"). `None` if
     /// that is much, but the secondary may have caught up with a new write since its last answer.
     pub(super) fn lag(&self, server: &Server) -> Option<Duration> {
-        /// How old the last write was when the server has reported it, in nanoseconds.
+        /// Returns the age of the last write when the server reported it, in nanoseconds.
         fn age(server: &ServerDescription) -> Option<i128> {
             let reported = i128::from(server.last_update_time?.as_nanos());
             Some(reported - i128::from(server.last_write_date?) * 1_000_000)

@@ -5,7 +5,7 @@ use std::{iter::Peekable, str::FromStr, time::Duration, vec};
 use sdam_core::{event::Event, time::Instant};
 use tokio::time::{self, sleep_until};
 
-/// How fast a recording is played.
+/// The speed at which a recording is played.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
     /// As many times as fast as it was recorded.
@@ -37,7 +37,7 @@ pub(super) struct Player {
     /// The times of the first and the last event.
     start: Instant,
     end: Instant,
-    /// When playing began; `None` before that.
+    /// The time when playing began; `None` before that.
     began: Option<time::Instant>,
 }
 

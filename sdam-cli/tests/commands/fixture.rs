@@ -1,4 +1,4 @@
-//! What command lines name: deployments and files.
+//! Deployments and files that command lines name.
 
 use std::{fmt::Write as _, fs, sync::LazyLock};
 

@@ -29,7 +29,7 @@ use self::{
     table::{CASES, Case, End, Moment, Output},
 };
 
-/// What a pipe holds.
+/// The capacity of a pipe.
 const PIPE: usize = 64 << 10;
 
 /// Returns the definition of a subcommand.

@@ -29,7 +29,7 @@ const REMEDIES: [&str; 14] = [
     "tip: ",
 ];
 
-/// What is no value of any typed option.
+/// A text that is a value of no typed option.
 const NONSENSE: &str = "n0nsense";
 
 /// Wrong connection strings, and what the message says of each.

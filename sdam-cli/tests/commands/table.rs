@@ -1,6 +1,6 @@
 //! The subcommands, and what the tests need to know about each.
 
-/// How a command of an example ends.
+/// The way in which a command of an example ends.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
     /// With this exit code.
@@ -20,7 +20,7 @@ pub(crate) enum Output {
     Endless,
 }
 
-/// When a program is interrupted.
+/// The moment at which a program is interrupted.
 #[derive(Clone, Copy)]
 pub(crate) enum Moment {
     /// It has printed a line.
@@ -31,7 +31,7 @@ pub(crate) enum Moment {
     Reading,
 }
 
-/// What a path of an option is.
+/// The use of a path that an option names.
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Input,
@@ -49,7 +49,7 @@ pub(crate) enum Use {
 /// are the files of [`FILES`](super::FILES).
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// How the commands of its example end.
+    /// The way in which the commands of its example end.
     pub(crate) example: &'static [End],
     pub(crate) output: Output,
     /// Arguments with that output, and the standard input: a file, or `-` for none.

@@ -1,4 +1,4 @@
-//! What the programs under test write, piece by piece.
+//! Reads the output of the programs under test piece by piece.
 
 use std::{
     io::{self, Write},

@@ -1,4 +1,4 @@
-//! How the servers belong together.
+//! Findings about the set: how the servers belong together.
 
 use std::collections::BTreeMap;
 
@@ -229,5 +229,5 @@ fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     finding.evidence("silent", lost)
 }
 
-/// What to do before anything else when there is no primary.
+/// The first step to take when there is no primary.
 const AGAIN: &str = "run the check again after 15 s; if it stays";

@@ -1,4 +1,4 @@
-//! What a client of the deployment sees.
+//! Observes a deployment with a client.
 
 use std::sync::Arc;
 

@@ -26,7 +26,7 @@ use tokio::net::{TcpStream, lookup_host};
 use super::line::Line;
 use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 
-/// How many replies to hello are timed.
+/// The number of replies to hello that are timed.
 const ROUNDS: usize = 4;
 
 impl Line<'_> {

@@ -1,4 +1,4 @@
-//! What the connections to all servers have in common.
+//! The parts that the connections to all servers have in common.
 
 use std::{
     collections::BTreeMap,
@@ -71,7 +71,7 @@ pub(super) struct Line<'l> {
     pub(super) limits: &'l Limits,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) hello: HelloRequest,
-    /// Whether a login has begun. One server is enough: each failed login counts where accounts are
+    /// True if a login has begun. One server is enough: each failed login counts where accounts are
     /// locked.
     pub(super) has_login: AtomicBool,
     sessions: Arc<Mutex<BTreeMap<ServerAddress, TlsSession>>>,

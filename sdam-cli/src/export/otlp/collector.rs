@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::settings::Settings;
 
-/// How much of an answer is read, in bytes.
+/// The maximum number of bytes of an answer that are read.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// A client of the collector. It reuses its connections.

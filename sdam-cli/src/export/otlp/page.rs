@@ -9,7 +9,8 @@ use opentelemetry_proto::tonic::metrics::v1::{
 
 use super::messages::attribute;
 
-/// When counting began and when the page was rendered, in nanoseconds since the Unix epoch.
+/// The times at which counting began and the page was rendered, in nanoseconds since the Unix
+/// epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u64,

@@ -1,11 +1,13 @@
-//! What waits for the collector. It is bounded, so a collector that is down costs no memory.
+//! The queue of records for the collector. It is bounded, so a collector that is down costs no
+//! memory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use opentelemetry_proto::tonic::{logs::v1::LogRecord, trace::v1::Span};
 use tokio::sync::Notify;
 
-/// How many log records, and how many spans, may wait; the oldest ones are lost then.
+/// The maximum number of queued log records, and of queued spans; the oldest ones are dropped
+/// beyond it.
 const CAPACITY: usize = 2048;
 
 /// Log records and spans in the order of their events.
@@ -24,9 +26,9 @@ struct State {
 /// Records of one kind.
 struct Waiting<T> {
     records: Vec<T>,
-    /// How many records have left since the beginning.
+    /// The number of records that have left the queue since the beginning.
     left: u64,
-    /// How many of these did not fit.
+    /// The number of these that were dropped because the queue was full.
     lost: u64,
 }
 

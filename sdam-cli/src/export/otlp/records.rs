@@ -1,4 +1,4 @@
-//! What happens to a deployment, as log records and spans.
+//! Translates the events of a deployment to log records and spans.
 
 use std::{
     fmt,
@@ -32,7 +32,7 @@ use super::{
     queue::Queue,
 };
 
-/// How many cleared pools are remembered until the failover ends that they belong to.
+/// The maximum number of cleared pools that are remembered until the end of their failover.
 const MAX_CLEARS: usize = 16;
 
 /// A sink that queues a log record for each change of a deployment, and a span for each failover.

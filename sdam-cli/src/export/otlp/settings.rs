@@ -1,4 +1,5 @@
-//! Where and how to push: the option `--otlp`, and the variables of OpenTelemetry.
+//! The destination of pushes and their settings: the option `--otlp`, and the variables of
+//! OpenTelemetry.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
@@ -38,7 +39,7 @@ impl Signal {
     }
 }
 
-/// Where and how to push.
+/// The destination of pushes and their settings.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     endpoints: BTreeMap<Signal, Uri>,

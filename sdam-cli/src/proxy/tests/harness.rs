@@ -21,7 +21,7 @@ use super::*;
 /// The time limit of every wait, for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a member has received on each connection, and the connection.
+/// The connections of a member, each with the bytes received on it.
 type Record = Mutex<Vec<(Vec<u8>, TcpStream)>>;
 
 /// A simulated replica set behind one recorder for each member.

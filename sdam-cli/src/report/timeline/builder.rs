@@ -18,7 +18,7 @@ pub(super) struct Builder {
     facts: Facts,
     lanes: HashMap<String, usize>,
     ids: HashMap<ServerId, usize>,
-    /// Whether each server streams its state, by its last heartbeat.
+    /// The servers' use of streaming, by their last heartbeats.
     streams: HashMap<String, bool>,
     /// The row of the last heartbeat of each lane.
     heartbeats: HashMap<usize, usize>,

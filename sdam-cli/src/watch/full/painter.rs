@@ -9,7 +9,7 @@ use ratatui::{
 /// Writes frames to a terminal.
 pub(super) struct Painter<B> {
     backend: B,
-    /// What the terminal shows; nothing is known of it before the first frame.
+    /// The contents of the terminal; unknown before the first frame.
     shown: Option<Buffer>,
 }
 

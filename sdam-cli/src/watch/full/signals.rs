@@ -1,6 +1,6 @@
 //! The signals that concern a full screen.
 
-/// What a signal asks for.
+/// The request that a signal makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// End with this exit code.
@@ -76,7 +76,7 @@ mod unix {
         Ok(())
     }
 
-    /// How long the end may take.
+    /// The time that the end may take.
     const PATIENCE: Duration = Duration::from_secs(2);
 
     /// Stops the process group of this process, as Ctrl-Z does, and returns when it is continued.

@@ -1,4 +1,4 @@
-//! What the user has chosen: read preference, order, filter, selection and so on.
+//! The user's choices: read preference, order, filter, selection and so on.
 
 use sdam_core::{
     address::ServerAddress,
@@ -38,7 +38,7 @@ impl Sort {
     }
 }
 
-/// What a key asks for, besides changing the state.
+/// An action that a key requests, besides changing the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Nothing more.
@@ -64,13 +64,13 @@ pub(super) struct State {
     pub(super) sort: Sort,
     /// Only servers whose address, state or tags contain it are shown.
     pub(super) filter: String,
-    /// Whether keys are added to the filter.
+    /// True if typed keys are added to the filter.
     pub(super) is_filtering: bool,
     /// The selected server; none before the first choice.
     pub(super) selected: Option<ServerAddress>,
-    /// Whether the details of a server take the place of the log.
+    /// True if the details of a server are shown in place of the log.
     pub(super) has_details: bool,
-    /// Whether the help is shown.
+    /// True if the help is shown.
     pub(super) has_help: bool,
     /// By how many entries the log is scrolled back.
     pub(super) scrolled: usize,

@@ -7,8 +7,8 @@ use sdam_core::{
     time::Instant,
 };
 
-/// How long a write is known before a secondary without it counts as behind. After an election the
-/// first write of the new primary is much newer than the last one of the old.
+/// The time for which a write is known before a secondary without it counts as behind. After an
+/// election the first write of the new primary is much newer than the last one of the old.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// The maximum number of writes that are kept.

@@ -12,13 +12,13 @@ const CAPACITY: usize = 2000;
 /// A change, or a note of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// When it happened.
+    /// The time of the change.
     pub(crate) at: Instant,
-    /// What has changed: the address of a server, `set`, `pool` and so on.
+    /// The subject of the change: the address of a server, `set`, `pool` and so on.
     pub(crate) subject: String,
-    /// What happened.
+    /// The description of the change.
     pub(crate) words: String,
-    /// How bad it is.
+    /// The severity, which decides the colour.
     pub(crate) tone: Tone,
 }
 

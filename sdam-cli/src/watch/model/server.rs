@@ -1,4 +1,4 @@
-//! What is known of one server.
+//! The known state of one server.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use super::history::{History, Probe};
 /// The maximum number of roles that are kept.
 const ROLES: usize = 8;
 
-/// How a server is checked.
+/// The way in which a server is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// The server sends a reply when something changes, and at the latest after
@@ -39,7 +39,7 @@ pub(crate) struct Trouble {
     pub(crate) checks: u32,
     /// The last error.
     pub(crate) error: Arc<ServerError>,
-    /// Whether a check has succeeded since.
+    /// True if a check has succeeded since.
     pub(crate) is_over: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Trouble {
 pub(crate) struct Pool {
     /// The generation of new connections.
     pub(crate) generation: u64,
-    /// Whether the pool may open connections.
+    /// True if the pool may open connections.
     pub(crate) is_ready: bool,
     /// The last clear and its cause.
     pub(crate) cleared: Option<(Instant, Arc<ServerError>)>,
@@ -61,9 +61,9 @@ pub(crate) struct Server {
     pub(crate) description: Arc<ServerDescription>,
     /// The last checks.
     pub(crate) history: History,
-    /// How it is checked; `None` before the first check.
+    /// The way in which the server is checked; `None` before the first check.
     pub(crate) mode: Option<Mode>,
-    /// When the last check has succeeded.
+    /// The time when the last check has succeeded.
     pub(crate) answered: Option<Instant>,
     /// The last failed checks.
     pub(crate) trouble: Option<Trouble>,

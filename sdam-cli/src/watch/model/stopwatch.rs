@@ -14,19 +14,19 @@ pub(crate) struct Run {
     pub(crate) lost: Option<ServerAddress>,
     /// Why it was lost; `None` if it has stepped down.
     pub(crate) cause: Option<Arc<ServerError>>,
-    /// When it was last seen as writable.
+    /// The time when it was last seen as writable.
     pub(crate) last_writable: Instant,
-    /// When the loss was noticed.
+    /// The time when the loss was noticed.
     pub(crate) noticed: Instant,
-    /// When its pool was cleared.
+    /// The time when its pool was cleared.
     pub(crate) pool_cleared: Option<Instant>,
-    /// When every other server had ended a check.
+    /// The time when every other server had ended a check.
     pub(crate) all_checked: Option<Instant>,
-    /// When another member first named the new primary.
+    /// The time when another member first named the new primary.
     pub(crate) successor_named: Option<Instant>,
     /// The new primary.
     pub(crate) new: Option<ServerAddress>,
-    /// When a server was writable again.
+    /// The time when a server was writable again.
     pub(crate) writable_again: Option<Instant>,
     /// The servers that have ended no check since the loss.
     unchecked: BTreeSet<ServerAddress>,

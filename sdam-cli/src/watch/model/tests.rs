@@ -227,7 +227,7 @@ impl Script {
     }
 }
 
-/// What a reply says of its server.
+/// The role that a reply reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::watch) enum Role {
     /// The primary of this election term.

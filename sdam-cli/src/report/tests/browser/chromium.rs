@@ -120,7 +120,7 @@ impl Chromium {
     }
 }
 
-/// How a page is shown.
+/// The display settings of a page.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Screen {
     pub(super) size: (u32, u32),

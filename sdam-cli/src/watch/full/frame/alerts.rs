@@ -1,4 +1,4 @@
-//! What an operator has to see first: what is wrong, since when and why.
+//! Alerts, which an operator has to see first: the problem, its start and its cause.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// What an operator has to see, with its explanation.
+/// An alert with its explanation.
 pub(super) struct Alert {
     pub(super) tone: Tone,
     /// The parts of the text. Lines are broken between them.
@@ -26,7 +26,7 @@ pub(super) struct Alert {
     pub(super) steps: Vec<String>,
 }
 
-/// How long the client looks for a primary before that is alarming.
+/// The time without a primary after which an alert is shown.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// The maximum number of servers that are named.
 const NAMED: usize = 3;
@@ -57,7 +57,7 @@ fn alert(tone: Tone, words: String) -> Alert {
     }
 }
 
-/// What waiting does not mend.
+/// Adds alerts for errors of configuration, which do not pass by waiting.
 fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let topology = scene.model.topology();
     if let Some(error) = topology.compatibility_error() {

@@ -168,7 +168,7 @@ fn replication(model: &Model, server: &Server) -> Option<Fact> {
     Some(("lag", tone, words))
 }
 
-/// What the server says of itself.
+/// Lists the facts that the server reports about itself.
 fn identity(server: &Server) -> Vec<Fact> {
     let description = &server.description;
     let mut facts = Vec::new();

@@ -89,7 +89,7 @@ pub(super) fn term_of(election: ObjectId) -> Option<u64> {
 pub(super) struct Line {
     tone: Tone,
     words: String,
-    /// Whether it only explains the alert.
+    /// True if the line only explains the alert.
     is_step: bool,
 }
 

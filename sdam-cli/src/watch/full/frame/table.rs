@@ -37,11 +37,11 @@ enum Column {
     History(u16, u16),
     /// The age of the last answer.
     Seen,
-    /// How it is checked.
+    /// The way in which the server is checked.
     Mode,
     /// The generation of its pool.
     Pool,
-    /// How far its last write is behind.
+    /// The lag of the server's last write.
     Lag,
     /// Losses in the last hour.
     Flaps,
