@@ -1,4 +1,4 @@
-//! What the error of a selection tells an operator.
+//! Shows how the error of a failed selection explains the cause to an operator.
 //!
 //! `cargo run -p sdam-examples --example selection_error [URI]`. Without a connection string, a
 //! replica set is simulated that has lost two of its three members, and so its majority.

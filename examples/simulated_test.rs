@@ -10,12 +10,12 @@ use sdam::{
     sim::{Blueprint, SetConfig, Sim, action::Target},
 };
 
-/// What a run with one seed has shown.
+/// The results of a run with one seed.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     killed: ServerAddress,
     selected: ServerAddress,
-    /// How long the selection has waited, in virtual time.
+    /// The virtual time that the selection waited.
     waited: Duration,
     /// The hash of everything that has happened.
     trace: u64,

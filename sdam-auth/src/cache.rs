@@ -8,7 +8,7 @@ use crate::scram::{Challenge, Keys, Mechanism};
 /// the password.
 const CAPACITY: usize = 8;
 
-/// What keys are derived from, besides the password of the account.
+/// The inputs of a key derivation, besides the password of the account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyId {
     pub(crate) mechanism: Mechanism,

@@ -1,4 +1,4 @@
-//! Which credentials can be used (Authentication: "MongoCredential Properties").
+//! The validation of credentials (Authentication: "MongoCredential Properties").
 
 use std::sync::Arc;
 

@@ -113,7 +113,7 @@ impl fmt::Debug for ClientFirst {
     }
 }
 
-/// What the server asks the client to prove.
+/// The server's challenge, which the client answers with its proof.
 pub struct Challenge {
     salt: Vec<u8>,
     iterations: u32,

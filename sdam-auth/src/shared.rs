@@ -1,4 +1,4 @@
-//! What the conversations of an account share.
+//! The state that the conversations of an account share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

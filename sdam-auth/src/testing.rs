@@ -9,7 +9,7 @@ use crate::scram::{Keys, Mechanism};
 /// The stored form of a user's password.
 #[derive(Clone, Debug)]
 pub struct StoredUser {
-    /// What the server compares proofs with.
+    /// The keys that the server compares proofs with.
     pub keys: Arc<Keys>,
     /// The salt of the password.
     pub salt: Vec<u8>,

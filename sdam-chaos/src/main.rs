@@ -30,10 +30,10 @@ const THREADS: usize = 2;
 struct Arguments {
     seeds: Range<u64>,
     kind: Kind,
-    /// Whether each seed is run once instead of twice.
+    /// True if each seed is run once instead of twice.
     once: bool,
-    /// Whether to stop at the first failure, without shrinking or keeping it, and to print it in
-    /// one line.
+    /// True to stop at the first failure, without shrinking or keeping it, and to print it in one
+    /// line.
     probe: bool,
     /// The file that gets the hashes of each seed's run.
     digest: Option<PathBuf>,

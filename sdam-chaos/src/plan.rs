@@ -92,7 +92,7 @@ pub enum Shape {
     LoadBalanced,
 }
 
-/// How the topology is ended.
+/// The way in which the topology is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The topology is closed.
@@ -116,11 +116,11 @@ pub struct Plan {
     pub blueprint: Blueprint,
     /// The faults.
     pub scenario: Scenario,
-    /// How the client gets to the deployment.
+    /// The client's route to the deployment.
     pub access: Access,
-    /// Whether applications use the client during the faults.
+    /// True if applications use the client during the faults.
     pub load: bool,
-    /// How the topology is ended.
+    /// The way in which the topology is ended.
     pub ending: Ending,
     /// The options of the client's connection pools; `None` if its pools open no connections.
     pub pool: Option<PoolOptions>,
@@ -133,9 +133,9 @@ struct Client {
     heartbeat: Duration,
     connect_timeout: Duration,
     mode: ServerMonitoringMode,
-    /// Whether only the first member is a seed.
+    /// True if only the first member is a seed.
     one_seed: bool,
-    /// Whether `replicaSet` is given.
+    /// True if `replicaSet` is given.
     has_set_name: bool,
 }
 

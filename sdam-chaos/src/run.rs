@@ -32,8 +32,8 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// How long the world is observed after it was healed: longer than an election and a server's
-/// shutdown.
+/// The time for which the world is observed after it was healed: longer than an election and a
+/// server's shutdown.
 const OBSERVATION: Duration = Duration::from_secs(16);
 /// The maximum virtual time that closing may take, besides the time that it waits for connections
 /// in use.
@@ -53,7 +53,7 @@ pub struct Stats {
     pub steps: u64,
     /// The number of published events.
     pub events: u64,
-    /// What the run exercised.
+    /// The parts of the client that the run exercised.
     pub counts: Counts,
 }
 

@@ -21,7 +21,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// How many events one poll delivers before it yields to the executor's other tasks.
+/// The number of events that one poll delivers before it yields to the executor's other tasks.
 const BUDGET: usize = 128;
 
 /// The future that delivers the events of a queue to a sink; there is one for each topology.

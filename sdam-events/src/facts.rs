@@ -42,7 +42,7 @@ pub use sink::FactSink;
 pub enum Fact {
     /// The primary has changed, or was lost.
     PrimaryChanged {
-        /// When the change was noticed.
+        /// The time when the change was noticed.
         at: Instant,
         /// The previous primary; `None` if there was none.
         old: Option<ServerAddress>,
@@ -57,39 +57,40 @@ pub enum Fact {
     FailoverEnded(Failover),
     /// A server that was available has become unavailable.
     ServerLost {
-        /// When the change was noticed.
+        /// The time when the change was noticed.
         at: Instant,
         /// The server.
         address: ServerAddress,
-        /// How often this server was lost, including this time.
+        /// The number of times that this server was lost, including this time.
         losses: u64,
         /// The error that marked the server unknown.
         reason: Option<Arc<str>>,
     },
     /// The topology type has changed.
     TopologyTypeChanged {
-        /// When the type changed.
+        /// The time when the type changed.
         at: Instant,
         /// The previous type.
         old: TopologyType,
         /// The new type.
         new: TopologyType,
-        /// How long the old type lasted.
+        /// The time for which the old type lasted.
         lasted: Duration,
     },
 }
 
-/// What is known about one server besides its description.
+/// Facts about one server that its description does not contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
-    /// How often the server was lost, that is, changed from available to unavailable.
+    /// The number of times that the server was lost, that is, changed from available to
+    /// unavailable.
     pub losses: u64,
     /// The current server type.
     pub server_type: ServerType,
-    /// When the server got this type.
+    /// The time when the server got this type.
     pub since: Instant,
-    /// When the last successful check ended.
+    /// The time when the last successful check ended.
     pub last_success: Option<Instant>,
 }
 
@@ -111,7 +112,7 @@ pub struct Facts {
     sightings: Sightings,
 }
 
-/// When the writable server last answered.
+/// The last answers of the writable server.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sightings {
     /// The last answer after which the server was still writable.

@@ -53,7 +53,7 @@ struct State {
 pub struct Transition {
     /// The sequence number of the event.
     pub seq: u64,
-    /// When it happened.
+    /// The time of the event.
     pub at: Instant,
     /// The change.
     pub change: Change,

@@ -86,7 +86,7 @@ struct State {
     /// other in between.
     last_at: Instant,
     under_way: UnderWay,
-    /// When `TopologyClosed` happened, while it is held back.
+    /// The time when `TopologyClosed` happened, while it is held back.
     closing: Option<Instant>,
     closed: bool,
     shedding: Shedding,

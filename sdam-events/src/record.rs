@@ -233,7 +233,7 @@ impl<W> fmt::Debug for RecordSink<W> {
     }
 }
 
-/// When and where a recording was made.
+/// The time and place at which a recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Origin {

@@ -102,7 +102,7 @@ pub fn replay_to(
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// When and where the recording was made.
+    /// The time and place at which the recording was made.
     pub origin: Origin,
     /// The recorded options.
     pub options: Options,

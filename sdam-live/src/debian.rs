@@ -16,7 +16,7 @@ use crate::locate::target_dir;
 const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \
     -o Debug::NoLocking=true -o Acquire::http::Timeout=20";
 
-/// Where a system keeps servers that are not for every user's search path.
+/// The folders for servers that are not in every user's search path.
 const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// The programs of a package, and the libraries that they need.

@@ -90,7 +90,7 @@ impl From<CommandError> for Error {
 /// A server is not available on this machine; the reason names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unavailable {
-    /// What is missing and what to do about it, in one or two sentences.
+    /// The missing item and the remedy, in one or two sentences.
     pub reason: String,
 }
 

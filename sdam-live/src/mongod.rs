@@ -40,13 +40,13 @@ pub struct Mongod {
     executable: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
-    /// Those of clients, if it demands TLS.
+    /// The certificates of clients, if the server demands TLS.
     certificates: Option<Arc<Certificates>>,
     address: SocketAddr,
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
     dir: WorkDir,
-    /// Whether the server has the user [`ROOT`], as which clients authenticate.
+    /// True if the server has the user [`ROOT`], as which clients authenticate.
     has_root: AtomicBool,
     /// The length of the log when the process was started.
     log_start: AtomicU64,

@@ -34,6 +34,6 @@ pub(crate) fn free() -> Result<SocketAddr, Error> {
 /// The exit code of a `mongod` that cannot listen on its address.
 pub(crate) const ADDRESS_IN_USE: i32 = 48;
 
-/// What a `mongod` logs before it aborts because another process listens on the address that both
-/// have bound.
+/// The message that a `mongod` logs before it aborts because another process listens on the address
+/// that both have bound.
 pub(crate) const CANNOT_LISTEN: &str = "Error listening for new connections on";

@@ -17,7 +17,7 @@ use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::poll;
 
-/// How long a member that stepped down does not run for election.
+/// The time for which a member that stepped down does not run for election.
 const STEP_DOWN: Duration = Duration::from_secs(10);
 
 /// The time-out for reading a member's state.

@@ -16,7 +16,7 @@ pub struct Terminal {
     dir: WorkDir,
 }
 
-/// What the shell prints before it reads a line.
+/// The prompt that the shell prints before it reads a line.
 const PROMPT: &str = "ready$ ";
 
 impl Terminal {

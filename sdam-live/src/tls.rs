@@ -14,7 +14,7 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use crate::certificates::{Certificates, ServerCertificate};
 
-/// How a server speaks TLS. It demands TLS, and checks the certificates that clients present.
+/// The TLS settings of a server. It demands TLS, and checks the certificates that clients present.
 ///
 /// This crate's own clients present the [client's certificate](Certificates::client) and accept
 /// every server's.

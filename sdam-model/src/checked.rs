@@ -44,9 +44,9 @@ pub struct CheckedMachine {
 pub(crate) struct Pool {
     pub(crate) generation: Generation,
     pub(crate) ready: bool,
-    /// Whether the monitor has round-trip times.
+    /// True if the monitor has round-trip times.
     pub(crate) measured: bool,
-    /// Whether the monitor considers its server known.
+    /// True if the monitor considers its server known.
     pub(crate) known: bool,
 }
 
@@ -58,7 +58,7 @@ pub struct Start {
     pub seeds: u8,
     /// `directConnection=true`, which uses the first seed alone.
     pub direct: bool,
-    /// Whether `replicaSet` is given.
+    /// True if `replicaSet` is given.
     pub named: bool,
 }
 

@@ -17,7 +17,7 @@ pub struct Visited {
     pub steps: u64,
     /// The distance of the farthest state from the start, in steps.
     pub depth: usize,
-    /// Whether all reachable states were searched.
+    /// True if all reachable states were searched.
     pub complete: bool,
 }
 

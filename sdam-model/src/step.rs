@@ -38,7 +38,7 @@ pub enum Step {
         on: u8,
         /// The reply.
         reply: Reply,
-        /// Whether the connection is of the previous generation.
+        /// True if the connection is of the previous generation.
         late: bool,
     },
     /// An application reports an error.
@@ -47,7 +47,7 @@ pub enum Step {
         on: u8,
         /// The error.
         error: OperationError,
-        /// Whether the connection is of the previous generation.
+        /// True if the connection is of the previous generation.
         late: bool,
     },
     /// The member's monitor has died.
@@ -65,9 +65,9 @@ pub enum Step {
 pub struct Reply {
     /// The server's role.
     pub role: Role,
-    /// Whether the set name differs from the expected one.
+    /// True if the set name differs from the expected one.
     pub foreign: bool,
-    /// Whether the server reports another member's address as `me`.
+    /// True if the server reports another member's address as `me`.
     pub misnamed: bool,
     /// The members in its host list, one bit each.
     pub hosts: u8,

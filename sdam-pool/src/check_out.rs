@@ -1,4 +1,4 @@
-//! How a check-out gets its connection.
+//! Checks connections out: takes an idle one, opens one or waits.
 
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
@@ -14,8 +14,9 @@ use crate::{
     member::Member,
 };
 
-/// How long a check-out without a worker waits for its timer at a time. The timers of blocking mode
-/// block their thread, which would not notice that another thread hands over a connection.
+/// The maximum time that a check-out without a worker waits for its timer at once. The timers of
+/// blocking mode block their thread, which would not notice that another thread hands over a
+/// connection.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
 /// Checks out a connection, until `deadline` or within the limits of the options.
@@ -55,7 +56,7 @@ struct Waiting<'p> {
     pool: &'p Arc<Inner>,
     /// `None` once the check-out has its result.
     ticket: Option<Ticket>,
-    /// When its operation ends, in place of the limits of the options.
+    /// The time when its operation ends, in place of the limits of the options.
     deadline: Option<Instant>,
 }
 

@@ -26,7 +26,7 @@ use crate::{
     member::Member,
 };
 
-/// What all pools of one topology have in common.
+/// Settings that all pools of one topology have in common.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: PoolOptions,

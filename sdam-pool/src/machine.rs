@@ -31,7 +31,7 @@ pub(crate) use self::{
 };
 use crate::error::Error;
 
-/// What the machine needs to know of a connection.
+/// A connection, as far as the machine has to know it.
 pub(crate) trait Pooled {
     fn generation(&self) -> Generation;
     /// Returns the service behind a load balancer that it leads to.
@@ -63,7 +63,7 @@ pub(crate) struct Machine<C> {
     fill_failures: u32,
     /// Wakes the worker; `None` while it runs or has been woken.
     worker: Option<Waker>,
-    /// When the worker wakes up by itself.
+    /// The time when the worker wakes up without a notification.
     armed: Option<Instant>,
     opened: u64,
     closed: u64,
@@ -75,7 +75,7 @@ pub(crate) struct Config {
     pub(crate) address: ServerAddress,
     pub(crate) options: PoolOptions,
     pub(crate) load_balanced: bool,
-    /// Whether check-outs open their connections themselves, because there is no worker.
+    /// True if check-outs open their connections themselves, because there is no worker.
     pub(crate) by_caller: bool,
 }
 
@@ -93,7 +93,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     pub(crate) connection: C,
-    /// When it was checked in; not read from the clock without `maxIdleTimeMS`.
+    /// The time of its check-in; not read from the clock without `maxIdleTimeMS`.
     since: Instant,
 }
 
@@ -105,7 +105,7 @@ struct ToClose<C> {
     reason: Option<ConnectionClosedReason>,
 }
 
-/// Which connections in use a clear interrupts.
+/// The connections in use that a clear interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Interruption {
     /// Connections of earlier generations are interrupted.
@@ -113,7 +113,7 @@ pub(crate) struct Interruption {
     pub(crate) service: Option<ObjectId>,
 }
 
-/// What a connection in use is pinned to (Load Balancers: "Connection Pinning").
+/// The user that a connection in use is pinned to (Load Balancers: "Connection Pinning").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pin {
     /// A cursor, until it is exhausted or closed.
@@ -128,14 +128,14 @@ struct Pinned {
     transactions: u32,
 }
 
-/// What a check-out gets.
+/// The result of a check-out.
 #[derive(Debug)]
 pub(crate) enum CheckOut<C> {
     Connection(C),
     Wait(Ticket),
 }
 
-/// What the caller does after it has released the lock of the machine.
+/// The actions of the caller after it has released the lock of the machine.
 #[derive(Debug)]
 #[must_use = "tasks are woken and connections closed once the machine is unlocked"]
 pub(crate) struct After<C> {
@@ -166,11 +166,11 @@ pub struct PoolStats {
     pub waiting: usize,
     /// The connections established since the pool was created.
     pub opened: u64,
-    /// Those of them that were closed again.
+    /// The number of these that were closed again.
     pub closed: u64,
     /// The generation of new connections.
     pub generation: Generation,
-    /// Whether connections can be checked out.
+    /// True if connections can be checked out.
     pub is_ready: bool,
 }
 

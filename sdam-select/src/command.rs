@@ -30,7 +30,7 @@ pub enum Opcode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Additions<'p> {
-    /// Whether to set the flag SecondaryOk of OP_QUERY.
+    /// True to set the flag SecondaryOk of OP_QUERY.
     pub secondary_ok: bool,
     /// The `$readPreference` to send, if any.
     pub read_preference: Option<ReadPreferenceDocument<'p>>,

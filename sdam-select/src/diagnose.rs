@@ -43,21 +43,21 @@ pub enum Diagnosis {
     Unresolvable {
         /// The servers.
         addresses: Vec<ServerAddress>,
-        /// Whether the addresses come from the replica set's own configuration.
+        /// True if the addresses come from the replica set's own configuration.
         advertised: bool,
     },
     /// No server accepts connections.
     NothingReachable {
         /// The servers.
         addresses: Vec<ServerAddress>,
-        /// Whether the attempts timed out, as behind a firewall; else they were refused.
+        /// True if the attempts timed out, as behind a firewall; false if they were refused.
         timed_out: bool,
     },
     /// Some members accept no connections, but others do.
     Unreachable {
         /// The members.
         addresses: Vec<ServerAddress>,
-        /// Whether the addresses come from the replica set's own configuration.
+        /// True if the addresses come from the replica set's own configuration.
         advertised: bool,
     },
     /// There is no connection through the proxy, or the proxy itself cannot be reached.
@@ -98,9 +98,9 @@ pub enum Diagnosis {
     },
     /// The members have no primary.
     NoPrimary {
-        /// How many members were reached.
+        /// The number of members that were reached.
         reached: usize,
-        /// How many members there are.
+        /// The number of members.
         members: usize,
     },
     /// Servers are available, but none has the requested tags.

@@ -196,8 +196,8 @@ impl ExplainedServer {
 /// One selection, with the data to explain its result.
 struct Explainer<'a> {
     suitability: Suitability<'a>,
-    /// What secondaries had to meet where the primary is the fallback: explains why none was
-    /// eligible.
+    /// The criteria that secondaries had to meet where the primary is the fallback: explains why
+    /// none was eligible.
     secondaries: Option<Suitability<'a>>,
     preference: Option<&'a ReadPreference>,
     /// The indexes of the servers that the selectors have kept.

@@ -1,5 +1,5 @@
-//! Whether a topology has a readable or a writable server (SDAM Monitoring: "hasReadableServer",
-//! "hasWritableServer").
+//! Finds out whether a topology has a readable or a writable server (SDAM Monitoring:
+//! "hasReadableServer", "hasWritableServer").
 
 use sdam_core::{
     read_preference::{ReadMode, ReadPreference},

@@ -51,7 +51,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// How clients observe a change of the split horizon (M-30).
+/// The way in which clients observe a change of the split horizon (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HorizonPolicy {
@@ -71,7 +71,7 @@ pub enum HorizonPolicy {
 pub enum Action {
     /// The primary steps down, hands over if it can, and is not a candidate for `period`.
     StepDown {
-        /// How long the member is not a candidate.
+        /// The time for which the member is not a candidate.
         period: Duration,
     },
     /// The member runs for election immediately.
@@ -113,8 +113,8 @@ pub enum Action {
     Horizon(HorizonPolicy),
     /// The fail point `failCommand` is set on the member, or turned off (`None`).
     FailPoint(Target, Option<FailCommand>),
-    /// Whether the member streams replies to clients that allow it, or answers each awaitable
-    /// hello with one reply (M-20).
+    /// The member streams replies to clients that allow it (true), or answers each awaitable hello
+    /// with one reply (M-20).
     Exhaust(Target, bool),
     /// The member increments its topology version at this interval although nothing has changed;
     /// `None` stops it. So does the end of the process.
@@ -131,11 +131,11 @@ pub enum Action {
 pub enum Edit {
     /// Its priority.
     Priority(f64),
-    /// Whether it votes.
+    /// Its right to vote.
     Votes(bool),
-    /// Whether it is hidden from clients.
+    /// Its visibility: true if it is hidden from clients.
     Hidden(bool),
-    /// How far it stays behind the primary.
+    /// The delay of the member behind the primary.
     Delay(Duration),
     /// All its tags.
     Tags(Vec<(String, String)>),

@@ -26,11 +26,11 @@ pub struct MemberConfig {
     pub address: ServerAddress,
     /// The election priority: members of higher priority become primary, 0 never does.
     pub priority: f64,
-    /// Whether it takes part in elections.
+    /// True if it takes part in elections.
     pub votes: bool,
-    /// Whether it is hidden from clients.
+    /// True if it is hidden from clients.
     pub hidden: bool,
-    /// Whether it only votes.
+    /// True if it only votes.
     pub arbiter: bool,
     /// The configured delay behind the primary.
     pub delay: Duration,

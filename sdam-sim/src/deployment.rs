@@ -125,7 +125,7 @@ pub struct Deployment {
     #[cfg(feature = "auth")]
     pub(crate) users: crate::users::Users,
     pub(crate) outputs: Vec<Output>,
-    /// Whether the `AdvertisedState` of a member may have changed.
+    /// True if the `AdvertisedState` of a member may have changed.
     pub(crate) dirty: bool,
 }
 

@@ -14,15 +14,15 @@ use crate::{
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct FailCommand {
-    /// How often the fail point is triggered.
+    /// The number of times that the fail point is triggered.
     pub mode: Mode,
     /// The names of the commands.
     pub commands: Vec<String>,
     /// Restricts the fail point to connections whose client metadata has this application name.
     pub app_name: Option<String>,
-    /// How long the command is blocked first.
+    /// The time for which the command is blocked first.
     pub block: Option<Duration>,
-    /// Whether the connection is closed instead of answered.
+    /// True if the connection is closed instead of answered.
     pub close_connection: bool,
     /// The error code of the reply; the command is not run.
     pub error_code: Option<i32>,
@@ -88,7 +88,7 @@ impl FromStr for BadReply {
     }
 }
 
-/// How often a fail point is triggered.
+/// The number of times that a fail point is triggered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {

@@ -27,7 +27,7 @@ pub(crate) struct Member {
     /// The timers that expired while the process was frozen.
     pub(crate) stalled: Vec<Timer>,
     pub(crate) process: Process,
-    /// Whether it streams to clients that allow it.
+    /// True if it streams to clients that allow it.
     pub(crate) exhaust: bool,
     /// The interval of unprompted topology version changes.
     pub(crate) flood: Option<Duration>,
@@ -35,7 +35,7 @@ pub(crate) struct Member {
     /// The fail point `onPrimaryTransactionalWrite`: it closes the connection after a statement of a
     /// numbered write, or with an error code instead of it.
     pub(crate) fail_write: Option<FailCommand>,
-    /// How often a fail point has been triggered in this process.
+    /// The number of times that a fail point has been triggered in this process.
     pub(crate) fail_point_hits: i32,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Kind {
     Replica(Box<Replica>),
 }
 
-/// Whether the process is running.
+/// The state of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     Up,
@@ -87,9 +87,9 @@ pub(crate) struct Replica {
     /// The member does not run for election until this time.
     pub(crate) frozen_until: Instant,
     pub(crate) maintenance: bool,
-    /// Whether it has won its election and is still catching up.
+    /// True if it has won its election and is still catching up.
     pub(crate) draining: bool,
-    /// Whether it stays primary without a majority.
+    /// True if it stays primary without a majority.
     pub(crate) ignores_majority: bool,
     /// The replication lag in addition to its configured delay.
     pub(crate) lag: Duration,

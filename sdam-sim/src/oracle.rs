@@ -137,7 +137,7 @@ pub struct Violation {
     pub oracle: Oracle,
     /// The time at which the violation was found.
     pub at: Instant,
-    /// How the rule was broken.
+    /// The description of the violation.
     pub message: String,
 }
 

@@ -11,9 +11,9 @@ pub(crate) struct CommandError {
     pub(crate) message: String,
     /// Labels that replace those the server would add.
     pub(crate) labels: Option<Vec<String>>,
-    /// Whether a state change error includes the topology version.
+    /// True if a state change error includes the topology version.
     pub(crate) versioned: bool,
-    /// What else the error of a single write tells.
+    /// Further fields that the error of a single write contains.
     pub(crate) details: Document,
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct Request {
     pub(crate) body: Document,
 }
 
-/// How a request was framed; its reply is framed the same way.
+/// The framing of a request; its reply is framed the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg {

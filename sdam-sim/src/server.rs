@@ -45,9 +45,9 @@ pub(crate) struct Connection {
     /// Messages that could not be sent while clients were cut off.
     held: Vec<Vec<u8>>,
     task: Task,
-    /// Whether the client asked for hello by `helloOk: true`.
+    /// True if the client asked for hello by `helloOk: true`.
     hello_ok: bool,
-    /// Whether the client has sent its first hello.
+    /// True if the client has sent its first hello.
     greeted: bool,
     app_name: Option<String>,
     #[cfg(feature = "auth")]

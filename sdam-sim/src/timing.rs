@@ -8,17 +8,18 @@ use std::time::Duration;
 pub struct Timing {
     /// The interval of heartbeats between members (`heartbeatIntervalMillis`).
     pub heartbeat_interval: Duration,
-    /// How long a primary may be silent before it is replaced (`electionTimeoutMillis`).
+    /// The time for which a primary may be silent before it is replaced (`electionTimeoutMillis`).
     pub election_timeout: Duration,
-    /// How long a primary that steps down takes to hand over to a successor.
+    /// The time that a primary that steps down takes to hand over to a successor.
     pub hand_over: Duration,
-    /// How long a member that won an election catches up before it accepts writes.
+    /// The time that a member that won an election takes to catch up before it accepts writes.
     pub catch_up: Duration,
-    /// How long a process takes from its start until it has joined its set.
+    /// The time that a process takes from its start until it has joined its set.
     pub startup: Duration,
-    /// How often an idle primary writes a no-op (M-43).
+    /// The interval at which an idle primary writes a no-op (M-43).
     pub no_op_interval: Duration,
-    /// How long a server announces its shutdown (`shutdownTimeoutMillisForSignaledShutdown`).
+    /// The time for which a server announces its shutdown
+    /// (`shutdownTimeoutMillisForSignaledShutdown`).
     pub quiesce: Duration,
 }
 

@@ -20,8 +20,8 @@ use crate::{selection::file::InWindowFile, srv, suite::Check};
 pub struct ScanCheck {
     /// The check.
     pub check: Check,
-    /// Whether the file applies to single-threaded mode. An unreadable file does, so that the
-    /// check reports why.
+    /// Returns whether the file applies to single-threaded mode. An unreadable file does, so that
+    /// the check reports the reason.
     pub covers: fn(&Value) -> bool,
 }
 

@@ -54,7 +54,7 @@ pub struct TestDeployment {
     _deployment: Box<dyn Any>,
 }
 
-/// Where the clients of a test run, and what they connect to.
+/// The runtime of a test's clients, and the deployment that they connect to.
 pub(crate) struct Target {
     uri: String,
     /// Behind a load balancer, the connection string of a balancer with one mongos.

@@ -8,7 +8,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 pub struct Server {
     /// If set, connections are refused and requests fail, with this message.
     pub refusal: Option<String>,
-    /// Whether requests are not answered: they wait until the behaviour changes or until
+    /// True if requests are not answered: they wait until the behaviour changes or until
     /// [`Servers::answer`](crate::Servers::answer).
     pub silent: bool,
     /// The time from a request to its reply.

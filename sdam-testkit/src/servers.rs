@@ -29,7 +29,7 @@ struct State {
     /// The behaviour of a server that was never set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
-    /// Whether connections wait to be admitted.
+    /// True if connections wait to be admitted.
     holds_connections: bool,
     waiting: Vec<Waiting>,
     log: Vec<String>,

@@ -1,4 +1,4 @@
-//! What the errors of a connection say.
+//! The errors of a connection, and their texts.
 
 use std::{
     io,

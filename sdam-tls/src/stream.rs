@@ -22,7 +22,7 @@ pub(crate) struct TlsStream {
     io: Box<dyn ByteStream>,
     session: ClientConnection,
     errors: Errors,
-    /// Whether data of the server have arrived, so that it has accepted the client.
+    /// True if data of the server have arrived, so that it has accepted the client.
     accepted: bool,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Verifier {
     /// Certificates that are trusted by themselves, not only as the authority of others: a server
     /// may present its own self-signed certificate, which the application has in its `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
-    /// What the chain is checked with, for these.
+    /// The revocation lists that the chain and these certificates are checked with.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) checks_name: bool,

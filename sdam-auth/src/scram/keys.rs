@@ -7,8 +7,8 @@ use zeroize::Zeroizing;
 
 use super::{Derivation, Mechanism};
 
-/// What client and server derive from a password, its salt and the number of iterations. It is as
-/// good as the password, and erased when it is dropped.
+/// The keys that client and server derive from a password, its salt and the number of iterations.
+/// They are as sensitive as the password, and erased when they are dropped.
 pub struct Keys {
     mechanism: Mechanism,
     client: Bytes,

@@ -29,9 +29,9 @@ struct Checks {
     /// The time at which the running check started, the last one ended, or the server was added.
     since: Instant,
     state: State,
-    /// Whether the server is known, from checks or other sources.
+    /// True if the server is known, from checks or other sources.
     known: bool,
-    /// When the running check had to be cancelled because of an operation's network error.
+    /// The time when the running check had to be cancelled because of an operation's network error.
     cancelled: Option<Instant>,
     /// The start times of the checks of the last second.
     recent: Vec<Instant>,

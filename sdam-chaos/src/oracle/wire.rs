@@ -1,4 +1,4 @@
-//! What is on the wire, and what errors of connections say.
+//! Checks the bytes on the wire, and the texts of connection errors.
 
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
@@ -69,7 +69,7 @@ pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violatio
     Ok(())
 }
 
-/// When the first fault of each kind begins.
+/// The start of the first fault of each kind.
 struct Beginnings {
     look_ups: Option<Instant>,
     certificates: Option<Instant>,

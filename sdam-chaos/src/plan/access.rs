@@ -1,4 +1,4 @@
-//! How a plan's client gets to the deployment.
+//! The route of a plan's client to the deployment.
 
 use std::{fmt, time::Duration};
 
@@ -11,18 +11,18 @@ use sdam_sim::runtime::Sim;
 
 use super::{Shape, host};
 
-/// How the client gets to the deployment.
+/// The client's route to the deployment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Whether the servers require TLS.
+    /// True if the servers require TLS.
     pub tls: bool,
-    /// Whether the client connects through a proxy.
+    /// The client's use of a proxy.
     pub proxy: ProxyUse,
-    /// Whether the client finds the servers, those of a sharded cluster, by SRV records.
+    /// True if the client finds the servers, those of a sharded cluster, by SRV records.
     pub srv: bool,
 }
 
-/// Whether the client connects through a proxy.
+/// The use of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProxyUse {
     /// Directly.

@@ -16,7 +16,7 @@ pub(super) struct Deployed {
     pub(super) blueprint: Blueprint,
     /// The number of processes.
     pub(super) processes: u64,
-    /// Whether the last process is not a member of the set at first.
+    /// True if the last process is not a member of the set at first.
     pub(super) spare: bool,
 }
 

@@ -10,11 +10,11 @@ use super::Fact;
 pub struct Outage {
     /// The primary that was lost; `None` if the topology has no primaries.
     pub lost: Option<ServerAddress>,
-    /// When a check last showed the lost server as writable; `noticed` if none did.
+    /// The time when a check last showed the lost server as writable; `noticed` if none did.
     pub last_writable: Instant,
-    /// When the loss was noticed.
+    /// The time when the loss was noticed.
     pub noticed: Instant,
-    /// When another member first reported a different primary.
+    /// The time when another member first reported a different primary.
     pub successor_named: Option<Instant>,
 }
 
@@ -29,7 +29,7 @@ pub struct Failover {
     pub new: Option<ServerAddress>,
     /// The election id of the new primary.
     pub election_id: Option<ObjectId>,
-    /// When the new primary was found, which is when writes became possible again.
+    /// The time when the new primary was found, which is when writes became possible again.
     pub writable_again: Instant,
 }
 

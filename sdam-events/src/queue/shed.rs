@@ -20,7 +20,7 @@ const EVENT: usize = 512;
 /// The state of load shedding.
 #[derive(Debug, Default)]
 pub(super) struct Shedding {
-    /// Whether new heartbeats are dropped now.
+    /// True if new heartbeats are dropped now.
     active: bool,
     /// The servers whose current heartbeat was dropped.
     skipped: BTreeSet<ServerId>,

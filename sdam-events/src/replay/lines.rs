@@ -13,7 +13,7 @@ pub(super) struct Line {
     /// From 1.
     pub(super) number: u64,
     pub(super) text: String,
-    /// Whether a line break follows. The last line of a killed program may lack its end.
+    /// True if a line break follows. The last line of a killed program may lack its end.
     pub(super) is_complete: bool,
 }
 

@@ -4,14 +4,14 @@ use std::{collections::BTreeMap, mem};
 
 use sdam_core::ids::{Generation, ObjectId};
 
-/// Which connections to each service are stale.
+/// The current generation of each service, by which stale connections are recognized.
 ///
 /// The topology assigns the generations. A service is remembered while it has connections, and
 /// while any connection is being established: it may lead to a service that was cleared meanwhile.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     known: BTreeMap<ObjectId, Service>,
-    /// Whether a service was cleared since [`take_cleared`](Self::take_cleared).
+    /// True if a service was cleared since [`take_cleared`](Self::take_cleared).
     has_cleared: bool,
 }
 

@@ -85,7 +85,7 @@ struct Shape {
     idle: Option<u64>,
     by_caller: bool,
     load_balanced: bool,
-    /// Whether check-outs are polled late.
+    /// True if check-outs are polled late.
     lazy: bool,
 }
 

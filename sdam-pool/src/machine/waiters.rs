@@ -46,7 +46,7 @@ struct Slot<C> {
     serial: u64,
     epoch: u64,
     state: State<C>,
-    /// Whether its time was over while a connection was being opened for it.
+    /// True if its time was over while a connection was being opened for it.
     is_overdue: bool,
     waker: Option<Waker>,
 }

@@ -1,4 +1,4 @@
-//! What the worker of a pool does, and how a check-out waits.
+//! The work of a pool's worker, and the steps of a waiting check-out.
 
 use std::{
     mem,
@@ -39,7 +39,7 @@ pub(crate) enum Urgent {
     Wake(Vec<Waker>),
 }
 
-/// How a waiting check-out goes on.
+/// The next step of a waiting check-out.
 #[derive(Debug)]
 pub(crate) enum Step<C> {
     Done(Result<C, Error>),

@@ -27,7 +27,7 @@ use sdam_transport::{
 
 use super::failure;
 
-/// What a pool does wrongly.
+/// A mistake that a pool makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -104,9 +104,9 @@ struct State {
     /// The number of connections that could not be opened.
     failed: u32,
     has_interrupted: bool,
-    /// Whether the last command got a message that cannot be the reply.
+    /// True if the last command got a message that cannot be the reply.
     has_bad_reply: bool,
-    /// Whether a check-out waits in the queue of the pool within.
+    /// True if a check-out waits in the queue of the pool within.
     is_queued: bool,
     /// The check-outs that wait outside of it.
     outside: Vec<oneshot::Sender<()>>,

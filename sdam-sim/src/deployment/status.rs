@@ -27,11 +27,11 @@ pub struct MemberStatus {
     pub address: ServerAddress,
     /// Its role; `None` for a standalone or a mongos.
     pub role: Option<Role>,
-    /// Whether the process runs.
+    /// True if the process runs.
     pub running: bool,
-    /// Whether the process runs and answers clients.
+    /// True if the process runs and answers clients.
     pub answers: bool,
-    /// Whether the process announces its shutdown in its replies (M-31).
+    /// True if the process announces its shutdown in its replies (M-31).
     pub quiescing: bool,
     /// The newest term that the member knows, 0 outside of a replica set.
     pub term: i64,

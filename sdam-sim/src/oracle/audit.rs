@@ -26,7 +26,7 @@ struct Server {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     open: bool,
-    /// Whether the server was lost in a way that makes its connections stale, and its pool has not
+    /// True if the server was lost in a way that makes its connections stale, and its pool has not
     /// been cleared yet.
     clear_pending: bool,
     commands: Vec<PoolCall>,

@@ -25,7 +25,7 @@ pub struct Latency {
     pub min: Duration,
     /// The maximum additional latency, evenly distributed.
     pub spread: Duration,
-    /// Whether messages arrive in pieces.
+    /// True if messages arrive in pieces.
     pub chunked: bool,
 }
 

@@ -65,7 +65,7 @@ impl Socket {
     }
 }
 
-/// How a connection ended for the program.
+/// The end of a connection, as the program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,

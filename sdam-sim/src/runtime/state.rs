@@ -48,7 +48,7 @@ pub(super) enum ConnectAttempt {
     Silent,
 }
 
-/// Where a connection to an address leads.
+/// The destination that an address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Server(Link),

@@ -126,7 +126,7 @@ impl fmt::Display for Flaw {
 
 impl std::error::Error for Flaw {}
 
-/// Whether a server accepts TLS and plain text (`tlsMode`).
+/// The server's acceptance of TLS and plain text (`tlsMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsMode {
@@ -255,7 +255,7 @@ pub(super) struct TlsState {
     handshakes: u64,
 }
 
-/// What differs for one server.
+/// The settings that differ between servers.
 #[derive(Clone, Debug, Default)]
 struct Settings {
     mode: Option<TlsMode>,

@@ -1,4 +1,4 @@
-//! What the program has sent, as someone on the wire sees it.
+//! Classifies the bytes that the program has sent, as an observer on the wire sees them.
 
 use super::{
     proxy::{Message, Opening},
@@ -33,7 +33,7 @@ pub struct Traffic {
 /// Reads along what the program sends on one connection.
 #[derive(Debug)]
 pub(super) enum Tap {
-    /// What a proxy reads is next.
+    /// The conversation with a proxy is next.
     Opening(Opening),
     /// A record is next, or the rest of its header.
     Header {

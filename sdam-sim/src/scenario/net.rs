@@ -17,9 +17,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetFault {
-    /// Whether new connections to the member are refused.
+    /// New connections to the member are refused (true) or possible again.
     Refuse(Target, bool),
-    /// Whether all bytes between the program and the member are dropped silently.
+    /// All bytes between the program and the member are dropped silently (true) or delivered again.
     Blackhole(Target, bool),
     /// Every connection to the member is reset now.
     Reset(Target),

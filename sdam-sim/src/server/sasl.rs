@@ -24,7 +24,7 @@ pub(super) struct Sasl {
     state: Option<State>,
 }
 
-/// What the client sends next.
+/// The message that is expected from the client next.
 #[derive(Debug)]
 enum State {
     Proof {

@@ -18,7 +18,7 @@ pub(crate) const AWAIT: Duration = Duration::from_millis(600);
 /// A reply that took longer has waited; servers have coarse clocks, and machines are loaded.
 const WAITED: Duration = Duration::from_millis(350);
 
-/// How a request is framed.
+/// The framing of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg,
@@ -50,7 +50,7 @@ pub(crate) struct Reply {
     pub(crate) op_code: OpCode,
     /// The flags of this message.
     pub(crate) more_to_come: bool,
-    /// Whether `responseTo` is the last message: the request or, in a stream, the previous reply.
+    /// True if `responseTo` is the last message: the request or, in a stream, the previous reply.
     pub(crate) answers_last: bool,
     pub(crate) timing: Timing,
     pub(crate) body: Document,

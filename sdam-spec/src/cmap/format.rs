@@ -27,7 +27,7 @@ pub(super) struct File {
     ignore: Vec<PoolEventName>,
 }
 
-/// Whether a file may run without a deployment. Here all run against one.
+/// The style of a file: with or without a deployment. Here all run against one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Style {

@@ -10,8 +10,8 @@ use super::{Host, activity::Activity};
 use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 
-/// How often the clock may have to advance until a server is checked: once to the end of the pause
-/// between its checks, and once more if that was used by another server.
+/// The maximum number of times that the clock advances until a server is checked: once to the end
+/// of the pause between its checks, and once more if that was used by another server.
 const MAX_ADVANCES: usize = 16;
 
 /// The scripted environment of a topology.

@@ -25,7 +25,7 @@ pub(crate) struct SelectionFile {
     pub(crate) heartbeat_frequency: Option<Duration>,
     /// An error if the criteria are invalid.
     pub(crate) criteria: Result<Criteria, CriteriaError>,
-    /// Whether the file expects criteria that are invalid or can never be met.
+    /// True if the file expects criteria that are invalid or can never be met.
     pub(crate) expects_error: bool,
     pub(crate) suitable: BTreeSet<ServerAddress>,
     pub(crate) window: BTreeSet<ServerAddress>,

@@ -42,7 +42,7 @@ pub(super) struct Client {
     log: LogConfig,
 }
 
-/// What a client has published.
+/// The events and logs that a client has published.
 pub(super) struct Published {
     pub(super) events: Vec<Event>,
     pub(super) messages: Vec<Message>,

@@ -29,7 +29,7 @@ const IMPLICIT_SESSION: &str = "";
 pub(super) struct Driver {
     client: Client,
     runtime: Runtime,
-    /// Whether the implicit session was used.
+    /// True if the implicit session was used.
     has_session: AtomicBool,
 }
 

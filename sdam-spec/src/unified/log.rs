@@ -33,7 +33,7 @@ struct ExpectedMessage {
     #[serde(deserialize_with = "severity")]
     level: Severity,
     component: String,
-    /// Whether the text of the field `failure` is left out.
+    /// True if the text of the field `failure` is left out.
     #[serde(rename = "failureIsRedacted")]
     failure_is_redacted: Option<bool>,
     data: Expected,

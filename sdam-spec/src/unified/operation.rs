@@ -27,7 +27,7 @@ pub(super) struct Operation {
     expectation: Expectation,
 }
 
-/// What an operation has to result in.
+/// The expected result of an operation.
 #[derive(Debug)]
 enum Expectation {
     Anything,

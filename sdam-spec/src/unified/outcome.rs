@@ -11,7 +11,7 @@ use super::matching::Expected;
 #[derive(Debug, Default)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// Whether a server has replied with the error.
+    /// True if a server has replied with the error.
     pub(super) is_server_error: bool,
     pub(super) code: Option<i32>,
     pub(super) code_name: Option<String>,
@@ -28,7 +28,7 @@ pub(super) struct Failure {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedError {
     is_error: Option<bool>,
-    /// Whether the client failed without a server's reply.
+    /// True if the client failed without a server's reply.
     is_client_error: Option<bool>,
     error_contains: Option<String>,
     error_code: Option<i32>,

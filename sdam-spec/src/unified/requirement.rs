@@ -29,7 +29,7 @@ pub struct Environment {
     pub kind: Kind,
     /// The three numbers of the servers' release.
     pub release: [u32; 3],
-    /// Whether clients have to authenticate.
+    /// True if clients have to authenticate.
     pub authentication: bool,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Requirement {
     _serverless: Option<Serverless>,
 }
 
-/// Whether serverless deployments are allowed. None is one here, so no file may require it.
+/// The permission of serverless deployments. None is one here, so no file may require it.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Serverless {

@@ -40,7 +40,7 @@ enum Fault {
 /// The fault of one session; at first it has none.
 type Shared = Arc<Mutex<Option<Fault>>>;
 
-/// Those of all sessions, in the order of their beginnings.
+/// The faults of all sessions, in the order of their beginnings.
 #[derive(Clone, Debug, Default)]
 struct Faults(Arc<Mutex<Vec<Shared>>>);
 

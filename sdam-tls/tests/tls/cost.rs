@@ -1,4 +1,4 @@
-//! What a connection costs: memory while it is idle, allocations of the handshake.
+//! The cost of a connection: memory while it is idle, allocations of the handshake.
 //!
 //! The counting allocator is `allocation_counter`, which counts per thread, and the server has a
 //! thread of its own.

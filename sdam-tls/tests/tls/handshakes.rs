@@ -1,4 +1,4 @@
-//! What a handshake accepts, and what the errors of the others say.
+//! Handshakes that are accepted, and the errors of the others.
 
 use std::sync::{Arc, Mutex};
 

@@ -32,7 +32,7 @@ pub(crate) enum Peer {
     Silent,
 }
 
-/// What the two ends have done.
+/// The observed actions of the two ends.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// All bytes that the client has sent.
@@ -43,11 +43,11 @@ pub(crate) struct Seen {
     pub(crate) server_name: Option<String>,
     /// Why the server has ended the connection, such as an alert of the client.
     pub(crate) failure: Option<rustls::Error>,
-    /// Whether the client has said that it closes the connection.
+    /// True if the client has said that it closes the connection.
     pub(crate) notified: bool,
 }
 
-/// What a read without data does.
+/// The behaviour of a read without data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Pending,
@@ -65,11 +65,11 @@ pub(crate) struct Wire {
     was_pending: [bool; 3],
     /// After how many bytes of data the server ends the connection, and whether with notice.
     ending: Option<(usize, bool)>,
-    /// What the server gets when the stream is flushed.
+    /// Bytes that the server gets when the stream is flushed.
     unflushed: Vec<u8>,
-    /// Whether the server has ended the connection.
+    /// True if the server has ended the connection.
     ended: bool,
-    /// Whether writes fail after that.
+    /// True if writes fail after that.
     resets: bool,
     /// The maximum length of a write and a read.
     chunk: usize,

@@ -42,7 +42,7 @@ struct Terminated {
     /// To the server.
     stream: Box<dyn ByteStream>,
     session: ServerConnection,
-    /// What has been decrypted and not yet sent.
+    /// Decrypted data that have not been sent yet.
     plain: Vec<u8>,
     ended: bool,
 }

@@ -22,7 +22,7 @@ use crate::cargo::root;
 /// The oracle, and the library by which it uses a proxy.
 const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
 
-/// How many cases a client runs at the same time: most wait.
+/// The number of cases that a client runs at the same time: most wait.
 const AT_ONCE: usize = 12;
 
 const SECTIONS: [(&str, &[Case]); 5] = [

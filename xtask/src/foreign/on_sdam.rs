@@ -15,7 +15,7 @@ use super::{sdam, unavailable};
 use crate::Result;
 use crate::args::Args;
 
-/// What the command does with the drivers.
+/// The action of the command.
 #[derive(Clone, Debug)]
 enum Task {
     Check,

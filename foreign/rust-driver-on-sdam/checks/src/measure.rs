@@ -17,7 +17,7 @@ use serde_json::json;
 use self::server::Kind;
 use crate::Result;
 
-/// Whether a measurement takes a fraction of its time, for tests of the program.
+/// Makes measurements take a fraction of their time, for tests of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Quick(bool);
 

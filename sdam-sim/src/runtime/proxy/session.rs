@@ -115,7 +115,7 @@ enum Stage {
     Tunnel,
 }
 
-/// What the proxy does next.
+/// The next step of the proxy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Step {
     Reply(Vec<u8>),

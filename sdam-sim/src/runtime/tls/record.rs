@@ -2,7 +2,7 @@
 
 use sdam_core::rng::mix;
 
-/// What a record holds (RFC 8446: "ContentType").
+/// The content type of a record (RFC 8446: "ContentType").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Content {
     Alert = 21,

@@ -33,25 +33,25 @@ enum State {
     Ended,
 }
 
-/// What a handshake depends on.
+/// The settings on which a handshake depends.
 #[derive(Debug)]
 pub(in super::super) struct Terms {
     pub(in super::super) now: Instant,
     pub(in super::super) tls: ServerTls,
     /// A number that no other handshake has.
     pub(in super::super) nonce: u64,
-    /// Whether the server's process answers; otherwise handshakes wait for it.
+    /// True if the server's process answers; otherwise handshakes wait for it.
     pub(in super::super) answers: bool,
 }
 
-/// What follows from bytes of the client.
+/// The consequences of bytes from the client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Received {
     /// Bytes to send to the client.
     pub(in super::super) send: Vec<u8>,
     /// Plain text for the server's process.
     pub(in super::super) plain: Vec<u8>,
-    /// Whether to close the connection then.
+    /// True to close the connection then.
     pub(in super::super) close: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the tap tells apart.
+//! Tests of the kinds of traffic that the tap distinguishes.
 
 use super::*;
 

@@ -1,6 +1,6 @@
 //! The settings and faults with which both clients connect.
 
-/// What one client has to do.
+/// The expected behaviour of one client.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected {
     Connects,
@@ -18,7 +18,7 @@ pub(super) struct Case {
     pub(super) uri: &'static str,
     pub(super) ours: Expected,
     pub(super) theirs: Expected,
-    /// What PyMongo does where the clients disagree; empty where they agree.
+    /// The behaviour of PyMongo where the clients disagree; empty where they agree.
     pub(super) why: &'static str,
 }
 

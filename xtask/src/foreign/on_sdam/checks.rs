@@ -12,7 +12,7 @@ use crate::cargo::{cargo, root, run as run_command};
 /// The name of the program.
 const PROGRAM: &str = "driver-checks";
 
-/// How the program is built.
+/// The profile with which the program is built.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Profile {
     /// For the checks.

@@ -5,9 +5,9 @@ use std::mem;
 use super::tree::Tree;
 use crate::Result;
 
-/// What begins the changes of a file.
+/// The marker before the changes of a file.
 const FILE: &str = "### ";
-/// What follows [`FILE`] if the file is removed.
+/// The marker after [`FILE`] if the file is removed.
 const REMOVE: &str = "remove ";
 /// The lines around the old and the new text of an edit.
 const OLD: &str = "<<<<";

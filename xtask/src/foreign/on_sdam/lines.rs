@@ -8,7 +8,7 @@ use std::path::Path;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
     all: usize,
-    /// Those that are neither blank nor comments.
+    /// The number of lines that are neither blank nor comments.
     code: usize,
 }
 

@@ -19,10 +19,10 @@ use crate::Result;
 use crate::args::Args;
 use crate::cargo::root;
 
-/// Where the tables are kept.
+/// The page with the tables.
 const PAGE: &str = "docs/rust-driver-on-sdam-tests.md";
 
-/// Which tests are run on which servers.
+/// The tests to run, and the servers to run them on.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     deployments: Vec<Deployment>,
@@ -30,7 +30,7 @@ pub(super) struct Plan {
     filter: String,
     /// Nothing is run; the results of earlier runs are reported.
     stored: bool,
-    /// Whether [`PAGE`] is written.
+    /// True if [`PAGE`] is written.
     write: bool,
 }
 

@@ -33,7 +33,7 @@ pub async fn sdam_in_order(set: &Set) -> Result<()> {
     order.end()
 }
 
-/// What the SDAM events so far allow.
+/// The SDAM events that are allowed next.
 #[derive(Default)]
 struct SdamOrder {
     /// Opened and not closed.
@@ -172,7 +172,7 @@ pub async fn cmap_in_order(set: &Set) -> Result<()> {
     })
 }
 
-/// What an event does to its pool.
+/// The effect of an event on its pool.
 #[derive(Clone, Copy)]
 enum Step {
     Created,

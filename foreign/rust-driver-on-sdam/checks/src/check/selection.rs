@@ -1,4 +1,4 @@
-//! Which server an operation is sent to.
+//! Checks the server that each operation is sent to.
 
 use std::sync::Arc;
 

@@ -19,12 +19,12 @@ use super::{
 };
 use crate::Result;
 
-/// What the events of the operation in progress say.
+/// The facts that the events of the operation in progress report.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     /// The time of the check-out, and the number of allocations until then.
     out: Option<(Instant, usize)>,
-    /// Whether a connection was opened for it.
+    /// True if a connection was opened for the operation.
     cold: bool,
 }
 

@@ -52,7 +52,7 @@ pub(crate) struct Topology {
     shutdown: TopologyShutdown,
 }
 
-/// What ends the tasks of pools, and tells when they have ended.
+/// Stops the tasks of pools, and reports when they have ended.
 #[derive(Debug, Clone)]
 pub(crate) struct TopologyShutdown {
     pub(crate) token: CancellationToken,

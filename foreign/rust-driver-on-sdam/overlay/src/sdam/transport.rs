@@ -19,7 +19,7 @@ use crate::cmap::establish::ConnectionEstablisher;
 pub(crate) struct DriverTransport {
     #[derive_where(skip)]
     pub(crate) establisher: ConnectionEstablisher,
-    /// Whether a test has disabled monitoring.
+    /// True if a test has disabled monitoring.
     pub(crate) disabled: bool,
 }
 

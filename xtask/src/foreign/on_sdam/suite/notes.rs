@@ -1,4 +1,4 @@
-//! What is known of single tests: why one is left out, or gives another result.
+//! Notes about single tests: why one is left out, or gives another result.
 
 use std::fs;
 

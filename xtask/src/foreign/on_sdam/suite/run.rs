@@ -14,7 +14,8 @@ use crate::cargo::output;
 /// The time limit of a test. The longest one takes two minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// How often a test is run until it passes: several depend on times that a busy machine exceeds.
+/// The maximum number of runs of a test until it passes: several depend on times that a busy
+/// machine exceeds.
 const RUNS: u32 = 3;
 
 /// The interval of looking whether a test has ended.

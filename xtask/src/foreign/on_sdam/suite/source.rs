@@ -30,7 +30,7 @@ pub(super) struct Source {
     folder: PathBuf,
     /// The files below `src/test`.
     tests: Tree,
-    /// Whether the tests are those of the published version.
+    /// True if the tests are those of the published version.
     is_exact: bool,
 }
 

@@ -218,7 +218,7 @@ pub(crate) fn choose_n<T>(values: &[T], n: usize) -> impl Iterator<Item = &T> {
     values.choose_multiple(&mut rand::rngs::SmallRng::from_os_rng(), n)
 }
 
-/// Whether transactions are supported by the topology.
+/// The topology's support of transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum TransactionSupportStatus {
     /// No server is known yet that could tell.

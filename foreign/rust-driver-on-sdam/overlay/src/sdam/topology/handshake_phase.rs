@@ -1,4 +1,4 @@
-//! How far a connection had come when an error occurred.
+//! The stage that a connection had reached when an error occurred.
 
 use crate::{
     bson::oid::ObjectId,
@@ -9,7 +9,7 @@ use crate::{
     },
 };
 
-/// How far a connection had come when an error occurred.
+/// The stage that a connection had reached when an error occurred.
 #[derive(Debug, Clone)]
 pub(crate) enum HandshakePhase {
     /// The reply to hello had not been read.
@@ -62,7 +62,7 @@ impl HandshakePhase {
         }
     }
 
-    /// Whether the connection is older than the last clear of its service.
+    /// Returns whether the connection is older than the last clear of its service.
     pub(super) fn is_stale(&self, pool: &ConnectionPool) -> bool {
         match self {
             Self::PreHello { .. } => false,

@@ -29,9 +29,9 @@ pub(crate) enum BroadcastMessage {
 /// Takes reports about servers.
 #[derive(Debug, Clone)]
 pub(crate) enum TopologyUpdater {
-    /// Of operations and look-ups of the client.
+    /// The updater of operations and look-ups of the client.
     Topology(TopologyWatcher),
-    /// Of the pool of one server, whose generations are counted from the first one given.
+    /// The updater of one server's pool, whose generations are counted from the first one given.
     Pool {
         reporter: Reporter,
         first: Generation,
@@ -142,7 +142,7 @@ fn is_update(outcome: ErrorOutcome) -> bool {
     )
 }
 
-/// What the driver's own tests send and receive.
+/// The messages that the driver's own tests send and receive.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) enum UpdateMessage {

@@ -84,7 +84,7 @@ impl TopologyWatcher {
         &self.shared.options
     }
 
-    /// Whether the topology has not been closed yet.
+    /// Returns whether the topology is still open.
     pub(crate) fn is_alive(&self) -> bool {
         let topology = self.shared.topology.upgrade();
         topology.is_some_and(|topology| !topology.snapshot().is_closed())
@@ -215,7 +215,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What only the driver's own tests ask for.
+/// Methods that only the driver's own tests use.
 #[cfg(test)]
 impl TopologyWatcher {
     /// A topology has its seeds when it is created.
