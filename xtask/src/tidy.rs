@@ -1,6 +1,7 @@
 //! `cargo xtask tidy`: house rules that no compiler checks.
 
 mod guide;
+mod prose;
 mod table;
 
 use std::fs;
@@ -20,7 +21,8 @@ usage: cargo xtask tidy
 Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
 takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
 the code names, with its proof; every listing of docs/guide is compiled; the tables of
-ARCHITECTURE.md name every file of their crates.";
+ARCHITECTURE.md name every file of their crates; doc comments begin with a verb or their subject, and
+the subjects of commits are short imperatives.";
 
 /// The maximum number of lines of a file.
 const LIMIT: usize = 600;
@@ -46,11 +48,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
         rust_files(&folder, &mut files)?;
     }
     for file in &files {
-        check(&show(file), &fs::read_to_string(file)?, &mut violations);
+        let (name, text) = (show(file), fs::read_to_string(file)?);
+        check(&name, &text, &mut violations);
+        prose::check_summaries(&name, &text, &mut violations);
     }
     violations.extend(conformance::violations()?);
     guide::check(&mut violations)?;
     table::check(&mut violations)?;
+    if let Some(reason) = prose::check_subjects(&mut violations)? {
+        println!("tidy: the subjects of commits are not checked: {reason}");
+    }
     if violations.is_empty() {
         println!("tidy: {} files in {crates} crates", files.len());
         return Ok(());
