@@ -63,9 +63,9 @@ impl MonitorConfig {
 /// The instants between which a request was answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trip {
-    /// When the request was written.
+    /// The instant at which the request was written.
     pub(crate) sent: Instant,
-    /// When the answer had arrived.
+    /// The instant at which the answer had arrived.
     pub(crate) at: Instant,
 }
 

@@ -37,9 +37,9 @@ pub(crate) enum Answer {
 
 /// A message that answers the request.
 pub(crate) struct Reply {
-    /// When the request was written, or reading began without one.
+    /// The instant at which the request was written, or reading began without one.
     pub(crate) sent: Instant,
-    /// When the message had arrived.
+    /// The instant at which the message had arrived.
     pub(crate) at: Instant,
     pub(crate) message: WireMessage,
     pub(crate) more_to_come: bool,

@@ -107,7 +107,7 @@ struct Driver {
     opened_under: Generation,
     connected: bool,
     outstanding: Option<Outstanding>,
-    /// When the newest request was made.
+    /// The instant of the newest request.
     asked: Instant,
     running: Option<Heartbeat>,
     /// The time and the outcome of the last check's end.
