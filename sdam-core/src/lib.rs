@@ -47,6 +47,7 @@ mod input;
 pub mod machine;
 pub mod monitor;
 pub mod options;
+mod output;
 pub mod pool;
 pub mod read_preference;
 pub mod reply;

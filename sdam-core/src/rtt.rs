@@ -1,6 +1,7 @@
 //! Round-trip times: moving average, recent minimum and percentile.
 
 pub mod machine;
+mod ping;
 
 use core::time::Duration;
 

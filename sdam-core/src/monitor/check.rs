@@ -1,167 +1,261 @@
-//! The state of a monitor: the idle wait, the running check and the open connection.
+//! The checks of one server, as a part of a deployment.
 
-use core::time::Duration;
+use alloc::sync::Arc;
+use core::mem;
 
+use super::{
+    MonitorConfig, Trip,
+    pace::Pace,
+    state::{Connection, Idle, Running, State, Waiting},
+};
 use crate::{
-    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, ServerError, Stage},
-    event::{ConnectionId, EventKind, Heartbeat},
+    address::ServerAddress,
+    document::SharedDocument,
+    error::ServerError,
     hello::Hello,
-    ids::TopologyVersion,
+    ids::ServerId,
+    output::{ConnId, Outputs, Role},
     time::Instant,
 };
 
-use super::{MonitorConfig, MonitorEffect, Negotiation, Trip};
+/// The check loop of one server: polling, streaming, retries, cancellation and heartbeat events.
+///
+/// It has one request outstanding at a time, and only the answer on its own connection counts. The
+/// outcome of a check is returned as a [`Report`]; `known` tells whether the server's type is known,
+/// from any source, at the time of the call.
+#[derive(Clone, Debug)]
+pub(crate) struct Check {
+    pub(super) config: Arc<MonitorConfig>,
+    pub(super) server: ServerId,
+    pub(super) address: ServerAddress,
+    state: State,
+    /// The open connection; outlives the checks it serves.
+    pub(super) connection: Option<Connection>,
+    /// The number of connections requested so far.
+    pub(super) connections: u64,
+    /// Whether the last failure of a check was withheld, so that the next one has to be reported.
+    pub(super) withheld: bool,
+    /// Whether the checks wait for changes, so that they do not measure the round trip.
+    pub(super) streaming: bool,
+    /// The limit on the rate of streamed replies, over all connections.
+    pub(super) pace: Pace,
+}
 
+/// The outcome of a check.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) enum State {
-    Idle(Idle),
-    Checking(Check),
-    Done,
+pub(crate) struct Report {
+    /// The round-trip time, if the check has measured it.
+    pub(crate) sample: Option<core::time::Duration>,
+    /// The reply or the error.
+    pub(crate) outcome: Result<Hello, ServerError>,
 }
 
-/// The idle wait between two checks.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Idle {
-    /// The time when the last check ended.
-    pub(super) ended: Instant,
-    /// The time when the next check begins.
-    pub(super) until: Instant,
-}
-
-/// A running check. The started event of its heartbeat is emitted; an end event has to follow.
+/// A reply that has arrived on a connection.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) struct Check {
-    pub(super) heartbeat: Heartbeat,
-    /// The outstanding request.
-    pub(super) waiting: Waiting,
-    /// The time when the request was made.
-    pub(super) since: Instant,
-    /// The time when the request fails; `None` for no limit.
-    pub(super) deadline: Option<Instant>,
-    /// True if the deadline was extended because the host was suspended.
-    pub(super) extended: bool,
-    /// True if a second request was sent because the first reply was late.
-    pub(super) repeated: bool,
-}
-
-/// The answer that a check waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Waiting {
-    Connection,
-    Reply,
+pub(crate) struct Reply {
+    pub(crate) trip: Trip,
+    /// The parsed reply, or what makes it an error.
+    pub(crate) hello: Result<Hello, ServerError>,
+    /// The reply, a BSON document.
+    pub(crate) bytes: SharedDocument,
+    /// Whether the server will send another reply without a request.
+    pub(crate) more_to_come: bool,
 }
 
 impl Check {
-    /// Creates a check that waits from `now` on, for at most `limit`.
-    pub(super) fn new(
-        heartbeat: Heartbeat,
-        waiting: Waiting,
-        now: Instant,
-        limit: Option<Duration>,
+    /// Creates the checks of `server` at `address`, of which the first is due at once.
+    pub(crate) fn new(
+        config: Arc<MonitorConfig>,
+        server: ServerId,
+        address: ServerAddress,
     ) -> Self {
         Self {
-            heartbeat,
-            waiting,
-            since: now,
-            deadline: limit.map(|limit| now + limit),
-            extended: false,
-            repeated: false,
+            config,
+            server,
+            address,
+            state: State::Idle(Idle::at_once(Instant::EPOCH)),
+            connection: None,
+            connections: 0,
+            withheld: false,
+            streaming: false,
+            pace: Pace::default(),
         }
     }
 
-    /// Returns whether a reply is late and was accepted only because the host was
-    /// suspended or stalled, so that a second request is needed to measure the round trip. False
-    /// for the reply to that.
-    pub(super) fn has_to_be_repeated(&self, trip: Trip) -> bool {
-        let late = self.extended || trip.is_late(self.deadline);
-        late && !self.heartbeat.awaited && !self.repeated
-    }
-
-    /// Returns the event that ends the heartbeat with `error`.
-    pub(super) fn failed(self, duration: Duration, error: ServerError) -> MonitorEffect {
-        MonitorEffect::Emit(EventKind::ServerHeartbeatFailed {
-            heartbeat: self.heartbeat,
-            duration,
-            failure: error.shared(),
-        })
-    }
-
-    /// Returns the event that ends the heartbeat as cancelled, without an outcome.
-    pub(super) fn cancelled(self, now: Instant, reason: &str) -> MonitorEffect {
-        let stage = match self.waiting {
-            Waiting::Connection => Stage::Connect,
-            Waiting::Reply => Stage::Hello,
-        };
-        let error = ServerError::new(ErrorKind::Cancelled, stage, reason);
-        let duration = now.since(self.since);
-        self.failed(duration, error)
-    }
-}
-
-/// An open connection and the state negotiated on it.
-#[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub(super) struct Connection {
-    pub(super) id: ConnectionId,
-    pub(super) negotiation: Negotiation,
-    /// The topology version in the last reply, if the server supports streaming and it is enabled.
-    ///
-    /// It belongs to this connection, independent of newer versions in the topology.
-    topology_version: Option<TopologyVersion>,
-    /// True if the server sends another reply without a request.
-    more_to_come: bool,
-    /// True if operations share the connection and have authenticated on it.
-    pub(super) authenticated: bool,
-}
-
-/// The kind of the next check.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Next {
-    /// Open a connection first.
-    Connect,
-    /// Send a hello that is answered at once.
-    Poll(Negotiation),
-    /// Send an awaitable hello for the next change of this version and the changes after it.
-    Await(Negotiation, TopologyVersion),
-    /// Read the next streamed reply.
-    Read,
-}
-
-impl Connection {
-    /// Creates the state of a new connection, on which nothing was sent yet.
-    pub(super) fn new(id: ConnectionId) -> Self {
+    /// Creates what replaces this after a panic. It keeps only the connection count, so that
+    /// connection numbers stay unique, and the limit on the rate of streamed replies.
+    pub(crate) fn successor(&self) -> Self {
+        let config = Arc::clone(&self.config);
         Self {
-            id,
-            negotiation: Negotiation::Handshake,
-            topology_version: None,
-            more_to_come: false,
-            authenticated: false,
+            connections: self.connections,
+            pace: self.pace,
+            ..Self::new(config, self.server, self.address.clone())
         }
     }
 
-    /// Returns whether the connection is kept after a check on it has failed with `error`.
-    pub(super) fn outlives(&self, error: &ServerError) -> bool {
-        self.authenticated
-            && error.kind == ErrorKind::Command
-            && error.has_label(SYSTEM_OVERLOADED_ERROR)
+    /// Returns the newest connection that was requested.
+    pub(crate) fn conn(&self) -> ConnId {
+        ConnId {
+            server: self.server,
+            role: Role::Check,
+            number: self.connections,
+        }
     }
 
-    /// Updates the negotiation and the streaming state from a reply.
-    pub(super) fn learn(&mut self, hello: &Hello, more_to_come: bool, config: &MonitorConfig) {
-        self.id.server = self.id.server.or(hello.connection_id);
-        self.negotiation = Negotiation::after(hello, config);
-        self.topology_version = hello.topology_version.filter(|_| config.streaming);
-        self.more_to_come = more_to_come;
+    /// Returns whether the checks wait for changes, so that round trips have to be measured on
+    /// another connection.
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.streaming
     }
 
-    /// Returns the kind of the next check on this connection.
-    pub(super) fn next(&self) -> Next {
-        match self.topology_version {
-            _ if self.more_to_come => Next::Read,
-            Some(version) => Next::Await(self.negotiation, version),
-            None => Next::Poll(self.negotiation),
+    /// Handles that `conn` is open.
+    pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
+        if let Some(check) = self.take_running(conn, Waiting::Connection) {
+            self.state = self.greet(now, check, out);
+        }
+    }
+
+    /// Handles a reply on `conn`.
+    pub(crate) fn reply(
+        &mut self,
+        now: Instant,
+        known: bool,
+        conn: ConnId,
+        reply: Reply,
+        out: &mut Outputs,
+    ) -> Option<Report> {
+        let check = self.take_running(conn, Waiting::Reply)?;
+        let (state, report) = self.answered(now, known, check, reply, out);
+        self.state = state;
+        report
+    }
+
+    /// Handles that `conn` could not be opened, or broke.
+    pub(crate) fn failed(
+        &mut self,
+        now: Instant,
+        known: bool,
+        (conn, at): (ConnId, Instant),
+        error: ServerError,
+        out: &mut Outputs,
+    ) -> Option<Report> {
+        let check = self.take_running(conn, None)?;
+        let took = Trip::new(check.since, at, now).duration();
+        let (state, report) = self.fail(now, known, check, took, error, out);
+        self.state = state;
+        report
+    }
+
+    /// Begins a check that is due, or ends one whose deadline has passed.
+    pub(crate) fn due(&mut self, now: Instant, known: bool, out: &mut Outputs) -> Option<Report> {
+        let (state, report) = match mem::replace(&mut self.state, State::Done) {
+            State::Idle(idle) if idle.is_due(now) => (self.begin(now, out), None),
+            State::Running(check) => self.expire(now, known, check, out),
+            state => (state, None),
+        };
+        self.state = state;
+        report
+    }
+
+    /// Brings the next check forward. A running check ignores the request, which is not remembered
+    /// (Server Monitoring: "Requesting an immediate check").
+    pub(crate) fn request(&mut self, now: Instant) {
+        if let State::Idle(idle) = self.state {
+            self.state = State::Idle(self.config.hastened(idle, now));
+        }
+    }
+
+    /// Closes the connection and ends the running check, because operations found the server's other
+    /// connections broken (Server Monitoring: "hello or legacy hello Cancellation").
+    pub(crate) fn cancel(&mut self, now: Instant, known: bool, out: &mut Outputs) {
+        let state = mem::replace(&mut self.state, State::Done);
+        self.state = self.cancelled(now, known, state, out);
+    }
+
+    /// Ends the running check without an outcome: its caller has left it unattended for so long that
+    /// the outcome would be meaningless. Another one may begin at once.
+    pub(crate) fn abandon(&mut self, now: Instant, out: &mut Outputs) {
+        if let Some(check) = self.take_running(self.conn(), None) {
+            self.disconnect(out);
+            out.emit(check.cancelled(now, "the check was abandoned by its caller"));
+            self.state = State::Idle(Idle::at_once(now));
+        }
+    }
+
+    /// Forgets the connection, which was closed between two checks by an operation that shares it.
+    /// This says nothing about the server.
+    pub(crate) fn connection_lost(&mut self) {
+        if let State::Idle(_) = self.state {
+            self.connection = None;
+        }
+    }
+
+    /// Notes that an operation that shares the connection has authenticated on it. The connection
+    /// then survives an overloaded server's refusal to answer a check (SDAM:
+    /// "SystemOverloadedError").
+    pub(crate) fn authenticated(&mut self) {
+        if let Some(connection) = &mut self.connection {
+            connection.authenticated = true;
+        }
+    }
+
+    /// Ends all checks.
+    pub(crate) fn stop(&mut self, now: Instant, out: &mut Outputs) {
+        match mem::replace(&mut self.state, State::Done) {
+            State::Running(check) => {
+                self.disconnect(out);
+                out.emit(check.cancelled(now, "the server has left the topology"));
+            }
+            State::Idle(_) if self.connection.is_some() => self.disconnect(out),
+            State::Idle(_) | State::Done => {}
+        }
+    }
+
+    /// Returns whether no check is running and another one will begin.
+    pub(crate) fn is_idle(&self) -> bool {
+        matches!(self.state, State::Idle(_))
+    }
+
+    /// Returns when [`due`](Self::due) has something to do; `None` for never.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match &self.state {
+            State::Idle(idle) => Some(idle.until),
+            State::Running(check) => check.deadline,
+            State::Done => None,
+        }
+    }
+
+    /// Returns when a requested check may begin; `None` if no request would bring the next check
+    /// forward.
+    pub(crate) fn earliest(&self) -> Option<Instant> {
+        match &self.state {
+            State::Idle(idle) => {
+                let earliest = idle.ended + self.config.min_heartbeat_frequency;
+                (earliest < idle.until).then_some(earliest)
+            }
+            State::Running(_) | State::Done => None,
+        }
+    }
+
+    /// Takes the running check if `conn` is its connection and it waits for this, or for anything.
+    /// The caller sets the next state.
+    fn take_running(
+        &mut self,
+        conn: ConnId,
+        waiting: impl Into<Option<Waiting>>,
+    ) -> Option<Running> {
+        let waiting = waiting.into();
+        let own = self.conn() == conn;
+        match mem::replace(&mut self.state, State::Done) {
+            State::Running(check)
+                if own && waiting.is_none_or(|waiting| waiting == check.waiting) =>
+            {
+                Some(check)
+            }
+            state => {
+                self.state = state;
+                None
+            }
         }
     }
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
-use super::{MonitorConfig, check::Idle};
+use super::{MonitorConfig, state::Idle};
 
 /// The longest extension of a check after the host was suspended. A reply that arrived meanwhile is
 /// read at once, and a dead peer never answers.

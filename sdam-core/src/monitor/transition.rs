@@ -1,91 +1,81 @@
-//! The transitions of a monitor: how checks begin, continue and end.
+//! The transitions of a server's checks: how they begin, continue and end.
 
 use alloc::format;
 use core::{mem, time::Duration};
 
 use crate::{
-    document::SharedDocument,
     error::{ErrorKind, ServerError, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
-    hello::{Hello, HelloRequest},
+    hello::HelloRequest,
+    output::{Output, Outputs},
     time::Instant,
 };
 
 use super::{
-    MonitorEffect, MonitorEffects, MonitorMachine, ServerStatus, Trip,
-    check::{Check, Connection, Idle, Next, State, Waiting},
+    check::{Check, Reply, Report},
+    state::{Connection, Idle, Next, Running, State, Waiting},
 };
 
-impl MonitorMachine {
+impl Check {
     /// Begins a check on the open connection, or on a new one.
-    pub(super) fn begin(
-        &mut self,
-        now: Instant,
-        status: ServerStatus,
-        effects: &mut MonitorEffects,
-    ) -> State {
+    pub(super) fn begin(&mut self, now: Instant, out: &mut Outputs) -> State {
         let (id, next, waiting) = if let Some(connection) = &self.connection {
             (connection.id, connection.next(), Waiting::Reply)
         } else {
-            self.generation = status.generation;
             let id = self.next_connection_id();
             (id, Next::Connect, Waiting::Connection)
         };
-        if matches!(next, Next::Await { .. }) && !self.rtt_started {
-            self.rtt_started = true;
-            effects.push(MonitorEffect::StartRtt);
-        }
+        self.streaming |= matches!(next, Next::Await { .. });
         let awaited = matches!(next, Next::Await { .. } | Next::Read);
         let heartbeat = Heartbeat::new(self.server, self.address.clone(), id, awaited);
         // Published before the socket exists (SDAM Monitoring: "ServerHeartbeatStartedEvent").
-        effects.push(MonitorEffect::Emit(EventKind::ServerHeartbeatStarted(
-            heartbeat.clone(),
-        )));
-        let check = Check::new(heartbeat, waiting, now, self.config.limit(awaited));
-        let deadline = check.deadline;
-        effects.push(match next {
-            Next::Connect => MonitorEffect::Connect { deadline },
-            Next::Poll(negotiation) => MonitorEffect::Send {
+        out.emit(EventKind::ServerHeartbeatStarted(heartbeat.clone()));
+        let check = Running::new(heartbeat, waiting, now, self.config.limit(awaited));
+        let (conn, deadline) = (self.conn(), check.deadline);
+        out.push(match next {
+            Next::Connect => Output::Connect { conn, deadline },
+            Next::Poll(negotiation) => Output::Send {
+                conn,
                 request: negotiation.request(&self.config),
                 deadline,
             },
-            Next::Await(negotiation, version) => MonitorEffect::Send {
+            Next::Await(negotiation, version) => Output::Send {
+                conn,
                 request: negotiation.awaitable_request(&self.config, version),
                 deadline,
             },
-            Next::Read => MonitorEffect::ReadNext { deadline },
+            Next::Read => Output::Read { conn, deadline },
         });
-        State::Checking(check)
+        State::Running(check)
     }
 
     /// Sends the first hello on the new connection; its reply is the outcome of the check.
-    pub(super) fn greet(
-        &mut self,
-        now: Instant,
-        check: Check,
-        effects: &mut MonitorEffects,
-    ) -> State {
+    pub(super) fn greet(&mut self, now: Instant, check: Running, out: &mut Outputs) -> State {
         let connection = Connection::new(check.heartbeat.connection);
         let request = connection.negotiation.request(&self.config);
         self.connection = Some(connection);
-        let limit = self.config.limit(false);
-        let check = Check::new(check.heartbeat, Waiting::Reply, now, limit);
-        effects.push(MonitorEffect::Send {
-            request,
-            deadline: check.deadline,
-        });
-        State::Checking(check)
+        State::Running(self.send(now, check, request, out))
     }
 
-    /// Ends the check with the reply, its bytes, and whether more replies are to come.
+    /// Ends the check with the reply.
     pub(super) fn answered(
         &mut self,
         now: Instant,
-        mut check: Check,
-        trip: Trip,
-        (hello, reply, more_to_come): (Hello, SharedDocument, bool),
-        effects: &mut MonitorEffects,
-    ) -> State {
+        known: bool,
+        mut check: Running,
+        reply: Reply,
+        out: &mut Outputs,
+    ) -> (State, Option<Report>) {
+        let Reply {
+            trip,
+            hello,
+            bytes,
+            more_to_come,
+        } = reply;
+        let hello = match hello {
+            Ok(hello) => hello,
+            Err(error) => return self.fail(now, known, check, trip.duration(), error, out),
+        };
         // Server Monitoring: "after processing an ok:1 response, the client MUST NOT sleep".
         let mut idle = self.config.pause(now);
         let mut overrun = false;
@@ -94,7 +84,10 @@ impl MonitorMachine {
             check.heartbeat.connection = connection.id;
             if check.has_to_be_repeated(trip) && !more_to_come {
                 let request = connection.negotiation.request(&self.config);
-                return self.measure_again(now, check, request, effects);
+                // Too late to measure the round trip or to describe the server's current state.
+                let mut check = self.send(now, check, request, out);
+                check.repeated = true;
+                return (State::Running(check), None);
             }
             if matches!(connection.next(), Next::Await { .. } | Next::Read) {
                 overrun = !self.pace.admits(now);
@@ -103,47 +96,46 @@ impl MonitorMachine {
                 } else {
                     Idle::at_once(now)
                 };
-            } else if mem::take(&mut self.rtt_started) {
+            } else {
                 // From now on each check measures the round trip.
-                effects.push(MonitorEffect::StopRtt);
+                self.streaming = false;
             }
         }
-        if !check.heartbeat.awaited {
-            // At most the limit: any excess was caused by the host.
-            let sample = trip.within(check.deadline);
-            effects.push(MonitorEffect::RttSample(sample));
-        }
-        effects.push(MonitorEffect::Emit(EventKind::ServerHeartbeatSucceeded {
+        // At most the limit: any excess was caused by the host.
+        let sample = (!check.heartbeat.awaited).then(|| trip.within(check.deadline));
+        out.emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,
             duration: trip.duration(),
-            reply,
-        }));
+            reply: bytes,
+        });
         self.withheld = false;
-        effects.push(MonitorEffect::Report { outcome: Ok(hello) });
         if overrun {
             // Replies queued in the socket are old; a new connection yields the current state.
-            self.disconnect(effects);
+            self.disconnect(out);
         }
-        State::Idle(idle)
+        let report = Report {
+            sample,
+            outcome: Ok(hello),
+        };
+        (State::Idle(idle), Some(report))
     }
 
-    /// Sends a second request, because the reply came too late to measure the round trip or to
-    /// describe the server's current state.
-    fn measure_again(
+    /// Sends a request that is answered at once, as the next step of the check.
+    fn send(
         &self,
         now: Instant,
-        check: Check,
+        check: Running,
         request: HelloRequest,
-        effects: &mut MonitorEffects,
-    ) -> State {
+        out: &mut Outputs,
+    ) -> Running {
         let limit = self.config.limit(false);
-        let mut check = Check::new(check.heartbeat, Waiting::Reply, now, limit);
-        check.repeated = true;
-        effects.push(MonitorEffect::Send {
+        let check = Running::new(check.heartbeat, Waiting::Reply, now, limit);
+        out.push(Output::Send {
+            conn: self.conn(),
             request,
             deadline: check.deadline,
         });
-        State::Checking(check)
+        check
     }
 
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
@@ -155,50 +147,48 @@ impl MonitorMachine {
     pub(super) fn fail(
         &mut self,
         now: Instant,
-        status: ServerStatus,
-        check: Check,
+        known: bool,
+        check: Running,
         took: Duration,
         error: ServerError,
-        effects: &mut MonitorEffects,
-    ) -> State {
+        out: &mut Outputs,
+    ) -> (State, Option<Report>) {
         let lost = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout);
         let is_retry = mem::take(&mut self.withheld);
-        let retry = lost && status.known && !is_retry;
+        let retry = lost && known && !is_retry;
         self.withheld = retry && self.config.legacy_retry_before_unknown;
         let kept = |connection: &Connection| connection.outlives(&error);
         if !self.connection.as_ref().is_some_and(kept) {
-            self.disconnect(effects);
+            self.disconnect(out);
         }
-        if self.withheld {
-            effects.push(check.failed(took, error));
-        } else {
-            effects.push(check.failed(took, error.clone()));
-            effects.push(MonitorEffect::Report {
-                outcome: Err(error),
-            });
-        }
-        State::Idle(match retry {
+        out.emit(check.failed(took, error.clone()));
+        let report = (!self.withheld).then_some(Report {
+            sample: None,
+            outcome: Err(error),
+        });
+        let idle = match retry {
             false => self.config.pause(now),
             true if self.pace.admits(now) => Idle::at_once(now),
             true => self.config.soon(now),
-        })
+        };
+        (State::Idle(idle), report)
     }
 
     /// Ends the check with a timeout, unless the host seems to have been suspended.
     pub(super) fn expire(
         &mut self,
         now: Instant,
-        status: ServerStatus,
-        mut check: Check,
-        effects: &mut MonitorEffects,
-    ) -> State {
+        known: bool,
+        mut check: Running,
+        out: &mut Outputs,
+    ) -> (State, Option<Report>) {
         let Some(deadline) = check.deadline.filter(|deadline| *deadline <= now) else {
-            return State::Checking(check);
+            return (State::Running(check), None);
         };
         if !check.extended && now.since(deadline) > self.config.heartbeat_frequency {
             check.extended = true;
             check.deadline = Some(now + self.config.grace());
-            return State::Checking(check);
+            return (State::Running(check), None);
         }
         // The text has the configured limit, not the elapsed time, so that repeated failures leave
         // the description equal.
@@ -212,7 +202,7 @@ impl MonitorMachine {
         };
         let error = ServerError::new(ErrorKind::Timeout, stage, message);
         let took = now.since(check.since);
-        self.fail(now, status, check, took, error, effects)
+        self.fail(now, known, check, took, error, out)
     }
 
     /// Cancels the running check and closes the connection, because operations found the server's
@@ -221,21 +211,21 @@ impl MonitorMachine {
     /// Between checks only the connection is closed. It is likely to be broken as well. Even if it
     /// is not, an awaitable hello on it would leave the server Unknown until a change or until a
     /// heartbeat has passed.
-    pub(super) fn cancel(
+    pub(super) fn cancelled(
         &mut self,
         now: Instant,
-        status: ServerStatus,
+        known: bool,
         state: State,
-        effects: &mut MonitorEffects,
+        out: &mut Outputs,
     ) -> State {
         let idle = match state {
-            State::Checking(check) => {
-                self.disconnect(effects);
-                effects.push(check.cancelled(now, "an operation met a network error"));
+            State::Running(check) => {
+                self.disconnect(out);
+                out.emit(check.cancelled(now, "an operation met a network error"));
                 self.config.pause(now)
             }
             State::Idle(idle) if self.connection.is_some() => {
-                self.disconnect(effects);
+                self.disconnect(out);
                 if idle.is_at_once() {
                     self.config.pause(idle.ended)
                 } else {
@@ -245,45 +235,16 @@ impl MonitorMachine {
             state => return state,
         };
         // A reply that came after the clear must not be the latest for a whole heartbeat.
-        State::Idle(if status.known {
+        State::Idle(if known {
             self.config.hastened(idle, now)
         } else {
             idle
         })
     }
 
-    /// Ends the check without an outcome; the server's description stays valid.
-    pub(super) fn abandon(
-        &mut self,
-        now: Instant,
-        check: Check,
-        effects: &mut MonitorEffects,
-    ) -> State {
-        self.disconnect(effects);
-        effects.push(check.cancelled(now, "the check was abandoned by its caller"));
-        State::Idle(Idle::at_once(now))
-    }
-
-    /// Ends the monitor.
-    pub(super) fn stop(
-        &mut self,
-        now: Instant,
-        state: State,
-        effects: &mut MonitorEffects,
-    ) -> State {
-        if let State::Checking(check) = state {
-            self.disconnect(effects);
-            effects.push(check.cancelled(now, "the server has left the topology"));
-        } else if self.connection.is_some() {
-            self.disconnect(effects);
-        }
-        effects.push(MonitorEffect::Exit);
-        State::Done
-    }
-
-    fn disconnect(&mut self, effects: &mut MonitorEffects) {
+    pub(super) fn disconnect(&mut self, out: &mut Outputs) {
         self.connection = None;
-        effects.push(MonitorEffect::Disconnect);
+        out.push(Output::Disconnect { conn: self.conn() });
     }
 
     fn next_connection_id(&mut self) -> ConnectionId {

@@ -9,10 +9,13 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
+use super::ping::Ping;
 use crate::{
     error::ServerError,
     hello::{Hello, HelloRequest},
-    monitor::{MonitorConfig, Negotiation, Trip},
+    ids::ServerId,
+    monitor::{MonitorConfig, Trip},
+    output::{Output, Outputs},
     time::Instant,
 };
 
@@ -97,29 +100,19 @@ impl IntoIterator for RttEffects {
 /// the next call, and a request is answered once unless `Disconnect` comes first.
 #[derive(Debug)]
 pub struct RttMachine {
-    config: Arc<MonitorConfig>,
-    state: State,
-    /// The negotiation on the open connection.
-    connection: Option<Negotiation>,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum State {
-    Idle { until: Instant },
-    Connecting { deadline: Option<Instant> },
-    Measuring { deadline: Option<Instant> },
-    Done,
+    ping: Ping,
+    is_stopped: bool,
 }
 
 impl RttMachine {
     /// Creates a machine that is about to measure for the first time.
     pub fn new(config: Arc<MonitorConfig>) -> Self {
+        // The id is not part of any effect.
+        let mut ping = Ping::new(config, ServerId::from_u64(0));
+        ping.start();
         Self {
-            config,
-            state: State::Idle {
-                until: Instant::EPOCH,
-            },
-            connection: None,
+            ping,
+            is_stopped: false,
         }
     }
 
@@ -131,99 +124,45 @@ impl RttMachine {
     /// Handles an input that occurred at `now`, and returns the effects.
     pub fn handle(&mut self, now: Instant, input: RttInput) -> RttEffects {
         let mut effects = RttEffects::default();
-        match (self.state, input) {
-            (State::Done, _) => {}
-            (_, RttInput::Stop) => {
+        if self.is_stopped {
+            return effects;
+        }
+        let mut out = Outputs::default();
+        let conn = self.ping.conn();
+        match input {
+            RttInput::Connected => self.ping.connected(now, conn, &mut out),
+            RttInput::Reply { sent, at, hello } => {
+                let trip = Trip::new(sent, at, now);
+                let hello = hello.as_ref().ok();
+                let sample = self.ping.reply(now, conn, trip, hello, &mut out);
+                effects.0.extend(sample.map(RttEffect::Sample));
+            }
+            RttInput::Failed => self.ping.failed(now, conn, &mut out),
+            RttInput::DeadlineReached => self.ping.due(now, &mut out),
+            RttInput::Stop => {
+                self.is_stopped = true;
+                // The driver closes its connection whether it is open or not.
+                self.ping.stop(&mut out);
                 effects.push(RttEffect::Disconnect);
                 effects.push(RttEffect::Exit);
-                self.connection = None;
-                self.state = State::Done;
+                return effects;
             }
-            (State::Idle { until }, RttInput::DeadlineReached) if until <= now => {
-                self.begin(now, &mut effects);
-            }
-            (State::Connecting { .. }, RttInput::Connected) => {
-                let negotiation = Negotiation::Handshake;
-                self.connection = Some(negotiation);
-                self.send(now, negotiation, &mut effects);
-            }
-            (State::Measuring { deadline }, RttInput::Reply { sent, at, hello }) => {
-                let trip = Trip::new(sent, at, now);
-                // A reply after the deadline was delayed by this host, which was suspended or
-                // stalled.
-                let sample = (!trip.is_late(deadline)).then(|| trip.duration());
-                self.answered(now, hello, sample, &mut effects);
-            }
-            (State::Connecting { .. } | State::Measuring { .. }, RttInput::Failed) => {
-                self.fail(now, &mut effects);
-            }
-            (
-                State::Connecting { deadline } | State::Measuring { deadline },
-                RttInput::DeadlineReached,
-            ) if deadline.is_some_and(|deadline| deadline <= now) => self.fail(now, &mut effects),
-            _ => {}
+        }
+        for output in out {
+            effects.0.extend(match output {
+                Output::Connect { deadline, .. } => Some(RttEffect::Connect { deadline }),
+                Output::Send {
+                    request, deadline, ..
+                } => Some(RttEffect::Send { request, deadline }),
+                Output::Disconnect { .. } => Some(RttEffect::Disconnect),
+                Output::Read { .. } | Output::Emit(_) => None,
+            });
         }
         effects
     }
 
     /// Returns when to pass [`RttInput::DeadlineReached`]; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
-        match self.state {
-            State::Idle { until } => Some(until),
-            State::Connecting { deadline } | State::Measuring { deadline } => deadline,
-            State::Done => None,
-        }
-    }
-
-    fn begin(&mut self, now: Instant, effects: &mut RttEffects) {
-        if let Some(negotiation) = self.connection {
-            return self.send(now, negotiation, effects);
-        }
-        let deadline = self.deadline_from(now);
-        self.state = State::Connecting { deadline };
-        effects.push(RttEffect::Connect { deadline });
-    }
-
-    fn send(&mut self, now: Instant, negotiation: Negotiation, effects: &mut RttEffects) {
-        let deadline = self.deadline_from(now);
-        self.state = State::Measuring { deadline };
-        effects.push(RttEffect::Send {
-            request: negotiation.request(&self.config),
-            deadline,
-        });
-    }
-
-    fn answered(
-        &mut self,
-        now: Instant,
-        hello: Result<Hello, ServerError>,
-        sample: Option<Duration>,
-        effects: &mut RttEffects,
-    ) {
-        // Only the negotiation uses the reply.
-        let (Ok(hello), Some(negotiation)) = (hello, &mut self.connection) else {
-            return self.fail(now, effects);
-        };
-        *negotiation = Negotiation::after(&hello, &self.config);
-        if let Some(sample) = sample {
-            effects.push(RttEffect::Sample(sample));
-        }
-        self.pause(now);
-    }
-
-    fn fail(&mut self, now: Instant, effects: &mut RttEffects) {
-        self.connection = None;
-        effects.push(RttEffect::Disconnect);
-        self.pause(now);
-    }
-
-    fn pause(&mut self, now: Instant) {
-        self.state = State::Idle {
-            until: now + self.config.wait(),
-        };
-    }
-
-    fn deadline_from(&self, now: Instant) -> Option<Instant> {
-        self.config.limit(false).map(|limit| now + limit)
+        self.ping.deadline()
     }
 }

@@ -129,24 +129,24 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "end-twice",
         about: "a cancelled heartbeat ends twice",
         file: "sdam-core/src/monitor/transition.rs",
-        find: r#"effects.push(check.cancelled(now, "an operation met a network error"));"#,
+        find: r#"out.emit(check.cancelled(now, "an operation met a network error"));"#,
         replace: r#"let ended = check.cancelled(now, "an operation met a network error");
-                effects.push(ended.clone());
-                effects.push(ended);"#,
+                out.emit(ended.clone());
+                out.emit(ended);"#,
     },
     Mutant {
         name: "retry-for-ever",
         about: "every lost check is retried at once",
         file: "sdam-core/src/monitor/transition.rs",
-        find: "let retry = lost && status.known && !is_retry;",
+        find: "let retry = lost && known && !is_retry;",
         replace: "let retry = lost && !is_retry;",
     },
     Mutant {
         name: "no-retry",
         about: "a lost check of a known server is not retried at once",
         file: "sdam-core/src/monitor/transition.rs",
-        find: "let retry = lost && status.known && !is_retry;",
-        replace: "let retry = lost && status.known && !is_retry && false;",
+        find: "let retry = lost && known && !is_retry;",
+        replace: "let retry = lost && known && !is_retry && false;",
     },
     Mutant {
         name: "forget-rtt",

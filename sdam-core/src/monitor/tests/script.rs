@@ -4,12 +4,21 @@ use std::{
     fmt::Write as _,
     string::{String, ToString},
     sync::Arc,
+    time::Duration,
     vec::Vec,
 };
 
 use bson::{Document, doc, oid::ObjectId};
 
-use super::super::*;
+pub(super) use super::super::*;
+pub(super) use crate::{
+    address::ServerAddress,
+    error::ServerError,
+    event::EventKind,
+    hello::{Hello, HelloRequest},
+    ids::{Generation, ServerId},
+    time::Instant,
+};
 use crate::{
     error::{ErrorKind, Stage},
     event::Heartbeat,

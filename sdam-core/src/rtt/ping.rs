@@ -1,0 +1,187 @@
+//! Measurements of the round-trip times of one server, as a part of a deployment (Server Monitoring:
+//! "Measuring RTT").
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::{
+    hello::Hello,
+    ids::ServerId,
+    monitor::{MonitorConfig, Negotiation, Trip},
+    output::{ConnId, Output, Outputs, Role},
+    time::Instant,
+};
+
+/// Sends hello on a dedicated connection, once per heartbeat, and measures the time to the reply,
+/// from [`start`](Self::start) to [`stop`](Self::stop).
+///
+/// It emits no events, reports no errors and never resets the round-trip times, because the checks
+/// detect the same failures themselves. After an error it opens a new connection, one heartbeat
+/// later.
+#[derive(Clone, Debug)]
+pub(crate) struct Ping {
+    config: Arc<MonitorConfig>,
+    server: ServerId,
+    state: State,
+    /// The negotiation on the open connection.
+    connection: Option<Negotiation>,
+    /// The number of connections requested so far.
+    connections: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Stopped,
+    Idle { until: Instant },
+    Connecting { deadline: Option<Instant> },
+    Measuring { deadline: Option<Instant> },
+}
+
+impl Ping {
+    /// Creates the measurements of `server`, which are stopped.
+    pub(crate) fn new(config: Arc<MonitorConfig>, server: ServerId) -> Self {
+        Self {
+            config,
+            server,
+            state: State::Stopped,
+            connection: None,
+            connections: 0,
+        }
+    }
+
+    /// Makes the first measurement due at once, unless they have started already.
+    pub(crate) fn start(&mut self) {
+        if let State::Stopped = self.state {
+            self.state = State::Idle {
+                until: Instant::EPOCH,
+            };
+        }
+    }
+
+    /// Ends the measurement in progress, closes the connection and makes no other measurement.
+    pub(crate) fn stop(&mut self, out: &mut Outputs) {
+        let is_busy = matches!(
+            self.state,
+            State::Connecting { .. } | State::Measuring { .. }
+        );
+        if is_busy || self.connection.is_some() {
+            self.disconnect(out);
+        }
+        self.state = State::Stopped;
+    }
+
+    /// Returns the newest connection that was requested.
+    pub(crate) fn conn(&self) -> ConnId {
+        ConnId {
+            server: self.server,
+            role: Role::Ping,
+            number: self.connections,
+        }
+    }
+
+    /// Begins a measurement that is due, or ends one whose deadline has passed.
+    pub(crate) fn due(&mut self, now: Instant, out: &mut Outputs) {
+        match self.state {
+            State::Idle { until } if until <= now => self.begin(now, out),
+            State::Connecting { deadline } | State::Measuring { deadline }
+                if deadline.is_some_and(|deadline| deadline <= now) =>
+            {
+                self.fail(now, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles that `conn` is open.
+    pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
+        if let (State::Connecting { .. }, true) = (self.state, conn == self.conn()) {
+            let negotiation = Negotiation::Handshake;
+            self.connection = Some(negotiation);
+            self.send(now, negotiation, out);
+        }
+    }
+
+    /// Handles a reply on `conn`, without `hello` if it is an error. Returns the round-trip time.
+    pub(crate) fn reply(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        trip: Trip,
+        hello: Option<&Hello>,
+        out: &mut Outputs,
+    ) -> Option<Duration> {
+        let (State::Measuring { deadline }, true) = (self.state, conn == self.conn()) else {
+            return None;
+        };
+        // Only the negotiation uses the reply.
+        let (Some(hello), Some(negotiation)) = (hello, &mut self.connection) else {
+            self.fail(now, out);
+            return None;
+        };
+        *negotiation = Negotiation::after(hello, &self.config);
+        self.pause(now);
+        // A reply after the deadline was delayed by this host, which was suspended or stalled.
+        (!trip.is_late(deadline)).then(|| trip.duration())
+    }
+
+    /// Handles that `conn` could not be opened, or broke.
+    pub(crate) fn failed(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
+        if let State::Connecting { .. } | State::Measuring { .. } = self.state
+            && conn == self.conn()
+        {
+            self.fail(now, out);
+        }
+    }
+
+    /// Returns when [`due`](Self::due) has something to do; `None` for never.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        match self.state {
+            State::Stopped => None,
+            State::Idle { until } => Some(until),
+            State::Connecting { deadline } | State::Measuring { deadline } => deadline,
+        }
+    }
+
+    fn begin(&mut self, now: Instant, out: &mut Outputs) {
+        if let Some(negotiation) = self.connection {
+            return self.send(now, negotiation, out);
+        }
+        self.connections = self.connections.saturating_add(1);
+        let deadline = self.deadline_from(now);
+        self.state = State::Connecting { deadline };
+        out.push(Output::Connect {
+            conn: self.conn(),
+            deadline,
+        });
+    }
+
+    fn send(&mut self, now: Instant, negotiation: Negotiation, out: &mut Outputs) {
+        let deadline = self.deadline_from(now);
+        self.state = State::Measuring { deadline };
+        out.push(Output::Send {
+            conn: self.conn(),
+            request: negotiation.request(&self.config),
+            deadline,
+        });
+    }
+
+    fn fail(&mut self, now: Instant, out: &mut Outputs) {
+        self.disconnect(out);
+        self.pause(now);
+    }
+
+    fn disconnect(&mut self, out: &mut Outputs) {
+        self.connection = None;
+        out.push(Output::Disconnect { conn: self.conn() });
+    }
+
+    fn pause(&mut self, now: Instant) {
+        self.state = State::Idle {
+            until: now + self.config.wait(),
+        };
+    }
+
+    fn deadline_from(&self, now: Instant) -> Option<Instant> {
+        self.config.limit(false).map(|limit| now + limit)
+    }
+}
