@@ -36,6 +36,7 @@ pub mod run;
 pub mod shrink;
 pub mod timeline;
 
+mod balanced;
 mod load;
 mod oracle;
 mod record;

@@ -27,10 +27,6 @@ use crate::{
 /// The maximum number of timers that a task of the load waits for at once.
 pub(crate) const TASK_TIMERS: usize = 3;
 
-/// The commands that applications run in turn on pooled connections. Their replies differ: only that
-/// to the second one has the field `version`.
-pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
-
 /// The state of every task of the load.
 struct Application {
     topology: Topology,

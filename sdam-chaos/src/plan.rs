@@ -14,6 +14,10 @@ use sdam_core::{
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
 
+/// The commands that applications run in turn on pooled connections. Their replies differ: only that
+/// to the second one has the field `version`.
+pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
+
 pub(crate) use self::access::SRV_NAME;
 pub use self::access::{Access, ProxyUse};
 

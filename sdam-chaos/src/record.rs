@@ -22,7 +22,7 @@ use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
 use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
 use sdam_transport::{Clock, Task};
 
-use crate::{load::balanced::BalancedPool, request::SelectionRequest};
+use crate::{balanced::BalancedPool, request::SelectionRequest};
 
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;

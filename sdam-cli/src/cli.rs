@@ -3,7 +3,6 @@
 mod man;
 #[cfg(test)]
 pub(crate) mod tests;
-mod values;
 
 use std::{
     ffi::OsString,
@@ -20,15 +19,16 @@ use clap::{
 use clap_complete::Shell;
 use futures::future::select;
 
-pub(crate) use self::values::{listen_address, name_server, seconds, some_seconds, whole};
 use crate::{
-    compare, doctor,
+    compare,
+    console::{Console, console},
+    doctor,
     exit::{self, Exit},
     explain, export, input, log,
     output::{abandoned, standard_output},
     proxy, replay, report, serve, sim,
     target::{Target, redact},
-    watch::{self, Console},
+    watch,
 };
 
 /// The end of the program's help text.
@@ -126,7 +126,7 @@ impl Cli {
             arguments.log = log::config();
             arguments.screen = watch::has_screen();
             if arguments.from.is_some() && !arguments.wants_screen() {
-                let program = watch::run(&arguments, watch::console(), pending());
+                let program = watch::run(&arguments, console(), pending());
                 return Exit::of(exit::run_to_end(program));
             }
             Exit::of(exit::run(|console| async move {
@@ -145,10 +145,10 @@ impl Cli {
             }),
             Some(Command::Watch(arguments)) => watch(arguments),
             Some(Command::Doctor(arguments)) => Exit::of(exit::run_to_end(async move {
-                doctor::run(&arguments, watch::console()).await
+                doctor::run(&arguments, console()).await
             })),
             Some(Command::Explain(arguments)) => Exit::of(exit::run_to_end(async move {
-                explain::run(&arguments, watch::console()).await
+                explain::run(&arguments, console()).await
             })),
             Some(Command::Export(mut arguments)) => {
                 arguments.log = log::config();
@@ -166,7 +166,7 @@ impl Cli {
             Some(Command::Serve(arguments)) => Exit::of(exit::run(|console| async move {
                 serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
             })),
-            Some(Command::Sim(arguments)) => Exit::of(sim::run(&arguments, watch::console())),
+            Some(Command::Sim(arguments)) => Exit::of(sim::run(&arguments, console())),
             Some(Command::Replay(arguments)) => {
                 Exit::of(replay::run(&arguments, standard_output(), io::stderr()))
             }

@@ -21,7 +21,7 @@ use self::{
     sweep::{Period, periods},
     views::{Client, Subject},
 };
-use crate::{cli::seconds, exit::Exit, failure::Failure, recording::Recording};
+use crate::{exit::Exit, failure::Failure, recording::Recording, values::seconds};
 
 /// The end of the help text.
 const AFTER: &str = "\

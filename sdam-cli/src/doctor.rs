@@ -20,11 +20,11 @@ use sdam_sim::serve::ReplicaSet;
 pub use self::arguments::{Arguments, CheckId, FailOn, Suppression};
 use self::observation::Observation;
 use crate::{
+    console::Console,
     exit::Exit,
     failure::Failure,
     target::{Target, redact},
     terminal::{Palette, Tone},
-    watch::Console,
 };
 
 /// Checks the deployment of `arguments`, and prints the findings.

@@ -11,8 +11,8 @@ use futures::{FutureExt, select_biased};
 use tokio::{runtime::Builder, signal};
 
 use crate::{
+    console::Console,
     output::{Output, standard_output},
-    watch::Console,
 };
 
 /// The exit code of a program.

@@ -23,11 +23,12 @@ pub use self::arguments::Arguments;
 pub(crate) use self::arguments::{mode, tags};
 use self::table::Share;
 use crate::{
+    console::Console,
     exit::Exit,
     failure::Failure,
     target::Target,
     terminal::{Palette, Tone},
-    watch::{Console, is_known},
+    watch::is_known,
 };
 
 /// The time to wait for the state of the other servers, once there is a suitable one.

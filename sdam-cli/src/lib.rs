@@ -16,17 +16,19 @@
 //! | [`compare`] | `compare`: where the clients of several recordings disagreed |
 //! | [`replay`] | `replay`: how a client interprets replies and errors |
 //!
-//! Beside them: [`cli`] (the command line), [`target`] (the deployment that it names), [`exit`],
+//! Beside them: [`cli`] (the command line), [`console`] (the standard streams), [`target`] (the deployment that it names), [`exit`],
 //! [`recording`], [`output`], [`terminal`], [`json`], [`log`], [`http`].
 
 pub mod cli;
 pub mod compare;
+pub mod console;
 pub mod doctor;
 mod duration;
 pub mod exit;
 pub mod explain;
 pub mod export;
 mod failure;
+mod file_error;
 pub mod http;
 mod input;
 pub mod json;
@@ -42,6 +44,7 @@ mod similar;
 mod simulated;
 pub mod target;
 pub mod terminal;
+mod values;
 pub mod watch;
 
 pub use cli::run;

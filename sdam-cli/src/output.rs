@@ -15,7 +15,7 @@ use std::{
 
 use futures::channel::oneshot;
 
-use crate::failure::cannot_write;
+use crate::file_error::cannot_write;
 
 #[cfg(test)]
 mod tests;

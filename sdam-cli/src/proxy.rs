@@ -42,7 +42,7 @@ use self::{
     notices::Notices,
     port::{Limits, Port},
 };
-use crate::{exit::Exit, failure::Failure, target::Target, watch::Console};
+use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
 
 /// The pause after a failed accept, which fails while there are no free file descriptors.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);

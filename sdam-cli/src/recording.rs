@@ -20,7 +20,8 @@ use sdam_events::{
 use sha2::{Digest, Sha256};
 
 use crate::{
-    failure::{Failure, cannot_read, cannot_write},
+    failure::Failure,
+    file_error::{cannot_read, cannot_write},
     input,
     terminal::sanitize,
 };

@@ -33,7 +33,8 @@ use serde_json::Value;
 use self::{application_error::ApplicationError, line::Step};
 use crate::{
     exit::Exit,
-    failure::{Failure, cannot_read},
+    failure::Failure,
+    file_error::cannot_read,
     input,
     json::{self, RoundTrips},
 };

@@ -21,11 +21,7 @@ use std::{
 use clap::Args;
 
 use self::page::{MARK, Page};
-use crate::{
-    exit::Exit,
-    failure::{Failure, cannot_write},
-    recording::Recording,
-};
+use crate::{exit::Exit, failure::Failure, file_error::cannot_write, recording::Recording};
 
 /// The end of the help text.
 const AFTER: &str = "\

@@ -18,12 +18,12 @@ use sdam_sim::{scenario::Step, serve::Server};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::{
-    cli::whole,
+    console::Console,
     exit::Exit,
     failure::Failure,
     simulated::{Command, Script, Simulated, describe},
     terminal::wrap,
-    watch::Console,
+    values::whole,
 };
 
 /// The end of the help text.

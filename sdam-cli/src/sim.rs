@@ -16,7 +16,7 @@ use std::io::{self, Write};
 
 pub use self::arguments::{Arguments, Seeds};
 use self::plan::{Plan, Show};
-use crate::{exit::Exit, simulated::Command, watch::Console};
+use crate::{console::Console, exit::Exit, simulated::Command};
 
 /// Simulates the scenario of `arguments`, once or once for each seed.
 ///

@@ -9,7 +9,7 @@ use sdam_core::address::ServerAddress;
 use sdam_sim::{Blueprint, ServerVersion, SetConfig, deployment::Status, serve::Builder};
 
 pub(crate) use self::script::{Command, Script};
-use crate::{cli::whole, failure::Failure};
+use crate::{failure::Failure, values::whole};
 
 /// The simulated deployment, and what happens to it.
 #[derive(Args, Clone, Debug, Default)]

@@ -6,11 +6,7 @@ use clap::Args;
 use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::AddressTable};
 use sdam_sim::serve::{ReplicaSet, ServeError};
 
-use crate::{
-    cli::name_server,
-    failure::{Failure, cannot_read},
-    input,
-};
+use crate::{failure::Failure, file_error::cannot_read, input, values::name_server};
 
 /// The words about a simulated deployment in the first line of the output.
 pub(crate) const SIMULATED: &str = "(simulated)";

@@ -19,7 +19,7 @@ mod view;
 use std::{
     env,
     future::{Future, pending, ready},
-    io::{self, IsTerminal, Stderr, Write},
+    io::{self, IsTerminal, Write},
     iter,
     pin::pin,
     sync::Arc,
@@ -42,59 +42,13 @@ pub use self::{
     verdict::{Access, is_known},
 };
 use self::{demonstration::Demonstration, started::Started};
-use crate::{
-    exit::Exit,
-    failure::Failure,
-    output::{Output, standard_output},
-    target::Target,
-    terminal::Palette,
-};
+use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
 
 /// Returns whether the full screen can be used: standard input and output are terminals that can
 /// move the cursor.
 pub fn has_screen() -> bool {
     let is_dumb = env::var_os("TERM").is_some_and(|term| term == "dumb");
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
-}
-
-/// The outputs of a program.
-#[derive(Debug)]
-pub struct Console<O, R> {
-    /// The requested output.
-    pub output: O,
-    /// Errors and remarks.
-    pub remarks: R,
-    /// The colours of the output.
-    pub palette: Palette,
-}
-
-impl Console<Output, Output> {
-    /// Opens standard output, in colours if it is a terminal and the user has not disabled them,
-    /// and standard error. Neither blocks the program.
-    pub fn standard() -> Self {
-        Self {
-            output: Output::stdout(),
-            remarks: Output::stderr(),
-            palette: palette(),
-        }
-    }
-}
-
-/// Opens the standard streams like [`Console::standard`], for a program that has nothing to do but to
-/// write.
-pub(crate) fn console() -> Console<impl Write, Stderr> {
-    Console {
-        output: standard_output(),
-        remarks: io::stderr(),
-        palette: palette(),
-    }
-}
-
-/// Returns the colours of standard output.
-fn palette() -> Palette {
-    let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
-    let is_terminal = io::stdout().is_terminal();
-    Palette::detect(is_terminal, no_color.as_deref(), term.as_deref())
 }
 
 /// Watches the deployment of `arguments` until `interrupt` is ready or everything was shown.

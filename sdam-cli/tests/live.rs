@@ -20,11 +20,12 @@ use std::{
 
 use futures::channel::oneshot;
 use sdam_cli::{
+    console::Console,
     exit::Exit,
     replay,
     target::Target,
     terminal::Palette,
-    watch::{self, Arguments, Console},
+    watch::{self, Arguments},
 };
 use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
 use serde_json::Value;

@@ -18,11 +18,11 @@ use std::{
 use bson::doc;
 use futures::channel::mpsc::UnboundedSender;
 use sdam_cli::{
+    console::Console,
     exit::Exit,
     proxy::{self, Arguments},
     target::Target,
     terminal::Palette,
-    watch::Console,
 };
 use sdam_live::{
     Certificates, Client, Error, MemberSpec, Mongod, ReplicaSet, ServerTls, Socks, or_skip,

@@ -13,8 +13,7 @@ use sdam_core::{
 };
 
 use crate::{
-    dispatch::{SinkPanicked, Stopped},
-    sink::{EventSink, Interest},
+    sink::{EventSink, Interest, SinkPanicked},
     sync::{
         AtomicWaker, Mutex, MutexGuard,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -22,13 +21,15 @@ use crate::{
 };
 
 mod batch;
+mod deliver;
 mod pending;
 mod shed;
 #[cfg(test)]
 mod tests;
 mod under_way;
 
-pub(crate) use batch::{Batch, Next};
+use batch::{Batch, Next};
+pub(crate) use deliver::Stopped;
 pub use pending::PendingEvents;
 use shed::{Shedding, weight};
 use under_way::UnderWay;

@@ -8,6 +8,7 @@ mod fanout;
 mod filter;
 mod function;
 mod interest;
+mod panicked;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,8 @@ pub use fanout::Fanout;
 pub use filter::Filter;
 pub use function::{SinkFn, sink_fn};
 pub use interest::Interest;
+pub use panicked::SinkPanicked;
+pub(crate) use panicked::call;
 
 /// Receives the events of a topology.
 ///

@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::error::Unavailable;
 use crate::fetch::{cannot, publish, run, staging};
-use crate::locate::target_dir;
+use crate::workdir::target_dir;
 
 /// Downloads a package and those that it needs. Nothing is installed, so every user may do so.
 const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \

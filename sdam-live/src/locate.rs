@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::Unavailable;
 use crate::fetch;
-use crate::version::Version;
+use crate::version::{Version, version_of};
+use crate::workdir::target_dir;
 
 /// The environment variable that names a `mongod` binary.
 const OVERRIDE: &str = "SDAM_MONGOD";
@@ -76,35 +76,8 @@ fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
         .clone()
 }
 
-/// Returns the workspace's build directory, which git ignores and `cargo clean` removes.
-pub fn target_dir() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."));
-    match env::var_os("CARGO_TARGET_DIR") {
-        Some(dir) if !dir.is_empty() => workspace.join(dir),
-        _ => workspace.join("target"),
-    }
-}
-
 fn cache_dir() -> PathBuf {
     target_dir().join("mongod")
-}
-
-/// Runs `mongod --version`; the error says why it gave no version.
-pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
-    let shown = mongod.display();
-    let output = Command::new(mongod)
-        .arg("--version")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| format!("{shown} does not start: {error}"))?;
-    let banner = String::from_utf8_lossy(&output.stdout);
-    Version::from_banner(&banner).ok_or_else(|| {
-        let complaint = String::from_utf8_lossy(&output.stderr);
-        let complaint = complaint.lines().next().unwrap_or("no `db version` line");
-        format!("`{shown} --version` does not name a version: {complaint}")
-    })
 }
 
 #[cfg(test)]

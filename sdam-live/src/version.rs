@@ -1,6 +1,8 @@
 //! Release series of the server.
 
 use std::fmt;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::str::FromStr;
 
 /// A release series of MongoDB, such as 6.0.
@@ -81,6 +83,22 @@ impl fmt::Display for InvalidVersion {
 }
 
 impl std::error::Error for InvalidVersion {}
+
+/// Runs `mongod --version`; the error says why it gave no version.
+pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
+    let shown = mongod.display();
+    let output = Command::new(mongod)
+        .arg("--version")
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| format!("{shown} does not start: {error}"))?;
+    let banner = String::from_utf8_lossy(&output.stdout);
+    Version::from_banner(&banner).ok_or_else(|| {
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        let complaint = complaint.lines().next().unwrap_or("no `db version` line");
+        format!("`{shown} --version` does not name a version: {complaint}")
+    })
+}
 
 #[cfg(test)]
 mod tests {

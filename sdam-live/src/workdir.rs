@@ -1,11 +1,21 @@
 //! Temporary directories.
 
+use std::env;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process;
 
-use crate::locate::target_dir;
+/// Returns the workspace's build directory, which git ignores and `cargo clean` removes.
+pub fn target_dir() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .unwrap_or(Path::new("."));
+    match env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) if !dir.is_empty() => workspace.join(dir),
+        _ => workspace.join("target"),
+    }
+}
 
 /// A directory of this process below `target/live`, removed on drop.
 #[derive(Debug)]

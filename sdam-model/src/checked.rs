@@ -14,7 +14,7 @@ use sdam_core::{
 };
 
 use crate::{
-    oracle::{self, Change},
+    oracle::{self, Change, Pool},
     step::{self, Failure, MEMBERS, OperationError, Reply, Step, address, members},
 };
 
@@ -39,17 +39,6 @@ pub struct CheckedMachine {
     pub(crate) reported: Arc<TopologyDescription>,
 }
 
-/// The state of a server's pool and monitor.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pool {
-    pub(crate) generation: Generation,
-    pub(crate) ready: bool,
-    /// True if the monitor has round-trip times.
-    pub(crate) measured: bool,
-    /// True if the monitor considers its server known.
-    pub(crate) known: bool,
-}
-
 /// The initial configuration of a topology.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
@@ -58,7 +47,7 @@ pub struct Start {
     pub seeds: u8,
     /// `directConnection=true`, which uses the first seed alone.
     pub direct: bool,
-    /// True if `replicaSet` is given.
+    /// Whether `replicaSet` is given.
     pub named: bool,
 }
 

@@ -4,13 +4,13 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use sdam_core::{
     event::EventKind,
-    ids::ServerId,
+    ids::{Generation, ServerId},
     machine::{Effect, Effects, TopologyMachine},
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
 
-use crate::{checked::Pool, election};
+use crate::election;
 
 /// The effect of a step on the published description.
 pub(crate) struct Change<'w> {
@@ -18,6 +18,17 @@ pub(crate) struct Change<'w> {
     pub(crate) after: &'w Arc<TopologyDescription>,
     /// The server that the step is about.
     pub(crate) about: Option<ServerId>,
+}
+
+/// The state of a server's pool and monitor.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pool {
+    pub(crate) generation: Generation,
+    pub(crate) ready: bool,
+    /// Whether the monitor has round-trip times.
+    pub(crate) measured: bool,
+    /// Whether the monitor considers its server known.
+    pub(crate) known: bool,
 }
 
 /// Returns whether operations may be sent to the server.

@@ -4,6 +4,7 @@ mod apply;
 mod blueprint;
 mod election;
 mod gossip;
+mod server;
 mod status;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 pub(crate) use self::blueprint::election_id;
+use self::server::{Connection, Cursors, Numbered};
 pub use self::{
     blueprint::Blueprint,
     status::{MemberStatus, Status},
@@ -24,7 +26,6 @@ use crate::{
     config::SetConfig,
     member::{Kind, Member, Process, ProcessState, Replica},
     reply::INTERRUPTED_AT_SHUTDOWN,
-    server::{Connection, Cursors, Numbered},
     store::Store,
     timers::{Timer, Timers},
     timing::Timing,

@@ -6,8 +6,7 @@ use bson::{Bson, Document};
 
 use crate::{
     reply::{BAD_VALUE, CommandError},
-    request::{Request, flag, number},
-    server::takes_write_concern,
+    request::{Request, flag, number, takes_write_concern},
 };
 
 /// The fail point `failCommand`: which commands fail, how often, and how.

@@ -35,7 +35,6 @@ mod member;
 mod oplog;
 mod reply;
 mod request;
-mod server;
 mod store;
 mod timers;
 #[cfg(feature = "auth")]

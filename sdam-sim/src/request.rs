@@ -3,6 +3,30 @@
 use bson::{Bson, Document};
 use sdam_transport::wire::{OpCode, OpMsg, OpQuery, OpReply, WireError, WireMessage};
 
+const WRITES: [&str; 10] = [
+    "insert",
+    "update",
+    "delete",
+    "create",
+    "createIndexes",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "findAndModify",
+    "bulkWrite",
+];
+const READS: [&str; 9] = [
+    "find",
+    "aggregate",
+    "count",
+    "distinct",
+    "listCollections",
+    "listDatabases",
+    "listIndexes",
+    "mapReduce",
+    "getMore",
+];
+
 /// A command, independent of its framing.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
@@ -125,6 +149,18 @@ impl Request {
             .map(Some),
         }
     }
+}
+
+pub(crate) fn is_write(name: &str) -> bool {
+    WRITES.contains(&name)
+}
+
+pub(crate) fn takes_write_concern(name: &str) -> bool {
+    is_write(name) || matches!(name, "commitTransaction" | "abortTransaction")
+}
+
+pub(crate) fn is_data_command(name: &str) -> bool {
+    is_write(name) || READS.contains(&name)
 }
 
 /// Reads a number of any BSON type.

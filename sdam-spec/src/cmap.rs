@@ -33,10 +33,12 @@ use self::{
     owner::{Log, Owner},
 };
 use crate::{
-    engine::Host,
+    host::Host,
+    host::Target,
     recorder::Recorder,
+    requirement::{Environment, Kind},
     thread::Thread,
-    unified::{Environment, Kind, Target, set_fail_point},
+    unified::set_fail_point,
 };
 
 /// The time limit for events and threads, unless a file says another.

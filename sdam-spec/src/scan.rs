@@ -13,7 +13,10 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::{selection::file::InWindowFile, srv, suite::Check};
+use crate::{selection::file::InWindowFile, srv};
+
+/// A check of one file; the error is the first difference.
+pub type Check = fn(&Value) -> Result<(), String>;
 
 /// The check of a suite in single-threaded mode.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
 use self::deployment::Kind;
-use crate::{engine::Host, fields::read, uri::effective};
+use crate::{fields::read, host::Host, uri::effective};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

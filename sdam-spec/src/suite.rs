@@ -21,15 +21,13 @@ use serde_json::Value;
 use crate::{
     auth, cmap,
     corpus::{self, Folder},
-    engine::{self, Host},
-    scan::ScanCheck,
-    sdam, selection, srv,
-    unified::{self, Environment},
-    uri,
+    engine,
+    host::Host,
+    requirement::Environment,
+    scan::{Check, ScanCheck},
+    sdam, selection, srv, unified, uri,
 };
 
-/// A check of one file; the error is the first difference.
-pub type Check = fn(&Value) -> Result<(), String>;
 /// A check of one file on a host of tasks.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 

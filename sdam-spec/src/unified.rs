@@ -1,8 +1,9 @@
 //! The unified test format.
 //!
-//! A file runs against deployments with the complete stack: a [`TestDeployment`] consists of a
-//! deployment, a runtime that reaches it, and an executor. Every test of a file runs on each
-//! [`Environment`] of the host that its requirements admit, and fails if there is none.
+//! A file runs against deployments with the complete stack: a
+//! [`TestDeployment`](crate::host::TestDeployment) consists of a deployment, a runtime that reaches
+//! it, and an executor. Every test of a file runs on each [`Environment`] of the host that its
+//! requirements admit, and fails if there is none.
 
 mod bulk;
 mod client;
@@ -19,20 +20,15 @@ mod log;
 mod matching;
 mod operation;
 mod outcome;
-mod requirement;
 mod runner;
 #[cfg(test)]
 mod tests;
 
-use std::{any::Any, fmt};
-
 use bson::Document;
-use futures::future::BoxFuture;
 use sdam_core::options::Options;
-use sdam_transport::Runtime;
 use serde_json::Value;
 
-pub(crate) use self::requirement::Requirement;
+pub use self::excluded::excluded;
 use self::{
     client::Published,
     data::CollectionData,
@@ -40,88 +36,10 @@ use self::{
     format::{File, Test},
     runner::Runner,
 };
-pub use self::{
-    excluded::excluded,
-    requirement::{Environment, Kind},
+use crate::{
+    host::{Host, Target},
+    requirement::Environment,
 };
-use crate::engine::{BlockOn, Host};
-
-/// A deployment of one test, and the runtime that reaches it.
-pub struct TestDeployment {
-    target: Target,
-    block_on: BlockOn,
-    /// Ends the deployment when it is dropped.
-    _deployment: Box<dyn Any>,
-}
-
-/// The runtime of a test's clients, and the deployment that they connect to.
-pub(crate) struct Target {
-    uri: String,
-    /// Behind a load balancer, the connection string of a balancer with one mongos.
-    single_uri: Option<String>,
-    runtime: Runtime,
-}
-
-impl TestDeployment {
-    /// Creates the environment of the deployment at `uri`, which lives as long as `deployment`.
-    /// `block_on` runs futures to their end.
-    pub fn new(
-        uri: impl Into<String>,
-        runtime: Runtime,
-        block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
-        deployment: impl Any,
-    ) -> Self {
-        Self {
-            target: Target {
-                uri: uri.into(),
-                single_uri: None,
-                runtime,
-            },
-            block_on: Box::new(block_on),
-            _deployment: Box::new(deployment),
-        }
-    }
-
-    /// Sets the connection string of clients that may reach only one mongos of a load balancer.
-    #[must_use]
-    pub fn with_single_mongos(mut self, uri: impl Into<String>) -> Self {
-        self.target.single_uri = Some(uri.into());
-        self
-    }
-
-    pub(crate) fn target(&self) -> &Target {
-        &self.target
-    }
-
-    /// Runs `future` and returns its result.
-    pub(crate) fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
-        let mut result = None;
-        (self.block_on)(Box::pin(async {
-            result = Some(future.await);
-        }));
-        result
-    }
-}
-
-impl Target {
-    /// Returns the connection string for a client that may reach one or several mongoses.
-    pub(crate) fn uri(&self, multiple_mongoses: bool) -> &str {
-        let single = self.single_uri.as_ref().filter(|_| !multiple_mongoses);
-        single.unwrap_or(&self.uri)
-    }
-
-    pub(crate) fn runtime(&self) -> &Runtime {
-        &self.runtime
-    }
-}
-
-impl fmt::Debug for TestDeployment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestDeployment")
-            .field("uri", &self.target.uri)
-            .finish_non_exhaustive()
-    }
-}
 
 /// Runs every test of a file on each environment of the host that admits it, every time on a
 /// separate deployment, except the [excluded] ones. A test with blocked commands that fails is run
@@ -152,7 +70,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
         for environment in admitted {
             let run = || {
                 let deployment = host.deployment(environment)?;
-                let outcome = deployment.block_on(run_test(&deployment.target, &file, test));
+                let outcome = deployment.block_on(run_test(deployment.target(), &file, test));
                 outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()))
             };
             let outcome = match run() {
@@ -259,7 +177,7 @@ async fn internally(
     }
     let options =
         Options::parse(target.uri(multiple_mongoses)).map_err(|error| error.to_string())?;
-    let driver = Driver::start(options, &target.runtime, None)?;
+    let driver = Driver::start(options, target.runtime(), None)?;
     let mut outcome = Ok(());
     for (index, (database, body)) in commands.into_iter().enumerate() {
         let request = Request::generic(database, body);

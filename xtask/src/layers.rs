@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
@@ -109,33 +109,30 @@ const TOOL: &[&str] = &[
 /// The crates without I/O, which the compiler checks.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-/// The crates whose modules do not import each other in a circle.
-const ACYCLIC: &[&str] = &[
-    "sdam-auth",
-    "sdam-core",
-    "sdam-pool",
-    "sdam-select",
-    "sdam-tls",
-    "sdam-transport",
-    "sdam",
-];
-
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;
     let packages = packages()?;
     let mut violations = Vec::new();
-    for (name, dependencies) in &packages {
+    for (
+        name,
+        Package {
+            folder,
+            dependencies,
+        },
+    ) in &packages
+    {
         check_arrows(name, dependencies, &mut violations);
         check_runtimes(name, dependencies, &mut violations);
-    }
-    for name in PURE {
-        check_pure(name, &mut violations)?;
-    }
-    for name in ACYCLIC {
-        if let Some(cycle) = modules::cycle(&root().join(name).join("src"))? {
+        let sources = folder.join("src");
+        if sources.is_dir()
+            && let Some(cycle) = modules::cycle(&sources)?
+        {
             let cycle = cycle.join(" -> ");
             violations.push(format!("the modules of {name} import in a circle: {cycle}"));
         }
+    }
+    for name in PURE {
+        check_pure(name, &mut violations)?;
     }
     let tree = tree(&["--package", "sdam"])?;
     for runtime in ["async-std", "monoio"] {
@@ -179,8 +176,15 @@ pub(crate) fn run(args: Args) -> Result<()> {
     Ok(())
 }
 
-/// Returns the crates of the workspace with their dependencies, except those of tests.
-fn packages() -> Result<BTreeMap<String, BTreeSet<String>>> {
+/// A crate of the workspace.
+struct Package {
+    folder: PathBuf,
+    /// Its dependencies, except those of tests.
+    dependencies: BTreeSet<String>,
+}
+
+/// Returns the crates of the workspace by their names.
+fn packages() -> Result<BTreeMap<String, Package>> {
     let arguments = ["metadata", "--no-deps", "--format-version", "1"];
     let metadata: Value = serde_json::from_str(&output(cargo().args(arguments))?)?;
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
@@ -193,7 +197,16 @@ fn packages() -> Result<BTreeMap<String, BTreeSet<String>>> {
                 .filter(|dependency| dependency["kind"].as_str() != Some("dev"))
                 .map(|dependency| text(dependency, "name"))
                 .collect();
-            (text(package, "name"), dependencies)
+            let manifest = PathBuf::from(text(package, "manifest_path"));
+            let folder = manifest.parent().unwrap_or(&manifest).to_owned();
+            let name = text(package, "name");
+            (
+                name,
+                Package {
+                    folder,
+                    dependencies,
+                },
+            )
         })
         .collect())
 }
@@ -259,7 +272,7 @@ fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
 }
 
 /// Collects the Rust files below `folder`.
-pub(crate) fn rust_files(folder: &Path, files: &mut Vec<std::path::PathBuf>) -> Result<()> {
+pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {

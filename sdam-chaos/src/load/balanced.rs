@@ -1,13 +1,9 @@
 //! Applications behind a load balancer, and their pool, which counts generations by CMAP.
 
-use std::collections::BTreeMap;
-
 use bson::{doc, oid};
-use sdam::ServiceConnection;
 use sdam_core::{
     app_error::ErrorOutcome,
     ids::{Generation, ObjectId, ServerId},
-    rng::Rng,
     server::ServerDescription,
 };
 use sdam_sim::oracle::Oracle;
@@ -17,87 +13,6 @@ use crate::plan::pick;
 
 /// The number of services behind the load balancer.
 const SERVICES: u64 = 3;
-/// The number of closed connections that are remembered for late error reports.
-const REMEMBERED: usize = 8;
-
-/// The state of a load balancer's pool (CMAP: "Load Balancer Mode").
-#[derive(Debug, Default)]
-pub(crate) struct BalancedPool {
-    open: Vec<ServiceConnection>,
-    /// The generation and the number of connections of each service; the number is never 0.
-    services: BTreeMap<ObjectId, (Generation, usize)>,
-    /// The service and the generation of closed connections.
-    closed: Vec<(ObjectId, Generation)>,
-}
-
-impl BalancedPool {
-    /// Records a new connection; `Err` if its generation is wrong.
-    fn open(&mut self, connection: ServiceConnection) -> Result<(), String> {
-        let (service, own) = (connection.service_id(), connection.generation());
-        let fresh = !self.services.contains_key(&service);
-        let (generation, count) = self.services.entry(service).or_insert((own, 0));
-        *count += 1;
-        let generation = *generation;
-        self.open.push(connection);
-        if own != generation {
-            return Err(format!(
-                "a connection to {service} is opened with generation {own}, but the pool has \
-                 generation {generation}"
-            ));
-        }
-        let mut closed = self.closed.iter();
-        if fresh && closed.any(|(of, earlier)| *of == service && *earlier >= own) {
-            return Err(format!(
-                "{service} is known again with generation {own}, which closed connections had, too"
-            ));
-        }
-        Ok(())
-    }
-
-    fn close(&mut self, rng: &mut Rng) -> Option<ServiceConnection> {
-        let index = self.draw(rng)?;
-        let connection = self.open.swap_remove(index);
-        let (service, generation) = (connection.service_id(), connection.generation());
-        if let Some((_, count)) = self.services.get_mut(&service) {
-            *count -= 1;
-            if *count == 0 {
-                self.services.remove(&service);
-            }
-        }
-        self.closed.push((service, generation));
-        if self.closed.len() > REMEMBERED {
-            self.closed.remove(0);
-        }
-        Some(connection)
-    }
-
-    fn draw(&self, rng: &mut Rng) -> Option<usize> {
-        let index = rng.below(self.open.len() as u64) as usize;
-        (index < self.open.len()).then_some(index)
-    }
-
-    /// Returns the generation of a service that has connections.
-    fn generation(&self, service: ObjectId) -> Option<Generation> {
-        self.services.get(&service).map(|known| known.0)
-    }
-
-    /// Records a clear; `Err` if it is wrong.
-    pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
-        let Some((generation, _)) = self.services.get_mut(&service) else {
-            return Err(format!(
-                "the pool of {service} is cleared, but it has no connection"
-            ));
-        };
-        let last = std::mem::replace(generation, next);
-        if next == last.next() {
-            Ok(())
-        } else {
-            Err(format!(
-                "{service} is cleared from generation {last} to {next}"
-            ))
-        }
-    }
-}
 
 impl Application {
     /// Opens, closes or uses a connection to one of the services.

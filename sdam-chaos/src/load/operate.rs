@@ -15,8 +15,8 @@ use sdam_core::{
 use sdam_pool::{Error, Pool, PooledConnection};
 use sdam_sim::oracle::Oracle;
 
-use super::{Application, COMMANDS};
-use crate::{record::RunRecord, request::SelectionRequest};
+use super::Application;
+use crate::{plan::COMMANDS, record::RunRecord, request::SelectionRequest};
 
 /// Returns how long a check-out may take: its time in the queue, and then an attempt for itself and
 /// for each of those that overtake it.

@@ -13,12 +13,11 @@ use sdam_sim::{
 };
 
 use super::{
-    Kind, Shape,
+    COMMANDS, Kind, Shape,
     access::Access,
     deployment::{Deployed, VERSIONS},
     pick,
 };
-use crate::load::COMMANDS;
 
 /// Creates the faults of the deployment by `rng`, and those of the client's access by
 /// `access_rng`.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::check::Check;
-use crate::{cli::some_seconds, target::Target};
+use crate::{target::Target, values::some_seconds};
 
 /// The end of the help text.
 const AFTER: &str = "\

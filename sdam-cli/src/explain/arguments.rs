@@ -9,8 +9,8 @@ use clap::{
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 
 use crate::{
-    cli::{seconds, some_seconds, whole},
     target::Target,
+    values::{seconds, some_seconds, whole},
 };
 
 /// The end of the help text.

@@ -11,7 +11,7 @@ use std::{
 use clap::Args;
 use sdam_events::log::LogConfig;
 
-use crate::{cli::listen_address, target::Target};
+use crate::{target::Target, values::listen_address};
 
 /// The end of the help text.
 const AFTER: &str = "\

@@ -9,7 +9,8 @@ use sdam_core::{
 use toml::de::{DeTable, DeValue};
 
 use crate::{
-    failure::{Failure, cannot_read},
+    failure::Failure,
+    file_error::cannot_read,
     target::{Target, redact},
 };
 

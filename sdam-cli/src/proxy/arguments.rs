@@ -9,9 +9,9 @@ use clap::Args;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
 
 use crate::{
-    cli::{listen_address, seconds, whole},
     explain::{mode, tags},
     target::Target,
+    values::{listen_address, seconds, whole},
 };
 
 /// The end of the help text.

@@ -10,7 +10,8 @@ use sdam_events::replay::{ReplayError, replay_to};
 
 use crate::{
     exit::Exit,
-    failure::{Failure, cannot_read},
+    failure::Failure,
+    file_error::cannot_read,
     json::{self, RoundTrips},
 };
 

@@ -5,8 +5,8 @@ use std::{fmt, ops::Range, path::PathBuf, str::FromStr, time::Duration};
 use clap::Args;
 
 use crate::{
-    cli::{seconds, some_seconds},
     simulated::Simulated,
+    values::{seconds, some_seconds},
 };
 
 /// The end of the help text.

@@ -8,12 +8,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Seeds, outcome::Outcome, plan::Plan, plan::Show};
-use crate::{
-    duration::short,
-    exit::Exit,
-    terminal::Palette,
-    watch::{Access, Console},
-};
+use crate::{console::Console, duration::short, exit::Exit, terminal::Palette, watch::Access};
 
 /// Simulates the scenario with each seed, and prints a line for each and a summary.
 ///

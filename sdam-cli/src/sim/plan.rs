@@ -31,10 +31,11 @@ use super::{
     outcome::{BEGIN, Outcome, Taken},
 };
 use crate::{
+    console::Console,
     failure::Failure,
     recording::{self, cannot_record},
     simulated::{Command, Script, describe},
-    watch::{Console, View, follow},
+    watch::{View, follow},
 };
 
 /// The plan of a simulation.

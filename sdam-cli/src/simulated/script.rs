@@ -10,12 +10,7 @@ use sdam_sim::{
     scenario::{NetFault, ParseStepError, Step, parse_time},
 };
 
-use crate::{
-    cli::seconds,
-    failure::{Failure, cannot_read},
-    input,
-    similar::closest,
-};
+use crate::{failure::Failure, file_error::cannot_read, input, similar::closest, values::seconds};
 
 /// The steps of a file, with the time of each.
 #[derive(Clone, Debug, PartialEq)]

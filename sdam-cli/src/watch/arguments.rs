@@ -7,7 +7,7 @@ use sdam_events::log::{LogConfig, LogOutput};
 use sdam_events::sink::Interest;
 
 use super::player::Speed;
-use crate::{cli::seconds, target::Target};
+use crate::{target::Target, values::seconds};
 
 /// The end of the help text.
 const AFTER: &str = "\

@@ -15,12 +15,12 @@ use sdam_core::{
 };
 
 use super::{
-    Arguments, Console,
+    Arguments,
     full::{self, Feed, Setup},
     player::{Player, Speed},
     view::View,
 };
-use crate::{exit::Exit, failure::Failure, recording::Recording};
+use crate::{console::Console, exit::Exit, failure::Failure, recording::Recording};
 
 /// Shows the recording `path` until its end; on the full screen until the user quits.
 pub(super) async fn run<O: Write, R: Write>(

@@ -16,7 +16,7 @@ use sdam_sim::{
 use serde_json::Value;
 
 use super::*;
-use crate::replay;
+use crate::{output::Output, replay, terminal::Palette};
 
 /// Runs the program; returns the output, the remarks and the exit code.
 fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {

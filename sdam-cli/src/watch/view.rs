@@ -16,8 +16,9 @@ use sdam_core::{
 use sdam_events::facts::Facts;
 use sdam_select::Settings;
 
-use super::{Access, Console, screen::Screen};
+use super::{Access, screen::Screen};
 use crate::{
+    console::Console,
     exit::Exit,
     json::{self, RoundTrips},
     terminal::Tone,

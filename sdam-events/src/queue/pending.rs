@@ -1,5 +1,5 @@
 use super::EventQueue;
-use crate::{dispatch::SinkPanicked, sink::EventSink};
+use crate::sink::{EventSink, SinkPanicked};
 
 /// A view of a topology's undelivered events, for metrics and health checks.
 #[derive(Clone, Copy, Debug)]

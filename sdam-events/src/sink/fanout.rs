@@ -1,7 +1,6 @@
 use std::sync::{Arc, OnceLock};
 
-use super::{Event, EventSink, Interest};
-use crate::dispatch::{SinkPanicked, call};
+use super::{Event, EventSink, Interest, SinkPanicked, call};
 
 /// Combines several sinks: each is called in turn, with the events it is interested in.
 ///

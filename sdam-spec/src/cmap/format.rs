@@ -6,7 +6,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value, json};
 
 use super::event::{ExpectedEvent, PoolEventName};
-use crate::{fields::read, unified::Requirement};
+use crate::{fields::read, requirement::Requirement};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]

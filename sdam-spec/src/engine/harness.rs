@@ -6,7 +6,8 @@ use sdam_core::{address::ServerAddress, options::Options, time::Instant};
 use sdam_testkit::{ManualClock, RecordingPools, Server, Servers};
 use sdam_transport::{Clock, Io, Runtime};
 
-use super::{Host, activity::Activity};
+use super::activity::Activity;
+use crate::host::Host;
 use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use sdam_core::{options::Options, topology::TopologyDescription};
 use sdam_events::channel;
 
-use super::{Host, harness::Harness};
+use super::harness::Harness;
+use crate::host::Host;
 use crate::running::Topology;
 use crate::{
     running::events::EventLog,

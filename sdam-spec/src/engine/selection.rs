@@ -7,7 +7,8 @@ use sdam_core::{address::ServerAddress, options::Options};
 use sdam_select::{Candidates, Criteria};
 use serde_json::Value;
 
-use super::{Host, drive::drive_to, harness::Harness};
+use super::{drive::drive_to, harness::Harness};
+use crate::host::Host;
 use crate::running::Topology;
 use crate::{
     running::{

@@ -4,7 +4,7 @@ use std::{sync::Arc, thread};
 
 use sdam_transport::{Spawner, Task};
 
-use super::Host;
+use crate::host::Host;
 
 #[derive(Debug)]
 pub(crate) struct Threads;

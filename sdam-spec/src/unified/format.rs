@@ -16,9 +16,11 @@ use super::{
     event::ExpectedEvents,
     log::ExpectedLog,
     operation::{Call, Operation, RunnerCall},
+};
+use crate::{
+    fields::read,
     requirement::{Environment, Requirement, Version},
 };
-use crate::fields::read;
 
 /// Options of pools that the specification has deprecated, and that new drivers must not have.
 const OPTIONAL: [&str; 2] = ["waitQueueMultiple", "waitQueueSize"];

@@ -7,7 +7,6 @@ use sdam_core::{address::ServerAddress, topology::TopologyDescription};
 use serde_json::Value;
 
 use super::{
-    Target,
     client::{Client, Published},
     command::{Method, Scope, to_json},
     cursor::{Cursor, Session},
@@ -17,7 +16,7 @@ use super::{
     operation::{Call, EntityCall, Operation, RunnerCall},
     outcome::Failure,
 };
-use crate::thread::Thread;
+use crate::{host::Target, thread::Thread};
 
 /// The time limits of the format for threads and for a new primary.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -59,7 +58,7 @@ impl<'t> Runner<'t> {
                 Entity::Bucket(_) => {}
                 Entity::Client(entity) => {
                     let uri = self.target.uri(entity.use_multiple_mongoses);
-                    let mut client = Client::start(uri, &self.target.runtime, entity)?;
+                    let mut client = Client::start(uri, self.target.runtime(), entity)?;
                     client.fill_pools(entity).await?;
                     self.clients.insert(entity.id.clone(), client);
                 }
@@ -75,7 +74,7 @@ impl<'t> Runner<'t> {
                         .insert(entity.id.clone(), Session::new(driver, &entity.id));
                 }
                 Entity::Thread(entity) => {
-                    let thread = Thread::start(&self.target.runtime);
+                    let thread = Thread::start(self.target.runtime());
                     self.threads.insert(entity.id.clone(), thread);
                 }
             }
@@ -192,11 +191,11 @@ impl<'t> Runner<'t> {
             RunnerCall::WaitForThread { thread } => {
                 let ended = self.threads.remove(thread);
                 let ended = ended.ok_or_else(|| format!("there is no thread {thread}"))?;
-                let clock = &self.target.runtime.io.clock;
+                let clock = &self.target.runtime().io.clock;
                 ended.join(clock, TIMEOUT).await?
             }
             RunnerCall::Wait { ms } => {
-                let clock = &self.target.runtime.io.clock;
+                let clock = &self.target.runtime().io.clock;
                 clock
                     .sleep_until(clock.now() + Duration::from_millis(*ms))
                     .await;

@@ -6,6 +6,7 @@ use std::sync::{
 };
 
 use bson::doc;
+use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
     error::{ErrorKind, ServerError, Stage},
@@ -16,7 +17,7 @@ use sdam_core::{
 };
 use sdam_events::log::Severity;
 use sdam_testkit::{DroppedTasks, ManualClock, Server, Servers};
-use sdam_transport::Io;
+use sdam_transport::{Io, Runtime};
 use serde_json::json;
 
 use super::{
@@ -26,7 +27,7 @@ use super::{
     outcome::{ExpectedError, Failure},
     *,
 };
-use crate::fields::read;
+use crate::{fields::read, host::TestDeployment, requirement::Kind};
 
 fn matching(expected: &Value, actual: &Value) -> Result<(), String> {
     read::<Expected>(expected)?.compare(actual)

@@ -8,7 +8,10 @@ use sdam_sim::runtime::Sim;
 use sdam_sim::serve::Builder;
 use sdam_sim::users::User;
 use sdam_sim::version::ServerVersion;
-use sdam_spec::unified::{Environment, Kind, TestDeployment};
+use sdam_spec::{
+    host::TestDeployment,
+    requirement::{Environment, Kind},
+};
 use sdam_transport::runtime::Runtime;
 
 /// The credential where clients have to authenticate.

@@ -4,7 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use sdam_spec::corpus::File;
-use sdam_spec::unified::{Environment, Kind, excluded};
+use sdam_spec::{
+    requirement::{Environment, Kind},
+    unified::excluded,
+};
 use serde_json::json;
 
 use crate::Result;

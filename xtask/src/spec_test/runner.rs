@@ -13,9 +13,9 @@ use sdam_runtime_tokio::from_handle;
 use sdam_sim::Blueprint;
 use sdam_sim::runtime::Sim;
 use sdam_spec::corpus::File;
-use sdam_spec::engine::Host;
+use sdam_spec::host::Host;
+use sdam_spec::requirement::Environment;
 use sdam_spec::suite::Suite;
-use sdam_spec::unified::Environment;
 use sdam_transport::runtime::Runtime;
 use serde_json::Value;
 

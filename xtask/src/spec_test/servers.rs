@@ -5,7 +5,10 @@ use std::cell::OnceCell;
 use bson::doc;
 use futures::future::BoxFuture;
 use sdam_live::{MemberSpec, Mongod, ROOT, ReplicaSet, Version};
-use sdam_spec::unified::{Environment, Kind, TestDeployment};
+use sdam_spec::{
+    host::TestDeployment,
+    requirement::{Environment, Kind},
+};
 use sdam_transport::runtime::Runtime;
 
 /// The servers of one series. Each deployment is started when the first test needs it; all tests

@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use sdam_spec::corpus::File;
-use sdam_spec::unified::{Environment, Kind};
+use sdam_spec::requirement::{Environment, Kind};
 use serde_json::json;
 
 use super::*;

@@ -11,7 +11,7 @@ use crate::{
         API_STRICT_ERROR, API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError,
         CommandResult, FAIL_POINT_SET_FAILED, INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
     },
-    request::{Framing, Request, flag, number},
+    request::{Framing, Request, flag, is_data_command, number},
     version::ServerVersion,
 };
 
@@ -53,7 +53,7 @@ impl Deployment {
         if request.name == "bulkWrite" && !version.supports_bulk_write() {
             return Err(not_found(request));
         }
-        if super::data::is_data_command(&request.name) {
+        if is_data_command(&request.name) {
             let hello_ok = self.connections.get(&id).is_some_and(|own| own.hello_ok);
             self.check_role(member, request, hello_ok)?;
             return self.run_data(now, member, request, database);

@@ -18,7 +18,7 @@ use sdam_core::time::Instant;
 use sdam_transport::wire::{Header, WireMessage};
 
 use self::hello::Waiting;
-pub(crate) use self::{cursors::Cursors, data::takes_write_concern, write::Numbered};
+pub(super) use self::{cursors::Cursors, write::Numbered};
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
@@ -26,7 +26,7 @@ use crate::{
     reply::{
         CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED,
     },
-    request::{Request, number},
+    request::{Request, is_write, number},
     timers::Timer,
     version::ServerVersion,
 };
@@ -503,7 +503,7 @@ impl Deployment {
             };
             match &connection.task {
                 Task::Hello(_) => self.connection_due(now, id),
-                Task::Blocked(blocked) if stepped_down && data::is_write(&blocked.request.name) => {
+                Task::Blocked(blocked) if stepped_down && is_write(&blocked.request.name) => {
                     self.interrupt(now, id, INTERRUPTED_BY_STATE_CHANGE);
                 }
                 Task::Blocked(_) | Task::Idle => {}

@@ -11,48 +11,12 @@ use crate::{
         BAD_VALUE, CommandError, CommandResult, NOT_PRIMARY_NO_SECONDARY_OK,
         NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY,
     },
-    request::{Framing, Request, flag, number},
+    request::{Framing, Request, flag, is_write, number},
     store::{matching, order, project},
 };
 
-const WRITES: [&str; 10] = [
-    "insert",
-    "update",
-    "delete",
-    "create",
-    "createIndexes",
-    "drop",
-    "dropDatabase",
-    "dropIndexes",
-    "findAndModify",
-    "bulkWrite",
-];
-const READS: [&str; 9] = [
-    "find",
-    "aggregate",
-    "count",
-    "distinct",
-    "listCollections",
-    "listDatabases",
-    "listIndexes",
-    "mapReduce",
-    "getMore",
-];
-
 /// Stages after which a pipeline has no results here.
 const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
-
-pub(super) fn is_write(name: &str) -> bool {
-    WRITES.contains(&name)
-}
-
-pub(crate) fn takes_write_concern(name: &str) -> bool {
-    is_write(name) || matches!(name, "commitTransaction" | "abortTransaction")
-}
-
-pub(super) fn is_data_command(name: &str) -> bool {
-    is_write(name) || READS.contains(&name)
-}
 
 impl Deployment {
     /// Checks whether `member` may run `request` in its role.

@@ -59,7 +59,7 @@ enum Serverless {
 /// A release; numbers that a file leaves out are 0.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
-pub(super) struct Version(pub(super) [u32; 3]);
+pub(crate) struct Version(pub(crate) [u32; 3]);
 
 impl Kind {
     /// Every kind.
@@ -108,7 +108,7 @@ impl Environment {
     }
 
     /// Returns whether the servers know `hello`, with which clients of a load balancer begin.
-    pub(super) fn knows_hello(&self) -> bool {
+    pub(crate) fn knows_hello(&self) -> bool {
         let lacks_it =
             self.release < [4, 2, 10] || (self.release >= [4, 4, 0] && self.release < [4, 4, 2]);
         !lacks_it
@@ -130,7 +130,7 @@ impl Environment {
 }
 
 impl Requirement {
-    pub(super) fn asks_for_authentication(&self) -> bool {
+    pub(crate) fn asks_for_authentication(&self) -> bool {
         self.auth == Some(true)
     }
 

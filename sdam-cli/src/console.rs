@@ -1,0 +1,51 @@
+//! The standard streams of a program.
+
+use std::{
+    env,
+    io::{self, IsTerminal, Stderr, Write},
+};
+
+use crate::{
+    output::{Output, standard_output},
+    terminal::Palette,
+};
+
+/// The outputs of a program.
+#[derive(Debug)]
+pub struct Console<O, R> {
+    /// The requested output.
+    pub output: O,
+    /// Errors and remarks.
+    pub remarks: R,
+    /// The colours of the output.
+    pub palette: Palette,
+}
+
+impl Console<Output, Output> {
+    /// Opens standard output, in colours if it is a terminal and the user has not disabled them,
+    /// and standard error. Neither blocks the program.
+    pub fn standard() -> Self {
+        Self {
+            output: Output::stdout(),
+            remarks: Output::stderr(),
+            palette: palette(),
+        }
+    }
+}
+
+/// Opens the standard streams like [`Console::standard`], for a program that has nothing to do but to
+/// write.
+pub(crate) fn console() -> Console<impl Write, Stderr> {
+    Console {
+        output: standard_output(),
+        remarks: io::stderr(),
+        palette: palette(),
+    }
+}
+
+/// Returns the colours of standard output.
+fn palette() -> Palette {
+    let (no_color, term) = (env::var_os("NO_COLOR"), env::var_os("TERM"));
+    let is_terminal = io::stdout().is_terminal();
+    Palette::detect(is_terminal, no_color.as_deref(), term.as_deref())
+}

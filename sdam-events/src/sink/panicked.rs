@@ -1,0 +1,62 @@
+use std::{
+    any::Any,
+    fmt, mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use super::{Event, EventSink};
+
+/// The panic of a sink, which is not called again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SinkPanicked {
+    /// The sequence number of the event during which the sink panicked.
+    pub seq: u64,
+    /// The panic message.
+    pub message: Box<str>,
+}
+
+impl fmt::Display for SinkPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the event sink panicked at event {} and is disabled: {}",
+            self.seq, self.message
+        )
+    }
+}
+
+impl std::error::Error for SinkPanicked {}
+
+impl SinkPanicked {
+    /// Logs the panic through `tracing` if that feature is on.
+    pub(crate) fn report(&self) {
+        #[cfg(feature = "tracing")]
+        tracing::error!(target: "sdam::events", "{self}");
+        #[cfg(not(feature = "tracing"))]
+        let _ = self;
+    }
+}
+
+/// Calls the sink and catches its panic.
+pub(crate) fn call(sink: &dyn EventSink, event: &Event) -> Result<(), SinkPanicked> {
+    // Unwind safe: a sink that has panicked is not called again, so its broken state is never used.
+    catch_unwind(AssertUnwindSafe(|| sink.emit(event))).map_err(|payload| SinkPanicked {
+        seq: event.seq,
+        message: panic_message(payload),
+    })
+}
+
+fn panic_message(payload: Box<dyn Any + Send>) -> Box<str> {
+    match payload.downcast::<&'static str>() {
+        Ok(text) => (*text).into(),
+        Err(payload) => match payload.downcast::<String>() {
+            Ok(text) => text.into_boxed_str(),
+            Err(payload) => {
+                // Dropping a payload of unknown type could panic again.
+                mem::forget(payload);
+                "a panic without a message".into()
+            }
+        },
+    }
+}

@@ -1,0 +1,189 @@
+//! The hosts of tests: executors of tasks, and the deployments that they start.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+use sdam_core::options::Options;
+use sdam_transport::{Io, Runtime, Spawner};
+
+use crate::requirement::Environment;
+
+/// An executor of tasks.
+pub struct Host {
+    spawner: Arc<dyn Spawner>,
+    block_on: BlockOn,
+    environments: Vec<Environment>,
+    deploy: Option<Deploy>,
+    look_up: Option<LookUp>,
+    is_partial: bool,
+}
+
+/// Runs a future to its end.
+type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
+type LookUp = Box<dyn Fn() -> Result<Io, String>>;
+type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
+
+impl Host {
+    /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to its end on the
+    /// calling thread, on which tasks may run meanwhile.
+    pub fn new(spawner: Arc<dyn Spawner>, block_on: impl Fn(BoxFuture<'_, ()>) + 'static) -> Self {
+        Self {
+            spawner,
+            block_on: Box::new(block_on),
+            environments: Vec::new(),
+            deploy: None,
+            look_up: None,
+            is_partial: false,
+        }
+    }
+
+    /// Sets the function that starts a new deployment of one of the environments, reachable from
+    /// this host's runtime.
+    #[must_use]
+    pub fn with_deployments(
+        mut self,
+        environments: Vec<Environment>,
+        deploy: impl Fn(&Environment) -> Result<TestDeployment, String> + 'static,
+    ) -> Self {
+        self.environments = environments;
+        self.deploy = Some(Box::new(deploy));
+        self
+    }
+
+    /// Sets the function that returns the parts of this host's runtime, with a resolver that has the
+    /// records of [`zone`](crate::srv::zone).
+    #[must_use]
+    pub fn with_lookups(mut self, io: impl Fn() -> Result<Io, String> + 'static) -> Self {
+        self.look_up = Some(Box::new(io));
+        self
+    }
+
+    /// Resolves a connection string on this host.
+    pub(crate) fn resolve(&self, uri: &str) -> Result<Options, String> {
+        let io = self.look_up.as_ref().ok_or("the host looks nothing up")?()?;
+        let resolved = self.block_on(::sdam::resolve(uri, &io));
+        let resolved = resolved.ok_or("the host ran no look-up")?;
+        resolved.map_err(|error| error.to_string())
+    }
+
+    /// Lets tests be left out that none of the environments admits: other hosts run them.
+    #[must_use]
+    pub fn partial(mut self) -> Self {
+        self.is_partial = true;
+        self
+    }
+
+    /// Returns whether tests may be left out.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.is_partial
+    }
+
+    /// Starts a new deployment.
+    pub(crate) fn deployment(&self, environment: &Environment) -> Result<TestDeployment, String> {
+        let deploy = self.deploy.as_ref();
+        deploy.ok_or("the host has no deployments")?(environment)
+    }
+
+    /// Returns the environments that the host can start.
+    pub(crate) fn environments(&self) -> &[Environment] {
+        &self.environments
+    }
+
+    pub(crate) fn spawner(&self) -> Arc<dyn Spawner> {
+        Arc::clone(&self.spawner)
+    }
+
+    /// Runs `future` and returns its result.
+    pub(crate) fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
+        let mut result = None;
+        (self.block_on)(Box::pin(async {
+            result = Some(future.await);
+        }));
+        result
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Host")
+            .field("spawner", &self.spawner)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A deployment of one test, and the runtime that reaches it.
+pub struct TestDeployment {
+    target: Target,
+    block_on: BlockOn,
+    /// Ends the deployment when it is dropped.
+    _deployment: Box<dyn Any>,
+}
+
+/// Where the clients of a test run, and what they connect to.
+pub(crate) struct Target {
+    uri: String,
+    /// Behind a load balancer, the connection string of a balancer with one mongos.
+    pub(crate) single_uri: Option<String>,
+    runtime: Runtime,
+}
+
+impl TestDeployment {
+    /// Creates the environment of the deployment at `uri`, which lives as long as `deployment`.
+    /// `block_on` runs futures to their end.
+    pub fn new(
+        uri: impl Into<String>,
+        runtime: Runtime,
+        block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
+        deployment: impl Any,
+    ) -> Self {
+        Self {
+            target: Target {
+                uri: uri.into(),
+                single_uri: None,
+                runtime,
+            },
+            block_on: Box::new(block_on),
+            _deployment: Box::new(deployment),
+        }
+    }
+
+    /// Sets the connection string of clients that may reach only one mongos of a load balancer.
+    #[must_use]
+    pub fn with_single_mongos(mut self, uri: impl Into<String>) -> Self {
+        self.target.single_uri = Some(uri.into());
+        self
+    }
+
+    pub(crate) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// Runs `future` and returns its result.
+    pub(crate) fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
+        let mut result = None;
+        (self.block_on)(Box::pin(async {
+            result = Some(future.await);
+        }));
+        result
+    }
+}
+
+impl Target {
+    /// Returns the connection string for a client that may reach one or several mongoses.
+    pub(crate) fn uri(&self, multiple_mongoses: bool) -> &str {
+        let single = self.single_uri.as_ref().filter(|_| !multiple_mongoses);
+        single.unwrap_or(&self.uri)
+    }
+
+    pub(crate) fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+impl fmt::Debug for TestDeployment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestDeployment")
+            .field("uri", &self.target.uri)
+            .finish_non_exhaustive()
+    }
+}
