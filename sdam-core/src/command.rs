@@ -87,7 +87,7 @@ mod tests {
         check(CommandFields::of(&command.to_vec().unwrap()));
     }
 
-    /// B-39
+    /// B-42
     #[test]
     fn reads_take_a_read_concern_unless_they_have_one_or_a_transaction_has() {
         let takes = |command: &Document, expected| {
@@ -104,7 +104,7 @@ mod tests {
         takes(&doc! {}, false);
     }
 
-    /// B-39
+    /// B-42
     #[test]
     fn writes_take_a_write_concern_unless_they_have_one_or_a_transaction_has() {
         let takes = |command: &Document, expected| {

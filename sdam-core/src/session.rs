@@ -233,7 +233,7 @@ mod tests {
         Document::from_reader(command).unwrap()
     }
 
-    /// I-77
+    /// I-77, R-2
     #[test]
     fn the_session_used_last_is_used_again_with_the_next_number() {
         let mut pool = SessionPool::new();
@@ -267,6 +267,7 @@ mod tests {
 
     #[test]
     fn sessions_about_to_expire_are_forgotten_when_another_one_comes_back() {
+        //
         let mut pool = SessionPool::new();
         let sessions = [0, 0, 20].map(|now| acquire(&mut pool, minutes(now), HALF_AN_HOUR));
         let [first, second, third] = sessions;
@@ -279,6 +280,7 @@ mod tests {
 
     #[test]
     fn behind_a_load_balancer_sessions_do_not_expire() {
+        //
         let mut pool = SessionPool::new();
         let session = acquire(&mut pool, minutes(0), None);
         let id = session.id();
@@ -286,7 +288,7 @@ mod tests {
         assert_eq!(acquire(&mut pool, minutes(1000), None).id(), id);
     }
 
-    /// I-77
+    /// I-77, R-5
     #[test]
     fn a_session_with_a_network_error_is_not_used_again() {
         let mut pool = SessionPool::new();
@@ -318,6 +320,7 @@ mod tests {
 
     #[test]
     fn a_transaction_is_written_as_a_uuid_of_version_4_and_its_number() {
+        //
         let random = [0xFF; 16];
         let mut session = SessionPool::new().acquire(minutes(0), None, || random);
         let mut command = DocumentWriter::new();

@@ -137,6 +137,7 @@ async fn work(pool: &Pool) {
 
 #[test]
 fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
+    // P-5
     explore(None, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -153,6 +154,7 @@ fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
 
 #[test]
 fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
+    // P-9
     explore(3, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -225,6 +227,7 @@ fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
 
 #[test]
 fn a_check_out_beside_the_closing_of_the_pool_ends() {
+    // P-40
     explore(2, || {
         let pool = pool(1);
         let worker = {

@@ -1,7 +1,7 @@
 //! The list of all suites.
 //!
-//! The rules that the folders about monitoring, pools, SRV seed lists and time limits prove on their
-//! own, by number; tests beside the code name the other rules:
+//! The rules that the folders about monitoring, pools, SRV seed lists, options and operations prove
+//! on their own, by number; tests beside the code name the other rules:
 //!
 //! | folder | rules |
 //! | --- | --- |
@@ -14,7 +14,12 @@
 //! | `initial-dns-seedlist-discovery` | B-8, B-11, B-12, B-29, B-36; N-1 to N-9, N-11, N-13 |
 //! | `unified` | F-65, I-12, J-9, K-6 |
 //! | `cmap-format` | F-65, F-68b |
-//! | `client-side-operations-timeout` | B-43, I-70, I-72, I-73 |
+//! | `client-side-operations-timeout` | B-43, I-70, I-72, I-73, S-1 to S-3, S-5 |
+//! | `retryable-reads` | I-74, Q-2 |
+//! | `retryable-writes` | I-75, Q-1, Q-2, Q-4 |
+//! | `sessions` | R-5 |
+//! | `auth` | T-20 to T-22 |
+//! | `uri-options` | U-3, V-1, V-2 |
 
 use serde_json::Value;
 

@@ -332,7 +332,7 @@ fn a_reply_that_the_client_refuses_is_a_failed_authentication() {
 
 #[test]
 fn a_connection_that_breaks_during_authentication_is_reported_without_labels() {
-    // I-14
+    // I-14, T-30
     let bench = Bench::new(&mongos(), None);
     let outcome = bench.establish(&TWO_COMMANDS);
     let report = failure(&bench, outcome, ErrorKind::Network);
@@ -348,7 +348,7 @@ fn a_connection_that_breaks_during_authentication_is_reported_without_labels() {
 
 #[test]
 fn one_time_limit_is_that_of_the_whole_attempt() {
-    // I-14
+    // I-14, T-31
     let check = |script: &Script, hello: &Document, other: &Document| {
         let bench = Bench::new(hello, Some(other));
         bench

@@ -155,7 +155,7 @@ const OPERATION: Duration = Duration::from_micros(5);
 /// Measures how many more selections two threads make than one, in the same time.
 ///
 /// A selection with only one suitable server reads nothing that threads of other lanes write.
-/// Comparing two servers means reading recent counts of other threads (L-43), and fetching those
+/// Comparing two servers means reading recent counts of other threads (L-41), and fetching those
 /// from another core takes longer than all the rest.
 /// So threads that only select contend, and threads that use the selected server do not.
 fn scaling(runtime: &Runtime) {

@@ -138,7 +138,7 @@ fn pools_without_an_authenticator_refuse_options_with_a_credential() {
 
 #[test]
 fn a_wrong_password_is_an_authentication_error_of_the_first_check_out() {
-    // I-14, I-19
+    // I-14, I-19, T-30
     let sim = Sim::new(2, &set([User::new("ada", "pencil").source("staff")]));
     sim.block_on(async {
         for user_info in ["ada:wrong@", "eve:pencil@", "ada:pencil@"] {
@@ -203,7 +203,7 @@ fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind,
 
 #[test]
 fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
-    // I-14: a server with SHA-1 only answers `saslStart`, because speculation is by SHA-256.
+    // I-14, T-30, T-31: a server with SHA-1 only answers `saslStart`, because speculation is by SHA-256.
     for command in ["saslStart", "saslContinue"] {
         let at_once = Duration::ZERO;
         check_fault(

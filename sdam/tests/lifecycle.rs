@@ -45,7 +45,7 @@ const UNREACHABLE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=60000
 
 #[test]
 fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
-    // J-13, J-20, J-31, F-70
+    // J-13, J-20, J-31, F-70, D-7
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let (sink, events) = unbounded();
     let topology = Topology::builder(set.uri())
@@ -83,6 +83,13 @@ fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
         count(&[EventName::ServerOpening]),
         count(&[EventName::ServerClosed])
     );
+    let descriptions = events.iter().filter_map(|event| match &event.kind {
+        EventKind::TopologyDescriptionChanged { new, .. } => Some(new),
+        _ => None,
+    });
+    let last = descriptions.last().unwrap();
+    assert_eq!(last.topology_type(), TopologyType::Unknown);
+    assert_eq!(last.servers().len(), 0);
 }
 
 #[test]

@@ -62,6 +62,58 @@ fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
     }
 }
 
+/// D-3
+#[test]
+fn every_mongos_of_the_seed_list_is_found_measured_and_watched() {
+    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
+    let sim = Sim::new(3, &Blueprint::sharded(hosts));
+    sim.network().set_latency(Latency::WAN);
+    let builder = Topology::builder(&sim.uri()).unwrap();
+    let topology = builder.start(sim.runtime()).unwrap();
+    let wait_for = |available: [bool; 3]| {
+        let matches = |snapshot: &Snapshot| {
+            let servers = snapshot.description().servers();
+            let found = servers.iter().map(|server| {
+                let is_mongos = server.server_type == ServerType::Mongos;
+                (
+                    is_mongos,
+                    server.rtt.is_some_and(|rtt| !rtt.average.is_zero()),
+                )
+            });
+            found
+                .eq(available.map(|is_available| (is_available, is_available)))
+                .then_some(())
+        };
+        sim.block_on(topology.wait_for(matches, LONG)).unwrap();
+    };
+    wait_for([true; 3]);
+    sim.kill(MemberId(1)).unwrap();
+    wait_for([true, false, true]);
+    sim.restart(MemberId(1)).unwrap();
+    wait_for([true; 3]);
+}
+
+/// F-43
+#[test]
+fn closing_takes_no_time_while_monitors_pause() {
+    let sim = simulation(4);
+    for member in 0..3 {
+        sim.kill(MemberId(member)).unwrap();
+    }
+    let uri = format!("{}&serverSelectionTimeoutMS=250", sim.uri());
+    let topology = Topology::builder(&uri)
+        .unwrap()
+        .start(sim.runtime())
+        .unwrap();
+    // It requests a check of each server 500 ms after the first one.
+    sim.block_on(topology.select(&Criteria::write()))
+        .unwrap_err();
+    let before = sim.now();
+    sim.block_on(topology.close());
+    let took = sim.now().since(before);
+    assert_eq!(took, Duration::ZERO);
+}
+
 /// Returns the recording of a failover in the year 2024, and its events.
 fn recorded(seed: u64) -> (String, Vec<Event>) {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));

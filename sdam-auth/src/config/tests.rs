@@ -14,6 +14,7 @@ fn refusal(uri: &str) -> Option<ConfigError> {
 
 #[test]
 fn the_official_connection_strings_have_the_official_credentials() {
+    // T-20, T-21
     // Authentication: "connection-string.json", the mechanisms that are supported here.
     let check = |uri: &str, expected: [Option<&str>; 3], source: &str| {
         let options = Options::parse(uri).unwrap();
@@ -61,6 +62,7 @@ fn the_official_connection_strings_have_the_official_credentials() {
 
 #[test]
 fn database_and_auth_source_do_not_ask_for_authentication() {
+    // T-22
     for uri in [
         "mongodb://a/",
         "mongodb://a/foo",
@@ -74,6 +76,7 @@ fn database_and_auth_source_do_not_ask_for_authentication() {
 
 #[test]
 fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
+    // T-21
     let check = |uri: &str, option: &str| {
         let error = refusal(uri).unwrap_or_else(|| panic!("{uri} is accepted"));
         assert_eq!(error.option(), option, "{uri}: {error}");
@@ -152,6 +155,7 @@ fn a_credential_in_code_has_the_defaults_of_a_connection_string() {
 
 #[test]
 fn printing_options_or_an_authenticator_shows_no_password() {
+    // T-23
     let options = Options::parse("mongodb://user:pencil@a/").unwrap();
     let authenticator = authenticator(&options).unwrap();
     let shown = format!("{options:?} {authenticator:?}");

@@ -107,7 +107,7 @@ fn hello(server: &ServerConversation) -> Document {
 
 #[test]
 fn a_speculative_authentication_takes_one_more_command() {
-    // O-5
+    // O-5, T-6
     let account = account(&options(None));
     let mut conversation = begin(&account);
     let auth = conversation.hello_auth();
@@ -133,6 +133,7 @@ fn a_speculative_authentication_takes_one_more_command() {
 
 #[test]
 fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
+    // T-5
     // O-7; Authentication: "Default Authentication Methods"
     let check = |given: Option<Mechanism>, hello: Document, expected: Mechanism| {
         let account = account(&options(given.map(Mechanism::name)));
@@ -204,6 +205,7 @@ fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
 
 #[test]
 fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
+    // T-32
     let account = account(&options(Some("SCRAM-SHA-256")));
     let check = |stage: usize, reply: &dyn Fn(Document) -> Document, part: &str| {
         let mut conversation = begin(&account);
@@ -304,6 +306,7 @@ fn the_number_of_a_conversation_is_sent_back_whatever_its_type() {
 
 #[test]
 fn the_keys_of_a_password_are_kept_once_the_server_has_proved_that_it_knows_the_user() {
+    // T-9
     let account = account(&options(Some("SCRAM-SHA-256")));
 
     let mut conversation = begin(&account);
@@ -325,7 +328,7 @@ fn the_keys_of_a_password_are_kept_once_the_server_has_proved_that_it_knows_the_
 
 #[test]
 fn other_tasks_run_while_keys_are_derived() {
-    // O-12
+    // O-12, T-10
     let account = account(&options(Some("SCRAM-SHA-256")));
     let mut conversation = begin(&account);
     let nonce = "A".repeat(32);
@@ -379,6 +382,7 @@ fn nonces_of_the_system_differ() {
 
 #[test]
 fn a_certificate_authenticates_with_one_command_or_with_none_after_hello() {
+    // T-7
     let check = |uri: &str, user: Option<&str>| {
         let account = account(&Options::parse(uri).unwrap());
         let mut expected = doc! { "authenticate": 1, "mechanism": "MONGODB-X509" };
@@ -409,6 +413,7 @@ fn a_certificate_authenticates_with_one_command_or_with_none_after_hello() {
 
 #[test]
 fn plain_sends_name_and_password_in_one_command_and_never_within_hello() {
+    // T-8
     // Authentication: "PLAIN", "Conversation"
     let uri = "mongodb://user:pencil@a/?authMechanism=PLAIN&tls=true";
     let mut conversation = begin(&account(&Options::parse(uri).unwrap()));

@@ -56,6 +56,7 @@ fn vectors() -> Vec<Vector> {
 
 #[test]
 fn the_published_conversations_are_spoken_byte_for_byte() {
+    // T-1
     for vector in vectors() {
         let first = ClientFirst::new("user", vector.nonce);
         let expected = format!("n,,n=user,r={}", vector.nonce);
@@ -75,6 +76,7 @@ fn the_published_conversations_are_spoken_byte_for_byte() {
 
 #[test]
 fn a_password_is_prepared_as_its_mechanism_requires() {
+    // T-2
     let check = |mechanism: Mechanism, user, password, expected: Result<&str, ScramError>| {
         let prepared = mechanism.prepare(user, password);
         let prepared = prepared.as_deref().map(String::as_str);
@@ -99,6 +101,7 @@ fn a_password_is_prepared_as_its_mechanism_requires() {
 
 #[test]
 fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
+    // T-3
     let first = ClientFirst::new("user", NONCE);
     let check = |message: &str, expected: ScramError| {
         let error = first.challenge(message.as_bytes()).unwrap_err();
@@ -146,6 +149,7 @@ fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
 
 #[test]
 fn a_last_message_of_the_server_without_its_proof_is_refused() {
+    // T-4
     let vector = vectors().remove(0);
     let first = ClientFirst::new("user", vector.nonce);
     let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
@@ -176,6 +180,7 @@ fn a_last_message_of_the_server_without_its_proof_is_refused() {
 
 #[test]
 fn printing_a_conversation_reveals_nothing() {
+    // T-23
     let vector = vectors().remove(2);
     let first = ClientFirst::new("user", vector.nonce);
     let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
@@ -244,6 +249,7 @@ proptest! {
         byte: u8,
         change in 0..3_u8,
     ) {
+        // T-3, T-4
         let mechanism = Mechanism::ALL[usize::from(sha_256)];
         let changed = std::cell::Cell::new(false);
         let outcome = converse(mechanism, "user", ["pencil", "pencil"], |which, mut text| {

@@ -237,7 +237,7 @@ fn every_topology_and_server_type_has_the_specified_transition() {
 
 #[test]
 fn effects_come_in_the_order_of_the_specification() {
-    // D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20
+    // D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53
     let mut machine = TopologyMachine::new(&options(&["a"]), ObjectId::default());
     let expect = |effects: Effects, machine: &TopologyMachine, expected: &[&str]| {
         assert_eq!(brief(machine, &effects), expected);

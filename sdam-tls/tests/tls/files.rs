@@ -39,6 +39,7 @@ fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
 
 #[test]
 fn the_ca_file_replaces_all_other_authorities() {
+    // V-5
     let (one, two, three) = (
         Authority::new("1"),
         Authority::new("2"),
@@ -76,6 +77,7 @@ fn presented(key: &str, file_key: &str, password: &str) {
 
 #[test]
 fn keys_are_read_in_each_format() {
+    // V-6
     presented(RSA_PKCS8, RSA_PKCS8, "");
     presented(RSA_PKCS8, RSA_PKCS1, "");
     presented(EC_PKCS8, EC_PKCS8, "");
@@ -85,6 +87,7 @@ fn keys_are_read_in_each_format() {
 #[cfg(feature = "encrypted-keys")]
 #[test]
 fn encrypted_keys_are_read_with_their_password() {
+    // V-6
     let password = "&tlsCertificateKeyFilePassword=pencil";
     for key in [
         include_str!("keys/ec.encrypted.pem"),

@@ -118,6 +118,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_the_socket_applies_without_time_limit_only() {
+        // S-4
         let socket = Some(millis(7));
         for (timeout, expected) in [(None, socket), (Some(Duration::ZERO), None)] {
             let limit = Limit::new(timeout, NOW);
@@ -130,6 +131,7 @@ mod tests {
 
     #[test]
     fn a_connection_has_to_come_within_the_limit_of_the_selection() {
+        // S-3
         let check = |timeout: Option<u64>, selection, expected: Option<u64>| {
             let limit = Limit::new(timeout.map(millis), NOW);
             let by = limit.check_out_by(NOW, millis(selection));

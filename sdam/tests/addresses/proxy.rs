@@ -27,6 +27,7 @@ fn start(runtime: Runtime, set: &ReplicaSet, socks: &Socks, options: &str) -> To
 
 #[test]
 fn a_topology_loses_its_servers_with_the_proxy_and_finds_them_again() {
+    // U-4
     let Some(socks) = or_skip(Socks::start()).unwrap() else {
         return;
     };
@@ -57,6 +58,7 @@ fn a_topology_loses_its_servers_with_the_proxy_and_finds_them_again() {
 
 #[test]
 fn a_credential_is_accepted_or_rejected_in_words() {
+    // U-2
     let Some(socks) = or_skip(Socks::start_secured("user", "right")).unwrap() else {
         return;
     };

@@ -103,6 +103,7 @@ fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
 
 #[test]
 fn the_certificate_has_to_name_the_member_through_a_translation_and_a_proxy() {
+    // U-5, V-10
     let certificates = certificates();
     let Some(mongod) = start(&ServerTls::new(&certificates)) else {
         return;

@@ -87,6 +87,7 @@ fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times() {
 /// I-62, Client Backpressure prose test 5.
 #[test]
 fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
+    //
     let world = World::start(&replica_set(), "");
     world.fail(doc! { "times": 9 * OPERATIONS }, refusal("insert", 462));
     for (millis, expected) in [(0, 600), (50, 300), (0, 600)] {
@@ -110,7 +111,7 @@ fn a_command_that_is_refused_twice_succeeds_at_the_second_retry() {
     assert_eq!(world.log("ping").0.len(), 3);
 }
 
-/// I-62
+/// I-62, Q-20
 #[test]
 fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     let ping = encoded(&doc! { "ping": 1 });
@@ -124,7 +125,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     }
 }
 
-/// I-62: also writes that no other error allows to retry.
+/// I-62, Q-21: also writes that no other error allows to retry.
 #[test]
 fn every_write_is_retried_after_overload_also_on_a_standalone() {
     let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
@@ -146,7 +147,7 @@ fn every_write_is_retried_after_overload_also_on_a_standalone() {
     }
 }
 
-/// I-62, L-26
+/// I-62, L-26, Q-23
 #[test]
 fn with_retargeting_a_retry_avoids_the_overloaded_server() {
     let find = encoded(&doc! { "find": "c" });
@@ -167,6 +168,7 @@ fn with_retargeting_a_retry_avoids_the_overloaded_server() {
 
 #[test]
 fn no_backoff_goes_beyond_the_time_limit() {
+    // Q-24, S-1
     let world = World::start(&replica_set(), "maxAdaptiveRetries=50");
     let ping = encoded(&doc! { "ping": 1 });
     overload(&world, 99);

@@ -27,6 +27,7 @@ fn transaction(command: &Document) -> (&Document, i64) {
 
 #[test]
 fn a_write_is_retried_once_with_the_same_session_and_number() {
+    //
     let world = World::start(&replica_set(), "");
     world.fail(
         doc! { "times": 1 },
@@ -52,6 +53,7 @@ fn a_write_is_retried_once_with_the_same_session_and_number() {
 
 #[test]
 fn a_write_that_fails_twice_returns_the_error_with_its_label() {
+    //
     let world = World::start(&replica_set(), "");
     world.fail(
         doc! { "times": 2 },
@@ -101,6 +103,7 @@ fn servers_before_4_4_do_not_label_errors_so_the_client_does() {
 
 #[test]
 fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end() {
+    //
     let version = sdam_sim::version::ServerVersion::V4_2;
     let world = World::start(&replica_set().version(version), "");
     let data = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 91 } };
@@ -136,6 +139,7 @@ fn a_read_is_retried_after_network_errors_and_certain_codes() {
 
 #[test]
 fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
+    //
     let world = World::start(&replica_set(), "");
     let find = encoded(&doc! { "find": "c" });
     let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
@@ -162,6 +166,7 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
 
 #[test]
 fn the_options_turn_retries_off() {
+    //
     let world = World::start(&replica_set(), "retryReads=false&retryWrites=false");
     let data = doc! { "failCommands": ["insert", "find"], "closeConnection": true };
     world.fail(doc! { "times": 2 }, data);
@@ -176,6 +181,7 @@ fn the_options_turn_retries_off() {
 
 #[test]
 fn a_standalone_gets_no_transaction_numbers_and_writes_are_not_retried() {
+    //
     let world = World::start(&Blueprint::standalone(ServerAddress::new("a", 27017)), "");
     let data = doc! { "failCommands": ["insert"], "closeConnection": true };
     world.fail(doc! { "times": 1 }, data);
@@ -207,6 +213,7 @@ fn writes_go_on_through_a_step_down_and_the_loss_of_a_primary() {
 /// is there once.
 #[test]
 fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
+    //
     for seed in 0..20 {
         let world = World::with_seed(seed, &replica_set(), "maxPoolSize=4");
         let (next, done) = (Cell::new(0), Cell::new(false));
@@ -256,7 +263,7 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
     }
 }
 
-/// L-26
+/// L-26, Q-6
 #[test]
 fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
     let hosts = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
@@ -275,6 +282,7 @@ fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
 
 #[test]
 fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
+    //
     let balancer = ServerAddress::new("a", 27017);
     let world = World::start(&Blueprint::load_balanced([balancer]), "");
     for id in 0..10 {
@@ -294,7 +302,7 @@ fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
     }
 }
 
-/// I-73
+/// I-73, S-1
 #[test]
 fn a_time_limit_allows_retries_until_it_has_passed() {
     let world = World::start(&replica_set(), "timeoutMS=5000");

@@ -32,7 +32,7 @@ fn exhausted(world: &World, is_pin: bool) -> (u128, CommandError) {
     })
 }
 
-/// B-32, L-61
+/// B-32, L-61, P-6, P-7, S-2, S-3
 #[test]
 fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
     let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
@@ -68,6 +68,7 @@ fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
 
 #[test]
 fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
+    // S-7
     let world = World::start(&replica_set(), "maxPoolSize=1");
     world.sim.run_for(Duration::from_secs(1));
     let slow = Latency {
@@ -171,7 +172,7 @@ fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
     world.try_command(&patient).unwrap();
 }
 
-/// I-70, I-72
+/// I-70, I-72, S-6
 #[test]
 fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     let world = World::start(&replica_set(), "timeoutMS=500");
@@ -201,7 +202,7 @@ fn a_write_concern_that_the_server_has_no_time_for_is_a_timeout_under_a_time_lim
     }
 }
 
-/// I-72
+/// I-72, S-1
 #[test]
 fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
     let world = World::start(&replica_set(), "timeoutMS=100");
@@ -214,7 +215,7 @@ fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
     assert_eq!(world.log("insert").0.len(), 2);
 }
 
-/// I-73
+/// I-73, S-5
 #[test]
 fn a_time_limit_of_zero_allows_retries_without_end() {
     let world = World::start(&replica_set(), "timeoutMS=0&socketTimeoutMS=10");

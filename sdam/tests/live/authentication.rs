@@ -70,7 +70,7 @@ fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", steps 1 and 2.
 #[test]
 fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
-    // O-5, O-11
+    // O-5, O-11, T-1, T-5
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     for (user, mechanisms) in [
@@ -92,7 +92,7 @@ fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
 /// Authentication: "Speculative Authentication".
 #[test]
 fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
-    // O-5, O-7
+    // O-5, O-7, T-6
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     let commands = |user_info: &str, speculates| {
@@ -126,6 +126,7 @@ fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 4.
 #[test]
 fn passwords_are_prepared_and_user_names_are_not() {
+    // T-2
     let Some(mongod) = secured() else { return };
     create(&mongod, "IX", "IX", &[SHA_256]);
     create(&mongod, "\u{2168}", "\u{2163}", &[SHA_256]);
@@ -153,6 +154,7 @@ fn passwords_are_prepared_and_user_names_are_not() {
 
 #[test]
 fn the_user_is_looked_up_in_the_auth_source() {
+    // T-20
     let Some(mongod) = secured() else { return };
     let role = doc! { "role": "dbAdminAnyDatabase", "db": "admin" };
     let create = doc! { "createUser": "ada", "pwd": "pencil", "roles": [role] };

@@ -54,7 +54,7 @@ async fn names(events: EventStream) -> Vec<&'static str> {
         .collect()
 }
 
-/// J-26
+/// J-26, P-41, P-42
 #[test]
 fn closing_waits_for_the_end_of_a_connection_in_use() {
     let sim = simulation(1);
@@ -88,7 +88,7 @@ fn closing_waits_for_the_end_of_a_connection_in_use() {
     );
 }
 
-/// J-26
+/// J-26, P-42
 #[test]
 fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
     let sim = simulation(2);

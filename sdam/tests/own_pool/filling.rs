@@ -50,7 +50,7 @@ fn position(events: &[Event], what: &str, wanted: impl Fn(&EventKind) -> bool) -
     position.unwrap()
 }
 
-/// I-20, I-10: filling is tried again after a pause that doubles, and the server stays known.
+/// I-20, I-10, P-32: filling is tried again after a pause that doubles, and the server stays known.
 #[test]
 fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     let sim = simulation(1);
@@ -79,7 +79,7 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     });
 }
 
-/// F-69b
+/// F-69b, P-31
 #[test]
 fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
     let sim = simulation(3);

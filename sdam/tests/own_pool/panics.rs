@@ -143,7 +143,7 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
 
 #[test]
 fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
-    // F-81b
+    // F-81b, P-34
     let sim = simulation(1);
     let faults = Arc::new(Faults::default());
     let uri = format!("{}&maxIdleTimeMS=1000&serverMonitoringMode=poll", sim.uri());

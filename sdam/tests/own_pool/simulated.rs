@@ -161,7 +161,7 @@ fn all_pools_have_the_options_of_the_connection_string() {
 
 #[test]
 fn the_events_of_a_pool_are_in_the_order_of_the_specification() {
-    // F-66, K-11
+    // F-66, K-11, P-50
     let sim = simulation(1);
     let (topology, mut events) = observed(&sim, "heartbeatFrequencyMS=500");
     sim.block_on(async {
@@ -233,6 +233,7 @@ fn a_silent_server_interrupts_commands_in_use_before_their_own_time_is_over() {
 
 #[test]
 fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
+    // P-9
     // Anchors: a check-out may be dropped at every poll
     let sim = simulation(3);
     let topology = start(&sim, "maxPoolSize=3");
@@ -266,6 +267,7 @@ fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
 
 #[test]
 fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
+    // P-9
     let sim = simulation(4);
     let topology = start(&sim, "connectTimeoutMS=5000");
     sim.block_on(async {
@@ -288,6 +290,7 @@ fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
 
 #[test]
 fn check_outs_are_served_in_the_order_in_which_they_began() {
+    // P-4
     let sim = simulation(5);
     let topology = start(&sim, "maxPoolSize=1");
     sim.block_on(async {
@@ -310,7 +313,7 @@ fn check_outs_are_served_in_the_order_in_which_they_began() {
 
 #[test]
 fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
-    // F-68b
+    // F-68b, P-6
     let sim = simulation(6);
     let topology = start(&sim, "maxPoolSize=1&waitQueueTimeoutMS=100");
     sim.block_on(async {
@@ -334,6 +337,7 @@ fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
 
 #[test]
 fn idle_connections_expire_and_the_minimum_is_kept() {
+    // P-20, P-30
     let sim = simulation(7);
     let topology = start(&sim, "minPoolSize=2&maxIdleTimeMS=60000");
     sim.block_on(async {
@@ -353,7 +357,7 @@ fn idle_connections_expire_and_the_minimum_is_kept() {
 
 #[test]
 fn a_closed_pool_refuses_check_outs_and_ends_waiting_ones() {
-    // F-68b
+    // F-68b, P-40
     let sim = simulation(8);
     let topology = start(&sim, "maxPoolSize=1");
     sim.block_on(async {
@@ -380,6 +384,7 @@ fn a_closed_pool_refuses_check_outs_and_ends_waiting_ones() {
 
 #[test]
 fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
+    // P-43
     let sim = simulation(9);
     let topology = start(&sim, "connectTimeoutMS=0");
     sim.block_on(async {
@@ -421,6 +426,7 @@ impl Spawner for CountingSpawner {
 
 #[test]
 fn an_idle_pool_never_wakes_up() {
+    // P-33
     let sim = simulation(10);
     let polls = Arc::new(AtomicUsize::new(0));
     let mut runtime = sim.runtime();

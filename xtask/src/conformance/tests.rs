@@ -84,7 +84,7 @@ fn rule_ids_are_distinguished_from_similar_texts() {
         assert_eq!(named, expected, "{text}");
     };
     check("// F-68b, (M-3)", &["F-68b", "M-3"]);
-    check("// UTF-8, SHA-1, CRC-32C, A-b, L-4x, X-5", &[]);
+    check("// UTF-8, SHA-1, CRC-32C, A-b, L-4x, Z-5", &[]);
     check("let l = L-4;", &[]);
     check(
         "// B-2 to B-4; C-1 to D-2",

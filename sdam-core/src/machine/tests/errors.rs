@@ -149,6 +149,7 @@ fn version(process: u8, counter: i64) -> TopologyVersion {
 
 #[test]
 fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2() {
+    // I-41
     // I-17, I-34, I-35, I-36; E-9: the connection's own handshake decides, not the monitor's.
     let check = |code: i32, max_wire_version, clears: bool| {
         let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
@@ -204,7 +205,7 @@ fn other_command_errors_have_no_effect() {
 
 #[test]
 fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overloaded() {
-    // I-12, I-13, I-14, I-61
+    // I-12, I-13, I-14, I-61, I-41
     let check = |code: i32, labels: &[&str], expected| {
         for stage in [Stage::Hello, Stage::Auth] {
             let labels: Vec<&str> = labels.into();

@@ -28,7 +28,7 @@ fn run(config: MonitorConfig, rest: &[Step]) {
 
 #[test]
 fn a_network_error_of_a_known_server_is_retried_once_without_a_pause() {
-    // F-50, F-51, F-52, F-53, J-33
+    // F-50, F-51, F-52, J-33
     run(
         polling(),
         &[

@@ -71,6 +71,7 @@ fn every_tls_and_proxy_option_is_marked_as_guarding() {
 
 #[test]
 fn a_malformed_guarding_option_fails_validation() {
+    // V-3
     let mut checked = 0;
     for row in rows().iter().filter(|row| row.guards) {
         for value in malformed(row) {
@@ -95,6 +96,7 @@ fn a_malformed_guarding_option_fails_validation() {
 
 #[test]
 fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
+    // V-3
     for name in [
         "sslVerifyCertificate",
         "SSL_CA_CERTS",
@@ -112,6 +114,7 @@ fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
 
 #[test]
 fn two_different_values_of_a_guarding_option_are_refused() {
+    // V-3
     for row in rows().iter().filter(|row| row.guards) {
         let pair = match row.kind {
             Kind::Flag => ["true", "false"],
@@ -128,6 +131,7 @@ fn two_different_values_of_a_guarding_option_are_refused() {
 
 #[test]
 fn every_option_of_tls_enables_tls() {
+    // V-2
     let tls = |options: &str| {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
         assert_eq!(options.validate(), Ok(()));
@@ -154,6 +158,7 @@ fn every_option_of_tls_enables_tls() {
 
 #[test]
 fn an_option_of_tls_without_tls_fails_validation() {
+    // V-2
     for option in ["tlsCAFile=a", "tlsInsecure=true", "tlsCertificateKeyFile=b"] {
         for options in [format!("tls=false&{option}"), format!("{option}&ssl=false")] {
             let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();

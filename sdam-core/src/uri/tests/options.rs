@@ -412,6 +412,7 @@ fn tls_and_ssl_with_different_values_are_refused() {
 
 #[test]
 fn proxy_options_without_host_or_with_half_of_the_credentials_are_refused() {
+    // U-3
     check_refused("mongodb://a/?proxyPort=1080", "proxyPort");
     check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
     check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");

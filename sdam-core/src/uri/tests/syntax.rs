@@ -106,6 +106,7 @@ fn user_password_and_database_are_percent_decoded() {
 
 #[test]
 fn the_auth_source_follows_from_option_mechanism_and_database() {
+    // T-20
     let check = |text: &str, expected| assert_eq!(parse(text).auth_source(), expected, "{text}");
     check("mongodb://u@a", "admin");
     check("mongodb://u@a/db", "db");
@@ -121,6 +122,7 @@ fn the_auth_source_follows_from_option_mechanism_and_database() {
 
 #[test]
 fn no_message_shows_a_piece_of_a_password() {
+    // T-23
     let check = |text: &str| {
         let shown = match ConnectionString::parse(text) {
             Ok(string) => {

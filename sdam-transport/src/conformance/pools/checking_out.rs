@@ -9,6 +9,7 @@ use super::{
 };
 
 pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-24
     let mut setup = lab.paused("")?;
     setup.clear();
     setup.ready();
@@ -56,6 +57,7 @@ pub(super) fn connections_are_used_again<U: PoolUser>(lab: &Lab<U>) -> Outcome {
 pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // P-23
     let mut setup = lab.ready("")?;
     let (connection, broken) = setup.open_socket()?;
     setup.server.commands(Gate::Broken);
@@ -83,6 +85,7 @@ pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
 }
 
 pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-23
     let replies = [
         (
             BadReply::Stray,
@@ -132,6 +135,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
 }
 
 pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-9
     let mut setup = lab.ready("maxPoolSize=1&maxConnecting=1")?;
     let stages: [(_, SetGate); 2] = [
         (

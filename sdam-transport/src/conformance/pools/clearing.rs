@@ -3,6 +3,7 @@
 use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
 
 pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // F-63, P-20
     let mut setup = lab.ready("")?;
     let (connection, old) = setup.open_socket()?;
     setup.check_in(connection);
@@ -19,6 +20,7 @@ pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>
 }
 
 pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // F-63, P-21
     let mut setup = lab.ready("")?;
     let (connection, old) = setup.open_socket()?;
     setup.clear();
@@ -37,6 +39,7 @@ pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<
 pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // P-22
     let mut setup = lab.ready("")?;
     setup.server.hellos(Gate::Held);
     setup.step("waiting for a connection to be opened");
@@ -90,6 +93,7 @@ pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
 }
 
 pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // F-65
     let mut setup = lab.ready("")?;
     let connection = setup.open()?;
     setup.server.commands(Gate::Held);
@@ -112,6 +116,7 @@ pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> 
 pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // F-65
     let mut setup = lab.ready("")?;
     setup.server.hellos(Gate::Held);
     let attempt = setup.check_out();
@@ -131,6 +136,7 @@ pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>
 pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // F-65
     let mut setup = lab.ready("")?;
     let old = setup.open()?;
     setup.server.commands(Gate::Held);
@@ -153,6 +159,7 @@ pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
 }
 
 pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // F-63
     let mut setup = lab.ready("")?;
     let connection = setup.open()?;
     setup.check_in(connection);
@@ -168,6 +175,7 @@ pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
 }
 
 pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // F-63
     let mut setup = lab.ready("maxPoolSize=1")?;
     let connection = setup.open()?;
     let waiting = [setup.check_out(), setup.check_out()];

@@ -5,6 +5,7 @@ use sdam_core::pool::PoolError;
 use super::{Failure, Outcome, PoolUser, ensure, server::Gate, setup::Lab};
 
 pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-40
     let mut setup = lab.ready("")?;
     let connection = setup.open()?;
     setup.check_in(connection);
@@ -26,6 +27,7 @@ pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 }
 
 pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-41
     let mut setup = lab.ready("")?;
     let (used, socket) = setup.open_socket()?;
     let idle = setup.open()?;
@@ -45,6 +47,7 @@ pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) ->
 }
 
 pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-40
     let mut setup = lab.ready("maxPoolSize=1")?;
     let connection = setup.open()?;
     let attempt = setup.check_out();
@@ -60,6 +63,7 @@ pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
 }
 
 pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-25
     let mut setup = lab.paused("maxPoolSize=1")?;
     let paused = setup.check_out();
     setup.cancel(&paused);

@@ -12,6 +12,7 @@ use super::{
 };
 
 pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-2
     let mut setup = lab.ready("maxPoolSize=3&maxConnecting=10")?;
     let mut waiting: Vec<_> = (0..9).map(|_| setup.check_out()).collect();
     while !waiting.is_empty() {
@@ -36,6 +37,7 @@ pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outc
 }
 
 pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-3
     let mut setup = lab.ready("maxConnecting=2")?;
     setup.server.hellos(Gate::Held);
     let waiting: Vec<_> = (0..8).map(|_| setup.check_out()).collect();
@@ -55,6 +57,7 @@ pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Ou
 }
 
 pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-4
     let mut setup = lab.ready("maxPoolSize=1")?;
     let mut connection = setup.open()?;
     let mut waiting: Vec<_> = (0..5).map(|_| setup.check_out()).collect();
@@ -76,6 +79,7 @@ pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outco
 pub(super) fn a_connection_that_cannot_be_opened_leaves_its_place<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // P-8
     let mut setup = lab.ready("maxPoolSize=2&maxConnecting=2")?;
     for set in [Server::connects, Server::hellos] {
         set(&setup.server, Gate::Broken);
@@ -98,6 +102,7 @@ pub(super) fn a_connection_that_cannot_be_opened_leaves_its_place<U: PoolUser>(
 pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // P-5
     let mut setup = lab.ready("maxConnecting=1")?;
     let connection = setup.open()?;
     setup.server.hellos(Gate::Held);
@@ -117,6 +122,7 @@ pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolU
 }
 
 pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-6
     let mut setup = lab.ready("maxPoolSize=1&waitQueueTimeoutMS=500")?;
     let connection = setup.open()?;
     let attempt = setup.check_out();

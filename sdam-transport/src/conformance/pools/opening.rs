@@ -5,6 +5,7 @@ use sdam_core::error::Stage;
 use super::{Failure, Outcome, PoolUser, ensure, server::Gate, setup::Lab};
 
 pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-1
     let mut setup = lab.paused("minPoolSize=1")?;
     setup.step("checking out a connection from a pool that was never ready");
     let attempt = setup.check_out();
@@ -21,6 +22,7 @@ pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<
 }
 
 pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // F-68
     let mut setup = lab.paused("")?;
     setup.step("checking out a connection from a pool that was never ready");
     let attempt = setup.check_out();
@@ -52,6 +54,7 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 }
 
 pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
+    // P-24
     for stage in [Stage::Connect, Stage::Hello] {
         let mut setup = lab.paused("")?;
         setup.clear();
@@ -80,6 +83,7 @@ pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> 
 pub(super) fn handshakes_are_reported_before_connections_are_used<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
+    // P-26
     let mut setup = lab.paused("")?;
     setup.clear();
     setup.ready();

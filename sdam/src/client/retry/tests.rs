@@ -126,6 +126,7 @@ fn an_overload_among_other_errors_changes_the_limit_of_all_retries() {
 
 #[test]
 fn the_last_error_of_an_attempt_that_may_have_written_is_returned_else_the_first_one() {
+    //
     let check = |failures: Vec<Failure>, code: Option<i32>| {
         let attempts = failures.len();
         let mut retry = Retry::new(Policy {
@@ -152,6 +153,7 @@ fn the_last_error_of_an_attempt_that_may_have_written_is_returned_else_the_first
 
 #[test]
 fn without_a_server_the_error_of_the_attempt_before_is_returned() {
+    //
     let unselected = || {
         let ping = doc! { "ping": 1 }.to_vec().unwrap();
         CommandError::selection(&Command::new("a", &ping), crate::SelectionError::Closed)

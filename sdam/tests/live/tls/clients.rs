@@ -52,7 +52,7 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
 /// MONGODB-X509, with the user that the server takes of the certificate, and with its name.
 #[test]
 fn a_client_certificate_authenticates_the_user_of_its_subject() {
-    // O-5
+    // O-5, T-7
     let certificates = certificates();
     let tls = ServerTls::new(&certificates).require_client_certificates();
     let Some(mongod) = start(&tls) else { return };

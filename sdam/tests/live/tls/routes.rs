@@ -48,6 +48,7 @@ fn check(
 
 #[test]
 fn the_certificate_has_to_name_the_member_and_not_where_it_is_dialled() {
+    // U-5, V-10
     let certificates = certificates();
     let Some(socks) = or_skip(Socks::start()).unwrap() else {
         return;
@@ -65,6 +66,7 @@ fn the_certificate_has_to_name_the_member_and_not_where_it_is_dialled() {
 
 #[test]
 fn a_proxy_that_dies_ends_the_monitor_and_its_restart_brings_the_server_back() {
+    // U-4
     let certificates = certificates();
     let Some(mongod) = start(&ServerTls::new(&certificates)) else {
         return;
