@@ -123,7 +123,7 @@ impl EventSink for ChannelSink {
 pub struct BoundedSink {
     inner: ChannelSink,
     capacity: usize,
-    /// Servers whose current heartbeat was dropped. Only `emit` takes the lock.
+    /// The servers whose current heartbeat was dropped. Only `emit` takes the lock.
     skipped: Mutex<BTreeSet<(ObjectId, ServerId)>>,
 }
 
@@ -188,7 +188,8 @@ impl EventStream {
         self.counters.waiting.load(Ordering::Relaxed)
     }
 
-    /// Returns how many events a [`bounded`] channel has dropped; a heartbeat counts as two.
+    /// Returns the number of events that a [`bounded`] channel has dropped; a heartbeat counts as
+    /// two.
     pub fn dropped(&self) -> u64 {
         self.counters.dropped.load(Ordering::Relaxed)
     }

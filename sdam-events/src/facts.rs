@@ -343,7 +343,7 @@ impl Facts {
         self.topology_type
     }
 
-    /// Returns how long the topology has had this type in total, up to `now`.
+    /// Returns the total time for which the topology has had this type, up to `now`.
     pub fn time_in(&self, topology_type: TopologyType, now: Instant) -> Duration {
         let current = if topology_type == self.topology_type {
             now.since(self.type_since)
@@ -353,12 +353,12 @@ impl Facts {
         self.time_in_type[type_index(topology_type)] + current
     }
 
-    /// Returns what is known about the servers of the topology, by address.
+    /// Returns the facts about the servers of the topology, by address.
     pub fn servers(&self) -> impl Iterator<Item = (&ServerAddress, &ServerFacts)> {
         self.servers.iter()
     }
 
-    /// Returns what is known about the server at `address`.
+    /// Returns the facts about the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<&ServerFacts> {
         self.servers.get(address)
     }

@@ -75,7 +75,7 @@ pub enum Change {
     ServerRemoved {
         /// The server.
         address: ServerAddress,
-        /// Why the server was removed.
+        /// The reason why the server was removed.
         reason: DepartureReason,
     },
     /// A server's description has changed.
@@ -139,7 +139,7 @@ impl History {
         self.lock().transitions.iter().cloned().collect()
     }
 
-    /// Returns how many old transitions were removed to keep the capacity.
+    /// Returns the number of old transitions that were removed to keep the capacity.
     pub fn forgotten(&self) -> u64 {
         self.lock().forgotten
     }
@@ -244,7 +244,7 @@ impl State {
         })
     }
 
-    /// Sets the cause of the last removals to `Close`, which is known only now.
+    /// Sets the cause of the last removals to `Close`, which becomes known only later.
     fn blame_closing(&mut self) {
         let mut last = self.transitions.iter_mut().rev().peekable();
         if let Some(transition) =

@@ -94,7 +94,7 @@ pub use names::{Kind, METRICS, Metric, describe};
 #[derive(Debug, Default)]
 pub struct MetricsSink {
     labels: Vec<Label>,
-    /// The events besides those of every sink of this kind.
+    /// The events that the sink receives besides those of every sink of this kind.
     more: Interest,
     state: Mutex<State>,
 }

@@ -78,9 +78,10 @@ pub struct EventQueue {
 
 #[derive(Debug)]
 struct State {
-    /// Pushed, not yet taken.
+    /// Events that were pushed and not yet taken.
     buffer: VecDeque<Queued>,
-    /// Taken, not yet delivered. `None` while a consumer delivers: there is one at a time.
+    /// Events that were taken and not yet delivered. `None` while a consumer delivers: there is one
+    /// at a time.
     batch: Option<VecDeque<Queued>>,
     last_seq: u64,
     /// The instant of the last event: tasks read the clock before they push, and may overtake each
@@ -110,7 +111,8 @@ struct Queued {
 }
 
 impl EventQueue {
-    /// The depth of a sink that hangs or is too slow: see [`high_water`](Self::high_water).
+    /// The depth that indicates a sink that hangs or is too slow: see
+    /// [`high_water`](Self::high_water).
     pub const WARN_DEPTH: usize = 10_000;
 
     /// Creates the queue of the topology with this id, for a sink with this interest.
@@ -289,7 +291,8 @@ impl EventQueue {
         self.high_water.fetch_max(depth, Ordering::Relaxed);
     }
 
-    /// Appends the held back `TopologyClosed`, if there is one and nothing is under way.
+    /// Appends the held back `TopologyClosed`, if there is one and no heartbeat or operation is
+    /// under way.
     fn end_unless_under_way(&self, state: &mut State) {
         if let Some(closed_at) = state.closing
             && state.under_way.total() == 0
@@ -298,7 +301,7 @@ impl EventQueue {
         }
     }
 
-    /// Appends the held back `TopologyClosed` and closes the queue.
+    /// Appends the held-back `TopologyClosed` and closes the queue.
     fn end(&self, state: &mut State, closed_at: Instant) {
         self.end_shedding(state, closed_at);
         state.closing = None;

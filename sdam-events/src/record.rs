@@ -110,21 +110,21 @@ struct Out<W> {
 }
 
 impl<W: Write + Send + 'static> RecordSink<W> {
-    /// Writes the header and creates the sink; `options` are those of the topology.
+    /// Writes the header and creates the sinkfor a topology with these `options`.
     ///
     /// # Errors
     ///
-    /// Those of `writer`.
+    /// The errors of `writer`.
     pub fn new(writer: W, options: &Options) -> io::Result<Self> {
         Self::with_origin(writer, options, &Origin::default())
     }
 
-    /// Does the same as [`new`](Self::new), and writes `origin` into the header: with it, recordings
-    /// of several clients can be compared.
+    /// Creates the sink like [`new`](Self::new), and writes `origin` into the header: with it,
+    /// recordings of several clients can be compared.
     ///
     /// # Errors
     ///
-    /// Those of `writer`.
+    /// The errors of `writer`.
     pub fn with_origin(mut writer: W, options: &Options, origin: &Origin) -> io::Result<Self> {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         let epoch = origin.epoch;
@@ -155,7 +155,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         self
     }
 
-    /// Returns the error that has ended the recording early, once.
+    /// Returns the error that has ended the recording early. A second call returns `None`.
     pub fn take_error(&self) -> Option<io::Error> {
         self.lock().error.take()
     }
@@ -239,13 +239,13 @@ impl<W> fmt::Debug for RecordSink<W> {
 pub struct Origin {
     /// The wall-clock time of the runtime's epoch, [`Instant::EPOCH`]; `None` if it is unknown.
     pub epoch: Option<SystemTime>,
-    /// The name of the place of the client, such as its host.
+    /// The name of the place where the client runs, such as its host.
     pub vantage: Option<Box<str>>,
 }
 
 impl Origin {
-    /// Creates the origin of a recording that is made now: `now` and `wall` are the same moment on
-    /// the clock of the runtime and on that of the wall.
+    /// Creates the origin of a recording that is made now. `now` and `wall` are the same moment on
+    /// the clock of the runtime and on the wall clock.
     pub fn at(now: Instant, wall: SystemTime) -> Self {
         Self {
             epoch: wall.checked_sub(now.since(Instant::EPOCH)),
@@ -253,7 +253,7 @@ impl Origin {
         }
     }
 
-    /// Names the place of the client.
+    /// Names the place where the client runs.
     #[must_use]
     pub fn with_vantage(mut self, name: impl Into<Box<str>>) -> Self {
         self.vantage = Some(name.into());
@@ -296,7 +296,7 @@ impl Header {
     }
 }
 
-/// The options on which the effects of inputs depend.
+/// The options that influence the effects of inputs.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RecordedOptions {

@@ -59,7 +59,7 @@ pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
 ///
 /// # Errors
 ///
-/// Those of [`replay`].
+/// The errors of [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(&Event),
@@ -189,13 +189,14 @@ fn at(line: u64, reason: Box<str>) -> ReplayError {
 enum Step {
     /// The line is an event that is neither replayed nor observed.
     Silent,
-    /// The line is an input or an event; if the machine produces such events, it has done so.
+    /// The line is an input or an event. If the machine produces such events, it has produced this
+    /// one.
     Shows(Box<Event>),
     /// The line that the machine produced instead.
     Differs(Option<String>),
 }
 
-/// A machine and its effects that the recording has not shown yet.
+/// A machine, and those of its effects that the recording has not shown yet.
 struct Replayer {
     origin: Origin,
     options: Options,
@@ -204,7 +205,7 @@ struct Replayer {
     /// The latest successful reply of each server.
     replies: BTreeMap<ServerId, SharedDocument>,
     expected: VecDeque<Event>,
-    /// The end of the topology, which is held back until heartbeats have ended.
+    /// The event of the topology's end, which is held back until heartbeats have ended.
     end: Option<Event>,
     inputs: u64,
     matched: u64,
@@ -405,8 +406,8 @@ fn line(event: &Event) -> Result<String, Box<str>> {
     serde_json::to_string(event).map_err(|error| error.to_string().into())
 }
 
-/// Returns a line without its number and times. The number also counts events that a replay does not
-/// produce, and the queue moves the time behind that of the preceding event.
+/// Returns a line without its number and times. The number also counts events that a replay does
+/// not produce, and the queue never lets the time of an event precede that of the event before it.
 fn consequence(line: &str) -> &str {
     let start = line.find(r#""topology""#).unwrap_or_default();
     line.get(start..).unwrap_or(line)

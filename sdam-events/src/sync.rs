@@ -1,9 +1,9 @@
 //! The atomics, locks and wakers that threads of this crate share.
 //!
-//! They are those of `std` and `futures`. A build with `--cfg sdam_loom`, which only
-//! `cargo xtask loom` makes, uses loom's instead, so that models run the real code through every
-//! interleaving of its threads. Atomics that only hold statistics stay outside: they would multiply
-//! the interleavings and decide nothing.
+//! They are those of `std` and `futures`. A build with `--cfg sdam_loom`, which only `cargo xtask
+//! loom` makes, uses loom's instead, so that models run the real code through every interleaving of
+//! its threads. Atomics that only hold statistics are not replaced: they would multiply the
+//! interleavings and influence nothing.
 
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};

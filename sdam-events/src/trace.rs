@@ -67,7 +67,7 @@ impl EventSink for TracingSink {
 /// so has each component, because an event of `tracing` has at most 32 fields.
 fn log(message: &LogMessage<'_>) {
     let fields = message.fields();
-    /// Absent values are not recorded by any visitor.
+    /// Records the fields of a message; visitors do not see absent values.
     macro_rules! event {
         ($target:literal, $level:ident, { $($own:tt)* }) => {
             tracing::event!(

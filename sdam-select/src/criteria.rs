@@ -72,7 +72,7 @@ impl Criteria {
         Ok(Self::of(Operation::Read(preference)))
     }
 
-    /// Creates criteria for reading from the primary, or from the one server there is.
+    /// Creates criteria for reading from the primary, or from the only server of another topology.
     pub fn primary() -> Self {
         Self::of(Operation::Read(ReadMode::Primary.into()))
     }
@@ -355,7 +355,7 @@ impl fmt::Display for CriteriaError {
 }
 
 impl fmt::Debug for CriteriaError {
-    /// Prints the text, for programs that return the error from `main`.
+    /// Writes the same text as `Display`, for programs that return the error from `main`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }

@@ -196,8 +196,8 @@ impl<'t> Evidence<'t> {
         addresses.any(|address| self.topology.is_advertised(address))
     }
 
-    /// Returns the departures for reasons that match `is`. Those for another name are diagnosed with
-    /// the error of that name, if it has one.
+    /// Returns the departures for reasons that match `is`. A departure for another name is
+    /// diagnosed with the error of that name, if it has one.
     fn departures(&self, is: impl Fn(&DepartureReason) -> bool) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
         let missed = departures.filter(move |departure| match &departure.reason {
@@ -207,8 +207,8 @@ impl<'t> Evidence<'t> {
         missed.cloned().map(Diagnosis::Departed)
     }
 
-    /// Returns the servers' own names that lead nowhere from here, although the servers have
-    /// answered at other addresses.
+    /// Returns a diagnosis for each server whose own name does not lead to it from here, although
+    /// it has answered at another address.
     fn names_that_differ(&self) -> impl Iterator<Item = Diagnosis> {
         let servers = self.topology.servers().iter();
         servers.filter_map(|server| self.differs(&server.address))
@@ -312,7 +312,7 @@ impl<'t> Evidence<'t> {
         }));
     }
 
-    /// Returns why there is no primary although members answer.
+    /// Returns the reason why there is no primary although members answer.
     fn missing_primary(&self) -> Option<Diagnosis> {
         let is_waiting = self.topology.topology_type() == TopologyType::ReplicaSetNoPrimary;
         if !is_waiting || !self.any_available {
@@ -347,8 +347,8 @@ fn wants_primary(operation: &Operation) -> bool {
     }
 }
 
-/// Returns which of the criteria excluded otherwise suitable servers, if one did. The last
-/// criterion that any server reached is the one to relax.
+/// Returns the criterion that excluded otherwise suitable servers, if one did. The last criterion
+/// that any server reached is the one to relax.
 fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
     let any = |is: fn(&Rejection) -> bool| {
         let mut servers = explanation.servers.iter();

@@ -262,7 +262,7 @@ impl<'a> Explainer<'a> {
         })
     }
 
-    /// Returns why `server` is not suitable.
+    /// Returns the reason why `server` is not suitable.
     fn unsuitable(&self, server: &ServerDescription) -> Rejection {
         let wrong_type = Rejection::Type {
             required: self.required_type(),

@@ -192,8 +192,8 @@ impl ServerTypes {
         }
     }
 
-    /// Returns the types of the servers to write to or, with a `preference`, to read from. Returns
-    /// the preference instead if it decides among the members of a replica set.
+    /// Returns the types of the servers to write to or, with a `preference`, to read from. If the
+    /// preference decides among the members of a replica set, it is returned instead.
     fn of_topology(
         topology_type: TopologyType,
         preference: Option<&ReadPreference>,

@@ -1,4 +1,4 @@
-//! A selection that finds a server allocates nothing.
+//! Checks that a selection that finds a server allocates nothing.
 //!
 //! The counting allocator is that of `allocation_counter`, which counts per thread.
 

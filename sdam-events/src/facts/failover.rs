@@ -22,8 +22,8 @@ pub struct Outage {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failover {
-    /// The outage before. If the new primary was found before the loss of the old one was noticed,
-    /// the outage began and ended at the same instant.
+    /// The outage before the failover. If the new primary was found before the loss of the old one
+    /// was noticed, the outage began and ended at the same instant.
     pub outage: Outage,
     /// The primary that was found; `None` if the topology has no primaries.
     pub new: Option<ServerAddress>,
@@ -34,13 +34,14 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Returns the time from noticing the loss to the new primary: how long writes had to wait.
+    /// Returns the time from noticing the loss to the new primary: the time that writes had to
+    /// wait.
     pub fn without_primary(&self) -> Duration {
         self.writable_again.since(self.outage.noticed)
     }
 
-    /// Returns the time from [`last_writable`](Outage::last_writable) to the new primary: how long
-    /// writes may have failed.
+    /// Returns the time from [`last_writable`](Outage::last_writable) to the new primary: the time
+    /// in which writes may have failed.
     pub fn total(&self) -> Duration {
         self.writable_again.since(self.outage.last_writable)
     }

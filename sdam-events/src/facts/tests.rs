@@ -69,7 +69,7 @@ impl Script {
         facts
     }
 
-    /// Starts a replica set of three members, the first of which is primary since 100 ms.
+    /// Starts a replica set of three members, the first of which has been primary for 100 ms.
     fn replica_set() -> Self {
         let mut script = Self::default();
         script.push(EventKind::TopologyOpening);

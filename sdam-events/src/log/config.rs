@@ -45,25 +45,26 @@ impl Component {
     }
 }
 
-/// The severity of a log message (Logging: "Log Severity Levels"); a more important one is less.
+/// The severity of a log message (Logging: "Log Severity Levels"); a more important one compares as
+/// less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// As a limit: logs no message.
+    /// The limit that logs no message.
     #[default]
     Off,
     /// The system is unusable.
     Emergency,
     /// Immediate action is required.
     Alert,
-    /// Critical.
+    /// A critical condition.
     Critical,
-    /// An error for the user.
+    /// An error that the user has to handle.
     Error,
-    /// A future error for the user.
+    /// A condition that may become an error for the user.
     Warn,
-    /// Unusual, but not an error.
+    /// An unusual condition that is not an error.
     Notice,
-    /// Informational.
+    /// A normal event.
     Info,
     /// Details that help a user to find a fault.
     Debug,
@@ -150,7 +151,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Logs messages of `severity` and more important ones, to standard error.
+    /// Logs messages of `severity` and more important ones to standard error.
     pub const fn all(severity: Severity) -> Self {
         Self {
             topology: severity,
@@ -211,7 +212,7 @@ impl LogConfig {
         severity != Severity::Off && severity <= self.severity(component)
     }
 
-    /// Returns the events that a sink needs in order to log what is configured.
+    /// Returns the events that a sink needs to log the configured messages.
     pub fn interest(&self) -> Interest {
         EventName::ALL
             .iter()

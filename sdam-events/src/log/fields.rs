@@ -35,7 +35,7 @@ pub struct LogFields<'e> {
     pub reply: Option<ExtendedJson<'e>>,
     /// `failure`
     pub failure: Option<Failure<'e>>,
-    /// `error`: of a connection, if that is the reason.
+    /// `error`: the error of a connection, if that is the reason.
     pub error: Option<Failure<'e>>,
     /// `command`: the document.
     pub command: Option<ExtendedJson<'e>>,
@@ -45,7 +45,7 @@ pub struct LogFields<'e> {
     pub database_name: Option<&'e str>,
     /// `requestId`
     pub request_id: Option<i32>,
-    /// `maxIdleTimeMS`, like the following options absent if it has its default.
+    /// `maxIdleTimeMS`. Absent if it has its default, like the following options.
     pub max_idle_time_ms: Option<i64>,
     /// `minPoolSize`
     pub min_pool_size: Option<u32>,
@@ -67,7 +67,8 @@ pub struct LogFields<'e> {
     pub operation_id: Option<i64>,
     /// `topologyDescription`
     pub topology_description: Option<&'e TopologyDescription>,
-    /// `remainingTimeMS`: of a selection, absent if there is no timeout; or until the next look-up.
+    /// `remainingTimeMS`: the time left to a selection, absent if there is no timeout; or the time
+    /// until the next look-up.
     pub remaining_time_ms: Option<i64>,
     /// `warning`: the problem with an option and its consequence.
     pub warning: Option<&'e Warning>,
@@ -79,12 +80,12 @@ pub struct LogFields<'e> {
     pub srv_name: Option<&'e str>,
     /// `domain`: the domain that the hosts of the SRV record have to be in.
     pub domain: Option<&'e str>,
-    /// `hosts`: those of the SRV record that were ignored.
+    /// `hosts`: the hosts of the SRV record that were ignored.
     pub hosts: Option<HostList<'e>>,
     /// `dropped`: the number of events dropped so far because the sink is too slow.
     pub dropped: Option<u64>,
-    /// `reason`: why the server was removed or cannot be used, the connection was closed or the
-    /// check-out failed.
+    /// `reason`: the reason why the server was removed or cannot be used, the connection was
+    /// closed, or the check-out failed.
     pub reason: Option<Reason<'e>>,
 }
 
@@ -120,12 +121,13 @@ impl Display for Failure<'_> {
     }
 }
 
-/// Why a server was removed or cannot be used, a connection was closed, or a check-out failed.
+/// The reason why a server was removed or cannot be used, a connection was closed, or a check-out
+/// failed.
 #[derive(Clone, Copy, Debug)]
 pub enum Reason<'e> {
-    /// Why a server was removed.
+    /// The reason why a server was removed.
     Departure(&'e DepartureReason),
-    /// Why a server cannot be used; the text includes the remedy.
+    /// The reason why a server cannot be used; the text includes the remedy.
     Obstacle(&'e Obstacle),
     /// The specification's sentence.
     Text(&'static str),

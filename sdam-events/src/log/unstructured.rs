@@ -4,7 +4,7 @@ use super::{EventName, LogFields, LogMessage};
 use crate::sink::Interest;
 
 impl Display for LogMessage<'_> {
-    /// Writes the specification's unstructured sentence, without the parts about absent values.
+    /// Writes the specification's unstructured sentence, without the parts for absent values.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = &self.fields;
         let topology = Shown(fields.topology_id.as_ref());
@@ -252,7 +252,7 @@ impl Display for Server<'_> {
     }
 }
 
-/// Displays a value that the message always has.
+/// Displays a value that the message always contains.
 struct Shown<'a, T>(Option<&'a T>);
 
 impl<T: Display> Display for Shown<'_, T> {

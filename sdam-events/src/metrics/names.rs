@@ -46,9 +46,9 @@ pub struct Metric {
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A value that only grows.
+    /// A value that never decreases.
     Counter,
-    /// A value that goes up and down.
+    /// A value that increases and decreases.
     Gauge,
     /// A distribution of values.
     Histogram,

@@ -10,7 +10,7 @@ use super::{Event, EventQueue, Queued, total};
 pub(crate) struct Batch<'q> {
     queue: &'q EventQueue,
     events: VecDeque<Queued>,
-    /// The size of the event that was returned last and is not delivered yet.
+    /// The size of the event that was returned last and has not been delivered yet.
     bytes: usize,
 }
 
@@ -55,7 +55,7 @@ impl Batch<'_> {
         self.queue.forget(1, mem::take(&mut self.bytes));
     }
 
-    /// Drops the events that were taken.
+    /// Discards the events that were taken.
     pub(crate) fn discard(&mut self) {
         self.queue.forget(self.events.len(), total(&self.events));
         self.events.clear();

@@ -14,7 +14,7 @@ use sdam_core::{
 use super::{EventQueue, State};
 use crate::sink::Interest;
 
-/// The approximate fixed size of an event: its place in the queue, its times, its address.
+/// The approximate fixed size of an event: its slot in the queue, its times, its address.
 const EVENT: usize = 512;
 
 /// The state of load shedding.

@@ -1,4 +1,4 @@
-//! Counts of what has begun and not ended, so that the end of the queue can wait for it.
+//! Counts of heartbeats and operations under way, so that the end of the queue can wait for them.
 
 use sdam_core::event::EventName as Name;
 
@@ -13,8 +13,8 @@ const CHECK_OUTS: Interest = Interest::of(&[
 
 /// The numbers of heartbeats and operations under way whose start and end the sink both receives.
 ///
-/// Those that are shed count, too: an end does not tell whether its start was shed, so the count
-/// would come to zero too early without them.
+/// Shed ones count, too: an end event does not tell whether its start was shed, so without them the
+/// count would reach zero too early.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
     heartbeats: usize,

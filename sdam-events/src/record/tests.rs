@@ -301,7 +301,7 @@ fn inputs_are_written_as_documented() {
     );
 }
 
-/// Recordings and counters name kinds, stages, types and events alike.
+/// Recordings and counters use the same names for kinds, stages, types and events.
 #[test]
 fn enumerations_are_written_as_as_str_returns_them() {
     fn check<T: serde::Serialize>(values: &[T], word: impl Fn(&T) -> &'static str) {
@@ -371,7 +371,7 @@ fn a_recording_starts_with_the_recorded_options() {
     assert!(text.ends_with('\n'));
 }
 
-/// A writer that counts what a killed process would leave.
+/// A writer that counts the bytes that would survive the end of a process.
 #[derive(Clone, Debug, Default)]
 struct Flushed(Arc<Mutex<(usize, usize)>>);
 

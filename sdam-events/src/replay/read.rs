@@ -261,7 +261,7 @@ fn misfit(name: EventName, all: &str, keys: &str) -> Box<str> {
     format!("of the keys {all}, {} has {keys}", name.as_str()).into()
 }
 
-/// Parses one line. The error names the column and the field or what was expected there.
+/// Parses one line. The error names the column, and the field or the value that was expected there.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<str>> {
     serde_json::from_str(text).map_err(|error| {
         let column = error.column();

@@ -13,7 +13,7 @@ impl Interest {
     /// No event.
     pub const NONE: Self = Self(0);
 
-    /// The events about topology and servers: openings, changes of description, closings, ignored
+    /// The events about topology and servers: openings, description changes, closings, ignored
     /// members, `TopologyEmptied`, `ServerUnusable` and `EventsDropped`.
     pub const DESCRIPTIONS: Self = Self::of(&[
         EventName::TopologyOpening,
@@ -51,11 +51,11 @@ impl Interest {
         .union(Self::WARNINGS);
 
     /// The commands from the topology to connection pools: a part of [`POOLS`](Self::POOLS) that
-    /// costs operations nothing.
+    /// does not make operations slower.
     pub const POOL_STATES: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
 
-    /// The check-outs and check-ins of pooled connections: a part of [`POOLS`](Self::POOLS) of which
-    /// each operation publishes three.
+    /// The check-outs and check-ins of pooled connections: a part of [`POOLS`](Self::POOLS). Each
+    /// operation publishes three of them.
     pub const CHECK_OUTS: Self = Self::of(&[
         EventName::ConnectionCheckOutStarted,
         EventName::ConnectionCheckOutFailed,
@@ -63,8 +63,8 @@ impl Interest {
         EventName::ConnectionCheckedIn,
     ]);
 
-    /// The events of connection pools and their connections (CMAP: "Events"). Those besides
-    /// [`POOL_STATES`](Self::POOL_STATES) are published by the pools, as far as they do.
+    /// The events of connection pools and their connections (CMAP: "Events"). The pools publish all
+    /// of them but [`POOL_STATES`](Self::POOL_STATES), as far as they support events.
     pub const POOLS: Self = Self::of(&[
         EventName::PoolCreated,
         EventName::PoolClosed,
@@ -75,8 +75,8 @@ impl Interest {
     .union(Self::POOL_STATES)
     .union(Self::CHECK_OUTS);
 
-    /// The events of commands (Command Logging and Monitoring), as far as a client publishes them.
-    /// Each command publishes two, with copies of the command and the reply.
+    /// The events of commands (Command Logging and Monitoring), if the client publishes any. Each
+    /// command publishes two, with copies of the command and the reply.
     pub const COMMANDS: Self = Self::of(&[
         EventName::CommandStarted,
         EventName::CommandSucceeded,
@@ -91,8 +91,8 @@ impl Interest {
         EventName::ServerSelectionFailed,
     ]);
 
-    /// The events that every operation publishes, so they cost time in each: selections, check-outs
-    /// and commands.
+    /// The events that every operation publishes, which makes each operation slower: selections,
+    /// check-outs and commands.
     pub const OPERATIONS: Self = Self::SELECTION
         .union(Self::CHECK_OUTS)
         .union(Self::COMMANDS);

@@ -5,8 +5,8 @@ use core::{fmt, ops::Deref};
 
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 
-/// A read preference that is cloned without allocation. One that consists of a mode only is also
-/// made without.
+/// A read preference that is cloned without allocation. A preference that consists of a mode only
+/// is also created without allocation.
 #[derive(Clone)]
 pub struct SharedPreference(Repr);
 

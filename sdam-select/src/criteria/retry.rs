@@ -8,8 +8,8 @@ use sdam_core::{
 
 use super::Criteria;
 
-/// The server of an attempt, as it was selected: `SelectedServer` of `sdam`, or what a program
-/// without it has kept.
+/// The server of an attempt as it was selected: `SelectedServer` of `sdam`, or the data that a
+/// program without it has kept.
 pub trait Attempted {
     /// Returns the server's address.
     fn address(&self) -> &ServerAddress;

@@ -10,8 +10,8 @@ use crate::settings::Settings;
 /// The full text of all criteria of suitability, as `selector` in logs (Server Selection:
 /// "Logging", K-7).
 ///
-/// The text of a [`Criteria`] omits what restricts nothing. This one has every part of the read
-/// preference that is set, and whether the application's selectors take part.
+/// The text of a [`Criteria`] omits parts that restrict nothing. This one has every part of the
+/// read preference that is set, and whether the application's selectors take part.
 #[derive(Debug)]
 pub struct SelectorText<'a> {
     criteria: &'a Criteria,

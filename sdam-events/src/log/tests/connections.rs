@@ -25,7 +25,7 @@ fn reset() -> Arc<ServerError> {
     ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared()
 }
 
-/// Checks a message about the pool of `host1`, with these fields besides those of all.
+/// Checks a message about the pool of `host1` that has these fields besides the common ones.
 fn check_pool(kind: EventKind, text: &str, own: &[(&'static str, &str)], sentence: &str) {
     let common = [
         ("topologyId", ID),
