@@ -19,7 +19,7 @@ use crate::{
 /// connection.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
-/// Checks out a connection, until `deadline` or within the limits of the options.
+/// Checks out a connection, until `deadline` or, without one, within the limits of the options.
 pub(crate) async fn run(
     pool: &Arc<Inner>,
     deadline: Option<Instant>,
@@ -54,7 +54,7 @@ pub(crate) async fn run(
 /// A check-out in the wait queue. It leaves the queue when it is dropped.
 struct Waiting<'p> {
     pool: &'p Arc<Inner>,
-    /// `None` once the check-out has its result.
+    /// The place in the queue; `None` once the check-out has its result.
     ticket: Option<Ticket>,
     /// The time when its operation ends, in place of the limits of the options.
     deadline: Option<Instant>,

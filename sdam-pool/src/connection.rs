@@ -16,9 +16,10 @@ use crate::{error::Error, inner::Inner, machine::Pin, member::Member};
 
 /// A connection that is checked out. Dropping it checks it in.
 ///
-/// A connection with a failed or dropped command, or of an earlier generation, is closed then.
+/// It is then closed if a command on it failed or was dropped, or if it is of an earlier
+/// generation.
 pub struct PooledConnection {
-    /// `None` only while it is dropped.
+    /// The connection; `None` only while this value is dropped.
     member: Option<Box<Member>>,
     pin: Option<Pin>,
     pool: Arc<Inner>,
@@ -33,7 +34,7 @@ impl PooledConnection {
         }
     }
 
-    /// Returns the numbers of the connection: the pool's, and the server's.
+    /// Returns the ids of the connection: the pool's and the server's.
     pub fn id(&self) -> ConnectionId {
         self.member().id
     }
@@ -61,14 +62,14 @@ impl PooledConnection {
     /// Runs a command, a BSON document with `$db`, and returns the reply, whose `ok` is 1. Errors,
     /// also those in the reply, are reported to the topology.
     ///
-    /// `timeout` is that of the reply; `None` is no limit.
+    /// `timeout` limits the wait for the reply; `None`: no limit.
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the server has answered with an error, the connection broke, no reply
-    /// came in time, or the message that came cannot be the reply.
-    /// [`PoolError::Interrupted`] if the server's monitor got no answer meanwhile, or since the
-    /// connection was checked out: then the command is not sent.
+    /// [`Error::Connection`] if the server has answered with an error, the connection broke, no
+    /// reply came in time, or the received message cannot be the reply. [`PoolError::Interrupted`]
+    /// if the server's monitor got no answer meanwhile. If that happened before the call, since the
+    /// check-out, the command is not sent.
     ///
     /// # Cancel safety
     ///
@@ -95,14 +96,15 @@ impl PooledConnection {
         self.member().established.report(make)
     }
 
-    /// Returns the connection below, for drivers that frame their own messages. Commands on it are
-    /// not interrupted by a clear.
+    /// Returns the underlying connection, for drivers that frame their own messages. A clear does
+    /// not interrupt commands on it.
     pub fn established(&mut self) -> &mut Established {
         &mut self.member_mut().established
     }
 
     /// Marks the connection as used by a cursor or a transaction until [`unpin`](Self::unpin) or
-    /// the check-in, for the text of time-outs (Load Balancers: "Wait Queue Timeout Errors").
+    /// the check-in, so that the texts of time-outs count it (Load Balancers: "Wait Queue Timeout
+    /// Errors").
     pub fn pin(&mut self, pin: Pin) {
         let old = self.pin.replace(pin);
         self.pool.core.with(|machine| {
@@ -117,7 +119,7 @@ impl PooledConnection {
         self.pool.core.with(|machine| machine.unpin(old));
     }
 
-    /// Checks the connection in to be closed, because its state is unknown.
+    /// Closes the connection at its check-in, because its state is unknown.
     pub fn discard(mut self) {
         self.member_mut().is_discarded = true;
     }

@@ -13,7 +13,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// Connections to close, and why.
+/// Connections to close, and the reasons.
 pub(crate) type Closing<C> = SmallVec<[(C, ConnectionClosedReason); 1]>;
 
 /// The machine of a pool behind its lock.
@@ -28,13 +28,13 @@ impl<C: Pooled> Core<C> {
         Self(Mutex::new(machine))
     }
 
-    /// Changes the machine and wakes the tasks that this concerns. The caller closes the returned
-    /// connections.
+    /// Changes the machine and wakes the tasks that the change concerns. The caller closes the
+    /// returned connections.
     pub(crate) fn change(&self, change: impl FnOnce(&mut Machine<C>) -> After<C>) -> Closing<C> {
         self.change_with(|machine| ((), change(machine))).1
     }
 
-    /// Like [`change`](Self::change), with an answer.
+    /// Changes the machine like [`change`](Self::change), and returns a result.
     pub(crate) fn change_with<T>(
         &self,
         change: impl FnOnce(&mut Machine<C>) -> (T, After<C>),

@@ -8,12 +8,12 @@ use sdam_transport::pool::ConnectionError;
 
 /// The error of a check-out, or of a command on a pooled connection.
 ///
-/// Its effects on the topology have run: nothing is left to report.
+/// The topology has already processed it: the caller does not report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool has no connection to give, or a clear has interrupted the connection. It says
-    /// nothing about the server.
+    /// The pool has no connection to give, or a clear has interrupted the connection. The error
+    /// does not concern the server's state.
     Pool(PoolError),
     /// The connection could not be established, or it broke, or the server has answered the command
     /// with an error.
@@ -23,7 +23,8 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns whether time has run out: in the wait queue, at connecting, or for a reply.
+    /// Returns whether a time limit was exceeded: in the wait queue, while connecting, or while
+    /// waiting for a reply.
     pub fn is_timeout(&self) -> bool {
         match self {
             Self::Pool(PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }) => true,
@@ -60,7 +61,7 @@ impl Error {
         }
     }
 
-    /// Returns the error of the server or of the connection to it, if it is one.
+    /// Returns the error of the server or of the connection to it, if there is one.
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {
             Self::Connection(error) => Some(&error.error),

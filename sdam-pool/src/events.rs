@@ -14,7 +14,7 @@ use sdam_transport::Clock;
 
 use crate::error::Error;
 
-/// Publishes the events of one pool; builds only those that are wanted.
+/// Publishes the events of one pool; builds only the events that the sink wants.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolEvents {
     server: ServerId,
@@ -93,7 +93,7 @@ impl PoolEvents {
         });
     }
 
-    /// Publishes that a check-out has started. The result publishes how it ends.
+    /// Publishes that a check-out has started. The returned value publishes its end.
     pub(crate) fn check_out_started(&self) -> CheckOutEvents<'_> {
         self.publish(EventName::ConnectionCheckOutStarted, |server, address| {
             EventKind::ConnectionCheckOutStarted { server, address }
@@ -132,10 +132,10 @@ impl PoolEvents {
     }
 }
 
-/// The end of a check-out that has started; a failure if it is dropped before.
+/// The pending end event of a check-out; a failure is published if it is dropped before.
 #[must_use = "a check-out that is dropped was cancelled"]
 pub(crate) struct CheckOutEvents<'p> {
-    /// `None` if the end is not wanted, or is published.
+    /// The events; `None` if the end is not wanted, or already published.
     events: Option<&'p PoolEvents>,
     start: Option<Instant>,
 }

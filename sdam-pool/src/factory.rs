@@ -44,7 +44,7 @@ impl Pools {
         Self::with(options, Some(authenticator))
     }
 
-    /// Replaces the options of the connection string by these.
+    /// Replaces the pool options of the connection string by these.
     ///
     /// # Errors
     ///

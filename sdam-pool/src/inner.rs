@@ -72,7 +72,7 @@ impl Inner {
         &*self.new.io.clock
     }
 
-    /// Returns the time, if idle connections expire.
+    /// Returns the current time if idle connections expire; `None` otherwise.
     pub(crate) fn expiry_time(&self) -> Option<Instant> {
         let limit = self.settings.options.max_idle_time;
         limit.map(|_| self.clock().now())
@@ -142,14 +142,14 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Closes connections that the machine has given up.
+    /// Closes the connections that the machine has removed.
     pub(crate) fn close_all(&self, closing: Closing<Box<Member>>) {
         for (member, reason) in closing {
             self.close_member(member, Some(reason));
         }
     }
 
-    /// Closes a connection, and publishes it unless `reason` is `None`.
+    /// Closes a connection, and publishes its end unless `reason` is `None`.
     pub(crate) fn close_member(&self, member: Box<Member>, reason: Option<ConnectionClosedReason>) {
         if let Some(reason) = reason {
             self.events.closed(member.id, reason, None);
@@ -157,8 +157,8 @@ impl Inner {
         member.established.close();
     }
 
-    /// Closes connections as the worker does. A transport that panics keeps its connection from
-    /// nothing else.
+    /// Closes connections as the worker does. If the transport panics while it closes a connection,
+    /// the others are closed nevertheless.
     pub(crate) fn close_members(
         &self,
         members: impl IntoIterator<Item = Box<Member>>,
@@ -181,8 +181,8 @@ impl Inner {
         }
     }
 
-    /// Does the work that is left to the worker, in a pool without one: all but opening
-    /// connections, which check-outs do themselves.
+    /// Does the worker's tasks in a pool without a worker, except opening connections, which
+    /// check-outs do themselves.
     pub(crate) fn work_by_caller(&self) {
         loop {
             let now = self.clock().now();
@@ -196,7 +196,8 @@ impl Inner {
         }
     }
 
-    /// Does the work after a call of the topology, which holds its lock, in a pool without worker.
+    /// Does the worker's tasks in a pool without a worker, after a call of the topology, which
+    /// holds its lock.
     ///
     /// Behind a load balancer closing a connection is reported to the topology, so it is left to the
     /// next check-out.
@@ -226,14 +227,14 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Makes the connections stale that were opened before.
+    /// Makes all connections stale that were opened before the clear.
     pub(crate) fn clear(&self, clear: &PoolClear) {
         let closing = self.core.change(|machine| machine.clear(clear));
         self.close_all(closing);
         self.work_under_lock();
     }
 
-    /// Ends the pool. The idle connections are closed later, but this is published at once.
+    /// Ends the pool. The idle connections are closed later, but their end is published at once.
     pub(crate) fn close(&self) {
         let Some(idle) = self.core.with(Machine::close) else {
             return;
@@ -259,10 +260,10 @@ impl Drop for Inner {
     }
 }
 
-/// An attempt to open a connection. If it is dropped before its end, the pool forgets it.
+/// An attempt to open a connection. If it is dropped before its end, the pool removes it.
 struct Attempt {
     pool: Weak<Inner>,
-    /// For the end of an attempt that has outlived the pool (J-26).
+    /// The sink for the end of an attempt that has outlived the pool (J-26).
     events: PoolEvents,
     id: u64,
     is_open: bool,
@@ -276,7 +277,7 @@ impl Attempt {
         }
     }
 
-    /// Leaves nothing to do for the drop.
+    /// Marks the attempt as ended, so that dropping it has no effect.
     fn end(&mut self) {
         self.is_open = false;
     }

@@ -41,8 +41,8 @@ impl Interrupt {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    /// Runs `command` until it ends or the connection is interrupted. It does not begin if that has
-    /// happened before.
+    /// Runs `command` until it ends or the connection is interrupted. It does not begin if the
+    /// connection is interrupted already.
     pub(crate) async fn race<F: Future>(&self, command: F) -> Option<F::Output> {
         if self.is_set() {
             return None;
@@ -77,7 +77,7 @@ impl Interrupt {
 pub(crate) struct Interrupts(Mutex<Vec<Weak<Interrupt>>>);
 
 impl Interrupts {
-    /// Adds a connection. Removes those that are gone, once they are as many as the others.
+    /// Adds a connection. Removes dropped ones once they are as many as the others.
     pub(crate) fn add(&self, interrupt: &Arc<Interrupt>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() == all.capacity() {
@@ -88,7 +88,7 @@ impl Interrupts {
         all.push(Arc::downgrade(interrupt));
     }
 
-    /// Interrupts the connections that are meant, without holding the lock.
+    /// Interrupts the connections that the clear concerns, without holding the lock.
     pub(crate) fn interrupt(&self, interruption: Interruption) {
         let meant: Vec<_> = {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

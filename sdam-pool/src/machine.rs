@@ -1,8 +1,8 @@
-//! The state machine of one pool: which connections exist, which check-outs wait, and what is to be
-//! done next (CMAP: "Connection Pool").
+//! The state machine of one pool: its connections, its waiting check-outs and the next piece of
+//! work (CMAP: "Connection Pool").
 //!
-//! It has no lock, clock or socket. Each method returns what the caller does once it has released
-//! the lock around the machine: wake tasks, close connections.
+//! It has no lock, clock or socket. Each method returns the actions that the caller carries out
+//! once it has released the lock around the machine: wake tasks, close connections.
 
 mod attempts;
 mod services;
@@ -34,13 +34,14 @@ use crate::error::Error;
 /// A connection, as far as the machine has to know it.
 pub(crate) trait Pooled {
     fn generation(&self) -> Generation;
-    /// Returns the service behind a load balancer that it leads to.
+    /// Returns the service behind a load balancer that the connection leads to.
     fn service(&self) -> Option<ObjectId>;
-    /// Returns whether it may be used again: no exchange failed, was dropped or interrupted.
+    /// Returns whether the connection may be used again: no exchange failed, was dropped or
+    /// interrupted.
     fn is_usable(&self) -> bool;
 }
 
-/// The machine of the pool of connections `C`.
+/// The state machine of a pool of connections of type `C`.
 #[derive(Debug)]
 pub(crate) struct Machine<C> {
     config: Config,
@@ -54,11 +55,12 @@ pub(crate) struct Machine<C> {
     waiters: Waiters<C>,
     attempts: Attempts,
     services: Services,
-    /// Connections to close that the worker has not taken yet.
+    /// Connections to close that the worker has not yet taken.
     to_close: Vec<ToClose<C>>,
-    /// Connections in use of earlier generations are interrupted.
+    /// The pending interruption: connections in use of earlier generations are interrupted.
     interrupt: Option<Interruption>,
-    /// Before this time no connection is opened for `minPoolSize`, because an attempt has failed.
+    /// The earliest time to open another connection for `minPoolSize`, because an attempt has
+    /// failed.
     fill_at: Option<Instant>,
     fill_failures: u32,
     /// Wakes the worker; `None` while it runs or has been woken.
@@ -69,7 +71,7 @@ pub(crate) struct Machine<C> {
     closed: u64,
 }
 
-/// The constants of a pool.
+/// The constant settings of a pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) address: ServerAddress,
@@ -81,11 +83,11 @@ pub(crate) struct Config {
 
 #[derive(Debug)]
 enum State {
-    /// No check of the server has succeeded, or the pool was cleared for this error.
+    /// No check of the server has succeeded yet, or the pool was cleared because of this error.
     Paused(Option<Arc<ServerError>>),
     Ready,
     Closed,
-    /// The worker's runtime has ended: nothing opens connections any more.
+    /// The worker's runtime has ended, so no connection can be opened any more.
     RuntimeShutDown,
 }
 
@@ -97,11 +99,11 @@ pub(crate) struct Idle<C> {
     since: Instant,
 }
 
-/// Connections to close, and why.
+/// Connections to close, and the reason.
 #[derive(Debug)]
 struct ToClose<C> {
     connections: VecDeque<Idle<C>>,
-    /// `None` if the closing is published already.
+    /// The reason; `None` if the end of the connections is already published.
     reason: Option<ConnectionClosedReason>,
 }
 
@@ -152,7 +154,7 @@ impl<C> Default for After<C> {
     }
 }
 
-/// The number of connections and check-outs of a pool at one moment.
+/// The numbers of connections and check-outs of a pool at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
@@ -253,7 +255,7 @@ impl<C: Pooled> Machine<C> {
         Some(self.take_idle())
     }
 
-    /// Leaves connections whose closing is published to the worker.
+    /// Leaves the closing of connections to the worker; their end is published already.
     pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
         let mut after = After::default();
         self.to_close.push(ToClose {
@@ -299,7 +301,7 @@ impl<C: Pooled> Machine<C> {
         *self.pinned.count(pin) += 1;
     }
 
-    /// Ends what [`pin`](Self::pin) began.
+    /// Ends the effect of [`pin`](Self::pin).
     pub(crate) fn unpin(&mut self, pin: Option<Pin>) {
         if let Some(pin) = pin {
             *self.pinned.count(pin) -= 1;
@@ -336,7 +338,7 @@ impl<C: Pooled> Machine<C> {
         None
     }
 
-    /// Finds the place of a connection that is not in use.
+    /// Decides on the place of a connection that is not in use.
     fn settle(&mut self, connection: C, since: Instant, after: &mut After<C>) {
         let reason = if !connection.is_usable() {
             ConnectionClosedReason::Error
@@ -376,7 +378,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns why nothing can be checked out now.
+    /// Returns the reason why no connection can be checked out now.
     fn refusal(&self) -> Option<Error> {
         match self.state {
             State::Ready => None,
@@ -385,7 +387,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns the error of check-outs that the last clear or the close has evicted.
+    /// Returns the error of the check-outs that the last clear or the close has evicted.
     fn eviction(&self) -> PoolError {
         let address = self.config.address.clone();
         match &self.state {
@@ -429,7 +431,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Leaves the idle connections to the worker.
+    /// Leaves the closing of the idle connections to the worker.
     fn close_idle(&mut self, reason: ConnectionClosedReason) {
         if !self.idle.is_empty() {
             let idle = ToClose {
@@ -440,7 +442,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Takes the idle connections to close them. Takes constant time, except behind a load
+    /// Removes the idle connections to close them. Takes constant time, except behind a load
     /// balancer.
     fn take_idle(&mut self) -> VecDeque<Idle<C>> {
         let idle = mem::take(&mut self.idle);

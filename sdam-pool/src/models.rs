@@ -104,7 +104,7 @@ fn close(pool: &Pool) {
     }
 }
 
-/// Opens connections of the pool's generation until the pool is closed.
+/// Acts as the worker: opens connections of the pool's generation until the pool is closed.
 async fn work(pool: &Pool) {
     poll_fn(|cx| {
         loop {

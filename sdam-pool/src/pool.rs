@@ -108,7 +108,7 @@ impl Pool {
         &self.0.settings.options
     }
 
-    /// Returns how many connections and check-outs there are at this moment.
+    /// Returns the current numbers of connections and check-outs.
     pub fn stats(&self) -> PoolStats {
         self.0.core.with(|machine: &mut Machine<_>| machine.stats())
     }

@@ -32,7 +32,7 @@ impl Worker {
         }
     }
 
-    /// Runs until the pool is closed, or gone.
+    /// Runs until the pool is closed or dropped.
     pub(crate) async fn run(mut self) {
         poll_fn(|cx| self.poll(cx)).await;
     }
@@ -72,7 +72,7 @@ impl Worker {
         self.attempts.retain(|(id, _)| !is_cancelled(*id));
     }
 
-    /// Polls all attempts, of which there are few. Returns whether one has ended.
+    /// Polls all attempts, whose number is small. Returns whether one has ended.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.attempts.len();
         self.attempts
@@ -100,7 +100,7 @@ impl Worker {
     }
 }
 
-/// Runs an attempt; a panic ends it, and nothing else.
+/// Runs an attempt; a panic ends only the attempt.
 fn guarded(attempt: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
     // Unwind safety: the attempt and its connection, the only incomplete state, are dropped.
     AssertUnwindSafe(attempt).catch_unwind().map(drop).boxed()

@@ -19,7 +19,7 @@ pub(super) struct Attempts {
     has_cancelled: bool,
     /// `maxConnecting`
     limit: usize,
-    /// The number of attempts so far, which is the number of the last connection.
+    /// The number of attempts so far, which is the id of the last connection.
     begun: u64,
 }
 
@@ -33,7 +33,7 @@ struct Attempt {
     is_cancelled: bool,
 }
 
-/// Why an attempt ended without a connection.
+/// The reason why an attempt ended without a connection.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// The connection could not be established.
@@ -195,7 +195,7 @@ impl<C: Pooled> Machine<C> {
         after
     }
 
-    /// Wakes what begins the next attempt, if one is needed and allowed.
+    /// Wakes the task that begins the next attempt, if one is needed and allowed.
     pub(super) fn start_attempts(&mut self, after: &mut After<C>) {
         if !self.may_attempt() {
             return;
@@ -220,16 +220,16 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Lets the next check-out begin its own attempt, because the one whose turn it was has left
-    /// the queue. A worker needs no turns.
+    /// Lets the next check-out begin its own attempt, because the check-out whose turn it was has
+    /// left the queue. A worker needs no turns.
     pub(super) fn pass_turn(&mut self, after: &mut After<C>) {
         if self.config.by_caller {
             self.start_attempts(after);
         }
     }
 
-    /// Returns the check-out that inherits the attempt of one that needs it no longer. Without a
-    /// worker the attempt ends with its check-out.
+    /// Returns the check-out that inherits the attempt of a check-out that no longer needs it.
+    /// Without a worker the attempt ends with its check-out.
     pub(super) fn next_owner(&mut self) -> Option<Ticket> {
         if self.config.by_caller {
             return None;
@@ -237,13 +237,13 @@ impl<C: Pooled> Machine<C> {
         self.waiters.next()
     }
 
-    /// Returns when an attempt for `minPoolSize` may begin again.
+    /// Returns the time when an attempt for `minPoolSize` may begin again.
     pub(super) fn fill_due(&self) -> Option<Instant> {
         let may_fill = self.may_attempt() && self.is_short();
         self.fill_at.filter(|_| may_fill)
     }
 
-    /// Gives the connection to the oldest owner, and that one's attempt to `owner`.
+    /// Gives the connection to the oldest owner, and the attempt of that owner to `owner`.
     fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant, after: &mut After<C>) {
         if !connection.is_usable() {
             self.fail(owner, self.interrupted(), after);
@@ -298,8 +298,8 @@ impl<C: Pooled> Machine<C> {
         self.is_short() && self.fill_at.is_none_or(|at| at <= now)
     }
 
-    /// Returns whether `minPoolSize` needs one more attempt. There is one at a time, as by the one
-    /// thread of the specification: what is left of `maxConnecting` is for check-outs.
+    /// Returns whether `minPoolSize` needs one more attempt. There is one at a time, as in the
+    /// specification's single thread: check-outs use the rest of `maxConnecting`.
     fn is_short(&self) -> bool {
         self.total() < self.min_size() && !self.attempts.has_unowned()
     }

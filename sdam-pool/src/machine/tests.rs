@@ -1,4 +1,5 @@
-//! Random histories of a pool against its rules. Tasks are polled only after they were woken.
+//! Checks the rules of a pool against random histories. Tasks are polled only after they were
+//! woken.
 
 use std::{
     collections::BTreeMap,
@@ -126,7 +127,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// The pool and everything around it.
+/// The pool and its surroundings.
 struct History {
     machine: Machine<Connection>,
     shape: Shape,
@@ -343,7 +344,7 @@ impl History {
         }
     }
 
-    /// Polls the tasks that were woken until none is.
+    /// Polls woken tasks until none is left.
     fn run_tasks(&mut self, is_late: bool) {
         loop {
             let worker = self.worker.take();

@@ -11,17 +11,20 @@ use slab::Slab;
 
 use crate::error::Error;
 
-/// The number of tickets of abandoned check-outs from which on the queue is compacted.
+/// The number of tickets of abandoned check-outs at which the queue is compacted.
 const COMPACT: usize = 32;
 
-/// The check-outs that wait, first come, first served.
+/// The waiting check-outs, served in order of arrival.
+///
+/// A check-out keeps its slot until it has taken its result or is dropped. Its ticket is in the
+/// queue, or is the owner of an attempt to open a connection.
 ///
 /// A check-out keeps its slot until it has taken its result or is dropped. Its ticket is in the
 /// queue, or is the owner of an attempt to open a connection.
 #[derive(Debug)]
 pub(super) struct Waiters<C> {
     slots: Slab<Slot<C>>,
-    /// Tickets of this epoch without an attempt, the oldest first; abandoned ones among them.
+    /// Tickets of this epoch without an attempt, the oldest first, including abandoned ones.
     queue: VecDeque<Ticket>,
     abandoned: usize,
     /// Increases with each eviction: queued check-outs of earlier epochs have failed.
@@ -96,7 +99,8 @@ impl<C> Waiters<C> {
         ticket
     }
 
-    /// Puts a check-out back in its place in the queue. Returns the connection that it was given.
+    /// Puts a check-out back in its place in the queue. Returns the connection that was given to
+    /// it.
     pub(super) fn rejoin(&mut self, ticket: Ticket) -> Option<C> {
         let epoch = self.epoch;
         let slot = self.slot(ticket)?;
@@ -180,8 +184,8 @@ impl<C> Waiters<C> {
         )
     }
 
-    /// Takes the result of a check-out, or keeps `waker` in exchange for the one that was kept
-    /// before. The caller drops that one without the lock.
+    /// Takes the result of a check-out, or stores `waker` and returns the previous one, which the
+    /// caller drops without the lock.
     pub(super) fn poll(
         &mut self,
         ticket: Ticket,
@@ -274,7 +278,8 @@ impl<C> Waiters<C> {
         }
     }
 
-    /// Counts a ticket of the queue as abandoned, and removes them all once they are many.
+    /// Counts a ticket of the queue as abandoned, and removes all abandoned ones once they are
+    /// many.
     fn abandon(&mut self) {
         self.abandoned += 1;
         if self.abandoned > COMPACT && self.abandoned > self.queue.len() / 2 {

@@ -24,7 +24,7 @@ pub(crate) enum Work<C> {
     Close(Vec<C>, Option<ConnectionClosedReason>),
     /// Open the connection of this number.
     Open(u64),
-    /// Nothing until the waker is woken, or until this time.
+    /// Wait until the waker is woken, or until this time.
     Wait(Option<Instant>),
     /// The pool is closed and nothing is left.
     End,
@@ -43,13 +43,13 @@ pub(crate) enum Urgent {
 #[derive(Debug)]
 pub(crate) enum Step<C> {
     Done(Result<C, Error>),
-    /// It opens the connection of this number itself.
+    /// The check-out opens the connection of this number itself.
     Open(u64),
 }
 
 impl<C: Pooled> Machine<C> {
-    /// Returns the next piece of work. `waker` is kept only with [`Work::Wait`], in exchange for
-    /// the one that was kept before.
+    /// Returns the next piece of work. With [`Work::Wait`], `waker` is stored and replaced by the
+    /// previous one.
     pub(crate) fn work(&mut self, now: Instant, waker: &mut Option<Waker>) -> Work<C> {
         if let Some(urgent) = self.urgent_work() {
             return Work::Urgent(urgent);
@@ -98,8 +98,8 @@ impl<C: Pooled> Machine<C> {
         after
     }
 
-    /// Polls a waiting check-out. `waker` is kept if it waits, in exchange for the one that was
-    /// kept before.
+    /// Polls a waiting check-out. If it goes on waiting, `waker` is stored and replaced by the
+    /// previous one.
     pub(crate) fn poll(
         &mut self,
         ticket: Ticket,
@@ -147,8 +147,8 @@ impl<C: Pooled> Machine<C> {
         (result, after)
     }
 
-    /// Ends a check-out whose time is over: with the connection that it was given just before, if
-    /// there is one.
+    /// Ends a check-out whose time is over, with the connection that it was given just before, if
+    /// any.
     fn end(&mut self, ticket: Ticket, after: &mut After<C>) -> Result<C, Error> {
         let result = match self.waiters.take(ticket) {
             Some(result) => self.accept(result, after),
@@ -158,7 +158,7 @@ impl<C: Pooled> Machine<C> {
         result
     }
 
-    /// Gives the attempt that a check-out owns to the next one.
+    /// Gives the attempt that a check-out owns to the next check-out.
     fn disown(&mut self, ticket: Ticket) {
         if self.waiters.is_owner(ticket) {
             let next = self.next_owner();
@@ -166,8 +166,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Takes a connection back whose service was cleared since its delivery, and gives the check-out
-    /// an idle one, or its place in the queue.
+    /// Takes back a connection whose service was cleared since its delivery, and gives the
+    /// check-out an idle connection, or its place in the queue.
     fn take_back(&mut self, ticket: Ticket, now: Option<Instant>, after: &mut After<C>) {
         let delivered = self.waiters.delivered(ticket);
         if !delivered.is_some_and(|connection| self.has_lost_service(connection)) {
@@ -276,7 +276,7 @@ impl<C: Pooled> Machine<C> {
         Some((connections, reason))
     }
 
-    /// Returns when there is work again although nothing happens.
+    /// Returns the time of the next work if no other event precedes it.
     fn deadline(&self) -> Option<Instant> {
         let limit = self.config.options.max_idle_time;
         let oldest = self.idle.front().map(|idle| idle.since);

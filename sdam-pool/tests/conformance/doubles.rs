@@ -35,46 +35,46 @@ pub(crate) enum Fault {
     StartsReady,
     /// It is never ready.
     IgnoresReady,
-    /// No clear reaches it.
+    /// Clears do not reach it.
     ForgetsClears,
     /// Its clears interrupt connections in use, and those of one service the whole pool.
     AlwaysInterrupts,
     NeverInterrupts,
     /// A clear that interrupts also ends every later command.
     InterruptsNewer,
-    /// A check-out whose connection was being opened at such a clear waits for ever.
+    /// A check-out whose connection was being opened at such a clear never returns.
     ForgetsInterruptedOpenings,
     ClearsAllServices,
     /// It asks the topology for the generation while the topology is locked.
     CallsBack,
     IgnoresClose,
-    /// Check-outs that the pool refuses wait for ever.
+    /// Check-outs that the pool refuses never return.
     SwallowsPoolErrors,
     ReportsPoolErrors,
     /// It reports errors of connections again.
     ReportsTwice,
-    /// It calls the topology after a broken command with a lock held that `ready` takes.
+    /// It calls the topology after a broken command while it holds a lock that `ready` takes.
     CallsUnderLock,
     HidesHandshakes,
-    /// It hands out every connection that is checked in, in whatever state.
+    /// It hands out every connection that is checked in, in any state.
     KeepsAllConnections,
-    /// It hands out a connection whose command got a message that cannot be the reply.
+    /// It hands out a connection that received a message that cannot be the reply.
     KeepsBadReplies,
-    /// Such a command succeeds.
+    /// A command with such a message succeeds.
     AcceptsBadReplies,
-    /// Connections that are checked in are lost.
+    /// Connections that are checked in are not used again.
     LeaksConnections,
     NeverReuses,
-    /// Connections that are checked in are kept from check-outs that wait for `maxConnecting`.
+    /// Connections that are checked in are not given to check-outs that wait for `maxConnecting`.
     HoldsReturned,
-    /// Each connection that cannot be opened occupies its place for ever.
+    /// Each connection that cannot be opened occupies its slot for ever.
     LeaksFailedOpenings,
     /// Check-outs that are dropped stay in the wait queue.
     ForgetsDroppedCheckOuts,
     IgnoresMaxPoolSize,
     IgnoresMaxConnecting,
     IgnoresWaitQueueTimeout,
-    /// Check-outs of a full pool are served last come, first served.
+    /// Check-outs of a full pool are served in reverse order.
     ServesLatestFirst,
 }
 
@@ -106,9 +106,9 @@ struct State {
     has_interrupted: bool,
     /// True if the last command got a message that cannot be the reply.
     has_bad_reply: bool,
-    /// True if a check-out waits in the queue of the pool within.
+    /// True if a check-out waits in the queue of the inner pool.
     is_queued: bool,
-    /// The check-outs that wait outside of it.
+    /// The check-outs that wait outside of the inner pool.
     outside: Vec<oneshot::Sender<()>>,
 }
 
@@ -193,7 +193,7 @@ impl FaultyPool {
         self.inner.check_out().await.map_err(failure)
     }
 
-    /// Waits until no other check-out is in the queue; the latest comes first.
+    /// Waits until no other check-out is in the queue; the latest is served first.
     async fn turn(&self) -> Turn<'_> {
         let outside = {
             let mut state = self.state.lock().unwrap();
@@ -211,7 +211,7 @@ impl FaultyPool {
         Turn(self)
     }
 
-    /// Keeps a connection from check-outs that could open one if it were their turn.
+    /// Withholds a connection from check-outs that could open one if it were their turn.
     fn hold(&self, connection: PooledConnection) {
         let stats = self.inner.stats();
         let total = stats.idle + stats.in_use + stats.pending;
@@ -221,7 +221,7 @@ impl FaultyPool {
     }
 }
 
-/// The place of a check-out in the queue; the latest of the others follows.
+/// The place of a check-out in the queue; it passes its turn to the latest of the others.
 struct Turn<'p>(&'p FaultyPool);
 
 impl Drop for Turn<'_> {
@@ -349,7 +349,7 @@ impl<T> Future for Forgotten<T> {
     }
 }
 
-/// A topology to which handshakes are not reported.
+/// A topology that receives no reports of handshakes.
 #[derive(Debug)]
 struct Silence(Reporter);
 

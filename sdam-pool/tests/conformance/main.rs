@@ -1,5 +1,5 @@
-//! The pool passes the conformance suite of pools, and the suite names each rule that pools with a
-//! fault break.
+//! Checks that the pool passes the conformance suite of pools, and that the suite names each rule
+//! that faulty pools break.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
