@@ -24,10 +24,11 @@ use crate::{
 /// Keeps the keys that are derived from the password, so that only the first connection takes the
 /// time for it. Printing it reveals no secret. Cheap to clone; clones share the keys.
 ///
-/// A server decides how long a derivation takes, up to [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS),
-/// before it has proved anything. So keys are derived in slices of less than a tenth of a
-/// millisecond. Between two slices the executor runs other tasks, and the time limit of the connection
-/// is checked. A connection that is dropped meanwhile ends the derivation, and nothing of it is kept.
+/// The server chooses the number of iterations, up to
+/// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS), before it has proved its identity. So keys are
+/// derived in slices of less than a tenth of a millisecond. Between two slices the executor runs
+/// other tasks, and the time limit of the connection is checked. If the connection is dropped
+/// meanwhile, the derivation ends and its intermediate result is discarded.
 #[derive(Clone)]
 pub struct Account {
     method: Arc<Method>,
@@ -40,7 +41,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// Those of [`authenticator`](crate::authenticator).
+    /// The errors of [`authenticator`](crate::authenticator).
     pub fn of(options: &Options) -> Result<Option<Self>, ConfigError> {
         let Some(credential) = &options.credential else {
             return Ok(None);

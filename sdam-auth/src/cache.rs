@@ -4,8 +4,8 @@ use std::{collections::VecDeque, sync::Arc};
 
 use crate::scram::{Challenge, Keys, Mechanism};
 
-/// The maximum number of keys. A user has one salt for each mechanism, and others after a change of
-/// the password.
+/// The maximum number of cached keys. A user has one salt for each mechanism, and new ones after a
+/// change of the password.
 const CAPACITY: usize = 8;
 
 /// The inputs of a key derivation, besides the password of the account.
@@ -42,7 +42,7 @@ impl KeyCache {
         found.map(|(_, keys)| Arc::clone(keys))
     }
 
-    /// Adds keys, in the place of the oldest if there are too many.
+    /// Adds keys; if the cache is full, they replace the oldest.
     pub(crate) fn insert(&mut self, id: KeyId, keys: Arc<Keys>) {
         if self.find(&id).is_some() {
             return;

@@ -1,4 +1,4 @@
-//! The commands of authentications.
+//! The commands of authentication conversations.
 
 use sdam_core::{document::DocumentWriter, options::ServerApi};
 

@@ -1,6 +1,6 @@
 //! Authentication of the connections of MongoDB pools.
 //!
-//! [`authenticator`] makes an [`Authenticator`] of the options of a connection string. A pool
+//! [`authenticator`] creates an [`Authenticator`] from the options of a connection string. A pool
 //! passes it to [`NewPool::establish_with`](sdam_transport::pool::NewPool::establish_with).
 //!
 //! ```
@@ -24,8 +24,9 @@
 //! | `PLAIN` | yes, on encrypted connections only |
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
-//! [`scram`] is the protocol alone, without I/O. Time is not read, nothing is global, and random
-//! numbers come from a function that is passed in, by default that of the operating system.
+//! [`scram`] is the protocol alone, without I/O. The crate reads no clock and has no global state.
+//! Random numbers come from a function that the caller passes, by default that of the operating
+//! system.
 
 mod account;
 mod cache;
@@ -54,7 +55,7 @@ pub use self::{
 ///
 /// # Errors
 ///
-/// If the mechanism is not supported, or the credential lacks or has too much for it.
+/// If the mechanism is not supported, or the credential has too few or too many parts for it.
 pub fn authenticator(options: &Options) -> Result<Option<Arc<dyn Authenticator>>, ConfigError> {
     let account = Account::of(options)?;
     Ok(account.map(|account| Arc::new(account) as Arc<dyn Authenticator>))

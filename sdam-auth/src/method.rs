@@ -6,10 +6,10 @@ use zeroize::Zeroizing;
 
 use crate::scram::Mechanism;
 
-/// A mechanism with what it needs.
+/// A mechanism with the data that it needs.
 pub(crate) enum Method {
     Plain(Arc<User>),
-    /// Without a mechanism it is negotiated.
+    /// SCRAM; without a mechanism it is negotiated.
     Scram(Arc<User>, Option<Mechanism>),
     X509 {
         user: Option<Box<str>>,

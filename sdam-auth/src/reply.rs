@@ -1,9 +1,9 @@
-//! The replies of servers to authentications.
+//! Parses the replies of servers to authentication commands.
 
 use bson::{RawBsonRef, RawDocument};
 use sdam_transport::pool::AuthError;
 
-/// A reply, or the part of the reply to hello, in a SASL conversation.
+/// A reply in a SASL conversation, also the part of the reply to hello.
 pub(crate) struct SaslReply<'r> {
     pub(crate) conversation: i64,
     pub(crate) payload: &'r [u8],
@@ -34,7 +34,7 @@ impl<'r> SaslReply<'r> {
     }
 }
 
-/// Checks that the reply reports success, not only no error.
+/// Checks that the reply reports success; the absence of an error is not enough.
 pub(crate) fn check_ok(reply: &[u8]) -> Result<(), AuthError> {
     match number(document(reply)?, "ok") {
         Some(1) => Ok(()),
@@ -62,7 +62,7 @@ pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, AuthError>
     })
 }
 
-/// Returns the error of a reply that is not acceptable at this field.
+/// Returns the error of a reply that is malformed at this field.
 pub(crate) fn malformed(field: &str) -> AuthError {
     AuthError::new(format!(
         "the server's reply to the authentication is malformed at `{field}`"

@@ -1,4 +1,4 @@
-//! The client's side of SCRAM, without I/O (RFC 5802, RFC 7677; Authentication: "SCRAM-SHA-1",
+//! The client side of SCRAM, without I/O (RFC 5802, RFC 7677; Authentication: "SCRAM-SHA-1",
 //! "SCRAM-SHA-256").
 //!
 //! ```
@@ -38,12 +38,12 @@ pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
 /// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
 /// count of 4096").
 pub const MIN_ITERATIONS: u32 = 4096;
-/// The maximum number of iterations: more would let a server, which has not proved anything yet,
-/// decide how long the client computes. It is more than current recommendations for passwords, and
-/// takes about a second.
+/// The maximum number of iterations. A higher number would let a server that has not yet proved its
+/// identity keep the client busy. It exceeds current recommendations for passwords, and takes about
+/// a second.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
-/// No channel binding, and no other user to act as.
+/// The header of the first message: no channel binding, and no other user to act as.
 const GS2_HEADER: &str = "n,,";
 
 /// The first message of the client.
@@ -166,11 +166,11 @@ impl ClientFinal {
         &self.message
     }
 
-    /// Checks that the last message of the server proves that it knows the user, too.
+    /// Checks that the last message of the server proves that the server knows the user, too.
     ///
     /// # Errors
     ///
-    /// If it is malformed, reports an error, or does not prove that.
+    /// If the message is malformed, reports an error, or lacks that proof.
     pub fn verify(&self, server_final: &[u8]) -> Result<(), ScramError> {
         let text = text(server_final)?;
         if let Some(error) = text.strip_prefix("e=") {

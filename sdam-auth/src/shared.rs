@@ -11,11 +11,11 @@ use crate::{
     scram::{Derivation, Keys, ScramError},
 };
 
-/// The number of iterations during which no other task of the thread runs. They take less than a
-/// tenth of a millisecond.
+/// The number of iterations between two chances for other tasks of the thread. They take less than
+/// a tenth of a millisecond.
 const SLICE: u32 = 64;
 
-/// The part of an account that its conversations share.
+/// The part of an account that all its conversations share.
 pub(crate) struct Shared {
     pub(crate) server_api: Option<ServerApi>,
     cache: Mutex<KeyCache>,

@@ -1,4 +1,4 @@
-//! The server's side of SCRAM, for tests and simulated servers.
+//! The server side of SCRAM, for tests and simulated servers.
 
 use std::{fmt, sync::Arc};
 
@@ -35,7 +35,7 @@ impl StoredUser {
     }
 }
 
-/// The server's state of one conversation, after the first message of the client.
+/// The server's state in a conversation, after the first message of the client.
 pub struct ServerConversation {
     keys: Arc<Keys>,
     nonce: String,

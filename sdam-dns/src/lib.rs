@@ -38,10 +38,10 @@ use self::query::Query;
 ///
 /// # Cancel safety
 ///
-/// A look-up whose future is dropped ends at once, and its thread with it.
+/// A look-up ends at once when its future is dropped, and so does its thread.
 #[derive(Clone, Debug)]
 pub struct DnsResolver {
-    /// `None`: those of the system.
+    /// The name servers to ask; `None`: the name servers of the system.
     servers: Option<Arc<[SocketAddr]>>,
     blocks: bool,
 }

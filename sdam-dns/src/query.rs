@@ -21,12 +21,12 @@ use sdam_core::error::Stage;
 use sdam_transport::TransportError;
 use tokio::{runtime, time};
 
-/// The question, and whom to ask for how long.
+/// The question, the name servers to ask, and the time limit.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// `None`: the name servers of the system.
+    /// The name servers to ask; `None`: the name servers of the system.
     pub(crate) servers: Option<Arc<[SocketAddr]>>,
-    /// With the final dot.
+    /// The name that is looked up, with the final dot.
     pub(crate) name: String,
     pub(crate) record_type: RecordType,
     pub(crate) timeout: Option<Duration>,
@@ -78,7 +78,7 @@ impl Query {
         }
     }
 
-    /// Asks the name servers themselves. Hickory's `Resolver` would answer for `localhost` and other
+    /// Asks the name servers directly. Hickory's `Resolver` would answer for `localhost` and other
     /// reserved names (RFC 6761), which may have SRV records.
     async fn ask(
         &self,

@@ -26,7 +26,7 @@ fn records(count: u16, ttl: u32) -> impl Iterator<Item = Record> {
     hosts.map(move |host| Record::srv(NAME, host.host(), host.port().unwrap()).ttl(ttl))
 }
 
-/// Starts a name server; `None` if there is none on this machine.
+/// Starts a name server; returns `None` if none is installed on this machine.
 fn serve(records: impl IntoIterator<Item = Record>) -> Option<(Dns, DnsResolver)> {
     let dns = or_skip(Dns::start(records)).unwrap()?;
     let resolver = DnsResolver::with_servers([dns.address()]);
@@ -94,7 +94,7 @@ fn an_answer_too_large_for_udp_comes_over_tcp() {
     assert!(srv(&resolver, NAME).hosts == expected);
 }
 
-/// Returns a port that swallows queries.
+/// Returns a port that ignores queries.
 fn silent() -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = socket.local_addr().unwrap();

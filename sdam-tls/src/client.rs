@@ -1,4 +1,4 @@
-//! The client's side of TLS.
+//! The client side of TLS.
 
 use std::{
     future::poll_fn,
@@ -42,8 +42,8 @@ impl Client {
         }
     }
 
-    /// Returns the name that the certificate of `server` has to have, and that SNI tells the
-    /// server unless it is an IP address.
+    /// Returns the name that the certificate of `server` has to contain. SNI sends it to the
+    /// server, unless it is an IP address.
     fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, TransportError> {
         match ServerName::try_from(server.host().to_owned()) {
             Ok(name) => Ok(name),

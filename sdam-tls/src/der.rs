@@ -1,11 +1,11 @@
 //! A reader of DER.
 
-/// One value.
+/// A DER value.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Value<'a> {
     pub(crate) tag: u8,
     pub(crate) content: &'a [u8],
-    /// All bytes, those of tag and length included.
+    /// All bytes of the value, including tag and length.
     pub(crate) whole: &'a [u8],
 }
 

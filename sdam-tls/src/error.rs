@@ -17,7 +17,7 @@ use crate::reason;
 /// The errors of the connections to one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Errors {
-    /// The name that the server's certificate has to have.
+    /// The name that the server's certificate has to contain.
     pub(crate) host: Arc<str>,
     pub(crate) requests: Arc<CertificateRequests>,
 }
@@ -29,9 +29,9 @@ impl Errors {
         TransportError::protocol(Stage::Tls, message).with_cause(error)
     }
 
-    /// Converts an error of the TLS library on an established connection: it is broken, whether
-    /// its end is an alert, a spoilt record or that of the socket. As with the latter, the stage is
-    /// the user's affair.
+    /// Converts an error of the TLS library on an established connection: the connection is broken,
+    /// whether an alert, a corrupt record or the end of the socket ended it. The user of the
+    /// connection sets the stage.
     pub(crate) fn broken(&self, error: rustls::Error) -> TransportError {
         let message = reason::describe(&error, &self.host);
         TransportError::network(Stage::Hello, message).with_cause(error)
@@ -53,8 +53,8 @@ impl Errors {
         TransportError::from_io(Stage::Tls, message, error)
     }
 
-    /// Returns the error of a connection that was closed before any data of the server, if it may
-    /// have rejected the client without an alert. `mongod` does so after the handshake.
+    /// Returns the error of a connection that was closed before any data of the server, if the
+    /// server may have rejected the client without an alert, as `mongod` does after the handshake.
     pub(crate) fn rejected(&self, when: &str) -> Option<TransportError> {
         let guess = if !self.requests.seen.load(Ordering::Relaxed) {
             return None;
@@ -71,7 +71,7 @@ impl Errors {
     }
 }
 
-/// Remembers whether the servers ask for client certificates, which they do not do again on a
+/// Remembers whether servers ask for client certificates, because they do not ask again on a
 /// connection that resumes an earlier session.
 #[derive(Debug)]
 pub(crate) struct CertificateRequests {

@@ -1,4 +1,4 @@
-//! The certificates and keys of the files that options name.
+//! Reads the certificates and keys of the files that options name.
 
 use std::fs;
 

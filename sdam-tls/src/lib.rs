@@ -1,10 +1,10 @@
 //! TLS for sdam, by [rustls].
 //!
-//! [`Rustls`] makes the TLS of a topology from its [options](sdam_core::options::TlsOptions). It works
-//! over every [`ByteStream`](sdam_transport::ByteStream): sockets of any runtime, sockets that
-//! block, and simulated ones, whose servers need a library, too (`TlsServers::accept_by` of
-//! `sdam-sim`). So the crate names no runtime, reads no clock but the wall clock for the validity
-//! of certificates, and has no global state: the cryptography, too, is a value.
+//! [`Rustls`] makes the TLS of a topology from its [options](sdam_core::options::TlsOptions). It
+//! works over every [`ByteStream`](sdam_transport::ByteStream): sockets of any runtime, sockets
+//! that block, and simulated ones, whose servers need a library, too (`TlsServers::accept_by` of
+//! `sdam-sim`). So the crate depends on no runtime, reads no clock but the wall clock for the
+//! validity of certificates, and has no global state: the cryptography is a value, too.
 //!
 //! ```
 //! use std::sync::Arc;

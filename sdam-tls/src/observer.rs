@@ -1,11 +1,11 @@
-//! A function that is told of handshakes.
+//! An observer of handshakes.
 
 use std::{fmt, sync::Arc};
 
 use rustls::ClientConnection;
 use sdam_core::address::ServerAddress;
 
-/// Is called with the server and the session of each handshake that has succeeded.
+/// A function that is called with the server and the session of each successful handshake.
 #[derive(Clone)]
 pub(crate) struct Observer(Arc<Observe>);
 

@@ -1,4 +1,8 @@
-//! The checks of an authority's certificate that a server presents as its own.
+//! Checks an authority's certificate that a server presents as its own.
+//!
+//! The library rejects such a certificate before it has checked its purpose and the revocation
+//! lists, and has no function for these checks alone. It has parsed everything that is read here,
+//! so the encoding is valid.
 //!
 //! The library refuses it before it has looked at its purpose and at the revocation lists, and has no
 //! function for these alone. It has parsed all that is read here, so the encoding is valid.
@@ -12,8 +16,8 @@ use webpki::{CertRevocationList, EndEntityCert, OwnedCertRevocationList};
 
 use crate::{der::Value, reason::digits};
 
-/// Checks that `certificate` is meant for servers: by its extended key usage and by its key usage,
-/// if it has them (RFC 5280, 4.2.1.3 and 4.2.1.12; RFC 8446, 4.4.2.2).
+/// Checks that `certificate` may be used by servers, according to its extended key usage and its
+/// key usage, if it has them (RFC 5280, 4.2.1.3 and 4.2.1.12; RFC 8446, 4.4.2.2).
 pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), CertificateError> {
     let extensions = extensions(certificate).ok_or(CertificateError::BadEncoding)?;
     for (id, value) in extensions {
@@ -33,8 +37,8 @@ pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), Cert
     Ok(())
 }
 
-/// Checks that one of `lists` is of `certificate` itself, valid at `now`, and does not name it. Without
-/// lists nothing is known to be revoked.
+/// Checks that one of `lists` is issued by `certificate` itself, is valid at `now` and does not
+/// name it. Without lists, no certificate counts as revoked.
 pub(crate) fn check_revocation(
     certificate: &CertificateDer<'_>,
     lists: &[CertificateRevocationListDer<'static>],
@@ -100,7 +104,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Returns whether the key of `issuer` has signed the list.
+    /// Returns whether the list is signed by the key of `issuer`.
     fn is_by(&self, issuer: &EndEntityCert<'_>, known: &WebPkiSupportedAlgorithms) -> bool {
         let mut fitting = known
             .all
@@ -112,7 +116,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Returns when the next list is due, as [`digits`].
+    /// Returns the time when the next list is due, as [`digits`].
     fn next_update(&self) -> Option<String> {
         let mut times = self
             .body
@@ -133,10 +137,10 @@ impl<'a> Signed<'a> {
 const EXTENSIONS: u8 = 0xa3;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
-/// 2.5.29.15
+/// The object identifier of the key usage, 2.5.29.15.
 const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const DIGITAL_SIGNATURE: u8 = 0x80;
-/// 2.5.29.37
+/// The object identifier of the extended key usage, 2.5.29.37.
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
-/// 1.3.6.1.5.5.7.3.1
+/// The object identifier of the purpose of servers, 1.3.6.1.5.5.7.3.1.
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];

@@ -22,10 +22,10 @@ use crate::{
     verifier::{AcceptAny, Verifier},
 };
 
-/// Makes TLS of the options of a topology, by rustls.
+/// Creates TLS from the options of a topology, using rustls.
 ///
-/// The parts that no option has are values: the cryptography, the authorities to trust if there is
-/// no `tlsCAFile`, and revocation lists.
+/// Parts without an option are values: the cryptography, the authorities to trust if there is no
+/// `tlsCAFile`, and revocation lists.
 #[derive(Clone, Debug)]
 pub struct Rustls {
     crypto: Arc<CryptoProvider>,
@@ -68,7 +68,7 @@ impl Rustls {
         self
     }
 
-    /// Trusts Mozilla's authorities of the day of the build instead of those of the platform,
+    /// Trusts Mozilla's authorities, as of the day of the build, instead of those of the platform,
     /// unless there is a `tlsCAFile`.
     #[cfg(feature = "webpki-roots")]
     #[must_use]
@@ -81,7 +81,7 @@ impl Rustls {
     /// list covers.
     ///
     /// Only the server's own certificate is looked up, not those of its authorities. A list whose
-    /// next update is due is rejected. Without lists nothing is known to be revoked.
+    /// next update is due is rejected. Without lists, no certificate counts as revoked.
     /// `tlsDisableCertificateRevocationCheck` ignores the lists.
     #[must_use]
     pub fn with_revocation_lists(
@@ -174,7 +174,7 @@ impl TlsProvider for Rustls {
     }
 }
 
-/// TLS with a finished configuration, for programs that make one anyway.
+/// TLS with a finished configuration, for programs that already have one.
 ///
 /// The configuration decides alone, so every option but `tls=true` is refused.
 #[derive(Clone, Debug)]

@@ -1,4 +1,4 @@
-//! Why a server's or a client's certificate, or a handshake, is refused.
+//! The reasons why a certificate or a handshake is rejected.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use rustls::{
     pki_types::UnixTime,
 };
 
-/// Why TLS could not be negotiated: [`rustls::Error`] in the few classes that have a remedy.
+/// The reason why TLS could not be negotiated: a class of [`rustls::Error`] with its own remedy.
 ///
 /// ```
 /// use sdam_tls::{Reason, rustls};
@@ -18,8 +18,8 @@ use rustls::{
 /// }
 /// ```
 ///
-/// A connection that was closed or was too slow has no [`rustls::Error`]: its
-/// [`kind`](sdam_transport::TransportError::kind) says that.
+/// A connection that was closed or was too slow has no [`rustls::Error`]; see its
+/// [`kind`](sdam_transport::TransportError::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
@@ -252,7 +252,7 @@ pub(crate) fn digits(time: UnixTime) -> String {
 
 const NO_VERSION: &str =
     "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; update the server";
-/// Certificates of hosting services name hundreds of hosts.
+/// The maximum number of names that are listed: certificates of hosting services have hundreds.
 const MAX_NAMES: usize = 8;
 
 #[cfg(test)]

@@ -13,10 +13,10 @@ use sdam_transport::ByteStream;
 
 use crate::error::{Errors, is_closed};
 
-/// A TLS session over a stream that is pending, or that blocks.
+/// A TLS session over a stream whose reads are pending or block.
 ///
-/// It asks the stream for more only after it has sent what is queued, and after all that has
-/// arrived is used up. So a poll of a stream that blocks ends when there is data.
+/// It reads from the stream only after it has sent all queued data and has consumed all received
+/// data. So a poll of a blocking stream ends when there is data.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     io: Box<dyn ByteStream>,
@@ -40,7 +40,7 @@ impl TlsStream {
         &self.session
     }
 
-    /// Negotiates until data may be sent, and has sent all of it.
+    /// Negotiates until data may be sent, and sends all queued data.
     pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             ready!(self.poll_sent(cx))?;
@@ -54,7 +54,7 @@ impl TlsStream {
         }
     }
 
-    /// Passes what is queued to the stream.
+    /// Passes all queued data to the stream.
     fn poll_sent(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut io = Polled(&mut self.io, cx);
         while self.session.wants_write() {
@@ -90,14 +90,15 @@ impl TlsStream {
         Poll::Ready(Ok(read))
     }
 
-    /// Returns why the server has closed the connection before it sent data, if that is known.
+    /// Returns the reason why the server has closed the connection before it sent data, if it is
+    /// known.
     fn rejected(&self) -> Option<io::Error> {
         let rejected = (!self.accepted).then(|| self.errors.rejected("after"))?;
         rejected.map(io::Error::other)
     }
 
-    /// Returns the reason of an error of writing. A server that rejects the client says so by an
-    /// alert that has arrived, and then resets the connection.
+    /// Returns the cause of a failed write. A server that rejects the client sends an alert, which
+    /// has arrived, and then resets the connection.
     fn write_failed(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
         if self.accepted || !is_closed(&error) {
             return error;
@@ -116,8 +117,8 @@ impl ByteStream for TlsStream {
 }
 
 impl AsyncRead for TlsStream {
-    /// A connection that is closed without notice is at its end, too: messages have a length, so
-    /// none can be cut short unnoticed.
+    /// Reads data; a connection that is closed without notice counts as ended, because messages
+    /// have a length, so none can be cut short unnoticed.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -149,7 +150,7 @@ impl AsyncRead for TlsStream {
 }
 
 impl AsyncWrite for TlsStream {
-    /// Encrypts part of `bytes` after all of the parts before has been sent.
+    /// Encrypts part of `bytes` once all previous parts have been sent.
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -176,7 +177,7 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-/// A stream with the traits of `std`; one that is pending would block.
+/// A stream with the traits of `std`; a pending operation is the error `WouldBlock`.
 struct Polled<'s, 'c, 'w>(&'s mut Box<dyn ByteStream>, &'c mut Context<'w>);
 
 impl Read for Polled<'_, '_, '_> {

@@ -20,8 +20,8 @@ use crate::own;
 #[derive(Debug)]
 pub(crate) struct Verifier {
     pub(crate) chain: Arc<WebPkiServerVerifier>,
-    /// Certificates that are trusted by themselves, not only as the authority of others: a server
-    /// may present its own self-signed certificate, which the application has in its `tlsCAFile`.
+    /// Certificates that are trusted as server certificates, not only as authorities: a server may
+    /// present its own self-signed certificate, which the application has in its `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
     /// The revocation lists that the chain and these certificates are checked with.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
@@ -100,8 +100,8 @@ fn is_of_authority(error: &Error) -> bool {
 
 /// Accepts every certificate, for `tlsAllowInvalidCertificates`.
 ///
-/// Signatures are accepted as well: a key that everyone may have made proves nothing, and the
-/// certificates that this option is meant for may have keys that the library cannot check.
+/// Signatures are accepted as well: without trust in the certificate its key proves nothing, and
+/// the certificates that this option is meant for may have keys that the library cannot check.
 #[derive(Debug)]
 pub(crate) struct AcceptAny(pub(crate) WebPkiSupportedAlgorithms);
 

@@ -14,7 +14,8 @@ use crate::{
     shared::Shared,
 };
 
-/// The name and the password, sent as they are (RFC 4616; Authentication: "PLAIN").
+/// A conversation of PLAIN, which sends the name and the password unencrypted (RFC 4616;
+/// Authentication: "PLAIN").
 pub(crate) struct PlainConversation {
     shared: Arc<Shared>,
     user: Arc<User>,

@@ -24,12 +24,12 @@ pub(crate) struct ScramConversation {
     is_negotiated: bool,
     mechanism: Mechanism,
     first: ClientFirst,
-    /// The server's number for the conversation.
+    /// The server's id of the conversation.
     id: i64,
     state: State,
 }
 
-/// The reply that is due.
+/// The reply that is expected next.
 enum State {
     First,
     Final {
@@ -64,7 +64,7 @@ impl ScramConversation {
         })
     }
 
-    /// Returns the first command, for a server that has not answered the one within hello.
+    /// Returns the first command, for a server that has ignored the one within hello.
     fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
         if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
             self.mechanism = Mechanism::ScramSha1;

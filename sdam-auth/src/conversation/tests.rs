@@ -28,7 +28,7 @@ use crate::{
     testing::{ServerConversation, StoredUser},
 };
 
-/// Makes an account whose nonces are of zeros, then of ones, and so on.
+/// Creates an account whose nonces consist of zeros, then of ones, and so on.
 fn account(options: &Options) -> Account {
     let next = AtomicU8::new(0);
     let account = Account::of(options).unwrap().unwrap();
@@ -63,7 +63,7 @@ fn decode(document: &[u8]) -> Document {
     Document::from_reader(document).unwrap()
 }
 
-/// Returns the command that is to be sent.
+/// Returns the command that a step sends.
 fn sent(step: Result<AuthStep, AuthError>) -> Document {
     match step {
         Ok(AuthStep::Send(command)) => decode(&command),

@@ -10,8 +10,8 @@ use crate::{command, reply, shared::Shared};
 
 const SOURCE: &str = "$external";
 
-/// One command, after which the server takes the user from the client's certificate
-/// (Authentication: "MONGODB-X509").
+/// A conversation of one command, after which the server takes the user from the client's
+/// certificate (Authentication: "MONGODB-X509").
 pub(crate) struct X509Conversation {
     shared: Arc<Shared>,
     user: Option<Box<str>>,

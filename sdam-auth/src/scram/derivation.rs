@@ -6,7 +6,7 @@ use super::{
     keys::{Keys, sha1_mac, sha256_mac},
 };
 
-/// The derivation of keys, a number of iterations at a time (RFC 5802: `Hi`).
+/// An incremental derivation of keys (RFC 5802: `Hi`).
 ///
 /// It is PBKDF2 for a key as long as the hash, which needs one block only.
 pub(crate) enum Derivation {
@@ -16,7 +16,7 @@ pub(crate) enum Derivation {
 
 /// The block of PBKDF2 (RFC 8018, section 5.2).
 pub(crate) struct Block<M> {
-    /// Has the secret as its key.
+    /// The hash function, keyed with the secret.
     mac: M,
     last: Zeroizing<Vec<u8>>,
     sum: Zeroizing<Vec<u8>>,
@@ -35,7 +35,7 @@ impl Derivation {
         }
     }
 
-    /// Goes on for at most this number of iterations, and returns the keys after the last one.
+    /// Continues for at most this number of iterations, and returns the keys after the last one.
     pub(crate) fn advance(&mut self, iterations: u32) -> Option<Keys> {
         let (mechanism, salted) = match self {
             Self::Sha1(block) => (Mechanism::ScramSha1, block.advance(iterations)),

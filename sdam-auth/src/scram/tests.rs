@@ -192,8 +192,8 @@ fn printing_a_conversation_reveals_nothing() {
     }
 }
 
-/// Speaks a whole conversation in which `tamper` changes the messages of the server: the first
-/// with `0`, the last with `1`.
+/// Runs a whole conversation in which `tamper` changes the messages of the server: the first with
+/// `0`, the last with `1`.
 fn converse(
     mechanism: Mechanism,
     user: &str,

@@ -1,4 +1,4 @@
-//! The texts that no handshake of the tests leads to, and dates.
+//! Tests of dates, and of texts that no handshake of the other tests causes.
 
 use rustls::{AlertDescription, CertRevocationListError, CertificateError, Error};
 

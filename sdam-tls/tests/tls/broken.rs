@@ -1,4 +1,4 @@
-//! Established connections that TLS ends.
+//! Established connections that end with a TLS error.
 
 use std::{
     io,
@@ -31,13 +31,13 @@ use crate::{
 /// The kind of reply to the next message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
-    /// A bit of it changes on the way.
+    /// The reply arrives with one bit changed.
     BadRecord,
-    /// It is an alert: the server cannot decrypt the message.
+    /// The reply is an alert: the server cannot decrypt the message.
     Alert,
 }
 
-/// The fault of one session; at first it has none.
+/// The fault of one session; `None` at first.
 type Shared = Arc<Mutex<Option<Fault>>>;
 
 /// The faults of all sessions, in the order of their beginnings.

@@ -76,7 +76,7 @@ impl Authority {
         params(&["client"]).signed_by(key, &self.0).unwrap().pem()
     }
 
-    /// Issues a list with one revoked serial number.
+    /// Issues a revocation list with one serial number.
     pub(crate) fn revoke(
         &self,
         serial: u64,
@@ -95,7 +95,7 @@ impl Authority {
         Arc::new(roots)
     }
 
-    /// Returns TLS that trusts this authority, with default options.
+    /// Returns a TLS configuration that trusts this authority, with default options.
     pub(crate) fn tls(&self) -> Arc<dyn Tls> {
         self.provider().tls(&TlsOptions::default()).unwrap()
     }
@@ -112,7 +112,7 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// Makes a certificate without an authority: of an authority itself, as OpenSSL does by
+    /// Creates a self-signed certificate: with the rights of an authority, as OpenSSL does by
     /// default, or of a server only.
     pub(crate) fn self_signed(
         hosts: &[&str],
@@ -127,7 +127,7 @@ impl Issued {
         Self { certificate, key }
     }
 
-    /// Issues a list with one revoked serial number, as the authority of itself.
+    /// Issues a revocation list with one serial number, signed by the certificate itself.
     pub(crate) fn revoke(
         &self,
         serial: u64,

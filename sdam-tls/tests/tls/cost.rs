@@ -69,7 +69,8 @@ fn hello() -> WireMessage {
     message.encode().unwrap()
 }
 
-/// Opens a connection, exchanges two messages, and returns what it keeps and has allocated.
+/// Opens a connection, exchanges two messages, and returns the memory that it keeps and its
+/// allocations.
 fn connect(io: &Io, server: &ServerAddress) -> (Box<dyn Connection>, AllocationInfo) {
     let mut opened = None;
     let (first, second) = (hello(), hello());

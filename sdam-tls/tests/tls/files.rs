@@ -1,4 +1,4 @@
-//! The files that options name: what is read, and what the errors of the others say.
+//! Files that options name: the accepted contents, and the errors of the others.
 
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};
@@ -27,7 +27,7 @@ fn refused(query: &str) -> ConfigError {
     Rustls::ring().tls(&options(query)).unwrap_err()
 }
 
-/// Checks an error about the file of `option` with this content.
+/// Checks the error for a file of `option` with this content.
 #[track_caller]
 fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
     let file = File::new(content);

@@ -41,9 +41,9 @@ pub(crate) struct Seen {
     pub(crate) dropped: bool,
     pub(crate) kind: Option<HandshakeKind>,
     pub(crate) server_name: Option<String>,
-    /// Why the server has ended the connection, such as an alert of the client.
+    /// The reason why the server has ended the connection, such as an alert of the client.
     pub(crate) failure: Option<rustls::Error>,
-    /// True if the client has said that it closes the connection.
+    /// True if the client has announced that it closes the connection.
     pub(crate) notified: bool,
 }
 
@@ -51,9 +51,9 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waiting {
     Pending,
-    /// Times out, like a stream that blocks.
+    /// The read times out, as on a blocking stream.
     Blocks,
-    /// Is pending, as is every second poll of each kind.
+    /// The read is pending, as is every second poll of each kind.
     Hesitates,
 }
 
@@ -63,7 +63,8 @@ pub(crate) struct Wire {
     peer: Peer,
     waiting: Waiting,
     was_pending: [bool; 3],
-    /// After how many bytes of data the server ends the connection, and whether with notice.
+    /// The number of bytes of data after which the server ends the connection, and whether it does
+    /// so with notice.
     ending: Option<(usize, bool)>,
     /// Bytes that the server gets when the stream is flushed.
     unflushed: Vec<u8>,
@@ -99,13 +100,13 @@ impl Wire {
         Self::new(Peer::Rejecting(session(config)))
     }
 
-    /// Blocks instead of being pending.
+    /// Makes reads block instead of being pending.
     pub(crate) fn blocking(mut self) -> Self {
         self.waiting = Waiting::Blocks;
         self
     }
 
-    /// Is pending at every second poll of each kind, and wakes the task at once.
+    /// Makes every second poll of each kind pending, and wakes the task at once.
     pub(crate) fn hesitating(mut self) -> Self {
         self.waiting = Waiting::Hesitates;
         self
@@ -275,12 +276,12 @@ fn session(config: &Arc<ServerConfig>) -> Box<ServerConnection> {
     session
 }
 
-/// Returns a server that requires no client certificate.
+/// Returns the configuration of a server that requires no client certificate.
 pub(crate) fn serve(issued: &Issued) -> Arc<ServerConfig> {
     serve_with(issued, None, &[&TLS13, &TLS12])
 }
 
-/// Returns a server that requires a certificate of `clients`.
+/// Returns the configuration of a server that requires a certificate of `clients`.
 pub(crate) fn serve_clients_of(
     issued: &Issued,
     clients: &Authority,
@@ -290,7 +291,8 @@ pub(crate) fn serve_clients_of(
     serve_with(issued, Some(verifier.build().unwrap()), &[version])
 }
 
-/// Returns a server that asks for a certificate and accepts clients without one.
+/// Returns the configuration of a server that asks for a certificate and accepts clients without
+/// one.
 pub(crate) fn serve_asking(
     issued: &Issued,
     clients: &Authority,

@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(600);
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 const MEMBERS: [MemberId; 3] = [MemberId(0), MemberId(1), MemberId(2)];
 
-/// The members' end of TLS: the configuration of each member.
+/// The TLS library of the simulated members, with the configuration of each.
 #[derive(Debug)]
 pub(crate) struct Library([Arc<ServerConfig>; 3]);
 

@@ -1,4 +1,4 @@
-//! A server's end of TLS over the socket of a server without TLS.
+//! The server side of TLS in front of a server without TLS.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -12,8 +12,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_tls::rustls::{ServerConfig, ServerConnection};
 use sdam_transport::{ByteStream, Tls, TransportError, async_trait};
 
-/// Negotiates TLS with a server that does not speak it: this end decrypts what the client sends,
-/// and encrypts what the server answers.
+/// Adds TLS to a server without it: decrypts the client's data, and encrypts the server's answers.
 #[derive(Debug)]
 pub(crate) struct Terminating {
     pub(crate) tls: Arc<dyn Tls>,
@@ -39,7 +38,7 @@ impl Tls for Terminating {
 
 #[derive(Debug)]
 struct Terminated {
-    /// To the server.
+    /// The connection to the server.
     stream: Box<dyn ByteStream>,
     session: ServerConnection,
     /// Decrypted data that have not been sent yet.
