@@ -1,4 +1,4 @@
-//! A runtime of one's own: a thread for each task, and sockets with two threads each.
+//! A runtime written by hand: a thread for each task, and two threads for each socket.
 //!
 //! `cargo run -p sdam-examples --example bring_your_own_runtime [URI]`. Without a connection string, a
 //! replica set is simulated. Threads are simple but expensive; `examples/monoio` is a runtime whose
@@ -64,7 +64,7 @@ impl Dial for Sockets {
     }
 }
 
-/// Carries bytes between a socket and its stream until either has ended.
+/// Copies bytes between a socket and its stream until either has ended.
 fn carry(mut socket: TcpStream, mut end: PipeEnd) -> io::Result<()> {
     let mut reader = socket.try_clone()?;
     thread::Builder::new().spawn(move || {

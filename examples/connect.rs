@@ -64,7 +64,7 @@ async fn ping(
     Ok(())
 }
 
-/// Leads the hosts of a domain to this machine.
+/// Resolves the hosts of a domain to this machine.
 #[derive(Debug)]
 struct Loopback(String);
 

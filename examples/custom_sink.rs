@@ -49,7 +49,7 @@ impl EventSink for Counters {
         }
     }
 
-    /// Other events are not even built.
+    /// The events that the sink receives; others are not even built.
     fn interest(&self) -> Interest {
         Interest::HEARTBEATS.union(Interest::DESCRIPTIONS)
     }

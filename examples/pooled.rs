@@ -1,8 +1,8 @@
 //! A client with its own connection pool that survives a failover.
 //!
-//! `cargo run -p sdam-examples --example pooled [URI]`. Without a connection string, a replica set is
-//! simulated, and its primary is killed while an operation is in progress. The pool is that of the
-//! guide's page on pools. It has no maximum size.
+//! `cargo run -p sdam-examples --example pooled [URI]`. Without a connection string, a replica set
+//! is simulated, and its primary is killed while an operation is in progress. The guide's page on
+//! pools explains this pool. It has no maximum size.
 
 use std::{
     collections::BTreeMap,
@@ -127,7 +127,7 @@ impl State {
         cleared.is_none_or(|cleared| connection.generation() >= *cleared)
     }
 
-    /// Takes the idle connections that are to be closed. Returns whether the pool is closed, too.
+    /// Takes the idle connections that are to be closed, and returns whether the pool is closed.
     fn take_stale(&mut self) -> (Vec<Established>, bool) {
         let is_closed = self.is_closed();
         let idle = mem::take(&mut self.idle).into_iter();
@@ -198,7 +198,7 @@ impl Pool {
 
 #[derive(Debug)]
 enum CheckOutError {
-    /// The pool has refused. This error is not reported.
+    /// The pool refused the check-out. This error is not reported.
     Pool(PoolError),
     /// No connection could be opened. `establish` has reported the error.
     Connection(ConnectionError),

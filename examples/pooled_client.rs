@@ -1,4 +1,4 @@
-//! Inserts and reads through a client with connection pools, whatever happens to the primary.
+//! Inserts and reads through a client with connection pools, also while the primary changes.
 //!
 //! `cargo run -p sdam-examples --example pooled_client [URI]`. Without a connection string, a replica
 //! set is simulated, whose primary steps down and whose next primary is killed.
@@ -14,8 +14,8 @@ use sdam::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Inserts and reads this many documents, calls `disturb` before each, and returns how many the
-/// collection has then.
+/// Inserts and reads this many documents, calls `disturb` before each, and returns the number of
+/// documents in the collection.
 async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Result<i32> {
     let client = Client::start(uri, runtime::tokio()?)?;
     for number in 0..count {

@@ -1,4 +1,4 @@
-//! A test of how a program handles an outage: in virtual time, and reproducible from its seed.
+//! A test of a program during an outage: in virtual time, and reproducible from its seed.
 //!
 //! `cargo run -p sdam-examples --example simulated_test [SEED]`, and `cargo test -p sdam-examples
 //! --example simulated_test`. `sdam::sim::cookbook` has more such tests.
@@ -17,7 +17,7 @@ struct Outcome {
     selected: ServerAddress,
     /// The virtual time that the selection waited.
     waited: Duration,
-    /// The hash of everything that has happened.
+    /// The hash of all events of the run.
     trace: u64,
 }
 

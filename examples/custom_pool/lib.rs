@@ -1,20 +1,21 @@
 //! A connection pool over the generic pool [`deadpool`].
 //!
 //! deadpool brings a wait queue in order of arrival, a limit of the pool's size and the reuse of
-//! idle connections. This file adds pausing, generations, and a task that closes what a clear or the
-//! end of the pool leaves idle.
+//! idle connections. This file adds pausing, generations, and a task that closes idle connections
+//! after a clear or at the end of the pool.
 //!
-//! CMAP describes more than such a pool can do. deadpool knows neither the connections that are
-//! being opened nor those in use, and each check-out opens its connection itself. So there is
+//! CMAP requires more than such a pool can do. deadpool knows neither the connections that are
+//! being opened nor those in use, and each check-out opens its connection itself. So it has
 //!
 //! - no eviction: after a clear, check-outs wait on until a connection is checked in,
 //! - no interruption: a command in use ends with its own time-out,
 //! - no `maxConnecting`: after a failover, `maxPoolSize` connections are opened at the same time,
 //! - no hand-over: a check-out that opens a connection takes none that is checked in meanwhile,
-//! - no load balancer: deadpool drops connections without a word, so their end is not reported,
+//! - no load balancer: deadpool drops connections without notice, so their end is not reported,
 //! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
 //!
-//! The pool of the feature `pool` has all that. The test `conformance` checks what this one claims.
+//! The pool of the feature `pool` has all of these. The test `conformance` checks the claims of
+//! this pool.
 
 use std::{
     error::Error,
@@ -48,10 +49,10 @@ pub struct Pool(Deadpool<Connector>);
 /// A checked out connection. Dropping it checks it in.
 pub type Connection = Object<Connector>;
 
-/// The reason why there is no connection. Nothing is left to report.
+/// The reason why there is no connection. The error has been reported to the topology.
 #[derive(Debug)]
 pub enum CheckOutError {
-    /// The pool has refused.
+    /// The pool refused the check-out.
     Pool(PoolError),
     /// The connection could not be opened.
     Connection(ConnectionError),
@@ -130,7 +131,8 @@ impl PoolHandle for Pool {
         own.changed.notify(1);
     }
 
-    /// Closes stale idle connections, which takes too long for a call of the topology.
+    /// Closes stale idle connections in a task, because it takes too long for a call of the
+    /// topology.
     fn background(&self) -> Option<Task> {
         let pool = self.clone();
         Some(Task::new("custom-pool", async move {

@@ -1,4 +1,4 @@
-//! The listings of the guide, as doc tests.
+//! Compiles the listings of the guide as doc tests.
 
 #[doc = include_str!("../../docs/guide/src/application.md")]
 struct Application;

@@ -1,5 +1,5 @@
-//! A runtime whose futures and sockets never leave their thread: an adapter for monoio, written
-//! like a user's.
+//! A runtime whose futures and sockets never leave their thread: an adapter for monoio, as an
+//! application would write it.
 //!
 //! Tasks and all socket operations run on one thread; the engine and the application hold channels
 //! to it. Timers and DNS look-ups are those of `sdam-transport` for runtimes without their own.
@@ -98,7 +98,7 @@ impl Dial for MonoioDial {
     }
 }
 
-/// Carries bytes between a socket and its stream until either has ended.
+/// Copies bytes between a socket and its stream until either has ended.
 async fn carry(socket: TcpStream, end: PipeEnd) {
     let (mut read, mut write) = socket.into_split();
     let PipeEnd {

@@ -40,7 +40,8 @@ pub enum Command {
 pub struct Request {
     /// The connection string; `None` for a simulated deployment.
     pub uri: Option<String>,
-    /// The purpose; `None` for reading with the connection string's read preference.
+    /// The purpose of the selection; `None` for reading with the connection string's read
+    /// preference.
     pub purpose: Option<Purpose>,
 }
 

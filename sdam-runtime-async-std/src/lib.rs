@@ -4,7 +4,7 @@
 //! built on the same crates. This crate is for programs that still run on async-std.
 //!
 //! async-std has one runtime per process, which starts at its first use and never shuts down. So
-//! clock, connections and tasks work from every thread and under every executor.
+//! the clock, connections and tasks work from every thread and under every executor.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;

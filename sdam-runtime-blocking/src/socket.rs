@@ -30,7 +30,7 @@ impl BlockingStream {
         }
     }
 
-    /// Repeats `action` with the remaining time until it has finished or the deadline has passed.
+    /// Repeats `action` with the remaining time until it has succeeded or the deadline has passed.
     fn by_deadline(
         &mut self,
         mut action: impl FnMut(&mut dyn Socket, Option<Duration>) -> io::Result<usize>,

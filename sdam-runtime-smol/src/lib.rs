@@ -23,14 +23,15 @@ use self::{
     spawner::{GlobalSpawner, OwnSpawner},
 };
 
-/// Returns smol with its global executor, which starts its threads when the first task is spawned.
+/// Returns the smol runtime with its global executor, which starts its threads when the first task
+/// is spawned.
 ///
 /// The random seed comes from the system's entropy.
 pub fn runtime() -> Runtime {
     with_spawner(Arc::new(GlobalSpawner))
 }
 
-/// Returns smol with tasks on `executor`, which the caller runs and keeps alive.
+/// Returns the smol runtime with tasks on `executor`, which the caller runs and keeps alive.
 ///
 /// The runtime holds the executor weakly, because the executor's tasks hold the runtime: dropping
 /// the executor drops its tasks, and tasks spawned later are dropped at once.

@@ -22,6 +22,8 @@ pub(crate) struct TokioClock {
 }
 
 impl TokioClock {
+    /// Creates the clock of the runtime behind `handle`.
+    ///
     /// # Panics
     ///
     /// If the runtime has no timers.
@@ -75,8 +77,8 @@ struct Driver {
     sentinel: AbortHandle,
 }
 
-/// The drivers in use. They have no effect on each other: callers on one runtime share its sentinel,
-/// which would otherwise be one more task of the runtime for each of them.
+/// The drivers in use. Callers on one runtime share its sentinel, which would otherwise be one more
+/// task of the runtime for each of them.
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
 
 impl Driver {
@@ -145,7 +147,7 @@ impl Driver {
     }
 }
 
-/// Why a timer's future is ready.
+/// The reason why a timer's future is ready.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Elapsed,
@@ -159,7 +161,7 @@ impl Drop for Driver {
     }
 }
 
-/// The sentinel: sets the flag when it is dropped, which is when the runtime shuts down.
+/// The sentinel, which sets the flag when it is dropped, that is, when the runtime shuts down.
 #[derive(Debug)]
 struct Announcement(Arc<RwLock<bool>>);
 

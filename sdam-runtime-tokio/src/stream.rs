@@ -1,4 +1,4 @@
-//! The I/O traits of `futures` for streams of tokio.
+//! The I/O traits of `futures` for tokio's streams.
 
 use std::{
     fmt::Debug,
@@ -11,10 +11,11 @@ use futures::io::{AsyncRead, AsyncWrite};
 use sdam_transport::ByteStream;
 use tokio::io::ReadBuf;
 
-/// A stream of tokio, with the I/O traits of `futures`: a [`ByteStream`].
+/// A tokio stream with the I/O traits of `futures`: a [`ByteStream`].
 ///
-/// For programs that open or accept a socket themselves, and pass it on to a transport's layers or
-/// relay it. Only opening a socket needs the context of the runtime; using one works everywhere.
+/// It serves programs that open or accept a socket themselves and relay it or pass it to a
+/// transport's layers. Only opening a socket needs the context of the runtime; using one works
+/// everywhere.
 #[derive(Debug)]
 pub struct TokioStream<S>(pub S);
 

@@ -7,8 +7,8 @@
 //! | [`RecordingPools`] | connection pools that record the calls of the topology and can panic |
 //! | [`HeldTasks`], [`DroppedTasks`] | spawners that keep tasks until they are taken, or drop them |
 //!
-//! The crate does not know the engine, so that the tests of every crate above the transport can
-//! use it. A whole simulated deployment is `sdam-sim`.
+//! The crate does not depend on the engine, so the tests of every crate above the transport can use
+//! it. `sdam-sim` simulates whole deployments.
 
 mod pools;
 mod server;

@@ -22,7 +22,7 @@ struct Record {
     calls: Vec<RecordedCall>,
     /// The generations of the open pools.
     open: BTreeMap<ServerId, Generation>,
-    /// The method that will panic, and how many calls of it come before.
+    /// The method that will panic, and the number of calls before that.
     breaks: Option<(&'static str, usize)>,
 }
 
@@ -40,7 +40,8 @@ pub struct RecordedCall {
 }
 
 impl fmt::Display for RecordedCall {
-    /// Writes the call and the host, such as `ready a` or, with the generation, `clear 1 a`.
+    /// Writes the method and the host, such as `ready a`; for a clear also the generation, such as
+    /// `clear 1 a`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.method)?;
         if let Some(clear) = &self.clear {

@@ -6,7 +6,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 /// The behaviour of a server of [`Servers`](crate::Servers).
 #[derive(Clone)]
 pub struct Server {
-    /// If set, connections are refused and requests fail, with this message.
+    /// The error message with which connections are refused and requests fail, if set.
     pub refusal: Option<String>,
     /// True if requests are not answered: they wait until the behaviour changes or until
     /// [`Servers::answer`](crate::Servers::answer).
@@ -22,7 +22,7 @@ pub struct Server {
 /// The BSON document with which a server replies; `None` breaks the connection instead.
 pub type Reply = Arc<dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync>;
 
-/// A request of which the reply is due.
+/// A request whose reply is due.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The name of the command.
@@ -41,7 +41,7 @@ impl Server {
         Self::computing(fixed_reply(reply.to_vec().ok()))
     }
 
-    /// Returns a server that replies to every command at once with what `reply` returns.
+    /// Returns a server that replies to every command at once with the result of `reply`.
     pub fn computing(reply: Reply) -> Self {
         Self {
             refusal: None,

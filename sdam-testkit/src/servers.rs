@@ -26,7 +26,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct State {
-    /// The behaviour of a server that was never set.
+    /// The behaviour of servers that were never set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
     /// True if connections wait to be admitted.
@@ -40,7 +40,7 @@ struct State {
     stalls: usize,
 }
 
-/// A server and what happened to it.
+/// A server and its connections and requests.
 #[derive(Debug)]
 struct Port {
     server: Server,
@@ -57,7 +57,7 @@ struct Waiting {
     wake: oneshot::Sender<Wake>,
 }
 
-/// Why the wait of a connection attempt or a request has ended.
+/// The reason why the wait of a connection attempt or a request has ended.
 #[derive(Debug)]
 enum Wake {
     /// The server has changed.
@@ -234,7 +234,7 @@ impl State {
         self.log.push(format!("{} {what}", address.host()));
     }
 
-    /// Removes what waits for callers that were dropped.
+    /// Removes the waits of callers that were dropped.
     fn forget_cancelled(&mut self) {
         self.waiting.retain(|waiting| !waiting.wake.is_canceled());
     }

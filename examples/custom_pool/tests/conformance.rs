@@ -1,4 +1,4 @@
-//! The pool keeps the contract of the seam, and what it claims of CMAP.
+//! Checks that the pool fulfils the contract of the interface, and its claims about CMAP.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The pool under a topology.
+//! Runs the pool under a topology through a failover.
 
 use std::{error::Error, time::Duration};
 

@@ -18,7 +18,7 @@ pub(super) struct ServerConnection {
     process: u64,
     number: i64,
     deadline: Option<Instant>,
-    /// The request that has no reply yet, and its time.
+    /// The request that awaits its reply, and the time when it was sent.
     request: Option<(WireMessage, Instant)>,
 }
 
@@ -34,7 +34,7 @@ impl ServerConnection {
         }
     }
 
-    /// Is pending once for each [`Servers::stall`].
+    /// Waits for one poll for each [`Servers::stall`].
     async fn stall(&self) {
         poll_fn(|_| {
             let mut state = self.servers.lock();
@@ -48,7 +48,7 @@ impl ServerConnection {
         .await;
     }
 
-    /// Returns the server, unless it has failed since the connection was opened.
+    /// Returns the server, unless it was restarted or refuses connections since the connection was opened.
     fn server(&self) -> Result<Server, TransportError> {
         let mut state = self.servers.lock();
         let now = self.servers.clock.now();
