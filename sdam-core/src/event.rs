@@ -81,10 +81,10 @@ pub enum EventKind {
     /// The topology description has changed.
     #[doc(alias = "TopologyDescriptionChangedEvent")]
     TopologyDescriptionChanged {
-        /// Before the change.
+        /// The description before the change.
         #[cfg_attr(feature = "serde", serde(skip))]
         previous: Arc<TopologyDescription>,
-        /// After the change.
+        /// The description after the change.
         #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::summary"))]
         new: Arc<TopologyDescription>,
     },
@@ -105,10 +105,10 @@ pub enum EventKind {
     /// A server description has changed; not published for round-trip times alone.
     #[doc(alias = "ServerDescriptionChangedEvent")]
     ServerDescriptionChanged {
-        /// Before the change.
+        /// The description before the change.
         #[cfg_attr(feature = "serde", serde(skip))]
         previous: Arc<ServerDescription>,
-        /// After the change.
+        /// The description after the change.
         new: Arc<ServerDescription>,
     },
     /// A server has left the topology.
@@ -118,7 +118,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Why it left; not in the specification.
+        /// The reason why the server left; not in the specification.
         reason: DepartureReason,
     },
     /// Members of the replica set were not added, because the topology has the maximum number of
@@ -146,7 +146,7 @@ pub enum EventKind {
     SrvLookupFailed {
         /// The name that was looked up.
         name: Arc<str>,
-        /// Why there are no hosts.
+        /// The reason why there are no hosts.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Arc<ServerError>,
         /// The time until the next look-up.
@@ -161,7 +161,7 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// Why it cannot be used.
+        /// The reason why the server cannot be used.
         obstacle: Obstacle,
     },
     /// Events were dropped, because too many are queued for delivery: first check-outs, and new
@@ -275,7 +275,7 @@ pub enum EventKind {
         /// The connection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         connection: ConnectionId,
-        /// Why it was closed.
+        /// The reason why the connection was closed.
         reason: ConnectionClosedReason,
         /// The error, if one is the reason.
         error: Option<Arc<ServerError>>,

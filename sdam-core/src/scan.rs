@@ -127,7 +127,7 @@ pub enum ScanEffect {
     Fail(ScanFailure),
 }
 
-/// Why server selection fails.
+/// The reason why server selection fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScanFailure {
     /// A server and the client have no wire version in common.

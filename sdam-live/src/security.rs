@@ -29,7 +29,7 @@ pub(crate) const ITERATIONS: [&str; 4] = [
 pub(crate) enum Security {
     /// All. Authentication is checked where a client asks for it.
     Open,
-    /// Only the connections of authenticated users.
+    /// Only connections of authenticated users.
     Users,
 }
 

@@ -159,7 +159,7 @@ impl Edit {
     }
 }
 
-/// Why an [`Action`] could not be applied.
+/// The reason why an [`Action`] could not be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ActionError {

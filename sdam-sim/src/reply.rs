@@ -4,7 +4,7 @@ use bson::{Document, doc};
 
 use crate::version::ServerVersion;
 
-/// Why a command failed.
+/// The reason why a command failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CommandError {
     pub(crate) code: i32,

@@ -67,7 +67,7 @@ pub struct FailedStep {
     pub at: Duration,
     /// The step.
     pub step: Step,
-    /// Why it was not possible.
+    /// The reason why the step was not possible.
     pub error: ActionError,
 }
 

@@ -50,7 +50,7 @@ pub struct Server {
 #[derive(Debug)]
 pub struct ReplicaSet(Server);
 
-/// Why a deployment could not be started, or an action could not be applied.
+/// The reason why a deployment could not be started, or an action could not be applied.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServeError {

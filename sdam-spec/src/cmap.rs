@@ -98,7 +98,7 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
     outcome
 }
 
-/// Why an operation has failed.
+/// The reason why an operation has failed.
 #[derive(Debug)]
 enum Failure {
     /// The pool has refused it, which the file may expect.

@@ -83,7 +83,7 @@ async fn negotiate<S: ByteStream>(
     Ok(())
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 enum Failure {
     /// The stream broke or timed out during this part of the handshake.
     Io(&'static str, io::Error),

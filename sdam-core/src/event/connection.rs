@@ -46,7 +46,7 @@ pub struct ConnectionId {
     pub server: Option<i64>,
 }
 
-/// Why a pool has closed a connection (CMAP: "Events").
+/// The reason why a pool has closed a connection (CMAP: "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -90,7 +90,7 @@ impl ConnectionClosedReason {
     }
 }
 
-/// Why a check-out has failed (CMAP: "Events").
+/// The reason why a check-out has failed (CMAP: "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[cfg_attr(

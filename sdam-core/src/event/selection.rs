@@ -36,7 +36,7 @@ impl Selection {
     }
 }
 
-/// Why a server selection has failed.
+/// The reason why a server selection has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[cfg_attr(

@@ -1,4 +1,4 @@
-//! Why servers have left the topology.
+//! The reasons why servers have left the topology.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
@@ -14,11 +14,11 @@ pub struct Departure {
     pub server: ServerId,
     /// The server's address.
     pub address: ServerAddress,
-    /// Why it left.
+    /// The reason why the server left.
     pub reason: DepartureReason,
 }
 
-/// Why a server has left the topology.
+/// The reason why a server has left the topology.
 ///
 /// `{}` describes the server, without its address, and the remedy if there is exactly one:
 /// ``belongs to the set `rs0`, not `wrong`: use replicaSet=rs0``.

@@ -1,4 +1,4 @@
-//! Why servers cannot be used from here, although they may be well.
+//! The reasons why servers cannot be used from here, although they may be healthy.
 
 use alloc::sync::Arc;
 use core::fmt;
@@ -11,8 +11,8 @@ use crate::{
     server::ServerDescription,
 };
 
-/// Why a server cannot be used from here until a name, a proxy, a certificate or the client's
-/// configuration is changed.
+/// The reason why a server cannot be used from here until a name, a proxy, a certificate or the
+/// client's configuration is changed.
 ///
 /// `{}` describes the problem, without the server's address; [`remedy`](Self::remedy) says what to
 /// do.

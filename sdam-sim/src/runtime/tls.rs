@@ -100,7 +100,7 @@ impl Certificate {
     }
 }
 
-/// Why a certificate is rejected.
+/// The reason why a certificate is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Flaw {
     UnknownIssuer(Box<str>),

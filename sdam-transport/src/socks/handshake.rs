@@ -141,7 +141,7 @@ impl<'h> Handshake<'h> {
     }
 }
 
-/// Why a handshake failed.
+/// The reason why a handshake failed.
 ///
 /// `{}` prints the cause in words, and what to do if that is clear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub(crate) const SEED: u64 = 7;
 /// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
-/// Why a server that was never [served](Harness::serve) refuses connections.
+/// The message with which a server that was never [served](Harness::serve) refuses connections.
 const ABSENT: &str = "no server is running";
 
 /// The environment of the topology: servers, clock and log.

@@ -1,4 +1,4 @@
-//! Why servers leave.
+//! The reasons why servers leave.
 
 use super::*;
 use crate::{event::EventKind, topology::Departure};

@@ -1,4 +1,4 @@
-//! Why servers cannot be used from here, and when that is published.
+//! The reasons why servers cannot be used from here, and the events about them.
 
 use super::*;
 use crate::topology::Obstacle;

@@ -127,7 +127,7 @@ pub(in super::super) enum Step {
     Forward(Vec<u8>),
 }
 
-/// Why a proxy does not connect (RFC 1928: "REP").
+/// The reason why a proxy does not connect (RFC 1928: "REP").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Refusal {
     Ruleset = 2,

@@ -112,7 +112,7 @@ fn unsigned(document: &Document, name: &str) -> Option<u64> {
     document.get_i64(name).ok().map(i64::cast_unsigned)
 }
 
-/// Why a peer ends a connection (RFC 8446: "AlertDescription").
+/// The reason why a peer ends a connection (RFC 8446: "AlertDescription").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alert {
     CertificateExpired = 45,
