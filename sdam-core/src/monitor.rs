@@ -33,7 +33,7 @@ pub struct MonitorConfig {
     pub min_heartbeat_frequency: Duration,
     /// `connectTimeoutMS`, `None` for no limit.
     pub connect_timeout: Option<Duration>,
-    /// Whether to stream where a server supports it; decided from `serverMonitoringMode` and the
+    /// True if to stream where a server supports it; decided from `serverMonitoringMode` and the
     /// platform.
     pub streaming: bool,
     /// The arguments of every connection's first hello.
@@ -42,7 +42,7 @@ pub struct MonitorConfig {
     pub server_api: Option<Arc<ServerApi>>,
     /// The framing of the first legacy hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
-    /// Whether to retry a failed check of a known server on a new connection before reporting it.
+    /// True if to retry a failed check of a known server on a new connection before reporting it.
     pub legacy_retry_before_unknown: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What the parts of a deployment want done, in order.
+//! The outputs of the parts that monitor a server.
 
 use smallvec::SmallVec;
 

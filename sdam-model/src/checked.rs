@@ -47,7 +47,7 @@ pub struct Start {
     pub seeds: u8,
     /// `directConnection=true`, which uses the first seed alone.
     pub direct: bool,
-    /// Whether `replicaSet` is given.
+    /// True if `replicaSet` is given.
     pub named: bool,
 }
 

@@ -25,9 +25,9 @@ pub(crate) struct Change<'w> {
 pub(crate) struct Pool {
     pub(crate) generation: Generation,
     pub(crate) ready: bool,
-    /// Whether the monitor has round-trip times.
+    /// True if the monitor has round-trip times.
     pub(crate) measured: bool,
-    /// Whether the monitor considers its server known.
+    /// True if the monitor considers its server known.
     pub(crate) known: bool,
 }
 

@@ -119,7 +119,7 @@ pub struct TestDeployment {
     _deployment: Box<dyn Any>,
 }
 
-/// Where the clients of a test run, and what they connect to.
+/// The deployment that the clients of a test connect to, and their runtime.
 pub(crate) struct Target {
     uri: String,
     /// Behind a load balancer, the connection string of a balancer with one mongos.

@@ -33,9 +33,9 @@ pub(crate) struct Check {
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.
     pub(super) connections: u64,
-    /// Whether the last failure of a check was withheld, so that the next one has to be reported.
+    /// True if the last failure of a check was withheld, so that the next one has to be reported.
     pub(super) withheld: bool,
-    /// Whether the checks wait for changes, so that they do not measure the round trip.
+    /// True if the checks wait for changes, so that they do not measure the round trip.
     pub(super) streaming: bool,
     /// The limit on the rate of streamed replies, over all connections.
     pub(super) pace: Pace,
@@ -58,7 +58,7 @@ pub(crate) struct Reply {
     pub(crate) hello: Result<Hello, ServerError>,
     /// The reply, a BSON document.
     pub(crate) bytes: SharedDocument,
-    /// Whether the server will send another reply without a request.
+    /// True if the server will send another reply without a request.
     pub(crate) more_to_come: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::{
 pub struct ServerStatus {
     /// The generation of the server's pool.
     pub generation: Generation,
-    /// Whether the server's type is known, from any source.
+    /// True if the server's type is known, from any source.
     pub known: bool,
 }
 
@@ -44,7 +44,7 @@ pub enum MonitorInput {
         hello: Result<Hello, ServerError>,
         /// The reply, a BSON document.
         bytes: SharedDocument,
-        /// Whether the server will send another reply without a request.
+        /// True if the server will send another reply without a request.
         more_to_come: bool,
     },
     /// The connection could not be opened, or broke.

@@ -38,9 +38,9 @@ pub(super) struct Running {
     pub(super) since: Instant,
     /// When the request fails; `None` for no limit.
     pub(super) deadline: Option<Instant>,
-    /// Whether the deadline was extended because the host was suspended.
+    /// True if the deadline was extended because the host was suspended.
     pub(super) extended: bool,
-    /// Whether a second request was sent because the first reply was late.
+    /// True if a second request was sent because the first reply was late.
     pub(super) repeated: bool,
 }
 
@@ -107,9 +107,9 @@ pub(super) struct Connection {
     ///
     /// It belongs to this connection, independent of newer versions in the topology.
     topology_version: Option<TopologyVersion>,
-    /// Whether the server sends another reply without a request.
+    /// True if the server sends another reply without a request.
     more_to_come: bool,
-    /// Whether operations share the connection and have authenticated on it.
+    /// True if operations share the connection and have authenticated on it.
     pub(super) authenticated: bool,
 }
 

@@ -13,7 +13,7 @@ const SUBJECT: usize = 72;
 
 /// The words that no doc comment begins with: the sentence would be a question or a fragment.
 const FIRST_WORDS: &[&str] = &[
-    "How", "Of", "That", "Those", "What", "When", "Where", "Whether", "Which", "Who", "Whoever",
+    "How", "Of", "That", "Those", "What", "Whether", "Which", "Who", "Whoever",
 ];
 
 /// The beginnings of subjects that do not tell the change.
