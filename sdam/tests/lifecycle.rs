@@ -83,11 +83,11 @@ fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
         count(&[EventName::ServerOpening]),
         count(&[EventName::ServerClosed])
     );
-    let descriptions = events.iter().filter_map(|event| match &event.kind {
+    let mut descriptions = events.iter().filter_map(|event| match &event.kind {
         EventKind::TopologyDescriptionChanged { new, .. } => Some(new),
         _ => None,
     });
-    let last = descriptions.last().unwrap();
+    let last = descriptions.next_back().unwrap();
     assert_eq!(last.topology_type(), TopologyType::Unknown);
     assert_eq!(last.servers().len(), 0);
 }
