@@ -125,7 +125,7 @@ impl Writer {
     fn start(mut python: Command, uri: &str, collection: &str, concern: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut child = python
-            .arg(folder.join("../foreign/pymongo/through_proxy.py"))
+            .arg(folder.join("../proof/foreign/pymongo/through_proxy.py"))
             .args([uri, collection, concern])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -1,5 +1,6 @@
 //! Running cargo, and the workspace's folder.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,6 +12,22 @@ use crate::Result;
 pub(crate) fn root() -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR"));
     own.parent().unwrap_or(own).to_owned()
+}
+
+/// Returns the folders of the workspace that hold a crate: those at the top, and those that only
+/// check others, below `proof`.
+pub(crate) fn crates() -> Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for parent in [root(), root().join("proof")] {
+        for entry in fs::read_dir(parent)? {
+            let folder = entry?.path();
+            if folder.join("Cargo.toml").is_file() {
+                folders.push(folder);
+            }
+        }
+    }
+    folders.sort();
+    Ok(folders)
 }
 
 /// The selection with which `cargo xtask test` builds everything. A program that is built with

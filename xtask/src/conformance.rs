@@ -11,7 +11,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{Result, args::Args, cargo::root, layers::rust_files};
+use crate::{
+    Result,
+    args::Args,
+    cargo::{crates, root},
+    layers::rust_files,
+};
 
 use self::{catalogue::Page, citations::Citations};
 
@@ -134,12 +139,9 @@ impl Catalogue {
 /// Lists every Rust file of the workspace and of the fuzz targets.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(root())? {
-        let folder = entry?.path();
-        // The example rules in this program's own tests do not count.
-        if folder.join("Cargo.toml").is_file() && !folder.ends_with("xtask") {
-            rust_files(&folder, &mut files)?;
-        }
+    // The example rules in this program's own tests do not count.
+    for folder in crates()?.iter().filter(|folder| !folder.ends_with("xtask")) {
+        rust_files(folder, &mut files)?;
     }
     files.retain(|path| !path.components().any(|part| part.as_os_str() == "target"));
     files.sort();

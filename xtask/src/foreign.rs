@@ -130,7 +130,7 @@ fn pymongo(version: &str, sdam: &Path) -> Result<()> {
         Err(error) => return unavailable("PyMongo", &*error),
     };
     let mut check = Command::new("python3");
-    check.arg(root().join("foreign/pymongo/check.py"));
+    check.arg(root().join("proof/foreign/pymongo/check.py"));
     run_command(check.arg(sdam).env("PYTHONPATH", folder))
 }
 
@@ -164,7 +164,7 @@ fn copied(project: &str, files: &[&str]) -> Result<PathBuf> {
     for file in files {
         let to = folder.join(file);
         fs::create_dir_all(to.parent().unwrap_or(&folder))?;
-        fs::copy(root().join("foreign").join(project).join(file), to)?;
+        fs::copy(root().join("proof/foreign").join(project).join(file), to)?;
     }
     Ok(folder)
 }

@@ -14,13 +14,14 @@ build the fuzz targets and run each for a while
 usage: cargo xtask fuzz [--runs N] [--seconds N] [TARGET]
 
   --runs N     give each target N inputs (the default is 20000), always the same ones as long as
-               fuzz/corpus holds nothing but the seeds
+               proof/fuzz/corpus holds nothing but the seeds
   --seconds N  give each target random inputs for so long instead
   TARGET       only this one
 
-Inputs begin with what fuzz/seeds.rs writes and what earlier runs have left in fuzz/corpus; one that
-a target fails on is kept in fuzz/artifacts. It works with the stable toolchain, which counts
-coverage but has no sanitizers; those need the nightly one and cargo-fuzz.";
+Inputs begin with what proof/fuzz/seeds.rs writes and what earlier runs have left in
+proof/fuzz/corpus; one that a target fails on is kept in proof/fuzz/artifacts. It works with the
+stable toolchain, which counts coverage but has no sanitizers; those need the nightly one and
+cargo-fuzz.";
 
 /// The compiler flags for coverage and arithmetic checks.
 const FLAGS: &[&str] = &[
@@ -46,7 +47,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
             format!("-runs={}", runs.as_deref().unwrap_or("20000")),
         ],
     };
-    let folder = root().join("fuzz");
+    let folder = root().join("proof/fuzz");
     let mut targets = targets(&folder)?;
     if let Some(only) = only {
         targets.retain(|target| *target == only);

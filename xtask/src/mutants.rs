@@ -32,8 +32,8 @@ of `cargo xtask loom`.
 
 With --sample, cargo-mutants changes every Nth place of sdam-core, sdam-select, sdam-events, sdam,
 sdam-transport, sdam-pool and sdam-auth, beginning with the Kth (from 0), or of the packages named.
-Runs the crate's own tests first, and for undetected changes every test that needs no real server,
-and the official files. Fails if more than 5 of 100 changes that compile are not detected.
+Runs the crate's own tests first. If they detect too few, runs every test that needs no real server,
+and the official files, for the undetected changes. Fails if more than 5 of 100 changes that compile are not detected.
 .cargo/mutants.toml lists exclusions with reasons; the results are in target/mutants-sample. On an
 idle machine 0/8 takes more than an hour.
 

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::args::Args;
-use crate::cargo::root;
+use crate::cargo::{crates, root};
 use crate::conformance;
 use crate::layers::rust_files;
 
@@ -30,22 +30,19 @@ const LIMIT: usize = 600;
 pub(crate) fn run(args: Args) -> Result<()> {
     args.finish()?;
     let mut files = Vec::new();
-    let mut crates = 0;
+    let mut count = 0;
     let mut violations = Vec::new();
-    for entry in fs::read_dir(root())? {
-        let folder = entry?.path();
+    // The fuzz targets are a workspace of their own.
+    for folder in crates()?.iter().filter(|folder| !folder.ends_with("fuzz")) {
         let manifest = folder.join("Cargo.toml");
-        if !manifest.is_file() || folder.ends_with("fuzz") {
-            continue;
-        }
-        crates += 1;
+        count += 1;
         if !fs::read_to_string(&manifest)?.contains("[lints]\nworkspace = true") {
             violations.push(format!(
                 "{} does not take the lints of the workspace",
                 show(&manifest)
             ));
         }
-        rust_files(&folder, &mut files)?;
+        rust_files(folder, &mut files)?;
     }
     for file in &files {
         let (name, text) = (show(file), fs::read_to_string(file)?);
@@ -59,7 +56,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         println!("tidy: the subjects of commits are not checked: {reason}");
     }
     if violations.is_empty() {
-        println!("tidy: {} files in {crates} crates", files.len());
+        println!("tidy: {} files in {count} crates", files.len());
         return Ok(());
     }
     Err(violations.join("\n       ").into())

@@ -10,9 +10,9 @@ const SECTIONS: std::ops::RangeInclusive<char> = 'A'..='X';
 /// Further files that hold nothing but tests: suites for other crates, and models of threads.
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
 /// The code that checks every simulated run.
-const ORACLES: &[&str] = &["sdam-chaos/src/", "sdam-sim/src/oracle"];
+const ORACLES: &[&str] = &["proof/chaos/src/", "sdam-sim/src/oracle"];
 /// The table of the rules that the official files prove.
-const SUITES: &str = "sdam-spec/src/suite.rs";
+const SUITES: &str = "proof/spec/src/suite.rs";
 
 /// All citations of rules.
 #[derive(Debug, Default)]

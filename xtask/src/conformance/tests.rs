@@ -65,12 +65,12 @@ fn only_tests_oracles_and_official_files_prove_anything() {
         Some("`a/tests/b.rs`."),
     );
     check(
-        "sdam-chaos/src/oracle/step.rs",
+        "proof/chaos/src/oracle/step.rs",
         "fn judge() { format!(\"L-4: no\") }\n",
-        Some("oracle `sdam-chaos/src/oracle/step.rs`."),
+        Some("oracle `proof/chaos/src/oracle/step.rs`."),
     );
     check(
-        "sdam-spec/src/suite.rs",
+        "proof/spec/src/suite.rs",
         "//! | `rs` | L-1, L-3 to L-5 |\n",
         Some("official files `rs`."),
     );

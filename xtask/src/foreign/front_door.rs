@@ -149,7 +149,7 @@ fn start_pymongo(parts: &Parts, uris: &[String], folder: &Path) -> Result<Child>
     let mut python = Command::new("python3");
     python
         .args(["-W", "ignore"])
-        .arg(root().join("foreign/pymongo/front_door.py"))
+        .arg(root().join("proof/foreign/pymongo/front_door.py"))
         .env("PYTHONPATH", folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped());

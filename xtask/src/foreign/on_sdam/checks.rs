@@ -61,7 +61,7 @@ pub(super) fn check(variant: Variant) -> Result<()> {
 /// Runs the checks of the unchanged driver on simulated deployments with the overlaid one.
 pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let folder = Variant::Overlaid.folder();
-    let mut project = Tree::read(&root().join("foreign/rust-driver"))?;
+    let mut project = Tree::read(&root().join("proof/foreign/rust-driver"))?;
     keep_lock(&folder.join("simulated"), &mut project);
     project.write(&folder.join("simulated"))?;
     let patch = format!(

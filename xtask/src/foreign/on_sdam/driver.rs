@@ -46,7 +46,7 @@ pub(super) fn build_folder() -> PathBuf {
 
 /// Returns the folder of our files.
 pub(super) fn own_folder() -> PathBuf {
-    root().join("foreign/rust-driver-on-sdam")
+    root().join("proof/foreign/rust-driver-on-sdam")
 }
 
 /// Returns the build directory, which both drivers share: they have the same dependencies.

@@ -2,7 +2,7 @@
 //! document, and the values they keep are ordered and bounded.
 #![no_main]
 
-#[path = "../../sdam-core/tests/hello/reference.rs"]
+#[path = "../../../sdam-core/tests/hello/reference.rs"]
 mod reference;
 
 use bson::{Document, RawDocumentBuf};

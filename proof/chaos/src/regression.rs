@@ -108,7 +108,7 @@ impl FromStr for Regression {
 
 /// Returns the folder of the stored regressions.
 pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../sdam-sim/regressions")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sdam-sim/regressions")
 }
 
 /// Returns every stored regression with the name of its file, sorted.

@@ -8,9 +8,8 @@ use std::process;
 
 /// Returns the workspace's build directory, which git ignores and `cargo clean` removes.
 pub fn target_dir() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .unwrap_or(Path::new("."));
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let workspace = own.ancestors().nth(2).unwrap_or(Path::new("."));
     match env::var_os("CARGO_TARGET_DIR") {
         Some(dir) if !dir.is_empty() => workspace.join(dir),
         _ => workspace.join("target"),

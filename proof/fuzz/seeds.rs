@@ -1,6 +1,6 @@
 //! Writes the seed inputs of the targets: `cargo run --bin seeds` in this folder.
 
-#[path = "../sdam-core/benches/fixture/mod.rs"]
+#[path = "../../sdam-core/benches/fixture/mod.rs"]
 mod fixture;
 
 use std::{fs, io, path::Path};
