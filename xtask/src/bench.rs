@@ -2,25 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, root};
-
-pub(crate) const USAGE: &str = "\
-measure, and print the figures beside their targets
-
-usage: cargo xtask bench [--json FILE] [--quick] [FILTER]
-
-  --json FILE  also write {\"results\":[{\"name\",\"value\",\"unit\",\"target\"}]}
-  --quick      shorter runs, for a first impression
-  FILTER       only benchmarks whose name contains it
-
-Figures of a loaded machine are unreliable: compare ratios, or use an idle machine.";
 
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
@@ -61,11 +49,25 @@ struct Figure {
     unit: String,
 }
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let file = args.option("--json")?;
-    let quick = args.flag("--quick");
-    let filter = args.positional().unwrap_or_default();
-    args.finish()?;
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Also write {"results":[{"name","value","unit","target"}]} to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Take shorter runs, for a first impression.
+    #[arg(long)]
+    quick: bool,
+    /// Run only benchmarks whose name contains this text.
+    #[arg(default_value = "")]
+    filter: String,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let Options {
+        json: file,
+        quick,
+        filter,
+    } = options;
     let folder = root().join("target/criterion");
     // Results of an earlier run would be taken for those of this one.
     if folder.exists() {
@@ -73,7 +75,7 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     }
     let mut figures = BTreeMap::new();
     for name in CRATES {
-        let printed = bench(name, quick, &filter)?;
+        let printed = bench(name, *quick, filter)?;
         figures.extend(printed.lines().filter_map(own_line));
     }
     collect(&folder, &mut figures)?;
@@ -95,8 +97,8 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
                 })
             })
             .collect();
-        fs::write(&file, format!("{:#}\n", json!({ "results": results })))
-            .map_err(|error| format!("cannot write {file}: {error}"))?;
+        fs::write(file, format!("{:#}\n", json!({ "results": results })))
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     }
     Ok(())
 }

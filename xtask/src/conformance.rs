@@ -13,31 +13,16 @@ use std::{
 
 use crate::{
     Result,
-    args::Args,
     cargo::{crates, root},
     layers::rust_files,
 };
 
 use self::{catalogue::Page, citations::Citations};
 
-pub(crate) const USAGE: &str = "\
-write down which tests prove which rule of the specifications
-
-usage: cargo xtask conformance [--check]
-
-  --check  change nothing, and fail if a page is out of date
-
-The pages are docs/conformance/*.md. A test proves a rule by naming it (`// L-43`); this command
-finds those names and writes the `Proof:` lines. `cargo xtask tidy` checks that they are up to
-date, that every rule that code names is in the catalogue, and that every MUST has a proof or a
-line that says why it has none.";
-
 /// The folder of the pages.
 const PAGES: &str = "docs/conformance";
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let check_only = args.flag("--check");
-    args.finish()?;
+pub(crate) fn run(check_only: bool) -> Result<()> {
     let catalogue = Catalogue::read()?;
     if !check_only {
         for (path, page, before) in &catalogue.pages {

@@ -1,17 +1,7 @@
 //! `cargo xtask features`: every feature of the facade and of the program, alone and with every other.
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, output, run as run_command};
-
-pub(crate) const USAGE: &str = "\
-check that the facade and the program compile with every choice of features
-
-usage: cargo xtask features
-
-Checks `sdam` and `sdam-cli` without features, with each one, with every pair of them and with all.
-A feature adds items and never changes other items, so larger sets find nothing that pairs do not.
-Warnings are failures: an item that a feature leaves unused shows only without other features.";
 
 /// The build folder of checks that make no program, in the workspace's folder. It can be removed
 /// without building the tests anew.
@@ -20,8 +10,7 @@ const CHECKS: &str = "target/checks";
 /// The crates whose features are checked.
 const CRATES: [&str; 2] = ["sdam", "sdam-cli"];
 
-pub(crate) fn run(args: Args) -> Result<()> {
-    args.finish()?;
+pub(crate) fn run() -> Result<()> {
     let metadata = output(cargo().args(["metadata", "--no-deps", "--format-version", "1"]))?;
     for package in CRATES {
         let features = features_of(&metadata, package)?;

@@ -8,42 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{built, cargo, root, run as run_command};
-
-pub(crate) const USAGE: &str = "\
-test the simulated deployment with other MongoDB drivers
-
-usage: cargo xtask foreign [pymongo] [node] [rust] [rust-figures]
-       cargo xtask foreign rust-driver-on-sdam [OPTIONS]
-       cargo xtask foreign front-door [--write]
-
-  pymongo  PyMongo, fetched by pip: the newest version, and one that still supports 3.6 (the default)
-  node     the Node.js driver, fetched by npm
-  rust     the official Rust driver, fetched and built by cargo
-  rust-figures  measures our client beside the official Rust driver, in one program
-
-Each of the others serves deployments with `sdam serve`, follows their failovers, writes and reads. A
-failed check makes the command fail. A driver that cannot be fetched is skipped with a warning;
-SDAM_FOREIGN_REQUIRED=1 makes that a failure.
-
-  rust-driver-on-sdam  the official Rust driver as published, and with its sdam module replaced by
-                       ours: builds both and runs the short checks on a real replica set, and those of
-                       `rust` with the changed one
-      --only VARIANT   only `published` or only `overlaid`
-      --measure        measures both instead, in alternation; --quick takes fewer rounds
-      --tests          runs the driver's own tests instead, on every deployment that servers can be
-                       fetched for. Its repository is the checkout that SDAM_RUST_DRIVER names, or
-                       it is cloned. Results are kept: a later run replaces those of its tests
-        --deployment NAME  only replica-set-6.0, replica-set-5.0, replica-set-4.4 or standalone-6.0;
-                           may be given several times
-        --filter TEXT      only tests whose names contain the text
-        --stored           runs nothing and prints the results of earlier runs
-        --write            writes them to docs/rust-driver-on-sdam-tests.md
-
-  front-door  PyMongo and ours with the same settings of TLS, seed lists and proxies, right and wrong
-              ones, against real servers: both have to agree on connecting
-      --write  writes the cases and our errors to docs/front-door.md";
 
 /// The tested PyMongo versions: no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
@@ -51,57 +16,48 @@ const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
 /// The environment variable that makes a missing client a failure.
 const REQUIRED: &str = "SDAM_FOREIGN_REQUIRED";
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let mut clients = Vec::new();
-    while let Some(name) = args.positional() {
-        if name == "rust-driver-on-sdam" {
-            return on_sdam::run(args);
-        }
-        if name == "front-door" {
-            return front_door::run(args);
-        }
-        clients.push(Client::named(&name)?);
-    }
-    args.finish()?;
-    if clients.is_empty() {
-        clients.push(Client::PyMongo);
-    }
-    let sdam = sdam()?;
-    for client in clients {
-        client.run_checks(&sdam)?;
-    }
-    Ok(())
-}
-
-/// A third-party client.
-#[derive(Clone, Copy)]
-enum Client {
-    PyMongo,
+/// A third-party client, and its tests.
+///
+/// A driver that cannot be fetched is skipped with a warning; `SDAM_FOREIGN_REQUIRED=1` makes that a
+/// failure.
+#[derive(clap::Subcommand)]
+pub(crate) enum Client {
+    /// `PyMongo`, fetched by pip: the newest version, and one that still supports 3.6.
+    Pymongo,
+    /// The Node.js driver, fetched by npm.
     Node,
+    /// The official Rust driver, fetched and built by cargo.
     Rust,
+    /// Measure our client beside the official Rust driver, in one program.
     RustFigures,
+    /// The official Rust driver as published, and with its sdam module replaced by ours.
+    ///
+    /// Builds both and runs the short checks on a real replica set, and those of `rust` with the
+    /// changed one.
+    RustDriverOnSdam(on_sdam::Options),
+    /// `PyMongo` and ours with the same settings of TLS, seed lists and proxies, right and wrong ones.
+    ///
+    /// Both have to agree on connecting to real servers.
+    FrontDoor {
+        /// Write the cases and our errors to docs/front-door.md.
+        #[arg(long)]
+        write: bool,
+    },
 }
 
-impl Client {
-    fn named(name: &str) -> Result<Self> {
-        match name {
-            "pymongo" => Ok(Self::PyMongo),
-            "node" => Ok(Self::Node),
-            "rust" => Ok(Self::Rust),
-            "rust-figures" => Ok(Self::RustFigures),
-            _ => Err(format!("no such client: {name}\n\n{USAGE}").into()),
-        }
-    }
-
-    fn run_checks(self, sdam: &Path) -> Result<()> {
-        match self {
-            Self::PyMongo => PYMONGO
+pub(crate) fn run(client: &Client) -> Result<()> {
+    match client {
+        Client::Pymongo => {
+            let sdam = sdam()?;
+            PYMONGO
                 .iter()
-                .try_for_each(|version| pymongo(version, sdam)),
-            Self::Node => node(sdam),
-            Self::Rust => rust("rust-driver", &[], sdam),
-            Self::RustFigures => rust("rust-driver-figures", &["--release"], sdam),
+                .try_for_each(|version| pymongo(version, &sdam))
         }
+        Client::Node => node(&sdam()?),
+        Client::Rust => rust("rust-driver", &[], &sdam()?),
+        Client::RustFigures => rust("rust-driver-figures", &["--release"], &sdam()?),
+        Client::RustDriverOnSdam(options) => on_sdam::run(options),
+        Client::FrontDoor { write } => front_door::run(*write),
     }
 }
 

@@ -5,23 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, output, root, run as run_command};
-
-pub(crate) const USAGE: &str = "\
-build the fuzz targets and run each for a while
-
-usage: cargo xtask fuzz [--runs N] [--seconds N] [TARGET]
-
-  --runs N     give each target N inputs (the default is 20000), always the same ones as long as
-               proof/fuzz/corpus holds nothing but the seeds
-  --seconds N  give each target random inputs for so long instead
-  TARGET       only this one
-
-Inputs begin with what proof/fuzz/seeds.rs writes and what earlier runs have left in
-proof/fuzz/corpus; one that a target fails on is kept in proof/fuzz/artifacts. It works with the
-stable toolchain, which counts coverage but has no sanitizers; those need the nightly one and
-cargo-fuzz.";
 
 /// The compiler flags for coverage and arithmetic checks.
 const FLAGS: &[&str] = &[
@@ -35,21 +19,27 @@ const FLAGS: &[&str] = &[
     "-Coverflow-checks",
 ];
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let seconds = args.option("--seconds")?;
-    let runs = args.option("--runs")?;
-    let only = args.positional();
-    args.finish()?;
-    let effort: Vec<String> = match seconds {
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Give each target this number of inputs, always the same ones as long as
+    /// proof/fuzz/corpus holds nothing but the seeds.
+    #[arg(long, default_value_t = 20_000)]
+    runs: u32,
+    /// Give each target random inputs for this number of seconds instead.
+    #[arg(long)]
+    seconds: Option<u32>,
+    /// Run only this target.
+    target: Option<String>,
+}
+
+pub(crate) fn run(options: Options) -> Result<()> {
+    let effort = match options.seconds {
         Some(seconds) => vec![format!("-max_total_time={seconds}")],
-        None => vec![
-            "-seed=1".to_owned(),
-            format!("-runs={}", runs.as_deref().unwrap_or("20000")),
-        ],
+        None => vec!["-seed=1".to_owned(), format!("-runs={}", options.runs)],
     };
     let folder = root().join("proof/fuzz");
     let mut targets = targets(&folder)?;
-    if let Some(only) = only {
+    if let Some(only) = options.target {
         targets.retain(|target| *target == only);
         if targets.is_empty() {
             return Err(format!("no fuzz target is called `{only}`").into());

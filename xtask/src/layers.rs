@@ -7,21 +7,9 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, output, root};
 
 mod modules;
-
-pub(crate) const USAGE: &str = "\
-check the dependency rules of the workspace
-
-usage: cargo xtask layers
-
-Checks the arrows between the crates of the workspace, that no crate but the runtime adapters and
-sdam-dns names a runtime, that the pure crates are no_std and show no type of the bson crate, that
-the modules of a crate import each other in one direction, that async-std and OpenTelemetry are
-reached only by asking for them, and that single-threaded mode reaches no runtime. Prints the number
-of crates in the default tree.";
 
 /// The crates of the workspace and their allowed dependencies in the workspace.
 const ARROWS: &[(&str, &[&str])] = &[
@@ -109,8 +97,7 @@ const TOOL: &[&str] = &[
 /// The crates without I/O, which the compiler checks.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-pub(crate) fn run(args: Args) -> Result<()> {
-    args.finish()?;
+pub(crate) fn run() -> Result<()> {
     let packages = packages()?;
     let mut violations = Vec::new();
     for (

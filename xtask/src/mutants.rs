@@ -2,43 +2,17 @@
 //! fast tests detect deliberate bugs.
 
 mod sample;
-mod table;
-mod threads;
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use self::table::{MUTANTS, Mutant};
-use self::threads::THREAD_MUTANTS;
+use regex::{NoExpand, Regex};
+
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, output, root};
 use crate::loom::models;
-
-pub(crate) const USAGE: &str = "\
-insert deliberate bugs and show which oracle, model or test detects them
-
-usage: cargo xtask mutants [NAME]...
-       cargo xtask mutants --sample K/N [--package NAME]...
-
-Copies the workspace to target/mutants, inserts one bug after the other there (or those named), and
-runs simulated seeds until an oracle detects it. Prints each mutant with the oracle and the seed.
-Fails if 10,000 seeds of every scenario do not detect one.
-
-The simulation has one thread. Bugs that show only between threads must be detected by their model
-of `cargo xtask loom`.
-
-With --sample, cargo-mutants changes every Nth place of sdam-core, sdam-select, sdam-events, sdam,
-sdam-transport, sdam-pool and sdam-auth, beginning with the Kth (from 0), or of the packages named.
-Runs the crate's own tests first. If they detect too few, runs every test that needs no real server,
-and the official files, for the undetected changes. Fails if more than 5 of 100 changes that compile are not detected.
-.cargo/mutants.toml lists exclusions with reasons; the results are in target/mutants-sample. On an
-idle machine 0/8 takes more than an hour.
-
-Why both: cargo-mutants shows whether any test detects a small change. The deliberate bugs show
-which oracle or model detects a broken rule, which the failure of a unit test does not.";
 
 /// The scenarios that are run, with the number of seeds of each.
 const TRIALS: &[(&str, &str)] = &[
@@ -48,12 +22,18 @@ const TRIALS: &[(&str, &str)] = &[
     ("flapping", "0..2000"),
 ];
 
-/// The check that has to detect a mutant.
-#[derive(Clone, Copy)]
-enum Detector {
-    Simulation,
-    /// The models whose names begin with this prefix.
-    Models(&'static str),
+/// The deliberate bugs; the file begins with a description of its format.
+const BUGS: &str = include_str!("mutants/bugs.txt");
+
+/// A deliberate bug: a text in a file, and its replacement.
+struct Mutant {
+    name: &'static str,
+    about: &'static str,
+    file: &'static str,
+    /// The beginning of the names of the models that have to detect it; `None` for the simulation.
+    models: Option<&'static str>,
+    find: Regex,
+    replace: String,
 }
 
 /// The outcome of a mutant.
@@ -66,20 +46,42 @@ enum Outcome {
     Survived,
 }
 
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    if let Some(shard) = args.option("--sample")? {
-        return sample::run(&shard, args);
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Insert only these bugs.
+    names: Vec<String>,
+    /// Change every Nth place of the mutated crates instead, beginning with the Kth (from 0), by
+    /// cargo-mutants.
+    ///
+    /// Runs the crate's own tests first. If they detect too few, runs every test that needs no real
+    /// server, and the official files, for the undetected changes. Fails if more than 5 of 100 changes that compile are not
+    /// detected. .cargo/mutants.toml lists exclusions with reasons; the results are in
+    /// target/mutants-sample. On an idle machine 0/8 takes more than an hour.
+    #[arg(long, value_name = "K/N", conflicts_with = "names")]
+    sample: Option<String>,
+    /// Change only this crate.
+    #[arg(long = "package", value_name = "NAME", requires = "sample")]
+    packages: Vec<String>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    if let Some(shard) = &options.sample {
+        return sample::run(shard, &options.packages);
     }
-    let mut chosen = Vec::new();
-    while let Some(name) = args.positional() {
-        let found = all().find(|(_, mutant)| mutant.name == name);
-        chosen.push(found.ok_or_else(|| format!("no such mutant: {name}\n\n{}", names()))?);
-    }
-    args.finish()?;
+    let all = all()?;
+    let find = |name: &String| {
+        let found = all.iter().find(|mutant| mutant.name == name);
+        found.ok_or_else(|| format!("no such mutant: {name}\n\n{}", names(&all)))
+    };
+    let mut chosen = options
+        .names
+        .iter()
+        .map(find)
+        .collect::<Result<Vec<_>, _>>()?;
     if chosen.is_empty() {
-        chosen.extend(all());
+        chosen.extend(&all);
     }
-    for (_, mutant) in &chosen {
+    for mutant in &chosen {
         mutant.patch(&fs::read_to_string(root().join(mutant.file))?)?;
     }
     let copy = root().join("target/mutants");
@@ -87,13 +89,13 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     let mut survivors = Vec::new();
     println!("| mutant | what is wrong | caught by | with |");
     println!("| --- | --- | --- | --- |");
-    for (detector, mutant) in chosen {
+    for mutant in chosen {
         let path = copy.join(mutant.file);
         let original = fs::read_to_string(&path)?;
         fs::write(&path, mutant.patch(&original)?)?;
-        let outcome = match detector {
-            Detector::Simulation => simulate(&copy),
-            Detector::Models(prefix) => interleave(&copy, mutant, prefix),
+        let outcome = match mutant.models {
+            None => simulate(&copy),
+            Some(prefix) => interleave(&copy, mutant, prefix),
         };
         fs::write(&path, original)?;
         let (by, with) = match outcome.map_err(|error| format!("{}: {error}", mutant.name))? {
@@ -112,16 +114,16 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
     }
 }
 
-/// Returns every mutant with the check that has to detect it.
-fn all() -> impl Iterator<Item = (Detector, &'static Mutant)> {
-    let simulated = MUTANTS.iter().map(|mutant| (Detector::Simulation, mutant));
-    let modelled = THREAD_MUTANTS.iter();
-    simulated.chain(modelled.map(|(models, mutant)| (Detector::Models(models), mutant)))
+/// Reads all deliberate bugs.
+fn all() -> Result<Vec<Mutant>> {
+    let blocks = BUGS.split("\n\n").skip(1);
+    let parse = |block| Mutant::parse(block).ok_or_else(|| format!("unreadable mutant: {block}"));
+    Ok(blocks.map(parse).collect::<Result<_, _>>()?)
 }
 
-fn names() -> String {
-    let line = |(_, mutant): (_, &Mutant)| format!("  {:24} {}\n", mutant.name, mutant.about);
-    all().map(line).collect()
+fn names(all: &[Mutant]) -> String {
+    let line = |mutant: &Mutant| format!("  {:24} {}\n", mutant.name, mutant.about);
+    all.iter().map(line).collect()
 }
 
 /// Updates the copy. Unchanged files keep their date, so that little is rebuilt.
@@ -214,13 +216,39 @@ fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
 }
 
 impl Mutant {
+    fn parse(block: &'static str) -> Option<Self> {
+        let mut lines = block.lines();
+        let (name, about) = lines.next()?.split_once(": ")?;
+        let place = lines.next()?.strip_prefix("  in ")?;
+        let (file, models) = match place.split_once(" by models") {
+            Some((file, models)) => (file, Some(models.trim_start())),
+            None => (place, None),
+        };
+        let text = |sign| {
+            let lines = lines.clone().filter_map(|line| line.strip_prefix(sign));
+            lines.collect::<Vec<_>>().join("\n")
+        };
+        let words: Vec<_> = text("  -").split_whitespace().map(regex::escape).collect();
+        Some(Self {
+            name,
+            about,
+            file,
+            models,
+            find: Regex::new(&words.join(r"\s+")).ok()?,
+            replace: text("  +"),
+        })
+    }
+
     /// Returns the text with the mutation.
     ///
     /// # Errors
-    /// When the text is not found exactly once: the table has to follow the code.
+    /// When the text is not found exactly once: the file of bugs has to follow the code.
     fn patch(&self, text: &str) -> Result<String> {
-        match text.matches(self.find).count() {
-            1 => Ok(text.replacen(self.find, self.replace, 1)),
+        match self.find.find_iter(text).count() {
+            1 => Ok(self
+                .find
+                .replace(text, NoExpand(&self.replace))
+                .into_owned()),
             count => Err(format!(
                 "mutant {}: its text is found {count} times in {}, not once",
                 self.name, self.file
@@ -236,12 +264,13 @@ mod tests {
 
     #[test]
     fn every_mutant_matches_exactly_one_place() {
-        let mut names: Vec<_> = all().map(|(_, mutant)| mutant.name).collect();
+        let all = all().unwrap();
+        let mut names: Vec<_> = all.iter().map(|mutant| mutant.name).collect();
         let count = names.len();
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), count, "names are unique");
-        for (_, mutant) in all() {
+        for mutant in all {
             let text = fs::read_to_string(root().join(mutant.file)).unwrap();
             assert_ne!(mutant.patch(&text).unwrap(), text, "{}", mutant.name);
         }

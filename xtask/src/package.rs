@@ -3,24 +3,9 @@
 use std::process::Command;
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, output, root, run as run_command};
 
-pub(crate) const USAGE: &str = "\
-rehearse the release of every published crate
-
-usage: cargo xtask package [--verify] [--semver]
-
-  --verify  also build each crate from its package, against the packages of the others
-  --semver  compare the public items with those of the last release, by cargo-semver-checks
-
-Packages the crates in the order in which crates.io needs them, and uploads nothing. The packages
-are left in target/package.";
-
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let verify = args.flag("--verify");
-    let semver = args.flag("--semver");
-    args.finish()?;
+pub(crate) fn run(verify: bool, semver: bool) -> Result<()> {
     if semver {
         check_versions()?;
     }

@@ -1,44 +1,37 @@
 //! `cargo xtask sim`: random faults in simulated worlds.
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{cargo, run as run_command};
 
-pub(crate) const USAGE: &str = "\
-run simulated deployments through random faults
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run these seeds; a single number is one seed.
+    #[arg(long, value_name = "A..B", default_value = "0..2000")]
+    seeds: String,
+    /// Run `random`, `failover`, `partition`, `flapping` or, for single-threaded clients, `scan`.
+    #[arg(long, default_value = "random")]
+    scenario: String,
+    /// Run each seed only once.
+    #[arg(long)]
+    once: bool,
+    /// Write a line for each seed into this file: the seed, a hash of its events and a hash of its
+    /// simulation. Equal files before and after a change show that it changes nothing.
+    #[arg(long, value_name = "FILE")]
+    digest: Option<String>,
+}
 
-usage: cargo xtask sim [--seeds A..B] [--scenario NAME] [--once] [--digest FILE]
-
-Runs each seed of 0..2000, or of A..B (a single number is one seed), twice, with oracles watching
-every step, and compares the runs. Scenarios are random (the default), failover, partition, flapping
-and, for single-threaded clients, scan. The stored failures in sdam-sim/regressions run first.
-
-The faults of a failing seed are minimized, printed with a timeline of events, and stored as a
-regression. --once runs each seed only once. --digest writes a line for each seed into FILE: the
-seed, a hash of its events and a hash of its simulation. Equal files before and after a change show
-that it changes nothing.";
-
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let once = args.flag("--once");
-    let mut words = Vec::new();
-    for name in ["--seeds", "--scenario", "--digest"] {
-        if let Some(value) = args.option(name)? {
-            words.extend([name.to_owned(), value]);
-        }
-    }
-    args.finish()?;
-    if once {
-        words.push("--once".to_owned());
-    }
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let mut command = cargo();
     // In a separate profile: optimised, and with all checks of the debug build.
-    let arguments = [
+    command.args([
         "run",
         "--quiet",
-        "--profile",
-        "sim",
-        "--package",
-        "sdam-chaos",
+        "--profile=sim",
+        "--package=sdam-chaos",
         "--",
-    ];
-    run_command(cargo().args(arguments).args(words))
+    ]);
+    command.args(["--seeds", &options.seeds, "--scenario", &options.scenario]);
+    command.args(options.once.then_some("--once"));
+    command.args(options.digest.iter().flat_map(|file| ["--digest", file]));
+    run_command(&mut command)
 }

@@ -9,7 +9,7 @@ mod servers;
 mod zone;
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use sdam_spec::corpus::Corpus;
@@ -18,37 +18,31 @@ use sdam_spec::suite::Suite;
 use self::report::{Cell, Report};
 use self::runner::{Column, Job};
 use crate::Result;
-use crate::args::Args;
 
-pub(crate) const USAGE: &str = "\
-run the official specification tests
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Read the files from a clone of the specifications' repository, its folder `source`, or a source
+    /// distribution of `PyMongo`.
+    #[arg(long, value_name = "DIR")]
+    corpus: Option<PathBuf>,
+    /// Run only this suite, such as `rs`, or these, such as `server-selection`.
+    #[arg(long = "suite", value_name = "NAME")]
+    suites: Vec<String>,
+    /// Run only this column: `pure` (no runtime), the name of a runtime, `scan` (single-threaded
+    /// mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0` (real servers, which do not run unless they are
+    /// named).
+    #[arg(long = "runtime", value_name = "NAME")]
+    columns: Vec<String>,
+    /// Write the figures to this file, too.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
 
-usage: cargo xtask spec-test [--corpus DIR] [--suite NAME]... [--runtime NAME]... [--json FILE]
-
-  --corpus DIR    where the files are: a clone of the specifications' repository, its folder
-                  `source`, or a source distribution of PyMongo
-  --suite NAME    only this suite, such as `rs`, or these, such as `server-selection`
-  --runtime NAME  only this column: `pure` (no runtime), the name of a runtime, `scan`
-                  (single-threaded mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0` (real servers,
-                  which do not run unless they are named)
-  --json FILE     write the figures to FILE, too
-
-Without --corpus the files are looked for in the folder named by SDAM_SPEC_CORPUS, then in
-target/spec-corpus, and are else fetched to there, with git or, where that fails, with pip.
-The columns of runtimes look SRV seed lists up at a DNS server on loopback, Knot, which is fetched
-where it is not installed.
-A failure, a file that was not run and a missing file make the command fail. Where single-threaded
-mode has to do something else than a file says, `scan` does not count it: it chooses at random, and
-so as in_window's files say only if no server is busier than another.";
-
-pub(crate) fn run(mut args: Args) -> Result<()> {
-    let folder = args.option("--corpus")?;
-    let json = args.option("--json")?;
-    let suites = choose_suites(&values(&mut args, "--suite")?)?;
-    let columns = choose_columns(&values(&mut args, "--runtime")?)?;
-    args.finish()?;
-    let corpus = match folder {
-        Some(folder) => Corpus::open(Path::new(&folder))?,
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let suites = choose_suites(&options.suites)?;
+    let columns = choose_columns(&options.columns)?;
+    let corpus = match &options.corpus {
+        Some(folder) => Corpus::open(folder)?,
         None => fetch::corpus()?,
     };
     let jobs = suites
@@ -62,9 +56,9 @@ pub(crate) fn run(mut args: Args) -> Result<()> {
         }
     }
     print!("{report}");
-    if let Some(path) = json {
-        fs::write(&path, report.to_json())
-            .map_err(|error| format!("cannot write {path}: {error}"))?;
+    if let Some(path) = &options.json {
+        fs::write(path, report.to_json())
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     println!("{}", report.summary());
     report.verdict()
@@ -90,15 +84,6 @@ fn run_all(jobs: &[Job], columns: &[Column]) -> Report {
         }
     }
     report
-}
-
-/// Takes every value of an option that may be given several times.
-fn values(args: &mut Args, name: &str) -> Result<Vec<String>> {
-    let mut values = Vec::new();
-    while let Some(value) = args.option(name)? {
-        values.push(value);
-    }
-    Ok(values)
 }
 
 fn choose_suites(names: &[String]) -> Result<Vec<&'static Suite>> {

@@ -8,27 +8,14 @@ use std::fs;
 use std::path::Path;
 
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::{crates, root};
 use crate::conformance;
 use crate::layers::rust_files;
 
-pub(crate) const USAGE: &str = "\
-check the house rules that no compiler checks
-
-usage: cargo xtask tidy
-
-Files are under 600 lines, have no trailing white space, and hold no unfinished work; every crate
-takes the lints of the workspace, which forbid unsafe code; docs/conformance defines every rule that
-the code names, with its proof; every listing of docs/guide is compiled; the tables of
-ARCHITECTURE.md name every file of their crates; doc comments begin with a verb or their subject, and
-the subjects of commits are short imperatives.";
-
 /// The maximum number of lines of a file.
 const LIMIT: usize = 600;
 
-pub(crate) fn run(args: Args) -> Result<()> {
-    args.finish()?;
+pub(crate) fn run() -> Result<()> {
     let mut files = Vec::new();
     let mut count = 0;
     let mut violations = Vec::new();

@@ -16,7 +16,6 @@ use self::cases::{CLIENTS, Case, Expected, PROXIES, SEED_LISTS, SERVERS, SILENCE
 use self::parts::{DOMAIN, Parts};
 use super::{built, install, unavailable};
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::root;
 
 /// The oracle, and the library by which it uses a proxy.
@@ -39,9 +38,7 @@ type Outcome = Option<String>;
 /// A case with our outcome and PyMongo's.
 type Row = (&'static Case, (Outcome, Outcome));
 
-pub(super) fn run(mut args: Args) -> Result<()> {
-    let write = args.flag("--write");
-    args.finish()?;
+pub(super) fn run(write: bool) -> Result<()> {
     let folder = match install("front-door", &PACKAGES) {
         Ok(folder) => folder,
         Err(error) => return unavailable("PyMongo", &*error),

@@ -8,39 +8,39 @@ mod lines;
 mod suite;
 mod tree;
 
+use clap::ValueEnum as _;
+
 use self::driver::Variant;
 use self::edits::Edited;
 use self::tree::Tree;
 use super::{sdam, unavailable};
 use crate::Result;
-use crate::args::Args;
 
-/// The action of the command.
-#[derive(Clone, Debug)]
-enum Task {
-    Check,
-    Measure { quick: bool },
-    Test(suite::Plan),
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Build and check only this variant.
+    #[arg(long, conflicts_with = "measure")]
+    only: Option<Variant>,
+    /// Measure both variants, in alternation.
+    #[arg(long)]
+    measure: bool,
+    /// Measure in fewer rounds.
+    #[arg(long, requires = "measure")]
+    quick: bool,
+    /// Run the driver's own tests, on every deployment that servers can be fetched for.
+    ///
+    /// The repository of the driver is the checkout that `SDAM_RUST_DRIVER` names, or it is cloned.
+    /// Results are kept: a later run replaces those of its tests.
+    #[arg(long, conflicts_with = "measure")]
+    tests: bool,
+    #[command(flatten)]
+    plan: suite::Plan,
 }
 
-/// Lays our files over the published driver and does what the arguments say.
-pub(super) fn run(mut args: Args) -> Result<()> {
-    let quick = args.flag("--quick");
-    let task = if args.flag("--tests") {
-        Task::Test(suite::Plan::parse(&mut args)?)
-    } else if args.flag("--measure") {
-        Task::Measure { quick }
-    } else {
-        Task::Check
-    };
-    let mut variants = Variant::ALL.to_vec();
-    if let Some(only) = args.option("--only")? {
-        variants.retain(|variant| variant.name() == only);
-    }
-    if variants.is_empty() || matches!(task, Task::Measure { .. }) && variants.len() == 1 {
-        return Err("--only takes published or overlaid, and both are measured".into());
-    }
-    args.finish()?;
+/// Lays our files over the published driver and does what the options say.
+pub(super) fn run(options: &Options) -> Result<()> {
+    let mut variants = Variant::value_variants().to_vec();
+    variants.retain(|variant| options.only.is_none_or(|only| only == *variant));
     let published = match driver::fetch() {
         Ok(published) => published,
         Err(error) => return unavailable("the Rust driver", &*error),
@@ -49,15 +49,15 @@ pub(super) fn run(mut args: Args) -> Result<()> {
     for variant in variants {
         drivers.push((variant, source(variant, published.clone())?));
     }
-    if let Task::Test(plan) = task {
-        return suite::run(&plan, drivers);
+    if options.tests {
+        return suite::run(&options.plan, drivers);
     }
     for (variant, driver) in &drivers {
         let driver = driver::detached(driver.clone())?;
         driver.write(&variant.folder().join("driver"))?;
     }
-    if let Task::Measure { quick } = task {
-        return checks::measure(quick);
+    if options.measure {
+        return checks::measure(options.quick);
     }
     for (variant, _) in drivers {
         checks::check(variant)?;

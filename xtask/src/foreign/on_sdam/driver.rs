@@ -15,7 +15,7 @@ use crate::cargo::{cargo, output, root, run as run_command};
 pub(super) const VERSION: &str = "3.9.1";
 
 /// One of the two drivers that are built.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Variant {
     /// The driver as published.
     Published,
@@ -24,8 +24,6 @@ pub(super) enum Variant {
 }
 
 impl Variant {
-    pub(super) const ALL: [Self; 2] = [Self::Published, Self::Overlaid];
-
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Published => "published",

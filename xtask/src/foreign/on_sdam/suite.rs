@@ -16,40 +16,31 @@ use self::run::TestProgram;
 use super::driver::Variant;
 use super::tree::Tree;
 use crate::Result;
-use crate::args::Args;
 use crate::cargo::root;
 
 /// The page with the tables.
 const PAGE: &str = "docs/rust-driver-on-sdam-tests.md";
 
 /// The tests to run, and the servers to run them on.
-#[derive(Clone, Debug)]
+#[derive(clap::Args)]
 pub(super) struct Plan {
+    /// Run the tests on these deployments only.
+    #[arg(
+        long = "deployment",
+        requires = "tests",
+        value_parser = Deployment::named,
+        default_values_t = Deployment::ALL
+    )]
     deployments: Vec<Deployment>,
-    /// Only tests whose names contain this text are run; the results of others stay.
+    /// Run only tests whose names contain this text. The results of others stay.
+    #[arg(long, requires = "tests", default_value = "")]
     filter: String,
-    /// Nothing is run; the results of earlier runs are reported.
+    /// Run nothing, and print the results of earlier runs.
+    #[arg(long, requires = "tests")]
     stored: bool,
-    /// True if [`PAGE`] is written.
+    /// Write the results to docs/rust-driver-on-sdam-tests.md.
+    #[arg(long, requires = "tests")]
     write: bool,
-}
-
-impl Plan {
-    pub(super) fn parse(args: &mut Args) -> Result<Self> {
-        let mut deployments = Vec::new();
-        while let Some(name) = args.option("--deployment")? {
-            deployments.push(Deployment::named(&name)?);
-        }
-        if deployments.is_empty() {
-            deployments.extend(Deployment::ALL);
-        }
-        Ok(Self {
-            deployments,
-            filter: args.option("--filter")?.unwrap_or_default(),
-            stored: args.flag("--stored"),
-            write: args.flag("--write"),
-        })
-    }
 }
 
 /// Builds and runs the tests of each driver, given with its source, and reports the results of all

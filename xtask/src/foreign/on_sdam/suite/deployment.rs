@@ -37,12 +37,12 @@ impl Deployment {
         }
     }
 
-    pub(super) fn named(name: &str) -> Result<Self> {
+    pub(super) fn named(name: &str) -> Result<Self, String> {
         let known = Self::ALL.map(|deployment| deployment.to_string());
         Self::ALL
             .into_iter()
             .find(|deployment| deployment.to_string() == name)
-            .ok_or_else(|| format!("{name} is none of {}", known.join(", ")).into())
+            .ok_or_else(|| format!("{name} is none of {}", known.join(", ")))
     }
 }
 
