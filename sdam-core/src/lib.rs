@@ -14,6 +14,7 @@
 //! | [`document`] | writer of BSON documents, and documents as text |
 //! | [`error`] | errors of servers, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
+//! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all parts below |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`scan`] | order and time of checks in a client without background tasks |
@@ -35,6 +36,7 @@ extern crate std;
 pub mod address;
 pub mod app_error;
 pub mod command;
+pub mod deployment;
 pub mod document;
 #[cfg(feature = "serde")]
 mod encoding;

@@ -21,7 +21,11 @@ use crate::{
 pub use self::machine::{
     MonitorEffect, MonitorEffects, MonitorInput, MonitorMachine, ServerStatus,
 };
-pub(crate) use self::{negotiation::Negotiation, timing::Trip};
+pub(crate) use self::{
+    check::{Check, Reply, Report},
+    negotiation::Negotiation,
+    timing::Trip,
+};
 
 /// The configuration that all monitors of a topology share.
 #[derive(Clone, Debug)]

@@ -1,40 +1,46 @@
-//! The outputs of the parts that monitor a server.
+//! The outputs of a deployment, to which all of its parts add.
+
+use alloc::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::{event::EventKind, hello::HelloRequest, ids::ServerId, time::Instant};
+use crate::{
+    address::ServerAddress, event::EventKind, hello::HelloRequest, ids::ServerId, pool::PoolClear,
+    time::Instant, topology::TopologyDescription,
+};
 
 /// Names one attempt to connect, and the connection that it opens. It is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ConnId {
+pub struct ConnId {
     /// The server.
-    pub(crate) server: ServerId,
+    pub server: ServerId,
     /// The purpose of the connection.
-    pub(crate) role: Role,
+    pub role: Role,
     /// The number of the attempt among those of the server and the role, from 1.
-    pub(crate) number: u64,
+    pub number: u64,
 }
 
 /// The purpose of a connection of a monitored server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Role {
+pub enum Role {
     /// Checks of the server.
     Check,
-    /// Measurements of round-trip times, while checks wait for changes.
+    /// Measurements of round-trip times, while checks wait for changes (Server Monitoring:
+    /// "Measuring RTT").
     Ping,
 }
 
 /// An action that the caller has to perform.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Output {
-    /// Open a connection.
+pub enum Output {
+    /// Open a connection; answer with `Connected` or `Failed`.
     Connect {
         /// The new connection.
         conn: ConnId,
         /// When the attempt fails; `None` for no limit.
         deadline: Option<Instant>,
     },
-    /// Send the request and read one reply.
+    /// Send the request and read one reply; answer with `Reply` or `Failed`.
     Send {
         /// The connection.
         conn: ConnId,
@@ -43,7 +49,7 @@ pub(crate) enum Output {
         /// When the request fails; `None` for no limit.
         deadline: Option<Instant>,
     },
-    /// Read one more reply without sending anything.
+    /// Read one more reply without sending anything; answer with `Reply` or `Failed`.
     Read {
         /// The connection.
         conn: ConnId,
@@ -55,14 +61,61 @@ pub(crate) enum Output {
         /// The connection.
         conn: ConnId,
     },
+    /// Read the server's deadline again: it has come nearer by a call that was not for this server's
+    /// timer or connections.
+    Wake {
+        /// The server.
+        server: ServerId,
+    },
+    /// Create the server's pool. Once the outputs have run, pass `Due` for a monitored server.
+    OpenServer {
+        /// The new server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// True if the server is checked; a load balancer is not.
+        monitored: bool,
+    },
+    /// Close the server's pool. Its connections were closed before, and no other output names it.
+    CloseServer {
+        /// The server id.
+        server: ServerId,
+    },
+    /// Mark the server's pool ready. Not repeated without a clear in between.
+    PoolReady {
+        /// The server id.
+        server: ServerId,
+    },
+    /// Clear the server's pool.
+    PoolClear {
+        /// The server id.
+        server: ServerId,
+        /// The clear and its cause.
+        clear: PoolClear,
+    },
+    /// Make this description visible to readers.
+    Publish(Arc<TopologyDescription>),
     /// Append the event to the queue of events.
     Emit(EventKind),
+    /// Look up the SRV records of the name; answer with `LookedUp`, with an error if there is no
+    /// answer until the deadline.
+    LookUp {
+        /// The name of the record.
+        name: Arc<str>,
+        /// When the look-up fails; `None` for no limit.
+        deadline: Option<Instant>,
+    },
 }
 
-/// Outputs in the order in which they have to run.
+/// Outputs in the order in which they have to run: open, ready, publish, emit, clear, close.
+///
+/// "Ready before publish" means that no reader sees a selectable server with a paused pool.
+/// "Clear after publish" means that no reader of the new description gets a connection of the old
+/// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
+/// end of a heartbeat comes before its consequences, and `TopologyClosed` comes last.
 #[derive(Debug, Default, PartialEq)]
 #[must_use = "outputs carry commands to connections and pools"]
-pub(crate) struct Outputs(SmallVec<[Output; 8]>);
+pub struct Outputs(SmallVec<[Output; 8]>);
 
 impl Outputs {
     pub(crate) fn push(&mut self, output: Output) {
@@ -72,6 +125,16 @@ impl Outputs {
     pub(crate) fn emit(&mut self, event: EventKind) {
         self.push(Output::Emit(event));
     }
+
+    /// Returns whether there are no outputs.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Iterates over the outputs, in order.
+    pub fn iter(&self) -> core::slice::Iter<'_, Output> {
+        self.0.iter()
+    }
 }
 
 impl IntoIterator for Outputs {
@@ -80,5 +143,14 @@ impl IntoIterator for Outputs {
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Outputs {
+    type Item = &'a Output;
+    type IntoIter = core::slice::Iter<'a, Output>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
     }
 }

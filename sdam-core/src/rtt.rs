@@ -3,6 +3,8 @@
 pub mod machine;
 mod ping;
 
+pub(crate) use self::ping::Ping;
+
 use core::time::Duration;
 
 use crate::server::Rtt;

@@ -76,7 +76,7 @@ impl Srv {
 /// [`next_rescan`](Self::next_rescan) has come, passes the outcome to
 /// [`rescanned`](Self::rescanned) and executes the effects in order. It may abandon a look-up and
 /// start another one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct SrvMachine {
     srv: Srv,
     query_name: Arc<str>,
@@ -104,6 +104,11 @@ impl SrvMachine {
             next_rescan: now + srv.ttl.max(MIN_RESCAN_INTERVAL),
             srv,
         }
+    }
+
+    /// Begins the first interval again, at `now`.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.next_rescan = now + self.srv.ttl.max(MIN_RESCAN_INTERVAL);
     }
 
     /// Returns the name whose SRV records are looked up.

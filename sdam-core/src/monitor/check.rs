@@ -108,6 +108,11 @@ impl Check {
         self.streaming
     }
 
+    /// Returns whether an answer on `conn` is outstanding.
+    pub(crate) fn awaits(&self, conn: ConnId) -> bool {
+        matches!(self.state, State::Running(_)) && conn == self.conn()
+    }
+
     /// Handles that `conn` is open.
     pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
         if let Some(check) = self.take_running(conn, Waiting::Connection) {
@@ -157,6 +162,15 @@ impl Check {
         report
     }
 
+    /// Begins a check that is due.
+    pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
+        if let State::Idle(idle) = self.state
+            && idle.is_due(now)
+        {
+            self.state = self.begin(now, out);
+        }
+    }
+
     /// Brings the next check forward. A running check ignores the request, which is not remembered
     /// (Server Monitoring: "Requesting an immediate check").
     pub(crate) fn request(&mut self, now: Instant) {
@@ -201,6 +215,7 @@ impl Check {
 
     /// Ends all checks.
     pub(crate) fn stop(&mut self, now: Instant, out: &mut Outputs) {
+        self.streaming = false;
         match mem::replace(&mut self.state, State::Done) {
             State::Running(check) => {
                 self.disconnect(out);

@@ -232,7 +232,7 @@ impl MonitorMachine {
         let mut effects = MonitorEffects::default();
         match (was_streaming, self.check.is_streaming()) {
             (false, true) => effects.push(MonitorEffect::StartRtt),
-            (true, false) => effects.push(MonitorEffect::StopRtt),
+            (true, false) if !self.is_stopped => effects.push(MonitorEffect::StopRtt),
             _ => {}
         }
         self.translate(status, out, report, &mut effects);
@@ -315,6 +315,8 @@ impl MonitorMachine {
                 Output::Read { deadline, .. } => MonitorEffect::ReadNext { deadline },
                 Output::Disconnect { .. } => MonitorEffect::Disconnect,
                 Output::Emit(event) => MonitorEffect::Emit(event),
+                // Not of a check.
+                _ => continue,
             };
             let is_event = matches!(effect, MonitorEffect::Emit(_));
             effects.push(effect);

@@ -144,6 +144,8 @@ impl Check {
     /// Only a broken or silent connection is followed by an immediate retry, within the limit of
     /// [`Pace`](super::pace::Pace). Bytes that are no reply are not: they would most likely come
     /// again, without a pause between the attempts.
+    ///
+    /// After a panic of the transport the checks start over, `minHeartbeatFrequencyMS` later.
     pub(super) fn fail(
         &mut self,
         now: Instant,
@@ -154,6 +156,8 @@ impl Check {
         out: &mut Outputs,
     ) -> (State, Option<Report>) {
         let lost = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout);
+        let panicked = error.kind == ErrorKind::Internal;
+        self.streaming &= !panicked;
         let is_retry = mem::take(&mut self.withheld);
         let retry = lost && known && !is_retry;
         self.withheld = retry && self.config.legacy_retry_before_unknown;
@@ -167,6 +171,7 @@ impl Check {
             outcome: Err(error),
         });
         let idle = match retry {
+            false if panicked => self.config.soon(now),
             false => self.config.pause(now),
             true if self.pace.admits(now) => Idle::at_once(now),
             true => self.config.soon(now),

@@ -108,7 +108,7 @@ impl RttMachine {
     /// Creates a machine that is about to measure for the first time.
     pub fn new(config: Arc<MonitorConfig>) -> Self {
         // The id is not part of any effect.
-        let mut ping = Ping::new(config, ServerId::from_u64(0));
+        let mut ping = Ping::new(config, ServerId::from_u64(0), Duration::ZERO);
         ping.start();
         Self {
             ping,
@@ -155,7 +155,8 @@ impl RttMachine {
                     request, deadline, ..
                 } => Some(RttEffect::Send { request, deadline }),
                 Output::Disconnect { .. } => Some(RttEffect::Disconnect),
-                Output::Read { .. } | Output::Emit(_) => None,
+                // Not of a measurement.
+                _ => None,
             });
         }
         effects

@@ -27,25 +27,37 @@ pub(crate) struct Ping {
     connection: Option<Negotiation>,
     /// The number of connections requested so far.
     connections: u64,
+    slack: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum State {
     Stopped,
-    Idle { until: Instant },
-    Connecting { deadline: Option<Instant> },
-    Measuring { deadline: Option<Instant> },
+    Idle {
+        /// When a measurement may begin in another call for the server.
+        from: Instant,
+        /// When it begins in any case.
+        until: Instant,
+    },
+    Connecting {
+        deadline: Option<Instant>,
+    },
+    Measuring {
+        deadline: Option<Instant>,
+    },
 }
 
 impl Ping {
-    /// Creates the measurements of `server`, which are stopped.
-    pub(crate) fn new(config: Arc<MonitorConfig>, server: ServerId) -> Self {
+    /// Creates the measurements of `server`, which are stopped. Each may begin `slack` sooner or later
+    /// than a heartbeat after the last one, so that it needs no timer of its own.
+    pub(crate) fn new(config: Arc<MonitorConfig>, server: ServerId, slack: Duration) -> Self {
         Self {
             config,
             server,
             state: State::Stopped,
             connection: None,
             connections: 0,
+            slack,
         }
     }
 
@@ -53,6 +65,7 @@ impl Ping {
     pub(crate) fn start(&mut self) {
         if let State::Stopped = self.state {
             self.state = State::Idle {
+                from: Instant::EPOCH,
                 until: Instant::EPOCH,
             };
         }
@@ -79,10 +92,28 @@ impl Ping {
         }
     }
 
+    /// Returns whether an answer on `conn` is outstanding.
+    pub(crate) fn awaits(&self, conn: ConnId) -> bool {
+        let is_busy = matches!(
+            self.state,
+            State::Connecting { .. } | State::Measuring { .. }
+        );
+        is_busy && conn == self.conn()
+    }
+
+    /// Begins a measurement that may begin, in a call for the server that has another cause.
+    pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
+        if let State::Idle { from, .. } = self.state
+            && from <= now
+        {
+            self.begin(now, out);
+        }
+    }
+
     /// Begins a measurement that is due, or ends one whose deadline has passed.
     pub(crate) fn due(&mut self, now: Instant, out: &mut Outputs) {
         match self.state {
-            State::Idle { until } if until <= now => self.begin(now, out),
+            State::Idle { until, .. } if until <= now => self.begin(now, out),
             State::Connecting { deadline } | State::Measuring { deadline }
                 if deadline.is_some_and(|deadline| deadline <= now) =>
             {
@@ -137,7 +168,7 @@ impl Ping {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         match self.state {
             State::Stopped => None,
-            State::Idle { until } => Some(until),
+            State::Idle { until, .. } => Some(until),
             State::Connecting { deadline } | State::Measuring { deadline } => deadline,
         }
     }
@@ -176,8 +207,10 @@ impl Ping {
     }
 
     fn pause(&mut self, now: Instant) {
+        let next = now + self.config.wait();
         self.state = State::Idle {
-            until: now + self.config.wait(),
+            from: next - self.slack,
+            until: next + self.slack,
         };
     }
 

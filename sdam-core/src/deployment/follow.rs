@@ -1,0 +1,154 @@
+//! The consequences of a change for the other parts: the only place where one part acts on another.
+
+use alloc::sync::Arc;
+
+use super::{Deployment, Server};
+use crate::{
+    app_error::{AppError, ErrorOutcome},
+    error::ErrorKind,
+    event::EventKind,
+    ids::ServerId,
+    machine::{self, Effect, Effects, RecordedInput},
+    monitor::Report,
+    output::{Output, Outputs},
+    time::Instant,
+};
+
+impl Deployment {
+    /// Applies the outcome of a check.
+    pub(super) fn report(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        report: Report,
+        out: &mut Outputs,
+    ) {
+        let Some(own) = self.server_mut(server) else {
+            return;
+        };
+        if let Some(sample) = report.sample {
+            own.rtt.add(sample);
+        }
+        let rtt = own.rtt.rtt();
+        let input = match report.outcome {
+            Err(error) if error.kind == ErrorKind::Internal => {
+                machine::Input::MonitorDied { server }
+            }
+            outcome => machine::Input::Checked {
+                server,
+                outcome,
+                rtt,
+            },
+        };
+        self.apply(now, input, out);
+    }
+
+    /// Applies an input to the topology.
+    pub(super) fn apply(&mut self, now: Instant, input: machine::Input<'_>, out: &mut Outputs) {
+        if self.records
+            && let Some(recorded) = RecordedInput::of(&input)
+        {
+            out.emit(EventKind::Input(Arc::new(recorded)));
+        }
+        let effects = self.topology.handle(now, input);
+        self.follow(now, effects, out);
+    }
+
+    /// Applies the reply to a hello that no check has sent, together with the bytes for a recording.
+    pub(super) fn apply_hello(
+        &mut self,
+        now: Instant,
+        input: machine::Input<'_>,
+        reply: &[u8],
+        out: &mut Outputs,
+    ) {
+        if self.records
+            && let machine::Input::Handshake {
+                server,
+                generation,
+                rtt,
+                ..
+            } = input
+        {
+            out.emit(EventKind::Input(Arc::new(RecordedInput::Handshake {
+                server,
+                generation,
+                reply: reply.into(),
+                rtt,
+            })));
+        }
+        let effects = self.topology.handle(now, input);
+        self.follow(now, effects, out);
+    }
+
+    /// Applies an error of an operation or of a pool.
+    pub(super) fn apply_error(
+        &mut self,
+        now: Instant,
+        server: ServerId,
+        error: &AppError<'_>,
+        out: &mut Outputs,
+    ) -> ErrorOutcome {
+        if self.records {
+            let recorded = RecordedInput::of_error(server, error);
+            out.emit(EventKind::Input(Arc::new(recorded)));
+        }
+        let (outcome, effects) = self.topology.handle_error(now, server, error);
+        self.follow(now, effects, out);
+        outcome
+    }
+
+    /// Passes the consequences of a change of the topology on.
+    fn follow(&mut self, now: Instant, effects: Effects, out: &mut Outputs) {
+        for effect in effects {
+            match effect {
+                Effect::OpenServer {
+                    server,
+                    address,
+                    monitored,
+                } => {
+                    if monitored {
+                        let new = Server::new(&self.config, server, address.clone(), self.slack);
+                        let place = self.servers.partition_point(|other| other.id < server);
+                        self.servers.insert(place, new);
+                    }
+                    out.push(Output::OpenServer {
+                        server,
+                        address,
+                        monitored,
+                    });
+                }
+                Effect::CloseServer { server } => {
+                    if let Ok(place) = self.position(server) {
+                        self.servers.remove(place).stop(now, out);
+                    }
+                    out.push(Output::CloseServer { server });
+                }
+                Effect::PoolReady { server } => out.push(Output::PoolReady { server }),
+                Effect::PoolClear { server, clear } => {
+                    out.push(Output::PoolClear { server, clear });
+                }
+                Effect::Publish(description) => out.push(Output::Publish(description)),
+                Effect::Emit(event) => out.emit(event),
+                Effect::ResetRtt { server } => {
+                    if let Some(server) = self.server_mut(server) {
+                        server.rtt.reset();
+                    }
+                }
+                Effect::CancelCheck { server, .. } => {
+                    let known = self.is_known(server);
+                    if let Some(server) = self.server_mut(server) {
+                        server.cancel_check(now, known, out);
+                    }
+                }
+                Effect::RequestCheck { server } => {
+                    if let Some(server) = self.server_mut(server) {
+                        server.request_check(now, out);
+                    }
+                }
+                // Read when it is needed.
+                Effect::ServerKnown { .. } => {}
+            }
+        }
+    }
+}

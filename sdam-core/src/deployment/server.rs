@@ -1,0 +1,99 @@
+//! One monitored server of a deployment.
+
+use alloc::sync::Arc;
+use core::time::Duration;
+
+use crate::{
+    address::ServerAddress,
+    ids::ServerId,
+    monitor::{Check, MonitorConfig},
+    output::{ConnId, Output, Outputs, Role},
+    rtt::{Ping, RttWindow},
+    time::Instant,
+};
+
+/// The checks and the round-trip times of one server.
+#[derive(Clone, Debug)]
+pub(super) struct Server {
+    pub(super) id: ServerId,
+    pub(super) check: Check,
+    pub(super) ping: Ping,
+    pub(super) rtt: RttWindow,
+}
+
+impl Server {
+    /// Creates a server whose first check is due at once. A measurement may begin `slack` sooner or
+    /// later than a heartbeat after the last one.
+    pub(super) fn new(
+        config: &Arc<MonitorConfig>,
+        id: ServerId,
+        address: ServerAddress,
+        slack: Duration,
+    ) -> Self {
+        Self {
+            id,
+            check: Check::new(Arc::clone(config), id, address),
+            ping: Ping::new(Arc::clone(config), id, slack),
+            rtt: RttWindow::new(),
+        }
+    }
+
+    /// Returns whether an answer on `conn` is outstanding.
+    pub(super) fn awaits(&self, conn: ConnId) -> bool {
+        match conn.role {
+            Role::Check => self.check.awaits(conn),
+            Role::Ping => self.ping.awaits(conn),
+        }
+    }
+
+    /// Returns when the server's timer is due; `None` for never.
+    pub(super) fn deadline(&self, wanted: bool) -> Option<Instant> {
+        let requested = self.check.earliest().filter(|_| wanted);
+        let check = requested.or_else(|| self.check.deadline());
+        [check, self.ping.deadline()].into_iter().flatten().min()
+    }
+
+    /// Begins what may begin now, in a call for this server. A measurement does not wait for a timer
+    /// of its own.
+    pub(super) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
+        self.check.proceed(now, out);
+        if self.check.is_streaming() {
+            self.ping.start();
+        } else {
+            self.ping.stop(out);
+        }
+        self.ping.proceed(now, out);
+    }
+
+    /// Brings the next check forward.
+    pub(super) fn request_check(&mut self, now: Instant, out: &mut Outputs) {
+        self.hastened(out, |server, _| server.check.request(now));
+    }
+
+    /// Closes the connection of the checks and ends the running one.
+    pub(super) fn cancel_check(&mut self, now: Instant, known: bool, out: &mut Outputs) {
+        self.hastened(out, |server, out| server.check.cancel(now, known, out));
+    }
+
+    /// Ends the running check and the measurement in progress, and begins no others.
+    pub(super) fn stop(&mut self, now: Instant, out: &mut Outputs) {
+        self.check.stop(now, out);
+        self.ping.stop(out);
+    }
+
+    /// Changes the server, and wakes its timer if it is due sooner after that.
+    fn hastened(&mut self, out: &mut Outputs, change: impl FnOnce(&mut Self, &mut Outputs)) {
+        let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted));
+        let before = deadlines(self);
+        change(self, out);
+        let sooner = deadlines(self)
+            .into_iter()
+            .zip(before)
+            .any(|(after, before)| {
+                after.is_some_and(|after| before.is_none_or(|before| after < before))
+            });
+        if sooner {
+            out.push(Output::Wake { server: self.id });
+        }
+    }
+}

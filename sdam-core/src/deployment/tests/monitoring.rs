@@ -1,0 +1,197 @@
+//! Checks, pushed replies and measurements of a server that is well.
+
+use super::world::*;
+
+#[test]
+fn a_first_check_publishes_the_server_after_its_pool_is_ready_and_streams_at_once() {
+    let mut world = World::open(&options(&["a"]));
+    assert_eq!(
+        world.due("a", false),
+        ["ServerHeartbeatStarted a", "connect a1"]
+    );
+    let conn = world.conn("a", Role::Check);
+    assert_eq!(world.connected(conn), ["hello on a1"]);
+    world.wait_until(1020);
+    assert_eq!(
+        world.reply(conn, &member(true, 1), false),
+        [
+            "ServerHeartbeatSucceeded a",
+            "open b",
+            "ready a",
+            "publish",
+            "ServerDescriptionChanged a",
+            "ServerOpening b",
+            "TopologyDescriptionChanged",
+            "ServerHeartbeatStarted a",
+            "await on a1",
+            "connect a1 for pings",
+        ]
+    );
+    let average = world
+        .deployment
+        .rtt(world.id("a"))
+        .map(|rtt| rtt.average.as_millis());
+    assert_eq!(average, Some(20));
+}
+
+#[test]
+fn a_measurement_rides_on_a_pushed_reply_and_has_a_timer_only_a_tenth_later() {
+    // G-7
+    let mut world = World::open(&options(&["a"]));
+    let _ = world.check("a", &member(true, 1));
+    let ping = world.conn("a", Role::Ping);
+    assert_eq!(world.connected(ping), ["hello on a1 for pings"]);
+    assert!(world.reply(ping, &member(true, 1), false).is_empty());
+    assert_eq!(
+        world.deadline("a", false),
+        Some(12_000),
+        "11/10 of a heartbeat"
+    );
+    let check = world.conn("a", Role::Check);
+    world.wait_until(9_999);
+    let pushed = world.reply(check, &member(true, 1), true);
+    assert!(
+        !pushed.contains(&"hello on a1 for pings".into()),
+        "too early"
+    );
+    world.wait_until(10_000);
+    let pushed = world.reply(check, &member(true, 1), true);
+    assert_eq!(
+        pushed[pushed.len() - 2..],
+        ["read on a1", "hello on a1 for pings"]
+    );
+}
+
+#[test]
+fn measurements_end_when_the_server_is_polled() {
+    // G-8
+    let mut world = World::open(&options(&["a"]));
+    let _ = world.check("a", &member(true, 1));
+    let ping = world.conn("a", Role::Ping);
+    let _ = world.connected(ping);
+    let check = world.conn("a", Role::Check);
+    let mut old = member(true, 1);
+    old.remove("topologyVersion");
+    let outputs = world.reply(check, &old, false);
+    assert_eq!(outputs.last().unwrap(), "disconnect a1 for pings");
+    assert!(world.reply(ping, &old, false).is_empty());
+    assert_eq!(world.deadline("a", false), Some(11_000));
+}
+
+#[test]
+fn a_reply_that_is_not_outstanding_has_no_effect() {
+    let mut world = World::open(&polled(&["a"]));
+    let _ = world.check("a", &standalone());
+    let conn = world.conn("a", Role::Check);
+    world.wait_until(30_000);
+    assert!(world.reply(conn, &member(true, 9), false).is_empty());
+    assert!(world.connected(conn).is_empty());
+    assert!(world.failed(conn, ErrorKind::Network).is_empty());
+    assert_eq!(world.server_type("a"), ServerType::Standalone);
+}
+
+#[test]
+fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running() {
+    let mut world = World::open(&polled(&["a"]));
+    let _ = world.due("a", false);
+    let server = world.id("a");
+    let reply = standalone().to_vec().unwrap();
+    let rtt = Duration::from_millis(3);
+    let outcome = Ok((Hello::parse(&reply).unwrap(), &*reply));
+    let played = world.handle(Input::Played {
+        server,
+        outcome,
+        rtt,
+    });
+    assert_eq!(
+        played,
+        [
+            "ready a",
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged"
+        ]
+    );
+    let outcome = Err(ServerError::new(ErrorKind::Network, Stage::Hello, "played"));
+    let played = world.handle(Input::Played {
+        server,
+        outcome,
+        rtt,
+    });
+    assert_eq!(
+        played,
+        [
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+            "clear a to 1"
+        ]
+    );
+    let conn = world.conn("a", Role::Check);
+    assert_eq!(world.connected(conn), ["hello on a1"]);
+}
+
+#[test]
+fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_service() {
+    let mut options = options(&["a"]);
+    options.load_balanced = true;
+    let mut world = World::new(&options);
+    let opened = world.handle(Input::Open);
+    assert!(
+        opened.starts_with(&["TopologyOpening".into(), "open a unmonitored".into()]),
+        "{opened:?}"
+    );
+    assert!(opened.contains(&"ready a".into()));
+    assert_eq!(world.deployment.deadline(true), None);
+    assert!(world.due("a", true).is_empty());
+
+    let server = world.id("a");
+    let service = ObjectId::from_bytes([7; 12]);
+    let mut reply = standalone();
+    reply.insert("serviceId", bson::oid::ObjectId::from_bytes([7; 12]));
+    let reply = reply.to_vec().unwrap();
+    let hello = Hello::parse(&reply).unwrap();
+    let generation = Generation::FIRST;
+    let handshake = Input::Handshake {
+        server,
+        generation,
+        hello,
+        reply: &reply,
+    };
+    assert!(world.handle(handshake).is_empty());
+    let error = AppError::network(generation, Stage::Operation, "reset");
+    let cleared = world.error("a", &error.with_service(Some(service)));
+    assert_eq!(cleared, ["clear a to 1"]);
+    let current = |world: &World| world.deployment.generation(server, Some(service));
+    assert_eq!(current(&world), Some(generation.next()));
+    let closed = Input::ServiceConnectionClosed {
+        server,
+        service,
+        generation,
+    };
+    assert!(world.handle(closed).is_empty());
+    assert_eq!(
+        current(&world),
+        Some(Generation::from_u64(2)),
+        "the service is forgotten"
+    );
+}
+
+#[test]
+fn inputs_of_the_topology_are_events_if_they_are_recorded() {
+    let mut world = World::new(&polled(&["a"]));
+    world.deployment = world.deployment.with_recorded_inputs();
+    assert_eq!(world.handle(Input::Open)[..2], ["Input", "TopologyOpening"]);
+    let checked = world.check("a", &standalone());
+    assert_eq!(checked[..2], ["ServerHeartbeatSucceeded a", "Input"]);
+    let reply = standalone().to_vec().unwrap();
+    let handshake = Input::Handshake {
+        server: world.id("a"),
+        generation: Generation::FIRST,
+        hello: Hello::parse(&reply).unwrap(),
+        reply: &reply,
+    };
+    assert_eq!(world.handle(handshake)[0], "Input");
+    assert_eq!(world.network_error("a")[0], "Input");
+    assert_eq!(world.handle(Input::Close)[0], "Input");
+}

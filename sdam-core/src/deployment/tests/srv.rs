@@ -1,0 +1,60 @@
+//! The polling of the SRV record.
+
+use super::world::*;
+use crate::{options::Srv, srv::SrvRecords};
+
+fn seeded() -> Options {
+    let mut options = polled(&["a.db.example.com"]);
+    options.srv = Some(Srv::new("db.example.com"));
+    options
+}
+
+fn due(world: &mut World) -> std::vec::Vec<std::string::String> {
+    let timer = Timer::Srv;
+    world.handle(Input::Due {
+        timer,
+        wanted: false,
+    })
+}
+
+#[test]
+fn a_record_is_looked_up_every_minute_and_its_hosts_become_servers() {
+    // N-22, N-24
+    let mut world = World::new(&seeded());
+    assert_eq!(world.deployment.deadline_of(Timer::Srv, false), None);
+    let _ = world.handle(Input::Open);
+    let minute = Instant::from_millis(61_000);
+    assert_eq!(
+        world.deployment.deadline_of(Timer::Srv, false),
+        Some(minute)
+    );
+    assert!(due(&mut world).is_empty());
+    world.wait_until(61_000);
+    assert_eq!(due(&mut world), ["look up _mongodb._tcp.db.example.com"]);
+    assert!(due(&mut world).is_empty(), "one look-up at a time");
+    let hosts = ["b.db.example.com"].map(|host| ServerAddress::parse(host).unwrap());
+    let records = SrvRecords::new(hosts.into(), Duration::ZERO);
+    let outputs = world.handle(Input::LookedUp(Ok(records.clone())));
+    assert!(
+        outputs.contains(&"open b.db.example.com".into()),
+        "{outputs:?}"
+    );
+    assert!(outputs.contains(&"close a.db.example.com".into()));
+    let next = Some(Instant::from_millis(121_000));
+    assert_eq!(world.deployment.deadline_of(Timer::Srv, false), next);
+    assert!(
+        world.handle(Input::LookedUp(Ok(records))).is_empty(),
+        "not outstanding"
+    );
+}
+
+#[test]
+fn a_topology_of_another_type_ends_the_polling() {
+    let mut world = World::open(&seeded());
+    let mut reply = member(true, 1);
+    reply.insert("hosts", ["a.db.example.com:27017"].as_slice());
+    let _ = world.check("a.db.example.com", &reply);
+    assert_eq!(world.deployment.deadline_of(Timer::Srv, false), None);
+    world.wait_until(100_000);
+    assert!(due(&mut world).is_empty());
+}
