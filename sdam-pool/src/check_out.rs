@@ -14,12 +14,12 @@ use crate::{
     member::Member,
 };
 
-/// The maximum time that a check-out without a worker waits for its timer at once. The timers of
-/// blocking mode block their thread, which would not notice that another thread hands over a
-/// connection.
+/// The longest single wait for the timer of a check-out without a worker. In blocking mode, timers
+/// block the thread, so it could not notice a connection that another thread hands over.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
-/// Checks out a connection, until `deadline` or, without one, within the limits of the options.
+/// Checks out a connection, until `deadline` or, if there is none, within the limits of the
+/// options.
 pub(crate) async fn run(
     pool: &Arc<Inner>,
     deadline: Option<Instant>,
@@ -56,7 +56,7 @@ struct Waiting<'p> {
     pool: &'p Arc<Inner>,
     /// The place in the queue; `None` once the check-out has its result.
     ticket: Option<Ticket>,
-    /// The time when its operation ends, in place of the limits of the options.
+    /// The end of the operation, which replaces the limits of the options.
     deadline: Option<Instant>,
 }
 
@@ -114,7 +114,7 @@ impl Waiting<'_> {
         result
     }
 
-    /// Opens a connection, unless another one is handed over before.
+    /// Opens a connection, unless another one is handed over first.
     async fn open(&self, ticket: Ticket, id: u64) -> Option<Result<Box<Member>, Error>> {
         let opening = Box::pin(self.pool.open(id));
         match select(opening, Box::pin(poll(self.pool, ticket))).await {

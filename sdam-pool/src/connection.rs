@@ -16,8 +16,8 @@ use crate::{error::Error, inner::Inner, machine::Pin, member::Member};
 
 /// A connection that is checked out. Dropping it checks it in.
 ///
-/// It is then closed if a command on it failed or was dropped, or if it is of an earlier
-/// generation.
+/// The connection is then closed if a command on it failed or was dropped, or if its generation is
+/// outdated.
 pub struct PooledConnection {
     /// The connection; `None` only while this value is dropped.
     member: Option<Box<Member>>,
@@ -34,7 +34,7 @@ impl PooledConnection {
         }
     }
 
-    /// Returns the ids of the connection: the pool's and the server's.
+    /// Returns the driver's and the server's id of the connection.
     pub fn id(&self) -> ConnectionId {
         self.member().id
     }
@@ -49,7 +49,7 @@ impl PooledConnection {
         self.member().established.generation()
     }
 
-    /// Returns the service behind a load balancer that the connection leads to.
+    /// Returns the service behind a load balancer to which the connection leads.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.member().established.service_id()
     }
@@ -59,21 +59,21 @@ impl PooledConnection {
         &self.pool.new.address
     }
 
-    /// Runs a command, a BSON document with `$db`, and returns the reply, whose `ok` is 1. Errors,
-    /// also those in the reply, are reported to the topology.
+    /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All
+    /// errors, including those in the reply, are reported to the topology.
     ///
-    /// `timeout` limits the wait for the reply; `None`: no limit.
+    /// `timeout` limits the wait for the reply; `None` means no limit.
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the server has answered with an error, the connection broke, no
-    /// reply came in time, or the received message cannot be the reply. [`PoolError::Interrupted`]
-    /// if the server's monitor got no answer meanwhile. If that happened before the call, since the
-    /// check-out, the command is not sent.
+    /// [`Error::Connection`] if the server answered with an error, the connection broke, no reply
+    /// came in time, or the received message is not a valid reply. [`PoolError::Interrupted`] if a
+    /// clear interrupted the connection because the server's monitor got no answer. If the clear
+    /// came between the check-out and this call, the command is not sent.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time. Whether the command took effect is then unknown, and the
+    /// May be dropped at any time. It is then unknown whether the command took effect, and the
     /// connection is closed when it is checked in.
     pub async fn run_command(
         &mut self,
@@ -103,8 +103,8 @@ impl PooledConnection {
     }
 
     /// Marks the connection as used by a cursor or a transaction until [`unpin`](Self::unpin) or
-    /// the check-in, so that the texts of time-outs count it (Load Balancers: "Wait Queue Timeout
-    /// Errors").
+    /// the check-in. Only the error messages of check-out timeouts use this (Load Balancers: "Wait
+    /// Queue Timeout Errors").
     pub fn pin(&mut self, pin: Pin) {
         let old = self.pin.replace(pin);
         self.pool.core.with(|machine| {

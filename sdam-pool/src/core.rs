@@ -1,4 +1,4 @@
-//! The machine of a pool behind its lock.
+//! The machine of a pool and the lock around it.
 
 use std::{
     sync::PoisonError,
@@ -16,10 +16,10 @@ use crate::{
 /// Connections to close, and the reasons.
 pub(crate) type Closing<C> = SmallVec<[(C, ConnectionClosedReason); 1]>;
 
-/// The machine of a pool behind its lock.
+/// The machine of a pool and the lock around it.
 ///
-/// Tasks are woken, and wakers and connections dropped, after the lock is released: any of them may
-/// call back into the pool.
+/// Tasks are woken, and wakers and connections dropped, only after the lock is released: each of
+/// these may call back into the pool.
 #[derive(Debug)]
 pub(crate) struct Core<C>(Mutex<Machine<C>>);
 
@@ -44,7 +44,7 @@ impl<C: Pooled> Core<C> {
         (answer, close)
     }
 
-    /// Reads from the machine, or makes a change that concerns no other task.
+    /// Reads from the machine, or makes a change that affects no other task.
     pub(crate) fn with<T>(&self, read: impl FnOnce(&mut Machine<C>) -> T) -> T {
         read(&mut self.lock())
     }

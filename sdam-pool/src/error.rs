@@ -8,17 +8,17 @@ use sdam_transport::pool::ConnectionError;
 
 /// The error of a check-out, or of a command on a pooled connection.
 ///
-/// The topology has already processed it: the caller does not report it.
+/// The topology has already processed it, so the caller does not report it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// The pool has no connection to give, or a clear has interrupted the connection. The error
-    /// does not concern the server's state.
+    /// The pool cannot provide a connection, or a clear interrupted the connection. The error says
+    /// nothing about the server's state.
     Pool(PoolError),
-    /// The connection could not be established, or it broke, or the server has answered the command
+    /// The connection could not be established, or it broke, or the server answered the command
     /// with an error.
     Connection(ConnectionError),
-    /// The runtime of the pool has ended before the pool was closed.
+    /// The pool's runtime ended before the pool was closed.
     RuntimeShutDown,
 }
 
@@ -33,7 +33,7 @@ impl Error {
         }
     }
 
-    /// Returns the reply to the command, a BSON document, if the server has answered with an error.
+    /// Returns the reply to the command, a BSON document, if the server answered with an error.
     pub fn body(&self) -> Option<&[u8]> {
         match self {
             Self::Connection(error) => error.body(),
@@ -41,7 +41,7 @@ impl Error {
         }
     }
 
-    /// Returns whether a read may be run again after this error; see
+    /// Returns whether a read may be retried after this error; see
     /// [`ServerError::is_retryable_read`].
     pub fn is_retryable_read(&self) -> bool {
         match self {
@@ -51,8 +51,8 @@ impl Error {
         }
     }
 
-    /// Returns whether a write with the number of a transaction may be run again after this error,
-    /// on a server with this greatest wire version; see [`ServerError::is_retryable_write`].
+    /// Returns whether a write with a transaction number may be retried after this error on a
+    /// server with this maximum wire version; see [`ServerError::is_retryable_write`].
     pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
         match self {
             Self::Pool(error) => error.is_retryable(),

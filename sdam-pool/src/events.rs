@@ -14,7 +14,7 @@ use sdam_transport::Clock;
 
 use crate::error::Error;
 
-/// Publishes the events of one pool; builds only the events that the sink wants.
+/// Publishes the events of one pool. Builds only the events that the sink wants.
 #[derive(Clone, Debug)]
 pub(crate) struct PoolEvents {
     server: ServerId,
@@ -132,10 +132,10 @@ impl PoolEvents {
     }
 }
 
-/// The pending end event of a check-out; a failure is published if it is dropped before.
+/// The pending end event of a check-out. Dropping it publishes a failure.
 #[must_use = "a check-out that is dropped was cancelled"]
 pub(crate) struct CheckOutEvents<'p> {
-    /// The events; `None` if the end is not wanted, or already published.
+    /// The events; `None` if the end event is not wanted or already published.
     events: Option<&'p PoolEvents>,
     start: Option<Instant>,
 }

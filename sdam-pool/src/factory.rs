@@ -13,12 +13,12 @@ use crate::{inner::Settings, pool::Pool};
 pub struct Pools(Settings);
 
 impl Pools {
-    /// Creates the factory for a topology with these options, which have no credential.
+    /// Creates the factory for a topology whose options have no credential.
     ///
     /// # Errors
     ///
-    /// If the options of pools contradict each other, see [`PoolOptions::of`], or if there is a
-    /// [credential](Options::credential), which takes an [authenticator](Self::authenticated).
+    /// If the pool options contradict each other, see [`PoolOptions::of`], or if there is a
+    /// [credential](Options::credential), which needs an [authenticator](Self::authenticated).
     pub fn new(options: &Options) -> Result<Self, ConfigError> {
         if let Some(credential) = &options.credential {
             return Err(ConfigError::new(
@@ -31,12 +31,12 @@ impl Pools {
         Self::with(options, None)
     }
 
-    /// Creates the factory for a topology with these options, whose connections `authenticator`
-    /// authenticates.
+    /// Creates the factory for a topology with these options. `authenticator` authenticates the
+    /// connections.
     ///
     /// # Errors
     ///
-    /// If the options of pools contradict each other, see [`PoolOptions::of`].
+    /// If the pool options contradict each other, see [`PoolOptions::of`].
     pub fn authenticated(
         options: &Options,
         authenticator: Arc<dyn Authenticator>,
@@ -44,11 +44,11 @@ impl Pools {
         Self::with(options, Some(authenticator))
     }
 
-    /// Replaces the pool options of the connection string by these.
+    /// Replaces the pool options of the connection string.
     ///
     /// # Errors
     ///
-    /// If they contradict each other, see [`PoolOptions::validate`].
+    /// If the options contradict each other, see [`PoolOptions::validate`].
     pub fn with_options(mut self, options: PoolOptions) -> Result<Self, ConfigError> {
         options.validate()?;
         self.0.options = options;

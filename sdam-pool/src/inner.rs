@@ -1,4 +1,4 @@
-//! The state of a pool that its handles, its worker and its connections share.
+//! The state of a pool, shared by its handles, its worker and its connections.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -26,7 +26,7 @@ use crate::{
     member::Member,
 };
 
-/// Settings that all pools of one topology have in common.
+/// Settings that all pools of a topology share.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) options: PoolOptions,
@@ -87,8 +87,8 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Opens the connection of number `id`, and adds it to the pool. The attempt begins with the
-    /// call and ends with the future, whether or not that is polled. It does not keep the pool
+    /// Opens the connection with number `id` and adds it to the pool. The attempt begins with the
+    /// call and ends with the future, even if the future is never polled. It does not keep the pool
     /// alive.
     pub(crate) fn open(self: &Arc<Self>, id: u64) -> impl Future<Output = ()> + Send + use<> {
         let mut attempt = Attempt {
@@ -135,7 +135,7 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Ends the attempt of number `id` without a connection.
+    /// Ends the attempt with number `id` without a connection.
     pub(crate) fn fail(&self, id: u64, failure: Failure) {
         let now = self.clock().now();
         let closing = self.core.change(|machine| machine.failed(id, failure, now));
@@ -157,22 +157,22 @@ impl Inner {
         member.established.close();
     }
 
-    /// Closes connections as the worker does. If the transport panics while it closes a connection,
-    /// the others are closed nevertheless.
+    /// Closes connections in the worker. If the transport panics while it closes a connection, the
+    /// others are still closed.
     pub(crate) fn close_members(
         &self,
         members: impl IntoIterator<Item = Box<Member>>,
         reason: Option<ConnectionClosedReason>,
     ) {
         for member in members {
-            // Unwind safety: the connection, the only incomplete state, is gone.
+            // Unwind safety: the connection, the only inconsistent state, is gone.
             let closing = AssertUnwindSafe(|| self.close_member(member, reason));
             // The panic hook has reported it.
             let _ = catch_unwind(closing);
         }
     }
 
-    /// Ends the pool because its worker was dropped before its end.
+    /// Ends the pool because its worker was dropped early.
     pub(crate) fn runtime_shut_down(&self) {
         let closing = self.core.change(Machine::runtime_shut_down);
         self.close_all(closing);
@@ -181,26 +181,26 @@ impl Inner {
         }
     }
 
-    /// Does the worker's tasks in a pool without a worker, except opening connections, which
-    /// check-outs do themselves.
+    /// Does the worker's tasks in a pool without a worker. Check-outs open their connections
+    /// themselves.
     pub(crate) fn work_by_caller(&self) {
         loop {
             let now = self.clock().now();
             match self.core.with(|machine| machine.work(now, &mut None)) {
                 Work::Urgent(urgent) => self.do_urgent(urgent),
                 Work::Close(members, reason) => self.close_members(members, reason),
-                // The check-outs notice it themselves.
+                // Check-outs notice the cancellation themselves.
                 Work::Cancel => {}
                 Work::Open(_) | Work::Wait(_) | Work::End => return,
             }
         }
     }
 
-    /// Does the worker's tasks in a pool without a worker, after a call of the topology, which
-    /// holds its lock.
+    /// Does the worker's tasks in a pool without a worker after a call of the topology, which holds
+    /// its lock.
     ///
-    /// Behind a load balancer closing a connection is reported to the topology, so it is left to the
-    /// next check-out.
+    /// Behind a load balancer, closing a connection is reported to the topology, so connections are
+    /// closed at the next check-out instead.
     fn work_under_lock(&self) {
         if !self.by_caller {
             return;
@@ -227,14 +227,15 @@ impl Inner {
         self.close_all(closing);
     }
 
-    /// Makes all connections stale that were opened before the clear.
+    /// Makes all connections opened before the clear stale.
     pub(crate) fn clear(&self, clear: &PoolClear) {
         let closing = self.core.change(|machine| machine.clear(clear));
         self.close_all(closing);
         self.work_under_lock();
     }
 
-    /// Ends the pool. The idle connections are closed later, but their end is published at once.
+    /// Ends the pool. The idle connections are closed later, but their end is published
+    /// immediately.
     pub(crate) fn close(&self) {
         let Some(idle) = self.core.with(Machine::close) else {
             return;
@@ -260,10 +261,10 @@ impl Drop for Inner {
     }
 }
 
-/// An attempt to open a connection. If it is dropped before its end, the pool removes it.
+/// An attempt to open a connection. Dropping an unfinished attempt removes it from the pool.
 struct Attempt {
     pool: Weak<Inner>,
-    /// The sink for the end of an attempt that has outlived the pool (J-26).
+    /// Publishes the end of an attempt that outlives the pool (J-26).
     events: PoolEvents,
     id: u64,
     is_open: bool,

@@ -18,7 +18,7 @@ use crate::{
     },
 };
 
-/// Tells the user of one connection that it is interrupted.
+/// Signals an interruption to the user of one connection.
 #[derive(Debug)]
 pub(crate) struct Interrupt {
     generation: Generation,
@@ -41,8 +41,8 @@ impl Interrupt {
         self.is_set.load(Ordering::SeqCst)
     }
 
-    /// Runs `command` until it ends or the connection is interrupted. It does not begin if the
-    /// connection is interrupted already.
+    /// Runs `command` until it ends or the connection is interrupted. If the connection is
+    /// interrupted already, `command` is not polled.
     pub(crate) async fn race<F: Future>(&self, command: F) -> Option<F::Output> {
         if self.is_set() {
             return None;
@@ -52,7 +52,7 @@ impl Interrupt {
             if let Poll::Ready(output) = command.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            // Registered first, so that an interruption from here on wakes the task.
+            // Registered first, so that a later interruption wakes the task.
             self.waker.register(cx.waker());
             if self.is_set() {
                 return Poll::Ready(None);
@@ -77,7 +77,7 @@ impl Interrupt {
 pub(crate) struct Interrupts(Mutex<Vec<Weak<Interrupt>>>);
 
 impl Interrupts {
-    /// Adds a connection. Removes dropped ones once they are as many as the others.
+    /// Adds a connection. Removes the dropped ones once they are as many as the others.
     pub(crate) fn add(&self, interrupt: &Arc<Interrupt>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() == all.capacity() {
@@ -88,7 +88,7 @@ impl Interrupts {
         all.push(Arc::downgrade(interrupt));
     }
 
-    /// Interrupts the connections that the clear concerns, without holding the lock.
+    /// Interrupts the connections affected by the clear, without holding the lock.
     pub(crate) fn interrupt(&self, interruption: Interruption) {
         let meant: Vec<_> = {
             let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

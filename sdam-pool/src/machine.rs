@@ -1,8 +1,8 @@
-//! The state machine of one pool: its connections, its waiting check-outs and the next piece of
-//! work (CMAP: "Connection Pool").
+//! The state machine of one pool: its connections, its waiting check-outs and its next task (CMAP:
+//! "Connection Pool").
 //!
-//! It has no lock, clock or socket. Each method returns the actions that the caller carries out
-//! once it has released the lock around the machine: wake tasks, close connections.
+//! It has no lock, clock or socket. Each method returns actions that the caller carries out after
+//! it has released the lock around the machine: tasks to wake and connections to close.
 
 mod attempts;
 mod services;
@@ -31,13 +31,13 @@ pub(crate) use self::{
 };
 use crate::error::Error;
 
-/// A connection, as far as the machine has to know it.
+/// The properties of a connection that the machine needs.
 pub(crate) trait Pooled {
     fn generation(&self) -> Generation;
-    /// Returns the service behind a load balancer that the connection leads to.
+    /// Returns the service behind a load balancer to which the connection leads.
     fn service(&self) -> Option<ObjectId>;
-    /// Returns whether the connection may be used again: no exchange failed, was dropped or
-    /// interrupted.
+    /// Returns whether the connection can be used again: no exchange on it failed or was dropped,
+    /// and it was not interrupted.
     fn is_usable(&self) -> bool;
 }
 
@@ -47,9 +47,9 @@ pub(crate) struct Machine<C> {
     config: Config,
     state: State,
     generation: Generation,
-    /// Idle connections, the most recently used one last.
+    /// Idle connections, the most recently used last.
     idle: VecDeque<Idle<C>>,
-    /// The number of connections that are checked out, or delivered to a waiter.
+    /// The number of connections that are checked out or delivered to a waiter.
     in_use: usize,
     pinned: Pinned,
     waiters: Waiters<C>,
@@ -57,15 +57,14 @@ pub(crate) struct Machine<C> {
     services: Services,
     /// Connections to close that the worker has not yet taken.
     to_close: Vec<ToClose<C>>,
-    /// The pending interruption: connections in use of earlier generations are interrupted.
+    /// The pending interruption of connections in use.
     interrupt: Option<Interruption>,
-    /// The earliest time to open another connection for `minPoolSize`, because an attempt has
-    /// failed.
+    /// The earliest time to open another connection for `minPoolSize` after a failed attempt.
     fill_at: Option<Instant>,
     fill_failures: u32,
     /// Wakes the worker; `None` while it runs or has been woken.
     worker: Option<Waker>,
-    /// The time when the worker wakes up without a notification.
+    /// The time at which the worker wakes up without a notification.
     armed: Option<Instant>,
     opened: u64,
     closed: u64,
@@ -77,17 +76,17 @@ pub(crate) struct Config {
     pub(crate) address: ServerAddress,
     pub(crate) options: PoolOptions,
     pub(crate) load_balanced: bool,
-    /// True if check-outs open their connections themselves, because there is no worker.
+    /// True if there is no worker, so that check-outs open their connections themselves.
     pub(crate) by_caller: bool,
 }
 
 #[derive(Debug)]
 enum State {
-    /// No check of the server has succeeded yet, or the pool was cleared because of this error.
+    /// No check of the server has succeeded yet, or this error cleared the pool.
     Paused(Option<Arc<ServerError>>),
     Ready,
     Closed,
-    /// The worker's runtime has ended, so no connection can be opened any more.
+    /// The worker's runtime has ended, so connections can no longer be opened.
     RuntimeShutDown,
 }
 
@@ -95,7 +94,7 @@ enum State {
 #[derive(Debug)]
 pub(crate) struct Idle<C> {
     pub(crate) connection: C,
-    /// The time of its check-in; not read from the clock without `maxIdleTimeMS`.
+    /// The time of the check-in; without `maxIdleTimeMS` it is not read from the clock.
     since: Instant,
 }
 
@@ -103,7 +102,7 @@ pub(crate) struct Idle<C> {
 #[derive(Debug)]
 struct ToClose<C> {
     connections: VecDeque<Idle<C>>,
-    /// The reason; `None` if the end of the connections is already published.
+    /// The reason; `None` if the closing is already published.
     reason: Option<ConnectionClosedReason>,
 }
 
@@ -115,7 +114,7 @@ pub(crate) struct Interruption {
     pub(crate) service: Option<ObjectId>,
 }
 
-/// The user that a connection in use is pinned to (Load Balancers: "Connection Pinning").
+/// The user to which a connection in use is pinned (Load Balancers: "Connection Pinning").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Pin {
     /// A cursor, until it is exhausted or closed.
@@ -137,7 +136,7 @@ pub(crate) enum CheckOut<C> {
     Wait(Ticket),
 }
 
-/// The actions of the caller after it has released the lock of the machine.
+/// Actions of the caller after it has released the lock of the machine.
 #[derive(Debug)]
 #[must_use = "tasks are woken and connections closed once the machine is unlocked"]
 pub(crate) struct After<C> {
@@ -154,11 +153,11 @@ impl<C> Default for After<C> {
     }
 }
 
-/// The numbers of connections and check-outs of a pool at one moment.
+/// The numbers of connections and check-outs in a pool at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Connections that wait for a check-out.
+    /// Connections available for check-out.
     pub idle: usize,
     /// Connections that are checked out.
     pub in_use: usize,
@@ -166,9 +165,9 @@ pub struct PoolStats {
     pub pending: usize,
     /// Check-outs that wait for a connection.
     pub waiting: usize,
-    /// The connections established since the pool was created.
+    /// Connections established since the pool was created.
     pub opened: u64,
-    /// The number of these that were closed again.
+    /// Connections closed since the pool was created.
     pub closed: u64,
     /// The generation of new connections.
     pub generation: Generation,
@@ -212,7 +211,7 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Makes connections stale (CMAP: "Clearing a Connection Pool"). Takes constant time: the
-    /// worker closes the idle connections and wakes the evicted check-outs.
+    /// worker closes the idle connections and wakes the evicted check-outs later.
     pub(crate) fn clear(&mut self, clear: &PoolClear) -> After<C> {
         let mut after = After::default();
         if let Some(service) = clear.service_id {
@@ -255,7 +254,7 @@ impl<C: Pooled> Machine<C> {
         Some(self.take_idle())
     }
 
-    /// Leaves the closing of connections to the worker; their end is published already.
+    /// Passes connections to the worker to be closed; their closing is already published.
     pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
         let mut after = After::default();
         self.to_close.push(ToClose {
@@ -286,7 +285,7 @@ impl<C: Pooled> Machine<C> {
         (Ok(CheckOut::Wait(ticket)), after)
     }
 
-    /// Takes a connection back: gives it to the first waiter, keeps it, or returns it to be closed
+    /// Takes a connection back: hands it to the first waiter, keeps it, or returns it to be closed
     /// (CMAP: "Checking In a Connection").
     pub(crate) fn check_in(&mut self, connection: C, pin: Option<Pin>, now: Instant) -> After<C> {
         let mut after = After::default();
@@ -301,7 +300,7 @@ impl<C: Pooled> Machine<C> {
         *self.pinned.count(pin) += 1;
     }
 
-    /// Ends the effect of [`pin`](Self::pin).
+    /// Reverts [`pin`](Self::pin).
     pub(crate) fn unpin(&mut self, pin: Option<Pin>) {
         if let Some(pin) = pin {
             *self.pinned.count(pin) -= 1;
@@ -321,7 +320,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Takes the idle connection that was used last, and counts it as in use.
+    /// Takes the most recently used idle connection, and counts it as in use.
     fn next_idle(&mut self, now: Option<Instant>, after: &mut After<C>) -> Option<C> {
         while let Some(Idle { connection, since }) = self.idle.pop_back() {
             let reason = if self.is_stale(&connection) {
@@ -338,7 +337,7 @@ impl<C: Pooled> Machine<C> {
         None
     }
 
-    /// Decides on the place of a connection that is not in use.
+    /// Delivers, keeps or closes a connection that is no longer in use.
     fn settle(&mut self, connection: C, since: Instant, after: &mut After<C>) {
         let reason = if !connection.is_usable() {
             ConnectionClosedReason::Error
@@ -355,7 +354,7 @@ impl<C: Pooled> Machine<C> {
         self.start_attempts(after);
     }
 
-    /// Gives a usable connection to the waiter that has waited longest, or keeps it.
+    /// Hands a usable connection to the waiter that has waited longest, or keeps it.
     fn place(&mut self, connection: C, since: Instant, after: &mut After<C>) {
         let waiter = match self.attempts.oldest_owner() {
             Some(owner) => {
@@ -372,7 +371,7 @@ impl<C: Pooled> Machine<C> {
             return;
         }
         self.idle.push_back(Idle { connection, since });
-        // A later timer than needed is impossible: connections expire in order.
+        // An armed timer is never too late: connections expire in order.
         if self.config.options.max_idle_time.is_some() && self.armed.is_none() {
             self.wake_worker(after);
         }
@@ -387,7 +386,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns the error of the check-outs that the last clear or the close has evicted.
+    /// Returns the error of check-outs that the last clear or the closing evicted.
     fn eviction(&self) -> PoolError {
         let address = self.config.address.clone();
         match &self.state {
@@ -409,8 +408,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Returns whether the service of a connection was cleared, which evicts no check-out (CMAP:
-    /// "Clearing a load balanced pool").
+    /// Returns whether the connection's service was cleared. Such a clear evicts no check-out
+    /// (CMAP: "Clearing a load balanced pool").
     fn has_lost_service(&self, connection: &C) -> bool {
         let is_ready = matches!(self.state, State::Ready);
         is_ready && connection.service().is_some() && self.is_stale(connection)
@@ -431,7 +430,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Leaves the closing of the idle connections to the worker.
+    /// Passes the idle connections to the worker to be closed.
     fn close_idle(&mut self, reason: ConnectionClosedReason) {
         if !self.idle.is_empty() {
             let idle = ToClose {
@@ -442,7 +441,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Removes the idle connections to close them. Takes constant time, except behind a load
+    /// Removes all idle connections, to be closed. Takes constant time, except behind a load
     /// balancer.
     fn take_idle(&mut self) -> VecDeque<Idle<C>> {
         let idle = mem::take(&mut self.idle);

@@ -1,4 +1,4 @@
-//! Models of a pool's lock and tasks, which `cargo xtask loom` runs through their interleavings.
+//! Models of a pool's lock and tasks. `cargo xtask loom` explores their interleavings.
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
@@ -58,7 +58,7 @@ fn pool(size: u32) -> Arc<Pool> {
     Arc::new(pool)
 }
 
-/// Returns a connection of the pool, whose attempt has just ended.
+/// Returns a connection of the pool whose attempt has just ended.
 fn first_connection(pool: &Pool) -> Connection {
     let ticket = match check_out(pool) {
         Ok(CheckOut::Wait(ticket)) => ticket,

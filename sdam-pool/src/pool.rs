@@ -36,16 +36,17 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
+///
 /// # Guarantees
 ///
-/// - Check-outs are served in the order in which they began. A connection that is checked in is
-///   handed to the first of them; a later check-out never takes it.
+/// - Check-outs are served in the order of their arrival. A connection that is checked in goes to
+///   the first waiting check-out, never to a later one.
 /// - A check-out of an idle connection and its check-in allocate nothing and take one short lock
 ///   each. An idle pool never wakes up, except to close connections after `maxIdleTimeMS`.
 /// - No connection of an earlier generation is handed out after a clear.
-/// - Connections are opened by the pool's own task, so an attempt goes on if its check-out is
-///   dropped. In single-threaded mode, which has no tasks, the check-out opens its connection
-///   itself, and `minPoolSize` has no effect.
+/// - The pool's own task opens connections, so an attempt continues if its check-out is dropped. In
+///   single-threaded mode, which has no tasks, the check-out opens its connection itself, and
+///   `minPoolSize` has no effect.
 #[derive(Clone)]
 pub struct Pool(Arc<Inner>);
 
@@ -63,7 +64,7 @@ impl Pool {
     ///
     /// [`Error::Pool`] if the pool is paused or closed, or was cleared, or if no connection became
     /// available in time. [`Error::Connection`] if the connection could not be established; the
-    /// error is reported to the topology already.
+    /// topology has already processed the error.
     ///
     /// # Cancel safety
     ///
@@ -76,8 +77,8 @@ impl Pool {
     /// runtime. `waitQueueTimeoutMS` is ignored (Client Side Operations Timeout: "Validation and
     /// Overrides").
     ///
-    /// If a connection is still being opened for this check-out at the deadline, the next one gets
-    /// it.
+    /// If a connection is still being opened for this check-out at the deadline, the next check-out
+    /// gets it.
     ///
     /// # Errors
     ///
@@ -103,7 +104,7 @@ impl Pool {
         self.0.new.server
     }
 
-    /// Returns the options.
+    /// Returns the options of the pool.
     pub fn options(&self) -> &PoolOptions {
         &self.0.settings.options
     }

@@ -1,5 +1,5 @@
-//! The locks, atomics and wakers of the pool. A build with `--cfg sdam_loom` takes them from loom,
-//! so that models run the real code through every interleaving of its threads.
+//! The locks, atomics and wakers of the pool. With `--cfg sdam_loom` they come from loom, so that
+//! models explore every interleaving of the real code.
 
 #[cfg(not(all(test, sdam_loom)))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};

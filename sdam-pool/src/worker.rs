@@ -12,10 +12,10 @@ use sdam_core::time::Instant;
 
 use crate::{inner::Inner, machine::Work};
 
-/// The task of a pool. If it is dropped before its end, polled or not, the pool ends, too.
+/// The background task of a pool. If it is dropped early, polled or not, the pool ends.
 pub(crate) struct Worker {
     pool: Weak<Inner>,
-    /// The attempts to open connections, at most `maxConnecting`.
+    /// Attempts to open connections, at most `maxConnecting`.
     attempts: Vec<(u64, BoxFuture<'static, ()>)>,
     timer: Option<(Instant, BoxFuture<'static, ()>)>,
     has_ended: bool,
@@ -72,7 +72,7 @@ impl Worker {
         self.attempts.retain(|(id, _)| !is_cancelled(*id));
     }
 
-    /// Polls all attempts, whose number is small. Returns whether one has ended.
+    /// Polls all attempts (there are few). Returns whether one has ended.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.attempts.len();
         self.attempts
@@ -102,7 +102,7 @@ impl Worker {
 
 /// Runs an attempt; a panic ends only the attempt.
 fn guarded(attempt: impl Future<Output = ()> + Send + 'static) -> BoxFuture<'static, ()> {
-    // Unwind safety: the attempt and its connection, the only incomplete state, are dropped.
+    // Unwind safety: the attempt and its connection, the only inconsistent state, are dropped.
     AssertUnwindSafe(attempt).catch_unwind().map(drop).boxed()
 }
 
@@ -111,7 +111,7 @@ impl Drop for Worker {
         if self.has_ended {
             return;
         }
-        // The runtime has ended, or the task has panicked: nothing opens connections any more.
+        // The runtime has ended or the task has panicked, so no connection can be opened any more.
         if let Some(pool) = self.pool.upgrade() {
             pool.runtime_shut_down();
         }

@@ -11,7 +11,7 @@ use sdam_transport::{
 use super::*;
 use crate::machine::{CheckOut, Step};
 
-/// A network without any answer.
+/// A network that never answers.
 #[derive(Debug)]
 struct Silence;
 
@@ -26,7 +26,7 @@ impl Transport for Silence {
     }
 }
 
-/// Covers an interrupting clear between the beginning of an attempt and its first poll.
+/// Covers an interrupting clear between the start of an attempt and its first poll.
 #[test]
 fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
     let io = Io::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);

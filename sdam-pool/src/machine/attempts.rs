@@ -7,9 +7,9 @@ use sdam_core::{pool::PoolError, time::Instant};
 use super::{After, Machine, Pooled, State, Ticket};
 use crate::error::Error;
 
-/// The pause after a failed attempt for `minPoolSize`; it doubles with each further failure.
+/// The pause after a failed attempt for `minPoolSize`. It doubles with each further failure.
 const FILL_PAUSE: Duration = Duration::from_millis(500);
-/// The maximum of that pause, the default `heartbeatFrequencyMS`.
+/// The maximum of that pause; the default `heartbeatFrequencyMS`.
 const MAX_FILL_PAUSE: Duration = Duration::from_secs(10);
 
 /// The attempts in progress.
@@ -17,9 +17,9 @@ const MAX_FILL_PAUSE: Duration = Duration::from_secs(10);
 pub(super) struct Attempts {
     pending: Vec<Attempt>,
     has_cancelled: bool,
-    /// `maxConnecting`
+    /// `maxConnecting`.
     limit: usize,
-    /// The number of attempts so far, which is the id of the last connection.
+    /// The number of attempts so far, which is also the id of the last connection.
     begun: u64,
 }
 
@@ -38,9 +38,9 @@ struct Attempt {
 pub(crate) enum Failure {
     /// The connection could not be established.
     Failed(Error),
-    /// A clear has interrupted it, or the pool was closed.
+    /// A clear interrupted the attempt, or the pool was closed.
     Cancelled,
-    /// The check-out that carried it out was dropped.
+    /// The check-out that made the attempt was dropped.
     Dropped,
 }
 
@@ -67,7 +67,7 @@ impl Attempts {
         self.pending.iter().filter_map(|attempt| attempt.owner)
     }
 
-    /// Returns whether an attempt that no check-out owns is in progress.
+    /// Returns whether an attempt without an owner is in progress.
     fn has_unowned(&self) -> bool {
         let mut attempts = self.pending.iter();
         attempts.any(|attempt| attempt.owner.is_none() && !attempt.is_cancelled)
@@ -78,7 +78,7 @@ impl Attempts {
         self.owners().min_by_key(|owner| owner.serial)
     }
 
-    /// Gives the attempt of `owner` to another check-out.
+    /// Passes the attempt of `owner` to another check-out.
     pub(super) fn replace_owner(&mut self, owner: Ticket, next: Option<Ticket>) {
         let mut attempts = self.pending.iter_mut();
         if let Some(attempt) = attempts.find(|attempt| attempt.owner == Some(owner)) {
@@ -99,7 +99,7 @@ impl Attempts {
         mem::take(&mut self.has_cancelled)
     }
 
-    /// Returns whether an attempt is to be dropped.
+    /// Returns whether an attempt was cancelled, so that it must be dropped.
     pub(super) fn is_cancelled(&self, id: u64) -> bool {
         let mut attempts = self.pending.iter();
         attempts.any(|attempt| attempt.id == id && attempt.is_cancelled)
@@ -122,14 +122,14 @@ impl Attempts {
 }
 
 impl<C: Pooled> Machine<C> {
-    /// Begins an attempt if a check-out or `minPoolSize` needs one and the limits allow it.
-    /// Returns the number of the connection.
+    /// Begins an attempt if a check-out or `minPoolSize` needs one and the limits allow it. Returns
+    /// the number of the connection.
     pub(super) fn begin_attempt(&mut self, now: Instant) -> Option<u64> {
         if self.config.by_caller || !self.may_attempt() {
             return None;
         }
-        // A check-out does not depend on attempts that belong to none: they may take longer
-        // (CMAP: "Checking Out a Connection").
+        // A check-out does not depend on unowned attempts, which may take longer (CMAP: "Checking
+        // Out a Connection").
         let owner = self.waiters.next();
         if owner.is_none() && !self.fills(now) {
             return None;
@@ -137,7 +137,7 @@ impl<C: Pooled> Machine<C> {
         Some(self.attempts.begin(owner))
     }
 
-    /// Begins the attempt of the check-out `ticket`, which carries it out itself.
+    /// Begins an attempt that the check-out `ticket` makes itself.
     pub(crate) fn begin_own(&mut self, ticket: Ticket) -> Option<u64> {
         if !self.config.by_caller || !self.may_attempt() || self.waiters.first() != Some(ticket) {
             return None;
@@ -146,7 +146,7 @@ impl<C: Pooled> Machine<C> {
         Some(self.attempts.begin(owner))
     }
 
-    /// Adds the connection of an attempt.
+    /// Adds the connection that an attempt has established.
     pub(crate) fn established(&mut self, id: u64, connection: C, now: Instant) -> After<C> {
         let mut after = After::default();
         let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
@@ -163,7 +163,7 @@ impl<C: Pooled> Machine<C> {
                 self.settle(connection, now, &mut after);
                 self.wait_again(owner, &mut after);
             }
-            // A clear came in between: the check-out fails like those in the queue.
+            // A clear came in between: the check-out fails, like those in the queue.
             Some(owner) if !is_current => {
                 self.fail(owner, self.lost(), &mut after);
                 self.settle(connection, now, &mut after);
@@ -175,7 +175,7 @@ impl<C: Pooled> Machine<C> {
         after
     }
 
-    /// Ends an attempt that led to no connection.
+    /// Ends an attempt that failed.
     pub(crate) fn failed(&mut self, id: u64, failure: Failure, now: Instant) -> After<C> {
         let mut after = After::default();
         let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
@@ -209,7 +209,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Cancels all attempts. Without a worker, the check-outs that carry them out fail at once.
+    /// Cancels all attempts. Without a worker, the check-outs that make them fail immediately.
     pub(super) fn cancel_attempts(&mut self, after: &mut After<C>) {
         self.attempts.cancel();
         if self.config.by_caller {
@@ -220,16 +220,16 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Lets the next check-out begin its own attempt, because the check-out whose turn it was has
-    /// left the queue. A worker needs no turns.
+    /// Passes the turn of a check-out that left the queue to the next one, which begins its own
+    /// attempt. A worker needs no turns.
     pub(super) fn pass_turn(&mut self, after: &mut After<C>) {
         if self.config.by_caller {
             self.start_attempts(after);
         }
     }
 
-    /// Returns the check-out that inherits the attempt of a check-out that no longer needs it.
-    /// Without a worker the attempt ends with its check-out.
+    /// Returns the check-out that takes over an attempt from its owner. Without a worker, an
+    /// attempt ends with its check-out.
     pub(super) fn next_owner(&mut self) -> Option<Ticket> {
         if self.config.by_caller {
             return None;
@@ -237,13 +237,13 @@ impl<C: Pooled> Machine<C> {
         self.waiters.next()
     }
 
-    /// Returns the time when an attempt for `minPoolSize` may begin again.
+    /// Returns the time at which an attempt for `minPoolSize` may begin again.
     pub(super) fn fill_due(&self) -> Option<Instant> {
         let may_fill = self.may_attempt() && self.is_short();
         self.fill_at.filter(|_| may_fill)
     }
 
-    /// Gives the connection to the oldest owner, and the attempt of that owner to `owner`.
+    /// Hands the connection to the oldest owner, and passes the attempt of that owner to `owner`.
     fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant, after: &mut After<C>) {
         if !connection.is_usable() {
             self.fail(owner, self.interrupted(), after);
@@ -251,7 +251,7 @@ impl<C: Pooled> Machine<C> {
             return;
         }
         let oldest = self.attempts.oldest_owner();
-        // Without a worker, a check-out that gets a connection drops its own attempt.
+        // Without a worker, a check-out that receives a connection drops its own attempt.
         let first = oldest.filter(|one| one.serial < owner.serial && !self.config.by_caller);
         if let Some(first) = first {
             self.attempts.replace_owner(first, Some(owner));
@@ -268,8 +268,7 @@ impl<C: Pooled> Machine<C> {
         self.start_attempts(after);
     }
 
-    /// Puts the owner of an attempt that has ended back into the queue, or fails it if its time is
-    /// over.
+    /// Returns the owner of an ended attempt to the queue, or fails it if it is overdue.
     fn wait_again(&mut self, owner: Ticket, after: &mut After<C>) {
         if self.waiters.is_overdue(owner) {
             let error = Error::Pool(self.timed_out());
@@ -298,8 +297,8 @@ impl<C: Pooled> Machine<C> {
         self.is_short() && self.fill_at.is_none_or(|at| at <= now)
     }
 
-    /// Returns whether `minPoolSize` needs one more attempt. There is one at a time, as in the
-    /// specification's single thread: check-outs use the rest of `maxConnecting`.
+    /// Returns whether `minPoolSize` needs one more attempt. Such attempts run one at a time, like
+    /// the single thread of the specification; check-outs use the rest of `maxConnecting`.
     fn is_short(&self) -> bool {
         self.total() < self.min_size() && !self.attempts.has_unowned()
     }

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, mem};
 
 use sdam_core::ids::{Generation, ObjectId};
 
-/// The current generation of each service, by which stale connections are recognized.
+/// The current generation of each service, which tells stale connections.
 ///
-/// The topology assigns the generations. A service is remembered while it has connections, and
-/// while any connection is being established: it may lead to a service that was cleared meanwhile.
+/// The topology assigns the generations. A service is kept while it has connections, and while any
+/// connection is being established, because that one may lead to a service cleared in the meantime.
 #[derive(Debug, Default)]
 pub(super) struct Services {
     known: BTreeMap<ObjectId, Service>,
@@ -33,7 +33,7 @@ impl Services {
         self.known.entry(service).or_default().connections += 1;
     }
 
-    /// Counts the end of a connection. `is_pending` says whether any is being established.
+    /// Counts a closed connection. `is_pending` is true if another connection is being established.
     pub(super) fn closed(&mut self, id: ObjectId, is_pending: bool) {
         if let Some(service) = self.known.get_mut(&id) {
             service.connections = service.connections.saturating_sub(1);
@@ -43,7 +43,7 @@ impl Services {
         }
     }
 
-    /// Forgets services without connections; called when none is being established.
+    /// Removes services without connections. Called only while no connection is being established.
     pub(super) fn prune(&mut self) {
         self.known.retain(|_, service| service.connections > 0);
     }

@@ -1,5 +1,4 @@
-//! Checks the rules of a pool against random histories. Tasks are polled only after they were
-//! woken.
+//! Checks the rules of a pool against random histories. Tasks are polled only after they are woken.
 
 use std::{
     collections::BTreeMap,
@@ -19,7 +18,7 @@ use sdam_core::{
 
 use super::*;
 
-/// A connection of the history.
+/// A connection in a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Connection {
     id: u64,
@@ -42,7 +41,7 @@ impl Pooled for Connection {
     }
 }
 
-/// A task that notes whether it was woken.
+/// A task that records whether it was woken.
 #[derive(Debug, Default)]
 struct Task(AtomicBool);
 
@@ -127,7 +126,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// The pool and its surroundings.
+/// The pool and its environment.
 struct History {
     machine: Machine<Connection>,
     shape: Shape,
@@ -135,13 +134,13 @@ struct History {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     worker: Arc<Task>,
-    /// Check-outs without a result, the oldest first.
+    /// Check-outs without a result, oldest first.
     waiting: Vec<(Ticket, Arc<Task>)>,
     /// Attempts in progress, with the generations under which they began.
     attempts: Vec<(u64, Generation)>,
-    /// The check-outs that carry out their attempts themselves.
+    /// Check-outs that make their attempts themselves.
     own: BTreeMap<u64, Ticket>,
-    /// The number of check-outs whose time was over while they owned an attempt.
+    /// The number of check-outs that became overdue while they owned an attempt.
     overdue: usize,
     in_use: Vec<Connection>,
     ended: bool,
@@ -224,7 +223,7 @@ impl History {
         self.finish(after);
     }
 
-    /// Begins the attempt of this number, whose hello is answered at once.
+    /// Begins the attempt with this number; its hello is answered immediately.
     fn begin(&mut self, id: u64) {
         let generation = if self.shape.load_balanced {
             let service = self.services.entry(service(id));
@@ -276,7 +275,7 @@ impl History {
         self.finish(after);
     }
 
-    /// Drops the attempt that a check-out carries out itself.
+    /// Drops the attempt that a check-out makes itself.
     fn drop_own(&mut self, ticket: Ticket) {
         let own = self.own.iter().find(|(_, owner)| **owner == ticket);
         if let Some(id) = own.map(|(id, _)| *id) {
@@ -331,7 +330,7 @@ impl History {
         assert!(self.machine.close().is_none(), "a pool is closed once");
     }
 
-    /// Wakes tasks, as the owner of the machine does.
+    /// Wakes tasks, like the owner of the machine.
     fn finish(&mut self, after: After<Connection>) {
         after.wake.into_iter().for_each(Waker::wake);
         for (connection, reason) in after.close {
@@ -493,7 +492,7 @@ proptest! {
         for step in &steps {
             history.step(step);
         }
-        // Every check-out ends once its pool works again and connections come back.
+        // Every check-out ends once its pool works again and connections are checked in.
         let closed = matches!(steps.last(), Some(Step::Close));
         if !closed {
             history.step(&Step::Ready);

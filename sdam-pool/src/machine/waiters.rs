@@ -11,32 +11,29 @@ use slab::Slab;
 
 use crate::error::Error;
 
-/// The number of tickets of abandoned check-outs at which the queue is compacted.
+/// The number of abandoned tickets at which the queue is compacted.
 const COMPACT: usize = 32;
 
 /// The waiting check-outs, served in order of arrival.
 ///
 /// A check-out keeps its slot until it has taken its result or is dropped. Its ticket is in the
-/// queue, or is the owner of an attempt to open a connection.
-///
-/// A check-out keeps its slot until it has taken its result or is dropped. Its ticket is in the
-/// queue, or is the owner of an attempt to open a connection.
+/// queue, or it owns an attempt to open a connection.
 #[derive(Debug)]
 pub(super) struct Waiters<C> {
     slots: Slab<Slot<C>>,
-    /// Tickets of this epoch without an attempt, the oldest first, including abandoned ones.
+    /// Tickets of this epoch without an attempt, oldest first, including abandoned ones.
     queue: VecDeque<Ticket>,
     abandoned: usize,
-    /// Increases with each eviction: queued check-outs of earlier epochs have failed.
+    /// Increases with each eviction. Queued check-outs of earlier epochs have failed.
     epoch: u64,
     /// The error of the last eviction.
     eviction: Option<PoolError>,
-    /// Queues whose check-outs were evicted and not yet woken.
+    /// Queues of evicted check-outs that are not yet woken.
     evicted: Vec<VecDeque<Ticket>>,
     tickets: u64,
 }
 
-/// The place of one check-out.
+/// The place of a check-out in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     slot: usize,
@@ -49,7 +46,7 @@ struct Slot<C> {
     serial: u64,
     epoch: u64,
     state: State<C>,
-    /// True if its time was over while a connection was being opened for it.
+    /// True if its time ran out while a connection was being opened for it.
     is_overdue: bool,
     waker: Option<Waker>,
 }
@@ -57,7 +54,7 @@ struct Slot<C> {
 #[derive(Debug)]
 enum State<C> {
     Queued,
-    /// The check-out owns an attempt; a clear does not evict it.
+    /// The check-out owns an attempt, so a clear does not evict it.
     Owner,
     Delivered(C),
     Failed(Error),
@@ -99,8 +96,8 @@ impl<C> Waiters<C> {
         ticket
     }
 
-    /// Puts a check-out back in its place in the queue. Returns the connection that was given to
-    /// it.
+    /// Returns a check-out to its place in the queue. Returns the connection that it was handed, if
+    /// any.
     pub(super) fn rejoin(&mut self, ticket: Ticket) -> Option<C> {
         let epoch = self.epoch;
         let slot = self.slot(ticket)?;
@@ -184,8 +181,8 @@ impl<C> Waiters<C> {
         )
     }
 
-    /// Takes the result of a check-out, or stores `waker` and returns the previous one, which the
-    /// caller drops without the lock.
+    /// Takes the result of a check-out, or stores `waker`. `waker` is replaced by the previous one,
+    /// which the caller drops after releasing the lock.
     pub(super) fn poll(
         &mut self,
         ticket: Ticket,
@@ -213,7 +210,7 @@ impl<C> Waiters<C> {
         slot.is_some_and(|slot| matches!(slot.state, State::Owner))
     }
 
-    /// Returns the connection that a check-out was given and has not taken.
+    /// Returns the connection that was handed to a check-out but not yet taken.
     pub(super) fn delivered(&self, ticket: Ticket) -> Option<&C> {
         let slot = self.slots.get(ticket.slot);
         match &slot.filter(|slot| slot.serial == ticket.serial)?.state {
@@ -222,14 +219,14 @@ impl<C> Waiters<C> {
         }
     }
 
-    /// Notes that the time of a check-out is over.
+    /// Marks a check-out as overdue.
     pub(super) fn set_overdue(&mut self, ticket: Ticket) {
         if let Some(slot) = self.slot(ticket) {
             slot.is_overdue = true;
         }
     }
 
-    /// Returns whether the time of a check-out is over.
+    /// Returns whether a check-out is overdue.
     pub(super) fn is_overdue(&mut self, ticket: Ticket) -> bool {
         self.slot(ticket).is_some_and(|slot| slot.is_overdue)
     }
@@ -244,7 +241,7 @@ impl<C> Waiters<C> {
         self.eviction.clone()
     }
 
-    /// Fails every check-out that has no result, and returns their wakers.
+    /// Fails every check-out without a result, and returns their wakers.
     pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Waker> {
         self.queue.clear();
         self.evicted.clear();
@@ -278,7 +275,7 @@ impl<C> Waiters<C> {
         }
     }
 
-    /// Counts a ticket of the queue as abandoned, and removes all abandoned ones once they are
+    /// Counts a ticket of the queue as abandoned. Removes the abandoned tickets once there are
     /// many.
     fn abandon(&mut self) {
         self.abandoned += 1;

@@ -1,4 +1,4 @@
-//! The work of a pool's worker, and the steps of a waiting check-out.
+//! The tasks of a pool's worker, and the steps of a waiting check-out.
 
 use std::{
     mem,
@@ -10,32 +10,32 @@ use sdam_core::{event::ConnectionClosedReason, pool::PoolError, time::Instant};
 use super::{After, Interruption, Machine, Pooled, State, Ticket};
 use crate::error::Error;
 
-/// The number of connections and wakers that are taken under one lock.
+/// The maximum number of connections or wakers that are taken under one lock.
 const BATCH: usize = 64;
 
-/// The next piece of work.
+/// The worker's next task.
 #[derive(Debug)]
 pub(crate) enum Work<C> {
-    /// Interrupt commands on connections in use, or wake the check-outs that were evicted.
+    /// Interrupt commands on connections in use, or wake evicted check-outs.
     Urgent(Urgent),
-    /// Drop the attempts that are cancelled.
+    /// Drop the cancelled attempts.
     Cancel,
     /// Close connections; `None` if the closing is published already.
     Close(Vec<C>, Option<ConnectionClosedReason>),
-    /// Open the connection of this number.
+    /// Open the connection with this number.
     Open(u64),
     /// Wait until the waker is woken, or until this time.
     Wait(Option<Instant>),
-    /// The pool is closed and nothing is left.
+    /// The pool is closed, and all work is done.
     End,
 }
 
-/// Work that may be done under the lock of the topology.
+/// Tasks that may run under the lock of the topology.
 #[derive(Debug)]
 pub(crate) enum Urgent {
     /// Interrupt commands on connections in use.
     Interrupt(Interruption),
-    /// Wake the check-outs that were evicted.
+    /// Wake evicted check-outs.
     Wake(Vec<Waker>),
 }
 
@@ -43,12 +43,12 @@ pub(crate) enum Urgent {
 #[derive(Debug)]
 pub(crate) enum Step<C> {
     Done(Result<C, Error>),
-    /// The check-out opens the connection of this number itself.
+    /// The check-out opens the connection with this number itself.
     Open(u64),
 }
 
 impl<C: Pooled> Machine<C> {
-    /// Returns the next piece of work. With [`Work::Wait`], `waker` is stored and replaced by the
+    /// Returns the worker's next task. With [`Work::Wait`], `waker` is stored and replaced by the
     /// previous one.
     pub(crate) fn work(&mut self, now: Instant, waker: &mut Option<Waker>) -> Work<C> {
         if let Some(urgent) = self.urgent_work() {
@@ -73,7 +73,7 @@ impl<C: Pooled> Machine<C> {
         Work::Wait(self.armed)
     }
 
-    /// Returns the next piece of urgent work.
+    /// Returns the next urgent task.
     pub(crate) fn urgent_work(&mut self) -> Option<Urgent> {
         if let Some(interruption) = self.interrupt.take() {
             return Some(Urgent::Interrupt(interruption));
@@ -81,24 +81,24 @@ impl<C: Pooled> Machine<C> {
         self.waiters.take_evicted(BATCH).map(Urgent::Wake)
     }
 
-    /// Returns whether an attempt is to be dropped.
+    /// Returns whether an attempt was cancelled, so that it must be dropped.
     pub(crate) fn is_cancelled(&self, id: u64) -> bool {
         self.attempts.is_cancelled(id)
     }
 
-    /// Ends the pool because its worker was dropped: its runtime has ended.
+    /// Ends the pool because its worker was dropped with its runtime.
     pub(crate) fn runtime_shut_down(&mut self) -> After<C> {
         let mut after = After::default();
         if !matches!(self.state, State::Closed) {
             self.state = State::RuntimeShutDown;
             self.close_idle(ConnectionClosedReason::PoolClosed);
         }
-        // Also those that the closing has evicted, if the worker has not woken them.
+        // Including those that closing the pool evicted, if the worker has not woken them.
         after.wake.extend(self.waiters.fail_all(&self.lost()));
         after
     }
 
-    /// Polls a waiting check-out. If it goes on waiting, `waker` is stored and replaced by the
+    /// Polls a waiting check-out. If it keeps waiting, `waker` is stored and replaced by the
     /// previous one.
     pub(crate) fn poll(
         &mut self,
@@ -121,12 +121,12 @@ impl<C: Pooled> Machine<C> {
         (polled, after)
     }
 
-    /// Takes the worker's waker, because the pool is gone.
+    /// Takes the worker's waker when the pool is dropped.
     pub(crate) fn take_worker(&mut self) -> Option<Waker> {
         self.worker.take()
     }
 
-    /// Fails a check-out whose time is over, unless a connection is being opened for it: then
+    /// Fails a check-out that timed out, unless a connection is being opened for it: then
     /// `connectTimeoutMS` applies (CMAP: "waitQueueTimeoutMS").
     pub(crate) fn time_out(&mut self, ticket: Ticket) -> (Option<Result<C, Error>>, After<C>) {
         let mut after = After::default();
@@ -138,8 +138,8 @@ impl<C: Pooled> Machine<C> {
         (Some(result), after)
     }
 
-    /// Fails a check-out whose operation has no time left. A connection that is being opened for it
-    /// goes to the next one.
+    /// Fails a check-out whose operation timed out. A connection that is being opened for it goes
+    /// to the next check-out.
     pub(crate) fn expire(&mut self, ticket: Ticket) -> (Result<C, Error>, After<C>) {
         let mut after = After::default();
         self.disown(ticket);
@@ -147,8 +147,8 @@ impl<C: Pooled> Machine<C> {
         (result, after)
     }
 
-    /// Ends a check-out whose time is over, with the connection that it was given just before, if
-    /// any.
+    /// Ends a check-out that timed out. If a connection was handed over just before, the check-out
+    /// succeeds.
     fn end(&mut self, ticket: Ticket, after: &mut After<C>) -> Result<C, Error> {
         let result = match self.waiters.take(ticket) {
             Some(result) => self.accept(result, after),
@@ -158,7 +158,7 @@ impl<C: Pooled> Machine<C> {
         result
     }
 
-    /// Gives the attempt that a check-out owns to the next check-out.
+    /// Passes the attempt of a check-out to the next one.
     fn disown(&mut self, ticket: Ticket) {
         if self.waiters.is_owner(ticket) {
             let next = self.next_owner();
@@ -166,8 +166,8 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Takes back a connection whose service was cleared since its delivery, and gives the
-    /// check-out an idle connection, or its place in the queue.
+    /// Takes back a connection whose service was cleared since its delivery. The check-out gets an
+    /// idle connection, or returns to its place in the queue.
     fn take_back(&mut self, ticket: Ticket, now: Option<Instant>, after: &mut After<C>) {
         let delivered = self.waiters.delivered(ticket);
         if !delivered.is_some_and(|connection| self.has_lost_service(connection)) {
@@ -177,7 +177,7 @@ impl<C: Pooled> Machine<C> {
             self.in_use -= 1;
             self.settle(connection, Instant::EPOCH, after);
         }
-        // There are idle ones only if no other check-out waits.
+        // Idle connections exist only if no other check-out waits.
         if let Some(connection) = self.next_idle(now, after)
             && let Some(first) = self.waiters.next()
         {
@@ -185,15 +185,14 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Refuses a connection that has become stale between its delivery and the poll of the
-    /// check-out.
+    /// Refuses a connection that became stale between its delivery and the poll of the check-out.
     fn accept(&mut self, result: Result<C, Error>, after: &mut After<C>) -> Result<C, Error> {
         let connection = result?;
         if !matches!(self.state, State::Closed) && !self.is_stale(&connection) {
             return Ok(connection);
         }
         self.in_use -= 1;
-        // Otherwise `take_back` has found it.
+        // Otherwise `take_back` would have found it.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH, after);
         Err(if is_late {
@@ -203,7 +202,7 @@ impl<C: Pooled> Machine<C> {
         })
     }
 
-    /// Removes a check-out that was dropped. A connection that it was given goes to the next one.
+    /// Removes a check-out that was dropped. A connection handed to it goes to the next one.
     pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> After<C> {
         let mut after = After::default();
         self.disown(ticket);
@@ -247,7 +246,7 @@ impl<C: Pooled> Machine<C> {
         }
     }
 
-    /// Closes the idle connections to services that were cleared.
+    /// Closes the idle connections to cleared services.
     fn close_idle_to_cleared_services(&mut self) {
         if !self.services.take_cleared() {
             return;
@@ -276,7 +275,7 @@ impl<C: Pooled> Machine<C> {
         Some((connections, reason))
     }
 
-    /// Returns the time of the next work if no other event precedes it.
+    /// Returns the time of the next task if no event precedes it.
     fn deadline(&self) -> Option<Instant> {
         let limit = self.config.options.max_idle_time;
         let oldest = self.idle.front().map(|idle| idle.since);

@@ -1,4 +1,4 @@
-//! Pools with a fault each: the pool of this crate, used or controlled wrongly.
+//! Faulty pools: the pool of this crate, wrongly used or controlled.
 
 use std::{
     future::pending,
@@ -31,45 +31,45 @@ use super::failure;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
-    /// It is ready when it is created.
+    /// The pool is ready when it is created.
     StartsReady,
-    /// It is never ready.
+    /// The pool is never ready.
     IgnoresReady,
-    /// Clears do not reach it.
+    /// Clears do not reach the pool.
     ForgetsClears,
-    /// Its clears interrupt connections in use, and those of one service the whole pool.
+    /// Every clear interrupts connections in use, and a clear of one service clears the whole pool.
     AlwaysInterrupts,
     NeverInterrupts,
     /// A clear that interrupts also ends every later command.
     InterruptsNewer,
-    /// A check-out whose connection was being opened at such a clear never returns.
+    /// A check-out never returns if its connection was being opened at such a clear.
     ForgetsInterruptedOpenings,
     ClearsAllServices,
-    /// It asks the topology for the generation while the topology is locked.
+    /// The pool asks the topology for the generation while the topology is locked.
     CallsBack,
     IgnoresClose,
     /// Check-outs that the pool refuses never return.
     SwallowsPoolErrors,
     ReportsPoolErrors,
-    /// It reports errors of connections again.
+    /// The pool reports errors of connections a second time.
     ReportsTwice,
-    /// It calls the topology after a broken command while it holds a lock that `ready` takes.
+    /// The pool calls the topology after a broken command while it holds a lock that `ready` takes.
     CallsUnderLock,
     HidesHandshakes,
-    /// It hands out every connection that is checked in, in any state.
+    /// Every connection that is checked in is handed out again, whatever its state.
     KeepsAllConnections,
-    /// It hands out a connection that received a message that cannot be the reply.
+    /// A connection is handed out again after it received an invalid reply.
     KeepsBadReplies,
-    /// A command with such a message succeeds.
+    /// A command that receives an invalid reply succeeds.
     AcceptsBadReplies,
-    /// Connections that are checked in are not used again.
+    /// Connections that are checked in are never used again.
     LeaksConnections,
     NeverReuses,
-    /// Connections that are checked in are not given to check-outs that wait for `maxConnecting`.
+    /// Connections that are checked in are not handed to check-outs that wait for `maxConnecting`.
     HoldsReturned,
-    /// Each connection that cannot be opened occupies its slot for ever.
+    /// Each connection that cannot be opened occupies its slot forever.
     LeaksFailedOpenings,
-    /// Check-outs that are dropped stay in the wait queue.
+    /// Dropped check-outs stay in the wait queue.
     ForgetsDroppedCheckOuts,
     IgnoresMaxPoolSize,
     IgnoresMaxConnecting,
@@ -104,11 +104,11 @@ struct State {
     /// The number of connections that could not be opened.
     failed: u32,
     has_interrupted: bool,
-    /// True if the last command got a message that cannot be the reply.
+    /// True if the last command received an invalid reply.
     has_bad_reply: bool,
     /// True if a check-out waits in the queue of the inner pool.
     is_queued: bool,
-    /// The check-outs that wait outside of the inner pool.
+    /// Check-outs that wait outside the inner pool.
     outside: Vec<oneshot::Sender<()>>,
 }
 
@@ -193,7 +193,7 @@ impl FaultyPool {
         self.inner.check_out().await.map_err(failure)
     }
 
-    /// Waits until no other check-out is in the queue; the latest is served first.
+    /// Waits until no other check-out is in the queue. The latest is served first.
     async fn turn(&self) -> Turn<'_> {
         let outside = {
             let mut state = self.state.lock().unwrap();
@@ -211,7 +211,7 @@ impl FaultyPool {
         Turn(self)
     }
 
-    /// Withholds a connection from check-outs that could open one if it were their turn.
+    /// Withholds a connection from check-outs that could open one themselves if it were their turn.
     fn hold(&self, connection: PooledConnection) {
         let stats = self.inner.stats();
         let total = stats.idle + stats.in_use + stats.pending;
@@ -221,7 +221,7 @@ impl FaultyPool {
     }
 }
 
-/// The place of a check-out in the queue; it passes its turn to the latest of the others.
+/// The turn of a check-out in the queue. Dropping it passes the turn to the latest of the others.
 struct Turn<'p>(&'p FaultyPool);
 
 impl Drop for Turn<'_> {
@@ -349,7 +349,7 @@ impl<T> Future for Forgotten<T> {
     }
 }
 
-/// A topology that receives no reports of handshakes.
+/// A topology that receives no handshake reports.
 #[derive(Debug)]
 struct Silence(Reporter);
 

@@ -1,5 +1,5 @@
-//! Checks that the pool passes the conformance suite of pools, and that the suite names each rule
-//! that faulty pools break.
+//! Checks that the pool passes the conformance suite of pools, and that the suite detects each
+//! faulty pool and names the broken rule.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -20,7 +20,7 @@ use sdam_transport::{
 
 use self::doubles::{Fault, Faulty};
 
-/// The timeout of a step: enough for a working pool, and short for one that hangs.
+/// The time limit of a step: enough for a working pool, and short for one that hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Uses the pool of this crate.
