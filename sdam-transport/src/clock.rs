@@ -20,8 +20,8 @@ use sdam_core::time::{Instant, UnixTime};
 /// - All of this holds after the runtime behind the clock has ended, too, because a selection that
 ///   is made outside of the runtime waits for its time-out.
 ///
-/// Timers of different deadlines may be ready in any order.
-/// [`ThreadClock`](crate::system::ThreadClock) keeps this contract for every runtime.
+/// Timers with different deadlines may become ready in any order.
+/// [`ThreadClock`](crate::system::ThreadClock) keeps this contract on every runtime.
 pub trait Clock: Send + Sync + Debug + 'static {
     /// Returns the current time.
     ///
@@ -29,8 +29,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// simulation.
     fn now(&self) -> Instant;
 
-    /// Returns the time on the wall clock, which people read in events; nothing is decided by it.
-    /// [`system::wall`](crate::system::wall) is that of the operating system.
+    /// Returns the wall-clock time for events. It is only displayed; nothing is decided by it.
+    /// [`system::wall`](crate::system::wall) returns that of the operating system.
     ///
     /// There is no default implementation, for the same reason.
     fn wall(&self) -> UnixTime;
@@ -42,8 +42,10 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// Dropping the future cancels the timer.
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()>;
 
-    /// Returns whether timers block their thread instead of being pending. A
-    /// [race](crate::race::deadline) with such a timer blocks, too, but not its future.
+    /// Returns whether timers block their thread instead of returning `Pending`. A
+    /// [race](crate::race::deadline) against such a timer blocks the thread while its future is
+    /// pending.
+    /// not block.
     fn blocks(&self) -> bool {
         false
     }

@@ -12,12 +12,12 @@
 //! }
 //! ```
 //!
-//! Each check tests one rule, in the words of the contract. A failure names the rule, the contract
-//! and the step at which it happened. A step that takes 20 seconds counts as hanging.
+//! Each check tests one rule, quoted from the contract. A failure names the rule, the contract and
+//! the step that failed. A step that takes 20 seconds counts as hanging.
 //!
-//! All peers are threads of this process on loopback addresses and ports that the system picks.
-//! The suite waits for time to pass only through the clock under test, and asserts only lower
-//! bounds. Code that runs in a task of the runtime never blocks its thread.
+//! All peers are threads of this process on loopback addresses and system-assigned ports. Time
+//! passes only through the clock under test, and the suite asserts only lower bounds. Code in a
+//! task of the runtime never blocks its thread.
 
 mod clock;
 mod connect;
@@ -46,23 +46,23 @@ use crate::{
     spawn::Task,
 };
 
-/// Checks a clock and a transport; a foreign executor on foreign threads polls their futures.
+/// Checks a clock and a transport. A foreign executor polls their futures on foreign threads.
 ///
 /// # Panics
 ///
-/// If a check fails, after all have run; the message lists those that failed.
+/// Panics after all checks have run if any failed; the message lists the failures.
 pub fn io(io: &Io) {
     let mut report = Report::new(STEP_TIMEOUT);
     check_io(io, &mut report);
     report.finish();
 }
 
-/// Checks a clock and a transport whose futures block instead of being pending.
+/// Checks a clock and a transport whose futures block instead of returning `Pending`.
 ///
 /// # Panics
 ///
-/// If a check fails or a future is pending, after all checks have run; the message lists those that
-/// failed.
+/// Panics after all checks have run if any failed or a future was pending; the message lists the
+/// failures.
 pub fn blocking(io: &Io) {
     let mut report = Report::new(STEP_TIMEOUT);
     for check in IO_CHECKS {
@@ -76,12 +76,12 @@ pub fn blocking(io: &Io) {
     report.finish();
 }
 
-/// Checks a whole runtime: the checks of [`io`], the same checks inside tasks of the runtime, and
-/// those of the spawner.
+/// Checks a whole runtime: runs the checks of [`io`], repeats them inside tasks of the runtime, and
+/// checks the spawner.
 ///
 /// # Panics
 ///
-/// If a check fails, after all have run; the message lists those that failed.
+/// Panics after all checks have run if any failed; the message lists the failures.
 pub fn runtime(runtime: &Runtime) {
     let mut report = Report::new(STEP_TIMEOUT);
     check_io(&runtime.io, &mut report);
@@ -94,14 +94,14 @@ pub fn runtime(runtime: &Runtime) {
     report.finish();
 }
 
-/// Checks a dialer: of several addresses, one that refuses is skipped, and one that does not answer
-/// is overtaken; on Linux, also that idle peers are probed.
+/// Checks a dialer: among several addresses, one that refuses is skipped, and one that does not
+/// answer is overtaken. On Linux, also checks that idle peers are probed.
 ///
 /// The rules of all transports are checked by [`io`], [`blocking`] and [`runtime`].
 ///
 /// # Panics
 ///
-/// If a check fails, after all have run; the message lists those that failed.
+/// Panics after all checks have run if any failed; the message lists the failures.
 pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     let dialer = Dialer::new(dial, clock);
     let mut report = Report::new(STEP_TIMEOUT);
@@ -111,11 +111,12 @@ pub fn dial<D: Dial>(dial: D, clock: Arc<dyn Clock>) {
     report.finish();
 }
 
-/// Checks that a runtime can be shut down: `shut_down` ends it while its tasks are alive.
+/// Checks that a runtime can be shut down. `shut_down` ends it while its tasks are alive.
 ///
 /// # Panics
 ///
-/// If live tasks are not dropped, or the runtime's parts panic or break their contracts afterwards.
+/// If live tasks are not dropped, or parts of the runtime panic or break their contracts
+/// afterwards.
 pub fn shutdown(runtime: &Runtime, shut_down: impl FnOnce()) {
     let mut report = Report::new(STEP_TIMEOUT);
     shutdown::check(runtime, shut_down, &mut report);
@@ -236,7 +237,7 @@ const IO_CHECKS: &[Check<Io>] = &checks![
         => connection::a_dropped_connection_is_closed,
 ];
 
-/// The checks of futures that may be pending.
+/// The checks of futures that may return `Pending`.
 const PENDING_CHECKS: &[Check<Io>] = &checks![
     Clock: "A timer may be polled by any executor, and moved to another thread between two polls."
         => clock::a_timer_may_move_to_another_thread,
@@ -273,5 +274,5 @@ fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 3] {
     ]
 }
 
-/// The time after which a step counts as hanging; far more than any step needs.
+/// The time after which a step counts as hanging; far longer than any step needs.
 const STEP_TIMEOUT: Duration = Duration::from_secs(20);

@@ -39,15 +39,15 @@ pub trait Transport: Send + Sync + Debug + 'static {
         deadline: Option<Instant>,
     ) -> Result<Box<dyn Connection>, TransportError>;
 
-    /// Returns what this transport does by itself. A topology does not start if its options ask for
-    /// TLS or a proxy that is neither here nor a layer.
+    /// Returns the steps that this transport performs itself. A topology refuses to start if its
+    /// options ask for TLS or a proxy that is neither listed here nor available as a layer.
     fn guards(&self) -> Guards {
         Guards::NONE
     }
 
-    /// Returns a transport with `layers` between its sockets and its messages, instead of its own
-    /// layers of the same kind. By default, and for each layer that it cannot have, `None`: then no
-    /// topology starts whose options need it.
+    /// Returns a transport with `layers` between its sockets and its messages, replacing its own
+    /// layers of the same kind. The default is `None`, which also stands for a layer that is not
+    /// supported: topologies whose options need one then refuse to start.
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {
         let _ = layers;
         None
@@ -76,8 +76,8 @@ pub trait Transport: Send + Sync + Debug + 'static {
 /// Memory for a message grows with the bytes that arrive, not with the announced length.
 #[async_trait]
 pub trait Connection: Send + Debug + 'static {
-    /// Sends `message`. It is ready when the operating system has taken all of it, or when the
-    /// runtime will send the rest without the caller. If that fails later, `recv` fails.
+    /// Sends `message`. The future is ready when the operating system has taken the whole message,
+    /// or when the runtime will send the rest on its own. If that fails later, `recv` fails.
     ///
     /// # Cancel safety
     ///
@@ -91,12 +91,12 @@ pub trait Connection: Send + Debug + 'static {
     /// Not cancel safe: dropping the future makes the connection unusable.
     async fn recv(&mut self) -> Result<WireMessage, TransportError>;
 
-    /// Sets the length, in bytes, of the longest message that later calls of `recv` accept. The
+    /// Sets the maximum length, in bytes, of messages that later calls of `recv` accept. The
     /// default is [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].
     ///
-    /// The code that opens a connection sets it: a monitor to the small size that hello replies
-    /// need, a pool to what the server has announced ([`Hello::max_message_size`]). A transport
-    /// that receives whole messages, such as a simulated one, may ignore it.
+    /// Set by the code that opens a connection: monitors use the small size of hello replies, pools
+    /// the size that the server announced ([`Hello::max_message_size`]). A transport that receives
+    /// whole messages, such as a simulated one, may ignore it.
     ///
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`]: sdam_core::hello::Hello::DEFAULT_MAX_MESSAGE_SIZE
     /// [`Hello::max_message_size`]: sdam_core::hello::Hello::max_message_size
@@ -104,9 +104,10 @@ pub trait Connection: Send + Debug + 'static {
         let _ = bytes;
     }
 
-    /// Sets the deadline of every later `send` and `recv`; `None` for no deadline.
+    /// Sets the deadline of every later `send` and `recv`; `None` means no deadline.
     ///
-    /// Only blocking transports need it, because they cannot race a timer; others may ignore it.
+    /// Only blocking transports need it, because they cannot be raced against a timer; others may
+    /// ignore it.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
     }

@@ -1,4 +1,4 @@
-//! The dialer: what a socket runtime implements to be a [`Transport`](crate::connect::Transport).
+//! The dialer, from which a socket runtime builds its [`Transport`](crate::connect::Transport).
 
 use std::{
     fmt,
@@ -15,7 +15,7 @@ use crate::stream::ByteStream;
 
 /// Opens a socket to one address, and looks up host names.
 ///
-/// [`NetTransport`](crate::net::NetTransport) makes a transport of it, which adds racing of several
+/// [`NetTransport`](crate::net::NetTransport) builds a transport on it, which adds racing of
 /// addresses, timeouts and framing.
 ///
 /// # Contract
@@ -26,9 +26,9 @@ use crate::stream::ByteStream;
 /// - A TCP socket sends without delay and probes an idle peer, as
 ///   [`system::tune_tcp`](crate::system::tune_tcp) sets it up.
 ///
-/// Through the transport that is made of it, a dialer also keeps the contract of
+/// Through that transport, a dialer also keeps the contract of
 /// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
-/// socket, and a runtime that has ended causes an error and not a panic.
+/// socket, and a runtime that has ended causes an error, not a panic.
 #[async_trait]
 pub trait Dial: Send + Sync + Debug + 'static {
     /// An open socket.
@@ -36,8 +36,8 @@ pub trait Dial: Send + Sync + Debug + 'static {
 
     /// Opens a socket to `target`.
     ///
-    /// Only implementations that [block](Self::blocks) need the deadline; for all others the caller
-    /// drops the future in time.
+    /// Only [blocking](Self::blocks) implementations need the deadline; otherwise the caller drops
+    /// the future in time.
     ///
     /// # Cancel safety
     ///
@@ -56,9 +56,9 @@ pub trait Dial: Send + Sync + Debug + 'static {
     /// Dropping the future abandons the look-up.
     async fn lookup_ip(&self, host: &str) -> io::Result<Vec<IpAddr>>;
 
-    /// Returns whether the futures block their thread instead of being pending.
+    /// Returns whether the futures block their thread instead of returning `Pending`.
     ///
-    /// Blocking attempts cannot race, so each one's deadline is its share of the remaining time.
+    /// Blocking attempts cannot race, so each deadline is only a share of the remaining time.
     fn blocks(&self) -> bool {
         false
     }
@@ -70,12 +70,12 @@ pub trait Dial: Send + Sync + Debug + 'static {
 pub enum DialTarget {
     /// A TCP port.
     Tcp(SocketAddr),
-    /// A Unix domain socket, by its path.
+    /// The path of a Unix domain socket.
     Unix(PathBuf),
 }
 
 impl DialTarget {
-    /// Returns the error of a runtime or system that has no sockets of this kind.
+    /// Returns the error of a runtime or system without sockets of this kind.
     pub fn unsupported(&self) -> io::Error {
         let message = format!("no socket can be opened to {self}");
         io::Error::new(io::ErrorKind::Unsupported, message)

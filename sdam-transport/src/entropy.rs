@@ -1,4 +1,4 @@
-//! The seam of random bytes from which unique identifiers are made.
+//! The source of random bytes for unique identifiers.
 
 use std::{
     fmt::Debug,
@@ -7,22 +7,22 @@ use std::{
 
 /// A source of random bytes for identifiers, such as those of sessions and topologies.
 ///
-/// A server takes two clients with the same session id for one, so these bytes never come from a
-/// seed, except in a simulation.
+/// A server cannot distinguish two clients with the same session id, so these bytes never come from
+/// a seed, except in a simulation.
 ///
 /// # Contract
 ///
 /// The bytes differ from call to call, and between any two clients of a deployment. `fill` does not
 /// block, and its caller may hold a lock.
 pub trait Entropy: Debug + Send + Sync {
-    /// Fills `bytes` with random ones.
+    /// Fills `bytes` with random data.
     fn fill(&self, bytes: &mut [u8]);
 }
 
 /// The random bytes of the operating system.
 ///
-/// If the system refuses to give any, they come from the keys of the standard library's hash maps,
-/// which the system has given earlier.
+/// If the system returns an error, the bytes come from the keys of the standard library's hash
+/// maps, which are seeded by the system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemEntropy;
 

@@ -14,8 +14,8 @@ use crate::wire::WireError;
 /// The error of opening or using a connection, or of looking up a name.
 ///
 /// Cheap to clone. `Display` is one line: the server if known, kind and stage, the attempted action
-/// and all causes; `Debug` is the same. So [`Error::source`] returns none, and
-/// [`source_as`](Self::source_as) returns the original error.
+/// and all causes; `Debug` is the same. Therefore [`Error::source`] returns `None`; use
+/// [`source_as`](Self::source_as) for the original error.
 #[derive(Clone)]
 pub struct TransportError {
     kind: ErrorKind,
@@ -36,24 +36,23 @@ impl TransportError {
         Self::new(ErrorKind::Timeout, stage, message)
     }
 
-    /// Creates a protocol error: malformed bytes, a message out of turn, or at [`Stage::Tls`] an
+    /// Creates a protocol error: malformed bytes, a message out of order, or at [`Stage::Tls`] an
     /// untrusted certificate or host name.
     pub fn protocol(stage: Stage, message: impl Into<Arc<str>>) -> Self {
         Self::new(ErrorKind::Protocol, stage, message)
     }
 
-    /// Converts an I/O error that occurred while the caller did what `message` says.
+    /// Converts an I/O error; `message` describes the attempted action.
     ///
-    /// It is a timeout if `source` is one that the runtime's own deadline has caused.
-    /// If the operating system reports `ETIMEDOUT` on an established connection, the peer has
-    /// acknowledged nothing for minutes: such a connection is broken, not slow.
+    /// It is a timeout if the runtime's own deadline caused `source`. If the operating system
+    /// reports `ETIMEDOUT` on an established connection, the peer has acknowledged nothing for
+    /// minutes: the connection is broken, not slow.
     ///
-    /// If there is a `TransportError` inside of `source`, it is returned as it is: a stream returns
-    /// one if it knows more than its user, such as that the server has rejected the client's
-    /// certificate.
+    /// A `TransportError` inside `source` is returned unchanged. A stream returns one if it knows
+    /// the cause, such as a client certificate that the server rejected.
     ///
-    /// At [`Stage::Tls`] it is a protocol error if `source` has a kind by which TLS libraries
-    /// report a bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
+    /// At [`Stage::Tls`] it is a protocol error if `source` has a kind that TLS libraries use for a
+    /// bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
     pub fn from_io(stage: Stage, message: impl Into<Arc<str>>, source: io::Error) -> Self {
         if let Some(inner) = source
             .get_ref()
@@ -74,12 +73,12 @@ impl TransportError {
         Self::new(kind, stage, message).with_source(source)
     }
 
-    /// Converts an error of the wire codec: malformed bytes, or a message out of turn.
+    /// Converts an error of the wire codec: malformed bytes, or a message out of order.
     pub fn from_wire(stage: Stage, source: WireError) -> Self {
         Self::protocol(stage, "the message violates the wire protocol").with_source(source)
     }
 
-    /// Appends `source`, its text and its causes, to the message, and keeps it.
+    /// Appends the text and the causes of `source` to the message, and stores `source`.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         let source = source.into();
@@ -94,7 +93,7 @@ impl TransportError {
         self
     }
 
-    /// Keeps `source`, whose text and causes the message has already.
+    /// Stores `source`, whose text and causes are already in the message.
     #[must_use]
     pub fn with_cause(mut self, source: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
         self.source = source.into().into();
@@ -126,18 +125,18 @@ impl TransportError {
         self.kind
     }
 
-    /// Returns the stage of connecting or talking to the server at which it failed.
+    /// Returns the stage at which connecting or talking to the server failed.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// Returns the attempted action and all causes of its failure, without server, kind and stage.
+    /// Returns the attempted action and all causes of the failure, without server, kind and stage.
     pub fn message(&self) -> &str {
         &self.message
     }
 
     /// Returns the error that was last passed to [`with_source`](Self::with_source) or
-    /// [`with_cause`](Self::with_cause), if it is an `E`. The [`ServerError`] that is made of this
+    /// [`with_cause`](Self::with_cause), if it is an `E`. A [`ServerError`] converted from this
     /// error has it as well.
     pub fn source_as<E: Error + 'static>(&self) -> Option<&E> {
         self.source.downcast_ref()
@@ -148,9 +147,9 @@ impl TransportError {
         self.kind == ErrorKind::Timeout
     }
 
-    /// Returns what a pool reports for its connection of `generation`, with this kind and stage.
+    /// Returns the report of a pool about its connection of `generation`, with this kind and stage.
     ///
-    /// An error of authenticating or of an operation is moved to its stage before: see
+    /// For an error during authentication or an operation, set the stage first: see
     /// [`at`](Self::at). The operation's own error also gets the [labels](AppError::labels).
     pub fn app_error(&self, generation: Generation) -> AppError<'_> {
         let mut report = match self.kind {
@@ -191,7 +190,7 @@ impl fmt::Debug for TransportError {
 impl Error for TransportError {}
 
 impl From<&TransportError> for ServerError {
-    /// Converts to plain data for descriptions and events, which name the server themselves.
+    /// Converts to plain data for descriptions and events, which contain the server themselves.
     fn from(error: &TransportError) -> Self {
         let mut plain = Self::new(error.kind, error.stage, &*error.message);
         plain.source = error.source.clone();

@@ -24,25 +24,25 @@ mod tests;
 
 /// A [`Connection`] over a [`ByteStream`].
 ///
-/// The connection counts as broken while it sends or receives, and only success resets that.
-/// So after a future was dropped half-way, or has failed, the connection refuses every call.
-/// Cancellation can never make the middle of a message look like the start of the next.
+/// The connection counts as broken while it sends or receives, and only success resets that. After
+/// a future has failed or was dropped early, the connection refuses every call. So cancellation can
+/// never make the middle of a message look like the start of the next.
 ///
-/// Errors have [`Stage::Hello`], which fits monitoring connections; other users set another stage
-/// by [`TransportError::at`].
+/// Errors have [`Stage::Hello`], which fits monitoring connections; others set their stage with
+/// [`TransportError::at`].
 pub struct Framed<S> {
     stream: S,
     state: State,
     max_message_size: usize,
     target: Option<ServerAddress>,
-    /// Bytes read and not yet returned: the start of a message, or more than one message.
+    /// Bytes read but not yet returned: the start of a message, or more than one message.
     received: Vec<u8>,
 }
 
 #[derive(Debug)]
 enum State {
     Healthy,
-    /// The operation in progress, or dropped before it was ready.
+    /// An operation is in progress, or was dropped before it was ready.
     Busy(&'static str),
     Failed(TransportError),
 }
@@ -132,7 +132,7 @@ impl<S: ByteStream> Framed<S> {
         WireMessage::decode(mem::replace(&mut self.received, rest)).map_err(invalid)
     }
 
-    /// Reads once, to get `wanted` bytes and possibly more.
+    /// Reads once to get `wanted` bytes, and possibly more.
     ///
     /// Reading ahead saves a system call for the header of each message.
     async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), TransportError> {
@@ -161,8 +161,8 @@ impl<S: ByteStream> Framed<S> {
         }
     }
 
-    /// Waits for the first bytes of a message without a buffer allocated: streaming connections are
-    /// in this state most of the time.
+    /// Waits for the first bytes of a message without an allocated buffer: streaming connections
+    /// are in this state most of the time.
     async fn read_first(&mut self) -> io::Result<usize> {
         let (stream, received) = (&mut self.stream, &mut self.received);
         poll_fn(|cx| {
@@ -174,7 +174,7 @@ impl<S: ByteStream> Framed<S> {
         .await
     }
 
-    /// Reads once, when part of a message has arrived.
+    /// Reads once after part of a message has arrived.
     async fn read_more(&mut self, missing: usize) -> io::Result<usize> {
         let filled = self.received.len();
         let room = missing.clamp(READ_AHEAD, MAX_READ);
@@ -225,7 +225,8 @@ fn invalid(error: WireError) -> TransportError {
 }
 
 const STAGE: Stage = Stage::Hello;
-/// Twice the length of a common hello reply, so that one read usually gets all of it.
+/// Twice the length of a typical hello reply, so that one read usually gets all of it.
 const READ_AHEAD: usize = 2 << 10;
-/// The maximum length of one read: memory grows with what arrives, not with what is announced.
+/// The maximum length of one read: memory grows with the bytes received, not with the announced
+/// length.
 const MAX_READ: usize = 64 << 10;

@@ -32,7 +32,7 @@ use sdam_core::document::DocumentWriter;
 /// The separator of the names, versions and platforms of a driver and its wrapping libraries.
 const DELIMITER: char = '|';
 
-/// The name of the whole document in errors.
+/// The name that errors use for the whole document.
 const DOCUMENT: &str = "client document";
 
 /// The content of the `client` document of handshakes, not yet shortened to its maximum length.
@@ -51,14 +51,14 @@ impl ClientMetadata {
     pub const MAX_LENGTH: usize = 512;
     /// The maximum length of the application's name, in bytes.
     pub const MAX_APPLICATION_LENGTH: usize = 128;
-    /// The maximum length of the driver's own name, and of its version, in bytes; never truncated.
+    /// The maximum length of the driver's own name and version, in bytes; they are never truncated.
     pub const MAX_DRIVER_LENGTH: usize = 128;
 
-    /// Creates the metadata of the driver `name` of this version in `environment`.
+    /// Creates the metadata of the driver `name` with this version in `environment`.
     ///
     /// # Errors
     ///
-    /// The name or version is empty, too long or contains a `|`.
+    /// The name or version is empty, too long, or contains a `|`.
     pub fn new(
         name: &str,
         version: &str,
@@ -79,7 +79,7 @@ impl ClientMetadata {
         })
     }
 
-    /// Sets the name of the application; an empty one counts as none.
+    /// Sets the name of the application; an empty name counts as absent.
     ///
     /// # Errors
     ///
@@ -90,8 +90,7 @@ impl ClientMetadata {
         Ok(self)
     }
 
-    /// Sets the details of the driver's platform, the most important ones first, because the end
-    /// may be truncated.
+    /// Sets the details of the driver's platform, most important first: the end may be truncated.
     ///
     /// # Errors
     ///
@@ -105,15 +104,15 @@ impl ClientMetadata {
         Ok(self)
     }
 
-    /// Appends a library that wraps the driver (Handshake: "Supporting wrapping libraries"), and
-    /// returns whether that changed anything: an equal library is not appended again.
+    /// Appends a library that wraps the driver (Handshake: "Supporting wrapping libraries").
+    /// Returns whether this changed anything: an equal library is not appended again.
     ///
     /// # Errors
     ///
     /// One of the library's texts contains a `|`; the metadata is then unchanged.
     pub fn append(&mut self, library: Library) -> Result<bool, InvalidMetadata> {
         library.validate()?;
-        // The driver's own entry is skipped: a library that equals it is still appended.
+        // The driver's own entry is skipped: a library equal to it is still appended.
         let known = self.libraries.iter().skip(1).any(|own| *own == library);
         if !known {
             self.libraries.push(library);
@@ -121,17 +120,17 @@ impl ClientMetadata {
         Ok(!known)
     }
 
-    /// Returns whether the client runs as a function of a FaaS provider, where
+    /// Returns whether the client runs as a function of a FaaS provider, so that
     /// `serverMonitoringMode=auto` means polling (Server Monitoring: "serverMonitoringMode").
     pub fn is_faas(&self) -> bool {
         self.environment.is_faas()
     }
 
-    /// Checks a `client` document that a driver has encoded itself.
+    /// Checks a `client` document that was encoded by a driver.
     ///
     /// # Errors
     ///
-    /// It is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
+    /// The document is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
     pub fn check_encoded(document: &[u8]) -> Result<(), InvalidMetadata> {
         check_length(DOCUMENT, document, Self::MAX_LENGTH)?;
         match DocumentWriter::extending(document) {
@@ -142,10 +141,10 @@ impl ClientMetadata {
 
     /// Encodes the `client` document as BSON of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.
     ///
-    /// If it does not fit, fields are left out in the order of the specification: those of the
+    /// Fields that do not fit are omitted in the order of the specification: those of the
     /// environment except the provider's name, those of the operating system except its type, the
-    /// whole environment, the end of the platform. If that is still not enough, the libraries
-    /// appended last are left out.
+    /// whole environment, the end of the platform. If that is not enough, the libraries appended
+    /// last are omitted.
     pub fn encode(&self) -> Box<[u8]> {
         encode::encode(self)
     }
@@ -160,7 +159,7 @@ pub struct Library {
 }
 
 impl Library {
-    /// Creates a library of that name.
+    /// Creates a library with this name.
     pub fn new(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -198,7 +197,8 @@ impl Library {
     }
 }
 
-/// The error of metadata that a server would refuse or that could not be split again.
+/// The error of metadata that a server would refuse, or that could not be split into its parts
+/// again.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidMetadata {
     option: &'static str,
@@ -219,7 +219,8 @@ impl InvalidMetadata {
         Self { option, reason }
     }
 
-    /// Creates the error for a library that is appended to a `client` document of the driver's own.
+    /// Creates the error for appending a library to a `client` document that the driver encoded
+    /// itself.
     pub const fn of_driver() -> Self {
         Self::new("driver name", Reason::OfDriver)
     }
@@ -288,7 +289,7 @@ fn cut(text: &str, limit: usize) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Returns the text; an empty one counts as absent.
+/// Returns the text; an empty text counts as absent.
 fn set(text: &str) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }

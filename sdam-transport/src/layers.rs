@@ -1,4 +1,4 @@
-//! The layers between the name of a server and the messages of a connection.
+//! The layers between a server's address and the messages of a connection.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -8,38 +8,38 @@ use crate::tls::Tls;
 
 /// The layers between a transport's sockets and its messages; by default there are none.
 ///
-/// A topology makes them of its options, and adds them by
+/// A topology creates them from its options, and adds them with
 /// [`Transport::with_layers`](crate::connect::Transport::with_layers).
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Layers {
-    /// Says where to dial for a server.
+    /// Translates the addresses of servers.
     pub translate: Option<Arc<dyn Translate>>,
-    /// The proxy that opens the connections.
+    /// The proxy through which connections are opened.
     pub proxy: Option<ProxyOptions>,
     /// Encrypts connections and checks the servers' certificates.
     pub tls: Option<Arc<dyn Tls>>,
 }
 
 impl Layers {
-    /// Returns whether there are none.
+    /// Returns whether there are no layers.
     pub fn is_empty(&self) -> bool {
         self.translate.is_none() && self.proxy.is_none() && self.tls.is_none()
     }
 }
 
-/// The steps that a transport performs without a layer of this crate.
+/// Steps that a transport performs without a layer of this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Guards {
-    /// It negotiates TLS on every connection, and has got the options for it elsewhere.
+    /// The transport negotiates TLS on every connection, with its own options.
     pub tls: bool,
-    /// It opens every connection through the proxy.
+    /// The transport opens every connection through the proxy.
     pub proxy: bool,
 }
 
 impl Guards {
-    /// A transport that connects in plain text and directly.
+    /// A transport that connects directly and in plain text.
     pub const NONE: Self = Self {
         tls: false,
         proxy: false,
@@ -60,7 +60,7 @@ impl Guards {
     }
 }
 
-/// Says where to dial for a member whose name does not lead there, such as the members of a
+/// Translates the addresses of members whose names do not lead to them, such as members of a
 /// deployment inside Kubernetes or behind a tunnel.
 ///
 /// The member keeps its name in descriptions and events, and TLS checks that name.
@@ -68,9 +68,9 @@ impl Guards {
 /// # Contract
 ///
 /// - The caller holds no lock, and may call from any thread, for several members at once.
-/// - It returns at once: it is called at each attempt to connect.
+/// - It returns immediately: it is called at each connection attempt.
 /// - Equal members lead to the same server.
 pub trait Translate: Send + Sync + Debug + 'static {
-    /// Returns where to dial for `member`: `member` itself if its name leads there.
+    /// Returns the address to dial for `member`: `member` itself if its name leads there.
     fn translate(&self, member: &ServerAddress) -> ServerAddress;
 }

@@ -1,6 +1,6 @@
 //! Runtime seams and wire protocol for MongoDB monitoring.
 //!
-//! The code names no runtime, has no global state and makes no random choice: clock, transport,
+//! The code names no runtime, has no global state and makes no random choice: the clock, transport,
 //! resolver, spawner, entropy and seed are passed in as values.
 //! Only [`system`], from which runtimes are built, and the conformance suite spawn threads.
 //!
@@ -23,16 +23,16 @@
 //!
 //! # Implementing a runtime
 //!
-//! A runtime that has sockets implements [`Clock`], [`Spawner`] and [`Dial`], makes a transport of
-//! the latter by [`NetTransport`], and bundles all of it in a [`Runtime`]. A runtime that exchanges
-//! whole messages implements [`Transport`] itself. Implementations of [`Dial`], [`Transport`],
-//! [`Connection`] and [`Resolver`] carry the attribute [`async_trait`](macro@async_trait),
-//! re-exported here.
+//! A runtime with sockets implements [`Clock`], [`Spawner`] and [`Dial`], turns the dialer into a
+//! transport with [`NetTransport`], and bundles everything in a [`Runtime`]. A runtime that
+//! exchanges whole messages implements [`Transport`] itself. Implementations of [`Dial`],
+//! [`Transport`], [`Connection`] and [`Resolver`] carry the attribute
+//! [`async_trait`](macro@async_trait), re-exported here.
 //!
 //! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
 //! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
-//! leave their thread, [`local::Remote`] is the spawner and runs other work there, and
-//! [`pipe::piped`] makes a stream of a socket.
+//! leave their thread, [`local::Remote`] is the spawner and also sends other work to that thread,
+//! and [`pipe::piped`] turns a socket into a stream.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod clock;

@@ -1,8 +1,8 @@
 //! Adapters for runtimes whose futures stay on one thread.
 //!
-//! Any thread may use a clock, transport or spawner and poll its futures. A runtime whose sockets
-//! and tasks cannot leave their thread does its work there: a [`Remote`] sends it, and
-//! [`Jobs::run`] is the one future that the thread has to drive.
+//! A clock, transport or spawner can be used, and its futures polled, on any thread. A runtime
+//! whose sockets and tasks cannot leave their thread runs them there: a [`Remote`] sends work to
+//! the thread, which drives [`Jobs::run`].
 
 use std::{
     fmt,
@@ -34,12 +34,12 @@ pub struct Remote {
     jobs: mpsc::UnboundedSender<Job>,
 }
 
-/// The work that was sent by a [`Remote`] and its clones.
+/// The work sent by a [`Remote`] and its clones.
 pub struct Jobs {
     jobs: mpsc::UnboundedReceiver<Job>,
 }
 
-/// A function that creates its future on the thread where that has to stay.
+/// A function that creates its future on the thread where the future has to stay.
 type Job = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
 /// Returns a sender and a receiver of work.
@@ -49,15 +49,16 @@ pub fn remote() -> (Remote, Jobs) {
 }
 
 impl Remote {
-    /// Sends `work` to the other thread, which calls it and drives its future, which need not be
-    /// `Send`. Does not wait; the work is dropped with the [`Jobs`], possibly before this returns.
+    /// Sends `work` to the other thread, which calls it and drives its future. The future need not
+    /// be `Send`. Does not wait. The work is dropped with the [`Jobs`], possibly before this
+    /// returns.
     pub fn run<F: Future<Output = ()> + 'static>(&self, work: impl FnOnce() -> F + Send + 'static) {
         // If the `Jobs` are dropped, the work is dropped here, as the contract demands.
         let _ = self.jobs.unbounded_send(Box::new(|| work().boxed_local()));
     }
 
-    /// Opens a socket on the other thread by `connect`, and runs `carry` there, which carries the
-    /// socket's bytes until the returned stream is dropped, see [`PipeEnd`].
+    /// Opens a socket on the other thread with `connect`, and runs `carry` there. `carry` transfers
+    /// the socket's bytes until the returned stream is dropped, see [`PipeEnd`].
     ///
     /// # Errors
     ///
@@ -98,7 +99,7 @@ impl Remote {
 
 impl Spawner for Remote {
     fn spawn(&self, task: Task) {
-        // A panic ends only its task; the panic hook has reported it.
+        // A panic ends only its own task; the panic hook has reported it.
         self.run(|| AssertUnwindSafe(task).catch_unwind().map(drop));
     }
 }

@@ -1,4 +1,4 @@
-//! A [`Transport`] over sockets, made of a dialer.
+//! A [`Transport`] over sockets, built on a dialer.
 
 use std::{
     fmt, io,
@@ -28,9 +28,9 @@ mod tests;
 
 /// A transport that looks up a host name, races its addresses, and frames the winning socket.
 ///
-/// It can have all [`Layers`]: a translation of addresses before the look-up, a SOCKS5 proxy that
-/// looks up and dials instead, and TLS over the socket. A Unix domain socket is dialled past the
-/// proxy, which is for TCP connections only (SOCKS5 Support: "Connection Establishment").
+/// Supports all [`Layers`]: a translation of addresses before the look-up, a SOCKS5 proxy that
+/// looks up and dials instead, and TLS over the socket. A Unix domain socket bypasses the proxy,
+/// which supports only TCP (SOCKS5 Support: "Connection Establishment").
 ///
 /// Errors name the server and the result of each of its IP addresses.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct NetTransport<D> {
 }
 
 impl<D: Dial> NetTransport<D> {
-    /// Creates a transport over the sockets of `dial`, with timeouts by `clock`.
+    /// Creates a transport over the sockets of `dial`, with timeouts measured by `clock`.
     pub fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
         Self {
             dial: Arc::new(dial),
@@ -59,7 +59,7 @@ impl<D: Dial> NetTransport<D> {
         self
     }
 
-    /// Opens a stream to the server `target`, wherever it is reached.
+    /// Opens a stream to the server `target`, at its translated address.
     async fn open(
         &self,
         target: &ServerAddress,
@@ -231,7 +231,7 @@ impl<D: Dial> Transport for NetTransport<D> {
     }
 }
 
-/// Returns the deadline of the next of `left` sequential attempts.
+/// Returns the deadline of the next sequential attempt when `left` remain.
 fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
     let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
     now + deadline.since(now) / left

@@ -18,10 +18,10 @@ use crate::stream::ByteStream;
 #[cfg(test)]
 mod tests;
 
-/// A [`ByteStream`] made of two channels, for sockets that cannot be moved between threads or that
-/// are read by their own thread.
+/// A [`ByteStream`] over two channels, for sockets that cannot be moved between threads or that are
+/// read by their own thread.
 ///
-/// Dropping it ends [`PipeEnd::to_send`], upon which the other side has to close the socket.
+/// Dropping it ends [`PipeEnd::to_send`]; the other side then has to close the socket.
 pub struct Piped {
     arrived: IntoAsyncRead<mpsc::Receiver<io::Result<Vec<u8>>>>,
     to_send: mpsc::Sender<Vec<u8>>,
@@ -29,17 +29,16 @@ pub struct Piped {
 
 /// The end of a [`Piped`] on the socket's thread.
 ///
-/// Both channels hold one item, so a socket is not read faster than the stream, nor given data
-/// faster than it takes it. The socket has to be closed as soon as `to_send` has ended, even if a
-/// read of it is pending: race the loop that reads against the loop that writes, and drop both when
-/// one has ended.
+/// Both channels hold one item, which limits reading to the speed of the stream, and writing to the
+/// speed of the socket. The socket has to be closed as soon as `to_send` ends, even while a read is
+/// pending: race the read loop against the write loop, and drop both when one ends.
 #[derive(Debug)]
 pub struct PipeEnd {
-    /// Takes the bytes that the socket has received. An error is reported once, and dropping the
-    /// sender ends the stream.
+    /// Takes the bytes received by the socket. An error is reported once, and dropping the sender
+    /// ends the stream.
     pub arrived: mpsc::Sender<io::Result<Vec<u8>>>,
-    /// Yields the bytes that the socket is to send, and ends when the [`Piped`] has been dropped.
-    /// Dropping the receiver makes writes fail.
+    /// Yields the bytes to send, and ends when the [`Piped`] is dropped. Dropping the receiver
+    /// makes writes fail.
     pub to_send: mpsc::Receiver<Vec<u8>>,
 }
 
@@ -82,7 +81,7 @@ impl AsyncWrite for Piped {
         Poll::Ready(Ok(chunk.len()))
     }
 
-    /// Waits until the socket's side has taken what was written.
+    /// Waits until the socket's side has taken the written bytes.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.to_send.poll_ready(cx).map_err(broken)
     }
@@ -102,5 +101,5 @@ fn broken(_: mpsc::SendError) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the socket is closed")
 }
 
-/// The maximum length of a chunk, which bounds the memory of the copy of a long message.
+/// The maximum length of a chunk, which bounds the memory for copying a long message.
 const MAX_CHUNK: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! The seam of connection pools: commands from a topology to pools, and reports from pools to it
+//! The seam between a topology and its connection pools: commands to pools and reports from them
 //! (CMAP).
 
 mod auth;
@@ -35,12 +35,12 @@ use crate::spawn::Task;
 /// [`PoolHandle::ready`].
 ///
 /// A panic is re-raised in the calling thread after the remaining effects have run. The server is
-/// then monitored but never selected, until a later `create` succeeds: it is called again each
-/// time the pool would become ready.
+/// then monitored but never selected until a later `create` succeeds; `create` is called again
+/// whenever the pool would become ready.
 pub trait PoolFactory: Send + Sync + Debug + 'static {
     /// The pool of one server. A selection returns a reference to it.
     ///
-    /// `Arc<T>` and `Box<T>` are pools if `T` is one, also `Arc<dyn PoolHandle>`.
+    /// `Arc<T>` and `Box<T>` are pools if `T` is one, including `Arc<dyn PoolHandle>`.
     type Pool: PoolHandle;
 
     /// Creates the paused pool of a server.
@@ -81,20 +81,20 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///   with the service and the generation that the report returns. It never chooses a generation
 ///   itself.
 /// - It reports the end of each reported connection once, after any error of that connection. The
-///   topology forgets a service with its last connection, and the pool may do so too.
-/// - A service that comes back starts above every generation of a forgotten one. An error that is
-///   reported after the end of its connection is therefore stale, and cannot clear connections
-///   that were opened later.
-/// - A clear may happen between the report of a handshake and the moment when the pool has
-///   registered the connection. A pool recognises such a connection as stale if it keeps the
-///   generation of each service's last clear until no handshake is in progress. Otherwise it uses
-///   the connection once more.
+///   topology forgets a service with its last connection, and the pool may do the same.
+/// - A service that comes back starts with a higher generation than every forgotten one. An error
+///   that is reported after the end of its connection is therefore stale, and cannot clear
+///   connections that were opened later.
+/// - A clear may happen between the report of a handshake and the registration of the connection in
+///   the pool. A pool recognizes such a connection as stale if it keeps the generation of each
+///   service's last clear until no handshake is in progress. Otherwise it uses the connection once
+///   more.
 ///
-/// A pool may report no handshake: its services then start with [`Generation::FIRST`], and those
-/// that were cleared are remembered as long as the topology.
+/// If a pool reports no handshakes, its services start with [`Generation::FIRST`], and cleared
+/// services are kept as long as the topology.
 ///
 /// The pool itself manages its connections and publishes events and log messages about them. A
-/// [clear](PoolClear) comes first, then connections are checked in and closed (F-66). A clear that
+/// [clear](PoolClear) comes before connections are checked in and closed (F-66). A clear that
 /// [interrupts](PoolClear::interrupt_in_use) affects no connection of the new generation (F-65).
 ///
 /// A panic is re-raised in the calling thread after the remaining effects have run.
@@ -110,8 +110,8 @@ pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Returns the task that opens and closes the connections of this pool, if it has one.
     ///
     /// Called once, directly after [`PoolFactory::create`], and not in single-threaded mode. The
-    /// topology spawns the task once it is unlocked. Closing the topology waits for the task, so it
-    /// has to end soon after [`close`](Self::close).
+    /// topology spawns the task after unlocking. Closing the topology waits for the task, so it
+    /// must end soon after [`close`](Self::close).
     fn background(&self) -> Option<Task> {
         None
     }

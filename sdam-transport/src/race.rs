@@ -1,6 +1,6 @@
 //! Racing futures against deadlines and against each other.
 //!
-//! Futures that are ready at the same moment are taken in a fixed order, so that a simulated run is
+//! Futures that are ready at the same time are taken in a fixed order, so that simulated runs are
 //! reproducible: results before timers, earlier attempts before later ones.
 
 use std::{
@@ -23,11 +23,11 @@ mod tests;
 
 /// Returns the result of `future` if it is ready by `deadline`; `None` means no timeout.
 ///
-/// A future that is ready when it is polled wins even if the deadline has passed: data that arrived
-/// while the machine was suspended arrived in time.
+/// A future that is ready when polled wins even if the deadline has passed: data that arrived while
+/// the machine was suspended arrived in time.
 ///
-/// On a clock whose timers [block](Clock::blocks), the thread blocks until the future is ready, and
-/// polls it whenever it is woken; the race itself is never pending.
+/// With a clock whose timers [block](Clock::blocks), the thread blocks until the future is ready,
+/// and polls it whenever it is woken; the race itself is never pending.
 ///
 /// # Errors
 ///
@@ -68,13 +68,13 @@ impl fmt::Display for Elapsed {
 
 impl std::error::Error for Elapsed {}
 
-/// The delay before the next attempt joins a running one (RFC 8305: "Connection Attempt Delay").
+/// The delay before the next concurrent attempt (RFC 8305: "Connection Attempt Delay").
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 
 /// Connects to the first candidate that answers (RFC 8305: "Happy Eyeballs").
 ///
-/// `attempt` is called for each candidate in turn: at once for the first, and for the next as soon
-/// as one attempt failed or `delay` has passed since the one before.
+/// `attempt` is called for each candidate in turn: immediately for the first, and for each later
+/// one as soon as an attempt fails or `delay` has passed since the previous start.
 /// The first success wins and all other attempts are dropped.
 ///
 /// # Errors
@@ -126,7 +126,7 @@ where
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct NoSuccess<C, E> {
-    /// Candidates that failed, in the order in which they did.
+    /// Failed candidates, in the order of their failures.
     pub failed: Vec<(C, E)>,
     /// Candidates whose attempt was running when the deadline passed.
     pub running: Vec<C>,
@@ -141,8 +141,8 @@ impl<C, E> NoSuccess<C, E> {
     }
 }
 
-/// Sorts `addresses` into the order of attempts: each once, alternating families, the first address
-/// first (RFC 8305: "Sorting Addresses").
+/// Sorts `addresses` into the order of attempts: without duplicates, alternating families,
+/// beginning with the first address (RFC 8305: "Sorting Addresses").
 pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     let mut once: Vec<IpAddr> = Vec::with_capacity(addresses.len());
     for address in addresses {
@@ -172,7 +172,7 @@ struct Race<C, E, F> {
 
 enum Lap<T> {
     Won(T),
-    /// The next candidate's attempt has to start.
+    /// The next candidate's attempt is due.
     Next,
     NoSuccess,
 }

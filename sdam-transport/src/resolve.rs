@@ -9,17 +9,17 @@ use crate::error::TransportError;
 
 /// Looks up the SRV and TXT records of `mongodb+srv` seed lists.
 ///
-/// A [`Transport`](crate::connect::Transport) itself looks up the host names of servers.
+/// Host names of servers are looked up by the [`Transport`](crate::connect::Transport) instead.
 ///
 /// # Contract
 ///
 /// - The caller holds no lock, and may poll the futures by any executor on any thread.
-/// - Dropping a future abandons the look-up, and so the caller ends it after `timeout`. Only a
-///   resolver that blocks has to end it by itself, because it cannot be raced against a timer;
-///   others may ignore `timeout`. `None` means no limit.
-/// - A name without records of the kind asked for yields an empty list, whereas a look-up that
-///   could not be made is an error at [`Stage::Dns`](sdam_core::error::Stage::Dns).
-/// - Nothing is cached beyond the records' time to live.
+/// - Dropping a future abandons the look-up, so the caller enforces `timeout`. Only a blocking
+///   resolver must enforce it itself, because it cannot be raced against a timer; others may ignore
+///   `timeout`. `None` means no limit.
+/// - A name without records of the requested type yields an empty list. A failed look-up is an
+///   error at [`Stage::Dns`](sdam_core::error::Stage::Dns).
+/// - Nothing is cached longer than the records' time to live.
 #[async_trait]
 pub trait Resolver: Send + Sync + Debug + 'static {
     /// Looks up the SRV records of `name`, such as `_mongodb._tcp.example.com`.
@@ -33,7 +33,8 @@ pub trait Resolver: Send + Sync + Debug + 'static {
         timeout: Option<Duration>,
     ) -> Result<SrvRecords, TransportError>;
 
-    /// Looks up the TXT records of `name`; the strings of each are joined without a separator.
+    /// Looks up the TXT records of `name`. The strings of each record are joined without a
+    /// separator.
     ///
     /// # Cancel safety
     ///

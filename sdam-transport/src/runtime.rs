@@ -1,4 +1,4 @@
-//! The bundles of clock, transport, resolver, entropy and spawner that an engine gets.
+//! The bundles of clock, transport, resolver, entropy and spawner for an engine.
 
 use std::sync::{
     Arc,
@@ -16,10 +16,10 @@ use crate::{
     tls::TlsProvider,
 };
 
-/// The clock, transport, resolver, TLS library, entropy and random seed, which is all that
+/// The clock, transport, resolver, TLS library, entropy and random seed: everything that
 /// single-threaded mode needs.
 ///
-/// Each part is a value and can be replaced alone.
+/// Each part is a value and can be replaced separately.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Io {
@@ -32,21 +32,21 @@ pub struct Io {
     /// Negotiates TLS over the transport's streams; without one, options that ask for TLS are a
     /// configuration error, unless the transport [negotiates it itself](Transport::guards).
     pub tls: Option<Arc<dyn TlsProvider>>,
-    /// The source of identifiers that no other client may have: of topologies and of sessions.
+    /// The source of unique identifiers of topologies and sessions.
     pub entropy: Arc<dyn Entropy>,
-    /// The seed of all random choices, such as that between two servers. No identifier depends on
-    /// it.
+    /// The seed of all random choices, such as the choice between two servers. No identifier
+    /// depends on it.
     pub seed: u64,
     /// The number of topologies started with this bundle and its clones.
     topologies: Arc<AtomicU64>,
 }
 
 impl Io {
-    /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from the
-    /// [system's entropy](SystemEntropy).
+    /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from
+    /// the [system's entropy](SystemEntropy).
     ///
-    /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless a
-    /// run has to be reproducible.
+    /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless
+    /// the run must be reproducible.
     pub fn new(clock: Arc<dyn Clock>, transport: Arc<dyn Transport>, seed: u64) -> Self {
         Self {
             clock,
@@ -59,9 +59,9 @@ impl Io {
         }
     }
 
-    /// Returns the seed of one more topology: [`seed`](Self::seed) for the first one that is
-    /// started with this bundle or a clone of it, and a different one for each later topology, so
-    /// that no two make the same choices.
+    /// Returns the seed of another topology: [`seed`](Self::seed) for the first one that is started
+    /// with this bundle or its clones, and a different seed for each later one, so that no two
+    /// topologies make the same choices.
     pub fn next_seed(&self) -> u64 {
         match self.topologies.fetch_add(1, Ordering::Relaxed) {
             0 => self.seed,
@@ -76,8 +76,8 @@ impl Io {
         bytes
     }
 
-    /// Sets the source of identifiers. Only a simulation, in which every run has to be the same,
-    /// needs one of its own.
+    /// Sets the source of identifiers. Only simulations, whose runs must be reproducible, replace
+    /// it.
     #[must_use]
     pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
         self.entropy = entropy;
@@ -99,13 +99,13 @@ impl Io {
     }
 }
 
-/// The parts that the engine needs: [`Io`] and a spawner.
+/// All parts that the engine needs: [`Io`] and a spawner.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Runtime {
     /// Clock, transport, resolver and seed.
     pub io: Io,
-    /// Starts the tasks of monitors.
+    /// Spawns the tasks of monitors.
     pub spawner: Arc<dyn Spawner>,
 }
 

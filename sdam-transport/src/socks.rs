@@ -14,20 +14,20 @@ use sdam_core::{
 use self::handshake::{Handshake, Problem, Step};
 use crate::{error::TransportError, stream::ByteStream};
 
-/// Asks the proxy at the other end of `stream` for a connection to `target`.
+/// Requests a connection to `target` from the proxy at the other end of `stream`.
 ///
 /// Afterwards `stream` leads to `target`, and none of its bytes have been read. The proxy looks up
-/// host names; IP addresses are sent as such. Works with streams that block, whose polls are always
-/// ready: their deadline ends a handshake that the proxy does not answer.
+/// host names; IP addresses are sent as such. Also works with blocking streams, whose polls are
+/// always ready: their deadline ends a handshake that the proxy does not answer.
 ///
 /// # Errors
 ///
-/// At [`Stage::Proxy`], with the proxy, the target and the cause; never with the user name or the
-/// password. A Unix domain socket is refused: no proxy can connect to it.
+/// At [`Stage::Proxy`], with the proxy, the target and the cause, but never the user name or the
+/// password. A Unix domain socket is refused: proxies cannot connect to it.
 ///
 /// # Cancel safety
 ///
-/// Not cancel safe: the stream is unusable after the future was dropped.
+/// Not cancel safe: dropping the future makes the stream unusable.
 pub(crate) async fn connect<S: ByteStream>(
     stream: &mut S,
     proxy: &ProxyOptions,
@@ -46,10 +46,10 @@ pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> Transp
     error(ErrorKind::Timeout, proxy, target, SILENT)
 }
 
-/// Returns the error of a connection to the proxy itself that failed by `cause`.
+/// Returns the error of a connection to the proxy itself that failed with `cause`.
 ///
-/// Its stage is [`Stage::Proxy`]: a proxy that cannot be reached is no sign of an overloaded server
-/// (CMAP: "establishing a connection to a SOCKS5 proxy").
+/// Its stage is [`Stage::Proxy`]: an unreachable proxy is not a sign of an overloaded server (CMAP:
+/// "establishing a connection to a SOCKS5 proxy").
 pub(crate) fn unreachable(
     cause: &TransportError,
     proxy: &ServerAddress,
@@ -91,7 +91,7 @@ enum Failure {
 }
 
 impl Failure {
-    /// Returns the kind of the error, and its cause in words.
+    /// Returns the kind of the error and a description of its cause.
     fn describe(&self) -> (ErrorKind, String) {
         match self {
             Self::Problem(problem) => (problem.kind(), problem.to_string()),

@@ -31,7 +31,7 @@ pub trait Spawner: Send + Sync + Debug + 'static {
     fn spawn(&self, task: Task);
 }
 
-/// Lets the other tasks of the executor run, and is then ready.
+/// Yields once, so that other tasks of the executor can run.
 ///
 /// # Cancel safety
 ///
@@ -56,7 +56,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Creates a task that runs `future` and is called `name` in task lists.
+    /// Creates a task that runs `future` and is listed as `name`.
     pub fn new(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self {
             name,

@@ -12,20 +12,20 @@ use futures::{
 };
 use sdam_core::time::Instant;
 
-/// A socket, or another stream of bytes in both directions.
+/// A socket, or another bidirectional byte stream.
 ///
 /// # Contract
 ///
 /// - The caller holds no lock, and may poll by any executor on any thread.
-/// - A stream that blocks instead of being pending takes part in time-outs by `set_deadline`: what
-///   it does beyond the deadline fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
-/// - Dropping the stream closes its socket, at once or as soon as the runtime runs.
+/// - A stream that blocks instead of returning `Pending` supports timeouts by `set_deadline`: a
+///   read or write past the deadline fails with [`TimedOut`](std::io::ErrorKind::TimedOut).
+/// - Dropping the stream closes its socket, immediately or as soon as the runtime runs.
 ///
-/// Through the connection that is made of it, a stream is checked by the contract of
-/// [`Connection`](crate::connect::Connection). A socket that cannot leave its thread becomes a
-/// stream by [`pipe`](crate::pipe).
+/// The conformance suite checks a stream through its connection, by the contract of
+/// [`Connection`](crate::connect::Connection). [`pipe`](crate::pipe) turns a socket that cannot
+/// leave its thread into a stream.
 pub trait ByteStream: AsyncRead + AsyncWrite + Unpin + Send + fmt::Debug + 'static {
-    /// Sets the deadline of every later read and write; streams that never block may ignore it.
+    /// Sets the deadline of every later read and write. Streams that never block may ignore it.
     fn set_deadline(&mut self, deadline: Option<Instant>) {
         let _ = deadline;
     }
@@ -46,7 +46,7 @@ impl ByteStream for Box<dyn ByteStream> {
     }
 }
 
-/// A wrapper that makes a [`ByteStream`] of a stream that never blocks and so ignores deadlines.
+/// A wrapper that turns a stream that never blocks into a [`ByteStream`]; it ignores deadlines.
 #[derive(Debug)]
 pub struct NonBlocking<S>(pub S);
 

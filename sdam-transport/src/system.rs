@@ -1,7 +1,7 @@
-//! Shared parts of runtimes over an operating system: entropy, epoch, wall clock, timers, host name look-up,
-//! options of sockets.
+//! Shared parts of runtimes over an operating system: entropy, epoch, wall clock, timers, host name
+//! look-up, socket options.
 //!
-//! Nothing else in this crate uses this module: it is for the constructors of runtimes.
+//! Used only by the constructors of runtimes, not by the rest of this crate.
 
 mod tcp;
 mod timers;
@@ -26,7 +26,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Creates an epoch that begins now.
+    /// Creates an epoch that starts now.
     pub fn begin() -> Self {
         Self {
             start: time::Instant::now(),
@@ -38,7 +38,7 @@ impl Epoch {
         Instant::EPOCH + self.start.elapsed()
     }
 
-    /// Converts `instant` to the system's type; `None` if it is later than that can express.
+    /// Converts `instant` to the system's type; `None` if it is too late to be represented.
     pub fn to_system(self, instant: Instant) -> Option<time::Instant> {
         self.start.checked_add(instant.since(Instant::EPOCH))
     }
@@ -49,7 +49,7 @@ impl Epoch {
     }
 }
 
-/// Returns the time on the system's wall clock; 1970 if it is set to an earlier time.
+/// Returns the time of the system's wall clock; 1970 if it is set to an earlier time.
 pub fn wall() -> UnixTime {
     let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
     UnixTime::from_millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
@@ -57,13 +57,13 @@ pub fn wall() -> UnixTime {
 
 /// Returns a random seed that differs from call to call and from process to process.
 ///
-/// It comes from the keys that the standard library draws from the system's entropy for its hash
-/// maps. It is good enough for load balancing and jitter, not for cryptography.
+/// It comes from the keys of the standard library's hash maps, which are seeded by the system's
+/// entropy. It is suitable for load balancing and jitter, not for cryptography.
 pub fn entropy() -> u64 {
     RandomState::new().hash_one(())
 }
 
-/// Returns the addresses of `host` from the system's resolver, which is called on its own thread.
+/// Returns the addresses of `host` from the system's resolver, which runs on its own thread.
 ///
 /// # Errors
 ///
@@ -71,7 +71,7 @@ pub fn entropy() -> u64 {
 ///
 /// # Cancel safety
 ///
-/// Dropping the future abandons the look-up; the thread ends when the system answers.
+/// Dropping the future abandons the look-up; the thread ends when the resolver returns.
 pub async fn lookup_ip(host: &str) -> io::Result<Vec<IpAddr>> {
     let (answer, answered) = oneshot::channel();
     let host = host.to_owned();

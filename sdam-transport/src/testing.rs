@@ -1,4 +1,4 @@
-//! A clock for tests, which only they advance.
+//! A clock that only tests advance.
 
 use std::{
     collections::BTreeMap,
@@ -36,7 +36,7 @@ pub struct ManualClock(Arc<Mutex<State>>);
 struct State {
     now: Instant,
     jumps: bool,
-    /// True if the next timer of a clock that jumps is pending at its next poll.
+    /// True if the next timer polled on a jumping clock is pending at that poll.
     held: bool,
     last_sleeper: u64,
     /// Ordered by deadline, then by creation.
@@ -44,31 +44,31 @@ struct State {
 }
 
 impl ManualClock {
-    /// Creates a clock that advances to the deadline of each timer that is polled, so that timers
-    /// are never pending; for code that waits for one thing at a time.
+    /// Creates a clock that jumps to the deadline of each polled timer, so that timers are never
+    /// pending. For code that waits for one thing at a time.
     pub fn jumping() -> Self {
         let clock = Self::default();
         clock.lock().jumps = true;
         clock
     }
 
-    /// Returns whether the clock advances to the deadline of each timer.
+    /// Returns whether the clock jumps to the deadline of each polled timer.
     pub fn is_jumping(&self) -> bool {
         self.lock().jumps
     }
 
-    /// Makes the timer that is polled next pending once, though the clock is jumping.
+    /// Makes the next polled timer pending once, although the clock is jumping.
     pub fn hold_next_timer(&self) {
         self.lock().held = true;
     }
 
-    /// Advances by `time` and wakes the timers that have expired.
+    /// Advances by `time` and wakes the expired timers.
     pub fn advance(&self, time: Duration) {
         let end = self.lock().now + time;
         self.advance_to(end);
     }
 
-    /// Advances to `instant` and wakes the timers that have expired; never goes back.
+    /// Advances to `instant` and wakes the expired timers; never goes back.
     pub fn advance_to(&self, instant: Instant) {
         let mut state = self.lock();
         let now = state.now.max(instant);

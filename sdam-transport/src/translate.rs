@@ -1,4 +1,4 @@
-//! Translations of addresses: where to dial for members whose names do not lead there.
+//! Translations of member addresses to the addresses to dial.
 
 use std::{collections::BTreeMap, error::Error, fmt, str::FromStr};
 
@@ -6,10 +6,10 @@ use sdam_core::address::{InvalidAddress, ServerAddress};
 
 use crate::layers::Translate;
 
-/// A table of members, each with the place to dial for it. Other members are dialled by their names.
+/// A table of members and the addresses to dial for them. Other members are dialled by their names.
 ///
-/// For port forwarders with one local port for each member, such as SSH tunnels, `kubectl
-/// port-forward` or the published ports of containers:
+/// For port forwarders with one local port per member, such as SSH tunnels, `kubectl port-forward`
+/// or published container ports:
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -24,12 +24,12 @@ use crate::layers::Translate;
 pub struct AddressTable(BTreeMap<ServerAddress, ServerAddress>);
 
 impl AddressTable {
-    /// Parses entries `member=place`, separated by commas. Both are addresses as in a connection
-    /// string, and white space around them is ignored.
+    /// Parses comma-separated entries `member=place`. Both are addresses as in a connection string;
+    /// white space around them is ignored.
     ///
     /// # Errors
     ///
-    /// If an entry is malformed, or a member has two.
+    /// If an entry is malformed, or a member has two entries.
     pub fn parse(text: &str) -> Result<Self, InvalidTable> {
         let mut table = BTreeMap::new();
         for entry in text.split(',').map(str::trim) {
@@ -58,8 +58,7 @@ impl FromStr for AddressTable {
 }
 
 impl FromIterator<(ServerAddress, ServerAddress)> for AddressTable {
-    /// Collects pairs of a member and its place; of several pairs for one member the last one
-    /// counts.
+    /// Collects pairs of a member and its place. The last pair of a member counts.
     fn from_iter<I: IntoIterator<Item = (ServerAddress, ServerAddress)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
     }
@@ -73,9 +72,9 @@ impl Translate for AddressTable {
 
 /// Dials every member at one host, each at its own port.
 ///
-/// For tunnels that keep the ports. The members need different ports: with equal ports they would
-/// all be the same server, and an [`AddressTable`] has to say which is where. Unix domain sockets
-/// are dialled by their paths.
+/// For tunnels that keep the ports. Members must have different ports; with equal ports they would
+/// all be the same server, so use an [`AddressTable`] instead. Unix domain sockets are dialled by
+/// their paths.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -89,7 +88,7 @@ impl Translate for AddressTable {
 pub struct ThroughHost(Box<str>);
 
 impl ThroughHost {
-    /// Creates the translation to `host`: a name or an IP address, an IPv6 address without brackets.
+    /// Creates the translation to `host`: a name or an IP address (IPv6 without brackets).
     pub fn new(host: impl Into<Box<str>>) -> Self {
         Self(host.into())
     }
@@ -104,7 +103,7 @@ impl Translate for ThroughHost {
     }
 }
 
-/// The error of a text that is no [`AddressTable`]: `{}` names the entry and the remedy.
+/// The error of parsing an [`AddressTable`]. `{}` names the entry and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidTable {
     entry: Box<str>,

@@ -1,5 +1,5 @@
-//! The wire protocol: whole, validated messages of OP_MSG, and of OP_QUERY with OP_REPLY for
-//! servers that may not know OP_MSG.
+//! The wire protocol: whole, validated messages of OP_MSG, and of OP_QUERY and OP_REPLY for servers
+//! that may not support OP_MSG.
 //!
 //! Both directions are supported, for clients and for simulated servers: [`OpMsg`], [`OpQuery`] and
 //! [`OpReply`] are encoded, [`WireMessage`] is the encoded message, and [`Exchange`] is the order
@@ -30,7 +30,7 @@ pub use self::{
 /// Header, flags, sections, checksum and the lengths of all documents are checked when the message
 /// is created; the contents of the documents are not.
 ///
-/// Printing it reveals nothing of them: they may hold a password.
+/// `Debug` output omits the contents of documents, which may hold a password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WireMessage {
     bytes: Vec<u8>,
@@ -120,7 +120,7 @@ impl WireMessage {
     }
 
     /// Returns the command or its reply, one BSON document: the section of kind 0 of an OP_MSG, the
-    /// query of an OP_QUERY, the first document of an OP_REPLY.
+    /// query of an OP_QUERY, or the first document of an OP_REPLY.
     pub fn body(&self) -> &[u8] {
         let range = match &self.layout {
             Layout::Msg(msg) => &msg.body,
@@ -130,7 +130,8 @@ impl WireMessage {
         self.slice(range)
     }
 
-    /// Returns whether the sender will send another message unasked (OP_MSG: "moreToCome").
+    /// Returns whether the sender will send another message without a request (OP_MSG:
+    /// "moreToCome").
     pub fn more_to_come(&self) -> bool {
         self.msg_flag(msg::MORE_TO_COME)
     }
@@ -140,13 +141,12 @@ impl WireMessage {
         self.msg_flag(msg::EXHAUST_ALLOWED)
     }
 
-    /// Returns whether the message has a checksum, which was then verified (OP_MSG:
-    /// "checksumPresent").
+    /// Returns whether the message has a checksum, which was verified (OP_MSG: "checksumPresent").
     pub fn has_checksum(&self) -> bool {
         self.msg_flag(msg::CHECKSUM_PRESENT)
     }
 
-    /// Returns the sections of kind 1 of an OP_MSG; none for messages of other kinds.
+    /// Returns the sections of kind 1 of an OP_MSG; none for other kinds of messages.
     pub fn sequences(&self) -> Sequences<'_> {
         match &self.layout {
             Layout::Msg(msg) => Sequences::new(self.slice(&msg.sections)),
@@ -171,8 +171,8 @@ impl WireMessage {
         }
     }
 
-    /// Returns whether the message is an OP_REPLY that reports failure, so that its body contains
-    /// `$err` (OP_REPLY: "QueryFailure").
+    /// Returns whether the message is an OP_REPLY that reports a failure, with `$err` in its body
+    /// (OP_REPLY: "QueryFailure").
     pub fn is_query_failure(&self) -> bool {
         match &self.layout {
             Layout::Reply(reply) => reply.flags & OpReply::QUERY_FAILURE != 0,
@@ -188,7 +188,7 @@ impl WireMessage {
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
-        // Layouts are decoded from these same bytes, so the range is always valid.
+        // Layouts are decoded from these bytes, so the range is always valid.
         self.bytes.get(range.clone()).unwrap_or_default()
     }
 }
@@ -204,7 +204,7 @@ impl fmt::Debug for WireMessage {
     }
 }
 
-/// The header of every message, sixteen bytes.
+/// The header of every message; 16 bytes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     length: usize,
@@ -217,7 +217,7 @@ impl Header {
     /// The length of a header.
     pub const LENGTH: usize = 16;
 
-    /// Decodes a header and refuses an invalid one, before anything else is allocated.
+    /// Decodes a header and refuses an invalid one before anything else is allocated.
     pub fn decode(bytes: &[u8; Self::LENGTH]) -> Result<Self, WireError> {
         let mut cursor = Cursor::new(bytes, 0);
         let length = cursor.i32("the length")?;
@@ -233,7 +233,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Returns the length of the whole message, header included; never less than [`Self::LENGTH`].
+    /// Returns the length of the whole message, including the header; at least [`Self::LENGTH`].
     pub fn message_length(&self) -> usize {
         self.length
     }
@@ -248,7 +248,7 @@ impl Header {
     }
 }
 
-/// Sets the message length `length` in the header.
+/// Sets the message length in the header.
 fn set_length(bytes: &mut [u8], length: usize) -> Result<(), WireError> {
     let declared = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
     if let Some(field) = bytes.first_chunk_mut() {

@@ -11,15 +11,15 @@ use crate::{
     layers::{Guards, Layers},
 };
 
-/// A hook around the connections of another transport: to count or limit them, to inject faults, to
-/// wrap the [`Connection`] itself. [`Wrapped`] is the transport that does it.
+/// A hook around the connections of another transport: it may count or limit them, inject faults,
+/// or wrap the [`Connection`]. [`Wrapped`] is the resulting transport.
 ///
 /// # Contract
 ///
 /// That of [`Transport`], as far as it concerns `connect`.
 #[async_trait]
 pub trait Wrap: Send + Sync + Debug + 'static {
-    /// Opens a connection to `target`, by `inner` unless it is refused.
+    /// Opens a connection to `target` with `inner`, or refuses it.
     ///
     /// # Cancel safety
     ///
@@ -32,11 +32,11 @@ pub trait Wrap: Send + Sync + Debug + 'static {
     ) -> Result<Box<dyn Connection>, TransportError>;
 }
 
-/// A transport around another one, which keeps what that one can do: translation, proxies and TLS
-/// become layers of the inner transport, and the wrapper stays around them.
+/// A transport around another one that keeps its features: translation, proxies and TLS become
+/// layers of the inner transport, and the wrapper stays around them.
 ///
-/// A transport that implements [`Transport`] itself and forwards only `connect` has no layers, so a
-/// topology whose options need one refuses to start.
+/// In contrast, a type that implements [`Transport`] itself and forwards only `connect` has no
+/// layers, so a topology whose options need one refuses to start.
 #[derive(Clone, Debug)]
 pub struct Wrapped {
     inner: Arc<dyn Transport>,
@@ -44,7 +44,7 @@ pub struct Wrapped {
 }
 
 impl Wrapped {
-    /// Puts `wrap` around `inner`.
+    /// Wraps `inner` with `wrap`.
     pub fn new(inner: Arc<dyn Transport>, wrap: impl Wrap) -> Self {
         let wrap = Arc::new(wrap);
         Self { inner, wrap }

@@ -1,4 +1,4 @@
-//! The authentication of pooled connections while they are opened.
+//! The authentication of pooled connections during opening.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -31,7 +31,7 @@ use sdam_transport::{
 const TIMEOUT: Duration = Duration::from_secs(10);
 const SERVICE: ObjectId = ObjectId::from_bytes([7; 12]);
 
-/// A topology that records what is reported to it.
+/// A topology that records reports.
 #[derive(Debug, Default)]
 struct Host {
     /// True if the server is a load balancer.
@@ -96,10 +96,10 @@ impl PoolHost for Host {
     }
 }
 
-/// Sends these commands, and refuses a reply that has a field `refuse`.
+/// Sends these commands, and refuses a reply with the field `refuse`.
 #[derive(Debug)]
 struct Script {
-    /// The result of the beginning of a conversation; `None`: it never ends.
+    /// The result of beginning a conversation; `None` means that it never ends.
     begins: Option<Result<(), AuthError>>,
     commands: &'static [&'static str],
 }
@@ -160,7 +160,7 @@ fn address() -> ServerAddress {
     ServerAddress::new("a", 27017)
 }
 
-/// A pool of one server, and all that it talks to.
+/// A pool of one server, and its environment.
 struct Bench {
     host: Arc<Host>,
     servers: Servers,
@@ -169,7 +169,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// Creates a pool of a server that replies to hello and to each other command like this.
+    /// Creates a pool of a server with these replies to hello and to other commands.
     fn new(hello: &Document, other: Option<&Document>) -> Self {
         let clock = ManualClock::default();
         let host = Arc::new(Host {
@@ -201,7 +201,7 @@ impl Bench {
     }
 }
 
-/// Checks that `outcome` is a failed authentication of which one error was reported; returns that.
+/// Checks that `outcome` is a failed authentication that was reported once, and returns the error.
 #[track_caller]
 fn failure(
     bench: &Bench,
@@ -234,7 +234,7 @@ fn a_connection_is_authenticated_after_its_handshake_was_reported() {
     assert!(connection.is_usable());
     let log = ["a connect", "a isMaster", "a saslStart", "a saslContinue"];
     assert_eq!(bench.servers.take_log(), log);
-    // What the server says to the client alone is not published.
+    // The server's private message to the client is not published.
     assert_eq!(bench.host.take(), [Report::Handshake(doc! { "ok": 1 })]);
     connection.close();
     assert_eq!(bench.servers.connections(), 0);
@@ -309,7 +309,7 @@ fn a_refused_hello_is_a_failed_authentication_if_there_is_a_credential() {
     assert_eq!(outcome.as_ref().unwrap_err().error.code, Some(91));
     let report = failure(&bench, outcome, ErrorKind::Command);
     assert!(matches!(report.cause, Cause::Reply(_)));
-    // Without a credential it is an error of hello, as is a reply that is no answer at all.
+    // Without a credential it is an error of hello, as is an invalid reply.
     let anonymous = block_on(bench.pool.establish(Some(TIMEOUT))).unwrap_err();
     assert_eq!(anonymous.error.stage, Stage::Hello);
     let garbage = Bench::new(&doc! { "a": 1 }, None);
@@ -320,7 +320,7 @@ fn a_refused_hello_is_a_failed_authentication_if_there_is_a_credential() {
 
 #[test]
 fn a_reply_that_the_client_refuses_is_a_failed_authentication() {
-    // I-14: in the reply to hello, and in that to a command.
+    // I-14: in the reply to hello, and in the reply to a command.
     let refused = || doc! { "refuse": true, "ok": 1 };
     for (hello, other) in [(refused(), ok()), (mongos(), refused())] {
         let bench = Bench::new(&hello, Some(&other));
@@ -356,7 +356,7 @@ fn one_time_limit_is_that_of_the_whole_attempt() {
             .change(&address(), |server| server.delay = Duration::from_secs(4));
         let attempt = bench.pool.establish_with(Some(script), Some(TIMEOUT));
         let mut attempt = pin!(attempt);
-        // Hello and one command are answered in time, the next one is not.
+        // Hello and one command are answered in time, but not the next command.
         let outcome = loop {
             if let Some(outcome) = (&mut attempt).now_or_never() {
                 break outcome;
@@ -427,7 +427,7 @@ fn behind_a_load_balancer_a_failed_authentication_names_the_service_and_is_no_lo
     assert_eq!(error.service_id, Some(SERVICE));
     assert_eq!(error.generation, Generation::from_u64(5));
 
-    // A dropped attempt is no error, and not counted either.
+    // A dropped attempt is not an error, and is not counted.
     let hangs = doc! { "hang": true, "serviceId": id, "ok": 1 };
     let bench = Bench::new(&hangs, Some(&ok()));
     let attempt = bench

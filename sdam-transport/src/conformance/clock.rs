@@ -19,7 +19,7 @@ pub(super) async fn now_never_goes_backwards(io: Io, run: Run) -> Outcome {
         let now = io.clock.now();
         ensure!(now >= last, "`now` returned {now:?} after {last:?}");
         last = now;
-        // A time that one thread has read must not be later than what another thread reads next.
+        // A time read by one thread must not be later than what another thread reads next.
         if round % 100 == 0 {
             run.step("calling `now` on another thread");
             let clock = Arc::clone(&io.clock);
@@ -44,7 +44,7 @@ pub(super) async fn past_deadlines_are_ready_at_once(io: Io, run: Run) -> Outcom
 pub(super) async fn timers_are_never_early(io: Io, run: Run) -> Outcome {
     let start = io.clock.now();
     run.step("waiting for timers of 1 to 31 milliseconds");
-    // A blocking clock waits for the timers one after the other.
+    // A blocking clock waits for the timers one after another.
     try_join_all([1, 10, 20, 30, 31].map(|millis| {
         let deadline = start + Duration::from_millis(millis);
         let timer = io.clock.sleep_until(deadline);
@@ -77,7 +77,7 @@ pub(super) async fn a_future_that_wakes_itself_wins_its_race(io: Io, run: Run) -
 }
 
 pub(super) async fn a_timer_may_move_to_another_thread(io: Io, run: Run) -> Outcome {
-    // On a slow machine a short timer is ready before it is moved; that is no failure.
+    // On a slow machine, a short timer may be ready before it is moved; that is not a failure.
     for millis in [20, 200, 2000] {
         let deadline = io.clock.now() + Duration::from_millis(millis);
         let mut timer: BoxFuture<'static, ()> = io.clock.sleep_until(deadline);

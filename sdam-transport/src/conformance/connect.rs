@@ -28,7 +28,7 @@ pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run:
 
 pub(super) async fn an_invalid_host_name_fails_at_stage_dns(io: Io, run: Run) -> Outcome {
     run.step("connecting to a host whose name is too long for the DNS");
-    // A label of more than 63 bytes: resolvers refuse it without a query.
+    // Resolvers refuse a label of more than 63 bytes without a query.
     let target = ServerAddress::new(&"a".repeat(300), 27017);
     let error = refused(&io, &target, io.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Dns)
@@ -55,7 +55,7 @@ pub(super) async fn a_connect_without_reply_times_out(io: Io, run: Run) -> Outco
 pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome {
     let (listener, address) = listen()?;
     run.step("dropping an attempt to connect that was polled once");
-    // Depending on the system, the attempt has finished by now or not.
+    // Depending on the system, the attempt may already have finished.
     drop(io.transport.connect(&address, None).now_or_never());
     drop(io.transport.connect(&address, None));
     let peer = Peer::run(address, move || first_message(&listener));
@@ -66,7 +66,7 @@ pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome 
     peer.finish(&run).await
 }
 
-/// Accepts connections until one sends a message; those before it have to be closed.
+/// Accepts connections until one sends a message. The earlier ones must be closed.
 fn first_message(listener: &TcpListener) -> io::Result<()> {
     loop {
         let (mut stream, _) = listener.accept()?;
@@ -140,7 +140,7 @@ async fn refused(
     }
 }
 
-/// Checks the error's kind and stage, and the labels of its report by a pool.
+/// Checks the error's kind and stage, and the labels that a pool's report of it has.
 pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
@@ -155,5 +155,5 @@ pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> O
     Ok(())
 }
 
-/// The deadline of attempts that succeed; far more than they need.
+/// The deadline of attempts that succeed; far longer than they need.
 const STEP_TIMEOUT: Duration = Duration::from_secs(30);

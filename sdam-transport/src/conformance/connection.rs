@@ -38,7 +38,7 @@ pub(super) async fn messages_arrive_in_both_directions(io: Io, run: Run) -> Outc
 pub(super) async fn long_messages_arrive_whole(io: Io, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
     let mut connection = open(&io, &peer.address, &run).await?;
-    // The maximum document length, plus what a reply adds to it.
+    // The maximum document length, plus the overhead of a reply.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
@@ -59,7 +59,7 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(io: Io, run: R
     let mut header = message(1, 0)?.into_bytes();
     header.truncate(16);
     header[..4].copy_from_slice(&i32::MAX.to_le_bytes());
-    // The peer sends only the header, so only its length can end the wait.
+    // The peer sends only the header, so only the announced length can end the wait.
     let peer = Peer::start(move |stream| {
         stream.write_all(&header)?;
         wait_for_close(stream)
@@ -113,7 +113,7 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(io: Io, run: R
     let deadline = io.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
-    // A blocking connection has the deadline; any other future is dropped when it has passed.
+    // A blocking connection ends by its own deadline. Any other future is dropped at the deadline.
     match race::deadline(&*io.clock, Some(deadline), connection.recv()).await {
         Ok(Ok(message)) => return Err(format!("{message:?} was never sent")),
         Ok(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
@@ -152,7 +152,7 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(io: Io, run:
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Outcome {
-    // The peer answers after the receive has been polled on both threads.
+    // The peer answers after both threads have polled the receive.
     let (polled, moved) = mpsc::channel::<()>();
     let peer = Peer::start(move |stream| {
         // Runs until it is dropped.
@@ -178,7 +178,7 @@ pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Ou
     peer.finish(&run).await.map(drop)
 }
 
-/// Sends a message with a text of `padding` bytes, and expects its echo.
+/// Sends a message with `padding` bytes of text, and expects its echo.
 pub(super) async fn exchange(
     connection: &mut dyn Connection,
     request_id: i32,
@@ -213,7 +213,7 @@ async fn no_message(connection: &mut dyn Connection) -> Result<TransportError, S
     }
 }
 
-/// Checks that every later call on the connection fails.
+/// Checks that every further call on the connection fails.
 async fn unusable(connection: &mut dyn Connection) -> Outcome {
     let sent = connection.send(message(9, 0)?).await;
     ensure!(

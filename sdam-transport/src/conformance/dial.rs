@@ -1,4 +1,4 @@
-//! Checks of the dialer contract, through the transport that is made of it.
+//! Checks of the dialer contract through a `NetTransport`.
 
 use std::{
     fs, io,
@@ -24,7 +24,7 @@ use crate::{
     system,
 };
 
-/// A dialer under test, for which every host name has the same addresses.
+/// A dialer under test that resolves every host name to the same addresses.
 #[derive(Debug)]
 struct OneName<D> {
     dial: Arc<D>,
@@ -76,8 +76,8 @@ impl<D: Dial> Dialer<D> {
         }
     }
 
-    /// Connects to a name whose first address is [`LOOPBACK`] at the port of `other`, which is
-    /// where `listener` is, and exchanges a message with it.
+    /// Connects to a name and exchanges a message. The name's first address is [`LOOPBACK`] with
+    /// the port of `other`, the address of `listener`.
     async fn reach(&self, listener: TcpListener, other: SocketAddr, run: &Run) -> Outcome {
         let peer = echo_on(listener, other);
         let connected = self.connect(&[LOOPBACK, other.ip()], other.port()).await;
@@ -88,7 +88,7 @@ impl<D: Dial> Dialer<D> {
         peer.finish(run).await.map(drop)
     }
 
-    /// Connects to `port` of the first of `addresses` that answers.
+    /// Connects to `port` of the first address in `addresses` that answers.
     async fn connect(
         &self,
         addresses: &[IpAddr],
@@ -169,10 +169,10 @@ fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     Ok((listener, timer))
 }
 
-/// Returns the time until the next probe of the TCP socket at `local` that is connected to
-/// `remote`, if the system shows it.
+/// Returns the time until the next probe of the TCP socket from `local` to `remote`, if the system
+/// shows it.
 ///
-/// Sockets to other peers may have the same port, above all those that wait for late packets.
+/// Sockets to other peers may have the same port, in particular those in `TIME_WAIT`.
 fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     (0..TABLE_READS).find_map(|_| {
         let sockets = fs::read_to_string("/proc/net/tcp").ok()?;
@@ -180,8 +180,8 @@ fn keep_alive_timer(local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     })
 }
 
-/// Reads the timer of this socket from the text of `/proc/net/tcp`; `None` if the socket is not
-/// listed or has no timer for probes.
+/// Parses the timer of this socket from the text of `/proc/net/tcp`. Returns `None` if the socket
+/// is not listed or has no probe timer.
 fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<Duration> {
     let ends = [table_entry(local)?, table_entry(remote)?];
     let mut rows = sockets.lines().map(|line| line.split_whitespace());
@@ -191,7 +191,7 @@ fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<
     (timer == KEEP_ALIVE).then(|| Duration::from_millis(hundredths * 10))
 }
 
-/// Returns whether the system shows the timers of its sockets, without which
+/// Returns whether the system shows the timers of its sockets. If it does not,
 /// [`tcp_sockets_probe_an_idle_peer`] passes for every dialer.
 #[cfg(test)]
 pub(super) fn system_shows_timers() -> io::Result<bool> {
@@ -199,7 +199,7 @@ pub(super) fn system_shows_timers() -> io::Result<bool> {
     Ok(timer.is_some())
 }
 
-/// Returns how `/proc/net/tcp` writes this address: its bytes as a number of the machine's order.
+/// Formats an address for `/proc/net/tcp`: its bytes as a number in native byte order.
 fn table_entry(address: SocketAddr) -> Option<String> {
     let IpAddr::V4(ip) = address.ip() else {
         return None;
@@ -208,7 +208,7 @@ fn table_entry(address: SocketAddr) -> Option<String> {
     Some(format!("{number:08X}:{:04X}", address.port()))
 }
 
-/// Opens a listener on another loopback address than [`LOOPBACK`], if the system has one.
+/// Opens a listener on a loopback address other than [`LOOPBACK`], if the system has one.
 fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     let others = [
         IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -221,8 +221,8 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
     })
 }
 
-/// Returns the deadline of an attempt; a blocking dialer spends half of the time until then on an
-/// address that does not answer.
+/// Returns the deadline of an attempt. A blocking dialer spends half of the time on an address that
+/// does not answer.
 fn deadline(clock: &dyn Clock) -> Instant {
     clock.now() + Duration::from_secs(4)
 }
@@ -232,10 +232,9 @@ fn echo_on(listener: TcpListener, address: SocketAddr) -> Peer<usize> {
     Peer::run(address, move || echo(&mut listener.accept()?.0))
 }
 
-/// The number of the timer for probes in `/proc/net/tcp`.
+/// The number of the probe timer in `/proc/net/tcp`.
 const KEEP_ALIVE: &str = "02";
-/// The number of times that the table of sockets is read: a read that others change meanwhile may
-/// leave rows out.
+/// The maximum number of reads of the socket table: a read during concurrent changes may miss rows.
 const TABLE_READS: u32 = 5;
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 

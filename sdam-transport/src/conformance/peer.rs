@@ -27,13 +27,13 @@ impl<T: Send + 'static> Peer<T> {
         let (listener, address) = listen()?;
         Ok(Self::run(address, move || {
             let (mut stream, _) = listener.accept()?;
-            // A timeout, so that the thread of a waiting peer ends.
+            // Ends the thread of a peer whose client never sends.
             stream.set_read_timeout(Some(READ_TIMEOUT))?;
             script(&mut stream)
         }))
     }
 
-    /// Runs `script`; its connection will be made to `address`.
+    /// Runs `script`, which serves a connection to `address`.
     pub(super) fn run(
         address: ServerAddress,
         script: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -54,10 +54,10 @@ impl<T: Send + 'static> Peer<T> {
     }
 }
 
-/// Says why a script has ended.
+/// Describes the error that ended a script.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
-        // Systems differ in how they call the time-out of a read.
+        // Systems use different kinds for a read timeout.
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
             format!("the connection is still open and silent after {READ_TIMEOUT:?}")
         }
@@ -65,7 +65,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// A port that ignores attempts to connect, because its queue is full.
+/// A port that ignores connection attempts because its backlog is full.
 pub(super) struct Blackhole {
     pub(super) address: ServerAddress,
     _listener: TcpListener,
@@ -73,7 +73,8 @@ pub(super) struct Blackhole {
 }
 
 impl Blackhole {
-    /// Returns `None` if the system refuses instead of ignoring, or the queue is unlimited.
+    /// Returns `None` if the system refuses connections instead of ignoring them, or the backlog is
+    /// unlimited.
     pub(super) fn start() -> Result<Option<Self>, String> {
         let (listener, address) = listen()?;
         let target = listener.local_addr().map_err(|error| error.to_string())?;
@@ -95,10 +96,10 @@ impl Blackhole {
     }
 }
 
-/// A port of 127.0.0.1 that refuses attempts to connect.
+/// A port of 127.0.0.1 that refuses connection attempts.
 ///
-/// It is the port of an accepted connection whose listener is closed. The system gives it neither to
-/// another listener nor to an attempt to connect, which would connect to itself.
+/// It is the port of an accepted connection whose listener is closed. The system gives it neither
+/// to another listener nor to a connecting socket, which would connect to itself.
 pub(super) struct Refusing {
     pub(super) address: ServerAddress,
     _connection: [TcpStream; 2],
@@ -119,7 +120,7 @@ impl Refusing {
     }
 }
 
-/// Opens a listener on a port of 127.0.0.1 that the system picks.
+/// Opens a listener on a system-assigned port of 127.0.0.1.
 pub(super) fn listen() -> Result<(TcpListener, ServerAddress), String> {
     let bind = || {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
@@ -133,7 +134,7 @@ fn address_of(address: SocketAddr) -> ServerAddress {
     ServerAddress::new(&address.ip().to_string(), address.port())
 }
 
-/// Answers and counts messages, with the same body for all, until the client closes the connection.
+/// Answers messages with the same body and counts them, until the client closes the connection.
 pub(super) fn echo(stream: &mut (impl Read + Write)) -> io::Result<usize> {
     let mut echoed = 0;
     while let Some(request) = read_message(stream)? {
@@ -162,7 +163,7 @@ pub(super) fn wait_for_close(stream: &mut impl Read) -> io::Result<()> {
     }
 }
 
-/// Returns the next message; `None` if the client has closed the connection.
+/// Returns the next message, or `None` if the client closed the connection.
 pub(super) fn read_message(stream: &mut impl Read) -> io::Result<Option<WireMessage>> {
     let mut header = [0; Header::LENGTH];
     if stream.read(&mut header[..1])? == 0 {
@@ -180,8 +181,8 @@ fn invalid(error: WireError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, error)
 }
 
-/// The timeout of a peer that waits for its client: far more than any needs, and less than a step
-/// may take, so that the peer says what it misses.
+/// The read timeout of a peer: far longer than any client needs, and shorter than the limit of a
+/// step, so that the peer can report what is missing.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(15);
 
 #[cfg(test)]

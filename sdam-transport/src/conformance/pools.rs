@@ -1,8 +1,7 @@
 //! The conformance suite of connection pools: tests of a [`PoolFactory`] and its pools.
 //!
-//! A pool that passes keeps the contracts of [`PoolFactory`] and
-//! [`PoolHandle`], as far as they can be observed, and those rules of CMAP that
-//! it [claims](PoolUser::claims):
+//! A pool that passes keeps the contracts of [`PoolFactory`] and [`PoolHandle`], as far as they can
+//! be observed, and the rules of CMAP that it [claims](PoolUser::claims):
 //!
 //! ```
 //! use sdam_transport::conformance::pools::{self, PoolUser};
@@ -13,14 +12,14 @@
 //! }
 //! ```
 //!
-//! A [`PoolUser`] tells the suite how an application creates the factory, checks out a connection,
-//! runs a command on it and checks it in. A failure names the rule, the contract and the step at
-//! which it happened. A step that takes 20 seconds counts as hanging.
+//! A [`PoolUser`] defines how an application creates the factory, checks out a connection, runs a
+//! command on it and checks it in. A failure names the rule, the contract and the step that failed.
+//! A step that takes 20 seconds counts as hanging.
 //!
-//! The server, its clock and the topology are simulated: there is no network, and the pool reports
-//! to a stand-in for a topology that records what it is told. Each check creates its own pool.
-//! Futures and spawned tasks are polled on the thread of the check. A pool that needs a runtime of
-//! its own may start it in [`PoolUser::factory`]; the suite waits for what other threads do.
+//! The server, its clock and the topology are simulated. There is no network, and the stand-in for
+//! a topology records the pool's reports. Each check creates its own pool. Futures and spawned
+//! tasks are polled on the thread of the check. A pool that needs its own runtime may start it in
+//! [`PoolUser::factory`]; the suite waits for work on other threads.
 
 mod balanced;
 mod checking_out;
@@ -61,19 +60,19 @@ pub trait PoolUser: Send + Sync + 'static {
     /// A checked out connection.
     type Connection: Send + 'static;
 
-    /// Returns what the pools claim beyond the contract of the seam; [`Claim::ALL`] for a pool as
-    /// CMAP describes it.
+    /// Returns the rules that the pools keep beyond the contract of the seam; [`Claim::ALL`] for a
+    /// complete CMAP pool.
     fn claims(&self) -> &[Claim];
 
-    /// Creates a factory of pools with these options, as far as the pools have them: `maxPoolSize`,
-    /// `minPoolSize`, `maxConnecting`, `waitQueueTimeoutMS`, `loadBalanced`.
+    /// Creates a factory of pools with these options, as far as the pools support them:
+    /// `maxPoolSize`, `minPoolSize`, `maxConnecting`, `waitQueueTimeoutMS`, `loadBalanced`.
     fn factory(&self, options: &Options) -> Self::Factory;
 
     /// Checks out a connection. The suite may drop the future at any time.
     ///
     /// # Errors
     ///
-    /// If the pool gives none.
+    /// If the pool provides no connection.
     async fn check_out(&self, pool: &PoolOf<Self>) -> Result<Self::Connection, Failure>;
 
     /// Runs a command, a BSON document with `$db`, and reports its error to the topology. The suite
@@ -88,11 +87,11 @@ pub trait PoolUser: Send + Sync + 'static {
         command: &[u8],
     ) -> Result<(), Failure>;
 
-    /// Checks the connection in, in whatever state it is.
+    /// Checks in the connection, whatever its state.
     fn check_in(&self, pool: &PoolOf<Self>, connection: Self::Connection);
 }
 
-/// A rule that a pool may leave out, and that is checked only if the pool claims it.
+/// A rule that is optional for a pool. It is checked only if the pool claims it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Claim {
@@ -121,7 +120,7 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// All claims: those of a pool as CMAP describes it.
+    /// All claims of a complete CMAP pool.
     pub const ALL: &[Self] = &[
         Self::Reuses,
         Self::Pauses,
@@ -135,20 +134,20 @@ impl Claim {
     ];
 }
 
-/// The reason why a check-out or a command failed, as a [`PoolUser`] tells it.
+/// The reason why a check-out or a command failed, as reported by a [`PoolUser`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
-    /// The pool refused or interrupted.
+    /// The pool refused the check-out or interrupted the connection.
     Pool(PoolError),
     /// The connection could not be opened, or broke.
     Connection(ConnectionError),
-    /// Something else, with a message for people.
+    /// Another reason, as human-readable text.
     Other(Arc<str>),
 }
 
 impl Failure {
-    /// Returns whether this is an error of the pool after which an operation may be retried.
+    /// Returns whether this is a pool error after which an operation may be retried.
     fn is_retryable(&self) -> bool {
         matches!(self, Self::Pool(error) if error.is_retryable())
     }
@@ -180,7 +179,7 @@ impl fmt::Display for Failure {
 ///
 /// # Panics
 ///
-/// If a check fails, after all have run; the message lists those that failed.
+/// Panics after all checks have run if any failed; the message lists the failures.
 pub fn check<U: PoolUser>(user: U) {
     let failures = failures(&Arc::new(user), None, STEP_TIMEOUT);
     assert!(
@@ -190,11 +189,10 @@ pub fn check<U: PoolUser>(user: U) {
     );
 }
 
-/// Runs the check of this name alone, or all, and returns what they find, one text for each broken
-/// rule; for tests that a pool breaks a rule. `patience` is the time after which a step counts as
-/// hanging.
+/// Runs all checks, or only the named one, and returns a text for each broken rule. Used to test
+/// that a pool breaks a rule. `patience` is the time after which a step counts as hanging.
 ///
-/// A check that relies on a broken rule is not run; the last text names all of these.
+/// A check that relies on a broken rule is skipped; the last text lists the skipped checks.
 pub fn failures_of<'n, U: PoolUser>(
     user: U,
     name: impl Into<Option<&'n str>>,
@@ -203,7 +201,7 @@ pub fn failures_of<'n, U: PoolUser>(
     failures(&Arc::new(user), name.into(), patience)
 }
 
-/// Returns the names of all checks that a pool with these claims has to pass.
+/// Returns the names of all checks for a pool with these claims.
 pub fn names<U: PoolUser>(claims: &[Claim]) -> Vec<&'static str> {
     let checks = checks::<U>().into_iter();
     let claimed = checks.filter(|check| check.is_claimed(claims));
@@ -239,14 +237,14 @@ fn failures<U: PoolUser>(user: &Arc<U>, name: Option<&str>, patience: Duration) 
     failures
 }
 
-/// The beginning of the text about checks that were not run.
+/// The beginning of the text about skipped checks.
 const LEFT_OUT: &str = "these checks were not run";
 
 /// A rule of pools and its check.
 struct Check<U> {
     rule: Rule,
     claims: &'static [Claim],
-    /// The earlier checks whose failure would make this one fail, too.
+    /// The earlier checks on which this one relies.
     needs: &'static [&'static str],
     run: fn(&Lab<U>) -> Outcome,
 }
@@ -257,8 +255,8 @@ impl<U> Check<U> {
     }
 }
 
-/// Lists checks, each with a contract, the claims that it needs, the words of its rule and the
-/// earlier checks that it needs.
+/// Lists checks, each with a contract, the required claims, the words of its rule and the required
+/// earlier checks.
 macro_rules! checks {
     ($($contract:ident $(if $claim:ident)*: $words:literal
         => $module:ident :: $check:ident $([$($need:ident),*])?),* $(,)?) => {

@@ -1,4 +1,4 @@
-//! The progress of a check, and the failures.
+//! The progress of a check, and its failures.
 
 use std::{
     any::Any,
@@ -23,7 +23,7 @@ pub(super) struct Rule {
     pub(super) check: &'static str,
     /// The trait whose contract contains the rule.
     pub(super) contract: &'static str,
-    /// The words of the contract.
+    /// The words of the rule, quoted from the contract.
     pub(super) words: &'static str,
 }
 
@@ -32,12 +32,12 @@ pub(super) struct Rule {
 pub(super) struct Run {
     /// The number of the step and its description.
     step: Arc<Mutex<(u32, &'static str)>>,
-    /// True to block the thread instead of awaiting, because no future may be pending.
+    /// True to block the thread instead of awaiting, because futures must not be pending.
     blocks: bool,
 }
 
 impl Run {
-    /// Creates a run in which no future may be pending.
+    /// Creates a run in which futures must not be pending.
     pub(super) fn blocking() -> Self {
         Self {
             blocks: true,
@@ -45,7 +45,7 @@ impl Run {
         }
     }
 
-    /// Starts a step, whose description a failure message contains.
+    /// Starts a step with the description for failure messages.
     pub(super) fn step(&self, doing: &'static str) {
         let mut step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
         *step = (step.0 + 1, doing);
@@ -55,9 +55,9 @@ impl Run {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Receives a value from another thread; `None` if its sender is dropped.
+    /// Receives a value from another thread, or `None` if its sender is dropped.
     ///
-    /// It does not block the thread, which may be the one that drives the runtime.
+    /// Does not block the thread, which may be driving the runtime.
     pub(super) async fn wait<T>(&self, sent: oneshot::Receiver<T>) -> Option<T> {
         let sent = if self.blocks {
             block_on(sent)
@@ -67,7 +67,7 @@ impl Run {
         sent.ok()
     }
 
-    /// Returns the result of `work`, which runs on its own thread.
+    /// Runs `work` on its own thread and returns the result.
     pub(super) async fn on_own_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -90,7 +90,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// Creates a report for which a step that takes longer than `step_timeout` hangs.
+    /// Creates a report in which a step that takes longer than `step_timeout` counts as hanging.
     pub(super) fn new(step_timeout: Duration) -> Self {
         Self {
             step_timeout,
@@ -98,8 +98,7 @@ impl Report {
         }
     }
 
-    /// Runs the `work` of a check on its own thread, which is left running if a step takes too
-    /// long.
+    /// Runs a check on its own thread, which is abandoned if a step takes too long.
     pub(super) fn run(
         &mut self,
         rule: Rule,
@@ -141,7 +140,7 @@ impl Report {
         &self.failures
     }
 
-    /// Panics if there is any failure.
+    /// Panics if there are failures.
     pub(super) fn finish(self) {
         let failures = self.failures().join("\n  ");
         assert!(failures.is_empty(), "contracts are broken:\n  {failures}");

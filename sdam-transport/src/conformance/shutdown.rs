@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{connect::Connection, race, runtime::Runtime, spawn::Task};
 
-/// The rules, in the order in which they are checked.
+/// The rules in the order of their checks.
 pub(super) const RULES: [Rule; 6] = [
     Rule {
         check: "tasks_start_before_shutdown",
@@ -57,7 +57,7 @@ pub(super) const RULES: [Rule; 6] = [
     },
 ];
 
-/// Starts tasks, ends the runtime by `shut_down`, and checks the rules afterwards.
+/// Starts tasks, ends the runtime by `shut_down`, and then checks the rules.
 pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Report) {
     let [start, live_tasks, late_tasks, timers, attempts, connections] = RULES;
     let (before, live) = oneshot::channel();
@@ -100,7 +100,7 @@ fn follow<F: Future<Output = Outcome> + Send + 'static>(
     report.run(rule, "", &run, || block_on(work));
 }
 
-/// The tasks, timer and connection that were alive before the runtime was shut down.
+/// The tasks, timer and connection that are alive when the runtime is shut down.
 struct Live {
     /// Ends when every task has been dropped.
     tasks: mpsc::UnboundedReceiver<()>,
@@ -154,7 +154,7 @@ impl Live {
 
 async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
     run.step("waiting for tasks to be dropped that were alive at the shutdown");
-    // Ends when each task has dropped its sender; none sends again.
+    // Ends when all tasks have dropped their senders; none sends again.
     while tasks.next().await.is_some() {}
     Ok(())
 }
@@ -163,7 +163,7 @@ async fn tasks_spawned_after_shutdown_are_dropped(runtime: Runtime, run: Run) ->
     let (guard, later) = oneshot::channel::<()>();
     run.step("waiting for a task to be dropped that was spawned after the shutdown");
     runtime.spawner.spawn(Task::new("late", async move {
-        // Received only if the task has run, which is an error.
+        // Received only if the task ran, which is an error.
         let _ = guard.send(());
     }));
     ensure!(

@@ -1,4 +1,4 @@
-//! Tests that the suite passes a correct runtime, and detects and names each broken rule.
+//! Tests that the suite passes a correct runtime, and that it detects and names each broken rule.
 
 mod base;
 mod doubles;
@@ -11,7 +11,7 @@ use self::{
 };
 use super::*;
 
-/// The timeout of a step: enough for a working runtime, and short for one that hangs.
+/// The time limit of a step: enough for a working runtime, and short for one that hangs.
 const SHORT: Duration = Duration::from_secs(3);
 
 /// Returns the rule of every check.
@@ -32,7 +32,7 @@ fn a_single_threaded_runtime_passes() {
     shutdown(&base.runtime.clone(), || base.end());
 }
 
-/// Each rule, a runtime that breaks it and no rule before it, and the expected message.
+/// Each rule, a runtime that breaks it but no earlier rule, and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
     (
         "now_never_goes_backwards",
@@ -221,7 +221,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
     ),
 ];
 
-/// Returns the suite's report when only `check` is run, on a runtime with this fault.
+/// Returns the failures of running only `check` on a runtime with this fault.
 fn complaints(check: &str, fault: Fault) -> Vec<String> {
     let mut report = Report::new(SHORT);
     let base = breaking(fault);
@@ -271,7 +271,7 @@ fn every_rule_is_broken_by_some_double() {
     assert_eq!(checks, broken);
 }
 
-/// Returns the bullets of the contract of `name` in the source of its trait, each on one line.
+/// Returns the bullets of the contract of `name` from the source of its trait, each on one line.
 fn contract(name: &str) -> Vec<String> {
     let source = match name {
         "Clock" => include_str!("../clock.rs"),

@@ -85,8 +85,8 @@ fn nested_causes_are_in_the_text() {
     assert_eq!(error.message(), "sending: outer: broken pipe");
 }
 
-/// I-10, I-11, I-14, I-16; what is reported for which failure of a pooled connection, and which
-/// failures get the labels of overload.
+/// I-10, I-11, I-14, I-16; the report for each failure of a pooled connection, and the failures
+/// with overload labels.
 #[test]
 fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
     let check = |error: &TransportError, labelled| {
@@ -137,10 +137,10 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
     for kind in [Io::InvalidData, Io::InvalidInput, Io::Other] {
         check(&io(Stage::Tls, kind), false);
     }
-    // The greeting of another protocol.
+    // Bytes of another protocol.
     check(&wire(Stage::Hello), false);
 
-    // Authentication, and operations of an established connection.
+    // Authentication and operations on an established connection.
     for stage in [Stage::Auth, Stage::Operation] {
         check(&io(stage, Io::ConnectionReset), false);
         check(&eof.clone().at(stage), false);

@@ -15,7 +15,7 @@ use sdam_core::error::ErrorKind;
 use super::*;
 use crate::wire::OpMsg;
 
-/// The result of a stream's next read or write; after the last step it is pending for ever.
+/// The result of a stream's next read or write. After the last step, the stream is pending forever.
 #[derive(Debug)]
 enum Step {
     Bytes(Vec<u8>),
@@ -95,7 +95,7 @@ fn framed(steps: impl IntoIterator<Item = Step>) -> Framed<Script> {
     })
 }
 
-/// Returns a message of id `request_id` with `padding` bytes more than the minimum.
+/// Returns a message with id `request_id`, `padding` bytes longer than the minimum.
 fn message(request_id: i32, padding: usize) -> WireMessage {
     let mut body = vec![0; 5 + padding];
     body[..4].copy_from_slice(&(5 + padding as i32).to_le_bytes());

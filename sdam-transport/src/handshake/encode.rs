@@ -42,13 +42,13 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     document.into()
 }
 
-/// The parts of the metadata to write.
+/// The parts of the metadata that are written.
 struct Plan {
     environment: Detail,
     os: Detail,
-    /// Empty if left out.
+    /// Empty if omitted.
     platform: String,
-    /// The number of libraries, the driver included.
+    /// The number of libraries, including the driver.
     libraries: usize,
 }
 

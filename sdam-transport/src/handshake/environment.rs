@@ -23,7 +23,7 @@ const VARIABLES: [&str; 13] = [
 
 /// The environment of a client: variables, container, operating system.
 ///
-/// The default is empty: no variables, no container, an unknown operating system.
+/// The default is empty: no variables, no container, unknown operating system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Environment {
     variables: BTreeMap<Box<str>, Box<str>>,
@@ -34,7 +34,7 @@ pub struct Environment {
 impl Environment {
     /// Reads the current environment of this process.
     ///
-    /// It reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
+    /// Reads variables, looks for `/.dockerenv` and, on Linux, reads two small files about the
     /// operating system, so call it once, when a client is built. Values that cannot be read or are
     /// not UTF-8 count as absent.
     pub fn from_process() -> Self {
@@ -49,7 +49,7 @@ impl Environment {
             .with_os(OperatingSystem::of_process())
     }
 
-    /// Sets this variable; an empty value unsets it.
+    /// Sets a variable; an empty value unsets it.
     #[must_use]
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
         match set(value) {
@@ -78,8 +78,8 @@ impl Environment {
         self.faas_provider().is_some()
     }
 
-    /// Returns the FaaS provider, if the variables name exactly one; Vercel, which is built on AWS
-    /// Lambda, counts as one (Handshake: "FaaS").
+    /// Returns the FaaS provider if the variables identify exactly one. Vercel, which is built on
+    /// AWS Lambda, counts as one (Handshake: "FaaS").
     pub fn faas_provider(&self) -> Option<FaasProvider> {
         let vercel = self.has("VERCEL");
         let lambda = self
@@ -148,7 +148,7 @@ impl Environment {
         self.variable(name).is_some()
     }
 
-    /// Parses a variable; an invalid number counts as absent, because metadata must never fail.
+    /// Parses a variable. An invalid number counts as absent, because metadata must never fail.
     fn number(&self, name: &str) -> Option<i32> {
         self.variable(name)?.parse().ok()
     }
@@ -190,10 +190,10 @@ pub struct OperatingSystem {
 }
 
 impl OperatingSystem {
-    /// The maximum length of a type, in bytes; longer ones are truncated.
+    /// The maximum length of a type, in bytes; longer types are truncated.
     pub const MAX_TYPE_LENGTH: usize = 32;
 
-    /// Creates a system of that type, such as `Linux`; empty for unknown.
+    /// Creates a system of this type, such as `Linux`; an empty type means unknown.
     pub fn new(kind: &str) -> Self {
         Self {
             kind: set(cut(kind, Self::MAX_TYPE_LENGTH)).unwrap_or_else(|| "unknown".into()),

@@ -38,7 +38,7 @@ fn env_is_derived_from_the_variables() {
         let client = decode(&metadata(&environment));
         let env = client.get("env").cloned();
         assert_eq!(env, expected.clone().map(Bson::from), "{variables:?}");
-        // F-21: polling is chosen by the same rule.
+        // F-21: the same rule selects polling.
         let faas = expected.is_some_and(|env| env.contains_key("name"));
         assert_eq!(environment.is_faas(), faas, "{variables:?}");
         assert_eq!(metadata(&environment).is_faas(), faas, "{variables:?}");
@@ -199,7 +199,7 @@ fn a_platform_is_cut_to_fill_the_document_exactly() {
     let base = metadata(&Environment::default());
     let cut = base.clone().with_platform(&"p".repeat(1000)).unwrap();
     assert_eq!(cut.encode().len(), ClientMetadata::MAX_LENGTH);
-    // Not cut in the middle of a character.
+    // Not truncated inside a character.
     let cut = base.with_platform(&"\u{20ac}".repeat(1000)).unwrap();
     let platform = decode(&cut).get_str("platform").unwrap().to_owned();
     assert!(platform.chars().all(|c| c == '\u{20ac}'));

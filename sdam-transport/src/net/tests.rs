@@ -81,7 +81,7 @@ fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Outco
     }
 }
 
-/// Connects to `target` with a deadline of 1000 ms, advancing time in steps until it is done.
+/// Connects to `target` with a deadline of 1000 ms, advancing time in steps until the attempt ends.
 fn connect(dial: &FakeDial, target: &str) -> Result<(), ServerError> {
     let clock = dial.blocking.clone().unwrap_or_default();
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
@@ -192,7 +192,7 @@ fn a_failed_connect_reports_the_outcome_for_every_address() {
         "connecting timed out: 2.2.2.2:27017: connection refused; \
          1.1.1.1:27017: no reply",
     );
-    // A timeout that the system reports counts as one only if no address failed for another reason.
+    // A timeout reported by the system counts as one only if no address failed for another reason.
     let expired = Outcome::Fail(io::ErrorKind::TimedOut);
     fails(
         &dial(names, &[first(expired), second(refused)]),
@@ -231,7 +231,7 @@ fn blocking_attempts_share_the_time_that_is_left() {
         .iter()
         .map(|(_, at)| *at)
         .collect();
-    // A quarter; a third of the other 750 ms, unused; half of them; the rest.
+    // A quarter; a third of the remaining 750 ms, unused; half of it; the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);
 }

@@ -8,14 +8,14 @@ use sdam_core::{address::ServerAddress, hello::HelloAuth};
 
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
-/// A pool keeps one as `Arc<dyn Authenticator>` and passes it to
+/// A pool stores it as `Arc<dyn Authenticator>` and passes it to
 /// [`NewPool::establish_with`](super::NewPool::establish_with), which sends the commands, applies
 /// the time limit and reports the errors. Monitors do not authenticate.
 ///
 /// # Contract
 ///
-/// Called by many connections at the same time, with no lock held. Its errors and what it prints
-/// reveal no secret.
+/// Called by many connections at the same time, with no lock held. Errors and `Debug` output reveal
+/// no secret.
 #[async_trait]
 pub trait Authenticator: Send + Sync + Debug + 'static {
     /// Begins the authentication of one connection to `server`, before its hello is sent.
@@ -34,13 +34,13 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
 ///
 /// # Contract
 ///
-/// [`hello_auth`](Self::hello_auth) is called once and first, [`start`](Self::start) once with the
-/// successful reply to hello, and [`next`](Self::next) with the successful reply to each command.
-/// A reply with an error ends the conversation, as dropping it does. After an error or
+/// [`hello_auth`](Self::hello_auth) is called first and once, then [`start`](Self::start) once with
+/// the successful reply to hello, then [`next`](Self::next) with the successful reply to each
+/// command. An error reply ends the conversation, which is then dropped. After an error or
 /// [`AuthStep::Done`] it is not called again.
 #[async_trait]
 pub trait Conversation: Send {
-    /// Returns what the hello of the connection asks about authentication.
+    /// Returns the fields that the hello of the connection carries for authentication.
     fn hello_auth(&self) -> HelloAuth;
 
     /// Processes the reply to hello, a BSON document, and returns the first step.
@@ -62,7 +62,7 @@ pub trait Conversation: Send {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AuthStep {
-    /// This command, a BSON document with `$db`, is sent, and its reply processed.
+    /// Send this command, a BSON document with `$db`, and process the reply.
     Send(Vec<u8>),
     /// The connection is authenticated.
     Done,
@@ -78,14 +78,14 @@ impl Debug for AuthStep {
     }
 }
 
-/// The reason why the client cannot authenticate, or does not accept the server's reply.
+/// The reason why the client cannot authenticate or rejects the server's reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthError {
     message: Arc<str>,
 }
 
 impl AuthError {
-    /// Creates the error with a message for people, which reveals no secret.
+    /// Creates the error with a human-readable message, which must reveal no secret.
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self {
             message: message.into(),

@@ -16,20 +16,20 @@ use crate::{
     wire::{Exchange, WireError, WireMessage},
 };
 
-/// The reason why an authentication ended without success.
+/// The reason why an authentication failed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AuthFailure {
-    /// The connection broke, or the message that came cannot be the reply.
+    /// The connection broke, or received a message that is not the reply.
     Broken(TransportError),
-    /// The server has answered with this error, which the document of the reply holds.
+    /// The server answered with this error, parsed from the document of the reply.
     Answered(ServerError, WireMessage),
-    /// The client cannot authenticate, or does not accept the server's reply.
+    /// The client cannot authenticate or rejects the server's reply.
     Refused(AuthError),
 }
 
 impl AuthFailure {
-    /// Returns what is reported of the connection of `generation`.
+    /// Returns the report about the connection of `generation`.
     pub fn app_error(&self, generation: Generation) -> AppError<'_> {
         match self {
             Self::Broken(error) => error.app_error(generation),
@@ -51,13 +51,13 @@ impl From<AuthFailure> for ServerError {
     }
 }
 
-/// Authenticates a connection to `server` that has exchanged hello before, as that of a
-/// single-threaded client, which operations share with checks. A pool authenticates in the hello that
-/// opens the connection: see [`NewPool::establish_with`](super::NewPool::establish_with).
+/// Authenticates a connection to `server` that has already exchanged hello, such as a connection
+/// that a single-threaded client uses for checks and operations. A pool authenticates in the hello
+/// that opens the connection: see [`NewPool::establish_with`](super::NewPool::establish_with).
 ///
-/// `hello` is a later message of the connection; what it asks about authentication is added.
+/// `hello` is a later message of the connection; the fields for authentication are added.
 ///
-/// The caller sets the deadline of the connection, and reports the failure.
+/// The caller sets the deadline of the connection and reports the failure.
 ///
 /// # Cancel safety
 ///
@@ -78,7 +78,7 @@ pub async fn authenticate(
     finish(connection, exchange, &mut *conversation, reply.body()).await
 }
 
-/// Carries out `conversation`, whose first command was in the hello that was answered by `hello`.
+/// Runs `conversation` to its end. Its first command was part of the hello that `hello` answers.
 pub(super) async fn finish(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,
@@ -94,7 +94,7 @@ pub(super) async fn finish(
     Ok(())
 }
 
-/// Sends a request and returns the reply, which has no error.
+/// Sends a request and returns the successful reply.
 async fn answer(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,

@@ -18,8 +18,8 @@ use crate::{
 
 /// A connection of a pool, after its handshake.
 ///
-/// Call [`close`](Self::close) when the pool gives it up: dropping it closes the socket, but behind
-/// a load balancer the topology would count the connection for ever.
+/// Call [`close`](Self::close) when the pool is done with it. Dropping it closes the socket, but
+/// behind a load balancer the topology would count the connection forever.
 #[must_use = "a connection to a service behind a load balancer is counted until it is closed"]
 pub struct Established {
     pub(super) connection: Box<dyn Connection>,
@@ -33,33 +33,32 @@ pub struct Established {
 }
 
 impl Established {
-    /// Returns the reply to the handshake, with the limits of the server: wire versions, and the
-    /// sizes of documents, messages and batches of writes.
+    /// Returns the reply to the handshake, with the limits of the server: wire versions, and
+    /// maximum sizes of documents, messages and write batches.
     pub fn hello(&self) -> &Hello {
         &self.hello
     }
 
     /// Returns the reply to the handshake, a BSON document, for fields that [`hello`](Self::hello)
-    /// does not have, such as `compression`. What it says about authentication is left out.
+    /// does not have, such as `compression`. Fields about authentication are removed.
     pub fn hello_reply(&self) -> &[u8] {
         &self.hello_reply
     }
 
-    /// Returns the generation: that of the service behind a load balancer, otherwise that of the
-    /// pool.
+    /// Returns the generation: that of the pool, or behind a load balancer that of the service.
     pub fn generation(&self) -> Generation {
         self.generation
     }
 
-    /// Returns the service behind a load balancer that the connection leads to.
+    /// Returns the service behind a load balancer to which the connection leads.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.service.as_ref().map(ServiceConnection::service_id)
     }
 
-    /// Returns whether the pool, or behind a load balancer the service, was cleared since the
-    /// connection was opened, or the server has left the topology: then close it.
+    /// Returns whether the connection must be closed: the server has left the topology, or the pool
+    /// (behind a load balancer, the service) was cleared since the connection was opened.
     ///
-    /// Locks the topology for a moment. A pool that checks out many connections a second compares
+    /// Locks the topology briefly. A pool with many check-outs per second compares
     /// [`generation`](Self::generation) with the one of its last
     /// [`clear`](super::PoolHandle::clear) instead.
     pub fn is_stale(&self) -> bool {
@@ -67,32 +66,32 @@ impl Established {
         current.is_none_or(|current| self.generation < current)
     }
 
-    /// Returns whether the next command may be sent. False for ever once a
-    /// [`run_command`](Self::run_command) got no reply, was dropped, or got a message that is no
-    /// reply to it: then close the connection.
+    /// Returns whether the next command may be sent. Permanently false once a
+    /// [`run_command`](Self::run_command) got no reply, was dropped, or got a message that is not
+    /// its reply: then close the connection.
     pub fn is_usable(&self) -> bool {
         self.exchange.is_usable()
     }
 
-    /// Returns the seam's connection, for drivers that frame their own messages.
+    /// Returns the connection of the transport, for drivers that frame their own messages.
     pub fn connection(&mut self) -> &mut dyn Connection {
         &mut *self.connection
     }
 
-    /// Runs a command, a BSON document with `$db`, and returns the reply, whose `ok` is 1. Errors,
-    /// also those in the reply, are reported to the topology.
+    /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All
+    /// errors, including those in the reply, are reported to the topology.
     ///
-    /// `timeout` is that of the reply; `None` is no limit.
+    /// `timeout` limits the wait for the reply; `None` means no limit.
     ///
     /// # Errors
     ///
-    /// If the server has answered with an error: the connection is [usable](Self::is_usable) as
-    /// before. If the connection broke, no reply came in time, or the message that came cannot be
-    /// the reply: it is another one's, has no `ok`, or is not BSON. Close the connection then.
+    /// If the server answered with an error; the connection stays [usable](Self::is_usable). If the
+    /// connection broke, no reply came in time, or the received message is not a valid reply: it
+    /// answers another request, has no `ok`, or is not BSON. Close the connection then.
     ///
     /// # Cancel safety
     ///
-    /// May be dropped at any time. Whether the command took effect is then unknown, and the
+    /// May be dropped at any time. It is then unknown whether the command took effect, and the
     /// connection is [not usable](Self::is_usable).
     pub async fn run_command(
         &mut self,
@@ -133,7 +132,7 @@ impl Established {
     }
 
     /// Reports an error of this connection, with its generation, service and wire version. `make`
-    /// is given the generation.
+    /// receives the generation.
     ///
     /// ```
     /// # use sdam_core::{app_error::{AppError, ErrorOutcome}, error::Stage};
@@ -146,10 +145,10 @@ impl Established {
         self.reporter.handle_error(&error)
     }
 
-    /// Closes the connection, after any error of it was reported. Behind a load balancer, the
-    /// topology forgets the service with its last connection.
+    /// Closes the connection. Report its errors first: behind a load balancer, the topology forgets
+    /// the service with its last connection.
     ///
-    /// The caller holds no lock that the pool's `ready`, `clear` or `close` take.
+    /// The caller must not hold a lock that the pool's `ready`, `clear` or `close` take.
     pub fn close(self) {
         let Self {
             connection,

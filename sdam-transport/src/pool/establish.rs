@@ -1,4 +1,4 @@
-//! The steps of opening a pooled connection, each of which reports its own error.
+//! The steps of opening a pooled connection. Each step reports its own error.
 
 use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
 };
 
 impl NewPool {
-    /// Opens a connection that is not authenticated; see [`establish_with`](Self::establish_with).
+    /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
     pub async fn establish(
         &self,
         timeout: Option<Duration>,
@@ -38,36 +38,36 @@ impl NewPool {
     /// to the topology, and authenticates (CMAP: "Establishing a Connection"; Authentication:
     /// "Authentication Handshake").
     ///
-    /// Without an `authenticator`, and for an arbiter, there is no authentication.
+    /// Without an `authenticator`, and on an arbiter, there is no authentication.
     ///
     /// The connection carries the [generation](Established::generation) that was current when the
-    /// attempt began; compare it with the pool's before the connection is used, and close it if a
-    /// clear came in between.
+    /// attempt began. Compare it with the pool's generation before using the connection, and close
+    /// the connection if a clear came in between.
     ///
-    /// `timeout` is that of the whole attempt, usually `connectTimeoutMS`; `None` is no limit.
-    /// The caller holds no lock that the pool's `ready`, `clear` or `close` take, see
-    /// [`Reporter`](super::Reporter), also when it drops the future.
+    /// `timeout` limits the whole attempt and is usually `connectTimeoutMS`; `None` means no limit.
+    /// The caller must not hold a lock that the pool's `ready`, `clear` or `close` take (see
+    /// [`Reporter`](super::Reporter)), not even when it drops the future.
     ///
     /// # Errors
     ///
     /// If the server has left the topology, could not be reached, refused the handshake, or
-    /// authentication failed. The error is reported already, once. One of authentication is at
-    /// [`Stage::Auth`] and marks the server Unknown (I-14); so is a refused hello if there is an
+    /// authentication failed. The error has already been reported. An authentication error has
+    /// [`Stage::Auth`] and marks the server Unknown (I-14); so does a refused hello if there is an
     /// `authenticator`.
     ///
-    /// A panic of the transport or of the authenticator is an error of the kind
+    /// A panic of the transport or of the authenticator becomes an error of kind
     /// [`Internal`](ErrorKind::Internal). It says nothing about the server and is not reported.
     ///
     /// # Cancel safety
     ///
     /// May be dropped at any time: the socket is closed and no error is reported. Behind a load
-    /// balancer the connection is no longer counted.
+    /// balancer, the connection is no longer counted.
     pub async fn establish_with(
         &self,
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
     ) -> Result<Established, ConnectionError> {
-        // Unwind safety: the connection, the only incomplete state, is dropped.
+        // Unwind safety: the connection, the only inconsistent state, is dropped.
         let attempt = AssertUnwindSafe(self.attempt(authenticator, timeout));
         let outcome = attempt.catch_unwind().await;
         outcome.unwrap_or_else(|payload| Err(ConnectionError::panicked(panic::text(&*payload))))
@@ -128,19 +128,19 @@ impl NewPool {
     }
 }
 
-/// A connection that is being opened. Dropping it ends the count of the connection.
+/// A connection that is being opened. Dropping it stops counting the connection.
 struct Attempt<'n> {
     new: &'n NewPool,
     deadline: Option<Instant>,
-    /// The generation of the pool, and of the service once it is known.
+    /// The generation of the pool, or of the service once it is known.
     generation: Generation,
     /// The counted connection to a service behind a load balancer.
     service: Option<ServiceConnection>,
-    /// Known with the reply to hello.
+    /// Known after the reply to hello.
     max_wire_version: Option<i32>,
 }
 
-/// The connection and the order of its messages.
+/// The connection, and the state of its exchanges.
 struct Line {
     connection: Box<dyn Connection>,
     exchange: Exchange,
@@ -191,7 +191,7 @@ impl Attempt<'_> {
 
     /// Reports the reply to hello.
     fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, ConnectionError> {
-        // The topology publishes what is reported to it.
+        // The topology publishes the reported reply.
         let reply = without_speculative_reply(reply);
         let hello = Hello::parse(&reply).map_err(|mut error| {
             // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as an
@@ -203,7 +203,7 @@ impl Attempt<'_> {
             ConnectionError::new(error, outcome)
         })?;
         let handshake = self.new.reporter.handle_handshake(self.generation, &reply);
-        // A reply without a service behind a load balancer says nothing about the server.
+        // Behind a load balancer, a reply without a service says nothing about the server.
         self.service =
             handshake.map_err(|error| ConnectionError::new(error, ErrorOutcome::Irrelevant))?;
         if let Some(service) = &self.service {
@@ -234,7 +234,7 @@ impl Attempt<'_> {
         race::deadline(&*self.new.io.clock, self.deadline, future).await
     }
 
-    /// Reports a connection that broke or took too long.
+    /// Reports a connection that broke or timed out.
     fn broken(&self, error: &TransportError) -> ConnectionError {
         let report = self.complete(error.app_error(self.generation));
         let outcome = self.new.reporter.handle_error(&report);
@@ -252,7 +252,7 @@ impl Attempt<'_> {
         self.new.reporter.handle_error(&error)
     }
 
-    /// Adds what the reply to hello has told.
+    /// Adds the service and the wire version, as far as the reply to hello has told them.
     fn complete<'e>(&self, error: AppError<'e>) -> AppError<'e> {
         let error = error.with_service(self.service.as_ref().map(ServiceConnection::service_id));
         match self.max_wire_version {

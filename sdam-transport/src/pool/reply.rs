@@ -8,7 +8,7 @@ use sdam_core::{
 
 use crate::{error::TransportError, wire::WireMessage};
 
-/// The reply to a command that has run: its `ok` is 1.
+/// The reply to a successful command: its `ok` is 1.
 #[derive(Clone, Debug)]
 pub struct CommandReply {
     message: WireMessage,
@@ -17,21 +17,21 @@ pub struct CommandReply {
 }
 
 impl CommandReply {
-    /// Checks `message`, the reply to a command, and reports the error in it, if there is one:
-    /// `report` is given the document, for [`AppError::reply`].
+    /// Checks `message`, the reply to a command, and reports its error, if any. `report` receives
+    /// the document, for [`AppError::reply`].
     ///
     /// # Errors
     ///
-    /// The server's error, with the [reply](ConnectionError::body), if `ok` is not 1; an
-    /// [`ErrorKind::Protocol`] error if there is no `ok`, or the document is not BSON. Close the
-    /// connection after the latter.
+    /// The server's error, with the [reply](ConnectionError::body), if `ok` is not 1. An
+    /// [`ErrorKind::Protocol`] error if `ok` is missing or the document is not BSON; then close the
+    /// connection.
     pub fn check(
         message: WireMessage,
         report: impl FnOnce(&[u8]) -> ErrorOutcome,
     ) -> Result<Self, ConnectionError> {
         let checked = reply::check(message.body(), Stage::Operation);
         let outcome = match &checked {
-            // A reply without an error has no effect, so it does not lock the topology.
+            // A successful reply has no effect, so it does not lock the topology.
             Ok(None) => ErrorOutcome::Irrelevant,
             Ok(Some(_)) | Err(_) => report(message.body()),
         };
@@ -49,7 +49,7 @@ impl CommandReply {
         }
     }
 
-    /// Returns the reply's document, in BSON.
+    /// Returns the BSON document of the reply.
     pub fn body(&self) -> &[u8] {
         self.message.body()
     }
@@ -64,14 +64,14 @@ impl CommandReply {
         reply::write_errors(self.body())
     }
 
-    /// Returns the error of the write concern, or that of a legacy getLastError: the command has
-    /// run, but is perhaps not durable, or not on every member that it has to reach. Its effects on
-    /// the topology have run.
+    /// Returns the write concern error, or the error of a legacy getLastError: the command has run,
+    /// but may not be durable, or may not have reached every required member. Its effects on the
+    /// topology have run.
     pub fn write_concern_error(&self) -> Option<&ServerError> {
         self.write_concern_error.as_ref()
     }
 
-    /// Adds a label to the [`write_concern_error`](Self::write_concern_error), if there is one.
+    /// Adds a label to the [`write_concern_error`](Self::write_concern_error), if any.
     #[must_use]
     pub fn with_label(mut self, label: &str) -> Self {
         if let Some(error) = &mut self.write_concern_error
@@ -83,28 +83,28 @@ impl CommandReply {
         self
     }
 
-    /// Returns what the report of [`write_concern_error`](Self::write_concern_error) has changed in
-    /// the topology.
+    /// Returns the effect on the topology of reporting the
+    /// [`write_concern_error`](Self::write_concern_error).
     pub fn outcome(&self) -> ErrorOutcome {
         self.outcome
     }
 }
 
-/// The error of a connection that could not be established or broke, or the server's error in the
-/// reply to a command; classified and reported.
+/// The error of a connection that could not be established or broke, or the server's error in a
+/// reply; already classified and reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ConnectionError {
-    /// The cause, with the labels that the operation's error gets, too.
+    /// The cause, with the labels that the operation's error gets.
     pub error: ServerError,
     /// The effect of the report on the topology.
     pub outcome: ErrorOutcome,
-    /// The reply to the command, if the server has answered with the error.
+    /// The reply to the command, if the server answered with the error.
     pub(super) reply: Option<Box<WireMessage>>,
 }
 
 impl ConnectionError {
-    /// Creates the error of a command that was not answered.
+    /// Creates the error of a command without a reply.
     pub fn new(error: ServerError, outcome: ErrorOutcome) -> Self {
         Self {
             error,
@@ -113,20 +113,20 @@ impl ConnectionError {
         }
     }
 
-    /// Returns the server's reply to the command, a BSON document whose `ok` is not 1; `None` if the
-    /// connection was not established, or broke. Without a reply nobody knows whether the command
-    /// took effect.
+    /// Returns the server's reply to the command, a BSON document whose `ok` is not 1; `None` if
+    /// the connection could not be established, or broke. Without a reply it is unknown whether the
+    /// command took effect.
     pub fn body(&self) -> Option<&[u8]> {
         self.reply.as_ref().map(|message| message.body())
     }
 
-    /// Returns whether it took too long.
+    /// Returns whether a time limit was exceeded.
     pub fn is_timeout(&self) -> bool {
         self.error.is_timeout()
     }
 
-    /// Returns whether the connection could not be established or broke, also by a message that
-    /// cannot be the reply.
+    /// Returns whether the connection could not be established or broke, including by an invalid
+    /// reply.
     pub fn is_network(&self) -> bool {
         self.error.is_network()
     }

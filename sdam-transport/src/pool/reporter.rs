@@ -19,31 +19,31 @@ use crate::{runtime::Io, spawn::Spawner};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct NewPool {
-    /// The id of the server. A server that leaves the topology and comes back gets another id and
-    /// another pool.
+    /// The id of the server. A server that leaves the topology and returns gets a new id and a new
+    /// pool.
     pub server: ServerId,
     /// The address of the server.
     pub address: ServerAddress,
     /// The generation of the first connections.
     pub generation: Generation,
     /// Reports the pool's errors and handshakes. Must not be called within
-    /// [`create`](super::PoolFactory::create); store it.
+    /// [`create`](super::PoolFactory::create), only stored.
     pub reporter: Reporter,
     /// The clock and the transport of the topology.
     pub io: Io,
-    /// Starts background tasks of the pool; `None` in single-threaded mode, which has no tasks.
+    /// Spawns background tasks of the pool; `None` in single-threaded mode, which has no tasks.
     pub spawner: Option<Arc<dyn Spawner>>,
-    /// Receives the pool's events about itself and its connections. The topology itself publishes
-    /// `PoolReady` and `PoolCleared`, each before it calls the pool, so what the pool publishes
-    /// within the call comes after it.
+    /// Receives the pool's events about itself and its connections. The topology publishes
+    /// `PoolReady` and `PoolCleared` itself, before it calls the pool, so events that the pool
+    /// publishes during the call come after them.
     pub events: Arc<dyn Publish>,
-    /// The driver's own fields of the handshake, see
+    /// Additional fields of the driver in the handshake, see
     /// [`with_hello_fields`](Self::with_hello_fields).
     pub hello_fields: Option<HelloFields>,
 }
 
 impl NewPool {
-    /// Returns the arguments of a pool that belongs to no topology, for tests of pools.
+    /// Returns the arguments of a pool without a topology, for tests of pools.
     pub fn detached(server: ServerId, address: ServerAddress, io: Io) -> Self {
         Self {
             server,
@@ -80,9 +80,10 @@ impl NewPool {
         self
     }
 
-    /// Adds fields to the handshake of the connections that [`establish`](Self::establish) opens,
-    /// such as `compression`. [`Established::hello_reply`](super::Established::hello_reply) has the
-    /// server's answer to them.
+    /// Adds fields, such as `compression`, to the handshake of connections that
+    /// [`establish`](Self::establish) opens.
+    /// [`Established::hello_reply`](super::Established::hello_reply) returns the server's answer to
+    /// them.
     #[must_use]
     pub fn with_hello_fields(mut self, fields: HelloFields) -> Self {
         self.hello_fields = Some(fields);
@@ -97,16 +98,17 @@ impl NewPool {
     }
 }
 
-/// A weak handle through which the pool of one server talks to its topology.
+/// A weak handle through which the pool of one server calls its topology.
 ///
 /// Cheap to clone. It keeps neither the topology nor its monitors alive. Once the topology is
-/// closed or dropped, or the server has left it, every call answers that the server is unknown.
+/// closed or dropped, or the server has left it, every call treats the server as unknown.
 ///
 /// # Contract
 ///
-/// Every method but [`server`](Self::server) may lock the topology, which then calls
-/// [`PoolHandle`](super::PoolHandle) methods of any pool. Call it with no lock held that those
-/// methods take, and never within them or within [`PoolFactory::create`](super::PoolFactory::create).
+/// Every method except [`server`](Self::server) may lock the topology, which then calls
+/// [`PoolHandle`](super::PoolHandle) methods of any pool. Call it without holding a lock that those
+/// methods take, and never within them or within
+/// [`PoolFactory::create`](super::PoolFactory::create).
 #[derive(Clone)]
 pub struct Reporter {
     server: ServerId,
@@ -124,8 +126,8 @@ impl Reporter {
         self.host().is_some()
     }
 
-    /// Reports an error on a connection to the server, or any reply to a command; an irrelevant
-    /// one is ignored. All effects have run when the call returns (SDAM: "Error handling").
+    /// Reports an error on a connection to the server, or any reply to a command; irrelevant ones
+    /// are ignored. All effects have run when the call returns (SDAM: "Error handling").
     pub fn handle_error(&self, error: &AppError<'_>) -> ErrorOutcome {
         self.host().map_or(ErrorOutcome::UnknownServer, |host| {
             host.handle_error(self.server, error)
@@ -135,14 +137,14 @@ impl Reporter {
     /// Reports the reply to the handshake of a new connection of `generation`, a BSON document, as
     /// soon as it arrives and before authentication.
     ///
-    /// Behind a load balancer, and only there, the connection is counted for the service that the
-    /// reply names, and returned with its generation.
+    /// Behind a load balancer, and only there, counts the connection for the service that the reply
+    /// names, and returns it with its generation.
     ///
     /// # Errors
     ///
     /// If the reply is not a successful hello: [report](Self::handle_error) it as
-    /// [`Cause::Reply`](sdam_core::app_error::Cause::Reply) and close the connection. If it names no
-    /// service, although `loadBalanced=true` was configured: only close the connection.
+    /// [`Cause::Reply`](sdam_core::app_error::Cause::Reply) and close the connection. If it names
+    /// no service although `loadBalanced=true` was configured: only close the connection.
     pub fn handle_handshake(
         &self,
         generation: Generation,
@@ -153,11 +155,11 @@ impl Reporter {
         })
     }
 
-    /// Reports that a connection to a service behind a load balancer is closed, or has been handed
-    /// to a task that closes it.
+    /// Reports that a connection to a service behind a load balancer is closed, or was handed to a
+    /// task that closes it.
     ///
     /// The topology forgets the service with its last connection (CMAP: "Load Balancer Mode").
-    /// Report the connection's error before its closing, or the error is
+    /// Report the connection's error before its closing; otherwise the error is
     /// [stale](ErrorOutcome::Stale).
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
         if let Some(host) = self.host() {
@@ -165,14 +167,14 @@ impl Reporter {
         }
     }
 
-    /// Returns the generation of connections that are opened now; behind a load balancer, that of
-    /// connections to `service`. `None` if the server has left the topology.
+    /// Returns the generation of newly opened connections; behind a load balancer, of connections
+    /// to `service`. `None` if the server has left the topology.
     pub fn generation(&self, service: Option<ObjectId>) -> Option<Generation> {
         self.host()?.generation(self.server, service)
     }
 
-    /// Returns the first message of a connection that is opened now, with the client metadata, the
-    /// declared API and the framing that the options ask for. `None` if the topology is gone.
+    /// Returns the first message of a newly opened connection, with the client metadata, the
+    /// declared API and the framing from the options. `None` if the topology is gone.
     pub fn hello(&self) -> Option<HelloRequest> {
         Some(self.host()?.hello())
     }
@@ -193,7 +195,7 @@ impl fmt::Debug for Reporter {
 
 /// The topology behind the [`Reporter`]s of its pools.
 ///
-/// Only a topology implements it; pools use the [`Reporter`], which documents the methods.
+/// Implemented only by topologies. Pools use the [`Reporter`], which documents the methods.
 pub trait PoolHost: Send + Sync {
     /// Applies an error; see [`Reporter::handle_error`].
     fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome;
@@ -217,12 +219,12 @@ pub trait PoolHost: Send + Sync {
     fn hello(&self) -> HelloRequest;
 }
 
-/// A pooled connection to a service behind a load balancer, as the topology counts it.
+/// A pooled connection to a service behind a load balancer, counted by the topology.
 ///
-/// A pool keeps it with the connection and puts [`generation`](Self::generation) and
+/// A pool stores it with the connection and puts [`generation`](Self::generation) and
 /// [`service_id`](Self::service_id) into the connection's error reports. When the connection is
-/// closed, the pool passes it by value to
-/// [`Reporter::handle_service_connection_closed`], so none can be reported twice.
+/// closed, the pool passes it by value to [`Reporter::handle_service_connection_closed`], so it
+/// cannot be reported twice.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the topology remembers the service until the connection is reported as closed"]
 pub struct ServiceConnection {
@@ -246,13 +248,13 @@ impl ServiceConnection {
         self.server
     }
 
-    /// Returns the service that the connection leads to.
+    /// Returns the service to which the connection leads.
     pub fn service_id(&self) -> ObjectId {
         self.service
     }
 
-    /// Returns the generation of the connection. It is stale once its service's pool has been
-    /// cleared with a greater one.
+    /// Returns the generation of the connection. It is stale once the service was cleared with a
+    /// higher one.
     pub fn generation(&self) -> Generation {
         self.generation
     }

@@ -11,7 +11,7 @@ use sdam_core::time::Instant;
 use super::Elapsed;
 use crate::clock::Clock;
 
-/// Polls `future` whenever it has been woken, and blocks the thread in between.
+/// Polls `future` whenever it is woken, and blocks the thread in between.
 pub(super) fn until<F: Future>(
     clock: &dyn Clock,
     deadline: Instant,
@@ -38,7 +38,7 @@ pub(super) fn until<F: Future>(
     }
 }
 
-/// A waker that does not disturb other users of the thread's parking.
+/// A waker that does not interfere with other uses of thread parking.
 #[derive(Default)]
 struct Signal {
     woken: Mutex<bool>,

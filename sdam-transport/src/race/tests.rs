@@ -93,7 +93,7 @@ struct Network {
     outcomes: Rc<RefCell<BTreeMap<char, Result<char, i32>>>>,
 }
 
-/// Records that the attempt of this name was dropped.
+/// Records that the attempt with this name was dropped.
 struct Attempt(Network, char);
 
 impl Drop for Attempt {
@@ -121,7 +121,7 @@ impl Network {
     }
 }
 
-/// Starts the race of `candidates` in `$network` by `$clock`, pinned as `$race`.
+/// Starts the race of `candidates` in `$network` on `$clock`, pinned as `$race`.
 macro_rules! race {
     ($race:ident, $clock:ident, $network:ident, $deadline:expr, $candidates:expr) => {
         let ($clock, $network) = (ManualClock::default(), Network::default());

@@ -1,12 +1,12 @@
-//! The client's side of a SOCKS5 handshake: bytes in, bytes out (RFC 1928, RFC 1929).
+//! The client side of a SOCKS5 handshake: bytes in, bytes out (RFC 1928, RFC 1929).
 //!
-//! Own code, because the crates for SOCKS5 name a runtime, or add more crates than this has types.
+//! Implemented here because the SOCKS5 crates depend on a runtime or on many other crates.
 
 use std::{fmt, net::IpAddr};
 
 use sdam_core::{address::ServerAddress, error::ErrorKind};
 
-/// A handshake that asks for a connection (`CONNECT`) to one target.
+/// A handshake that requests a connection (`CONNECT`) to one target.
 pub(super) struct Handshake<'h> {
     credential: Option<(&'h str, &'h str)>,
     request: Vec<u8>,
@@ -15,13 +15,13 @@ pub(super) struct Handshake<'h> {
 
 /// The next step of the handshake.
 pub(super) enum Step {
-    /// Sends the bytes, which may be none, and receives exactly this number of bytes, at least one.
+    /// Send these bytes, possibly none, and receive exactly this number of bytes, at least one.
     Exchange { send: Vec<u8>, receive: usize },
-    /// The connection is open; its next byte comes from the target.
+    /// The connection is open; the next byte comes from the target.
     Done,
 }
 
-/// The bytes that are received next.
+/// The next bytes to receive.
 #[derive(Clone, Copy)]
 enum State {
     /// Version and chosen method.
@@ -30,7 +30,7 @@ enum State {
     Status,
     /// Version and result of the request.
     Result,
-    /// A reserved byte, the type of the proxy's own address, and the first byte of that.
+    /// A reserved byte, the type of the proxy's own address, and its first byte.
     Bound,
     /// The rest of the proxy's own address.
     Rest,
@@ -65,7 +65,7 @@ impl<'h> Handshake<'h> {
         Ok((handshake, step))
     }
 
-    /// Takes the bytes that the last step asked for.
+    /// Processes the bytes requested by the last step.
     pub(super) fn next(&mut self, received: &[u8]) -> Result<Step, Problem> {
         match (self.state, received) {
             (State::Method, [VERSION, method]) => self.authenticate(*method),
@@ -88,7 +88,7 @@ impl<'h> Handshake<'h> {
         }
     }
 
-    /// Returns the words for the part of the handshake that is being done.
+    /// Returns a description of the current part of the handshake.
     pub(super) fn action(&self) -> &'static str {
         match self.state {
             State::Method => "the greeting",
@@ -143,7 +143,7 @@ impl<'h> Handshake<'h> {
 
 /// The reason why a handshake failed.
 ///
-/// `{}` prints the cause in words, and what to do if that is clear.
+/// `{}` prints the cause, and the remedy if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     /// The user name or password is empty or longer than the protocol allows.
@@ -152,11 +152,11 @@ pub(super) enum Problem {
     NameLength,
     /// The target is a Unix domain socket.
     UnixSocket,
-    /// The peer speaks another protocol.
+    /// The peer does not speak SOCKS5.
     NotSocks(Peer),
-    /// The proxy requires authentication, and there is no credential.
+    /// The proxy requires authentication, but there is no credential.
     CredentialRequired,
-    /// The proxy accepts none of the two methods.
+    /// The proxy accepts neither of the two methods.
     NoMethod,
     /// The proxy chose a method that was not offered.
     MethodNotOffered(u8),
@@ -164,18 +164,18 @@ pub(super) enum Problem {
     Rejected,
     /// The proxy refused the request with this code.
     Refused(u8),
-    /// The proxy supports no addresses of this type.
+    /// The proxy does not support addresses of this type.
     AddressType(&'static str),
     /// The proxy's own address has an unknown type.
     BoundAddress(u8),
 }
 
-/// A peer that is no SOCKS5 server, by the first byte of its reply.
+/// A peer that is not a SOCKS5 server, identified by the first byte of its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// `H` of `HTTP/1.1 400 Bad Request`.
     Http,
-    /// The reply of SOCKS4 begins with 0.
+    /// A SOCKS4 reply, which begins with 0.
     Socks4,
     Other(u8),
 }

@@ -12,14 +12,14 @@ use sdam_core::error::ServerError;
 
 use super::*;
 
-/// A proxy that waits for fixed bytes and answers with fixed bytes, one at each read. Its polls are
-/// always ready, as those of a blocking socket.
+/// A proxy that expects fixed bytes and answers with fixed bytes, one per read. Its polls are
+/// always ready, like those of a blocking socket.
 #[derive(Debug, Default)]
 struct Proxy {
     script: VecDeque<(Vec<u8>, Vec<u8>)>,
     sent: Vec<u8>,
     to_read: VecDeque<u8>,
-    /// The result of reads after the script; `None` is the end of the stream.
+    /// The result of reads after the script; `None` means end of stream.
     end: Option<io::ErrorKind>,
 }
 
@@ -94,11 +94,11 @@ fn run(proxy: &mut Proxy, options: &ProxyOptions, target: &str) -> Result<(), Se
         .map_err(ServerError::from)
 }
 
-/// The greeting without a credential, and the choice of no authentication.
+/// The greeting without a credential, and the proxy's choice of no authentication.
 const OPEN: (&[u8], &[u8]) = (&[5, 1, 0], &[5, 0]);
 /// The request for `a:27017`.
 const ASK: &[u8] = &[5, 1, 0, 3, 1, b'a', 0x69, 0x89];
-/// The reply to a request that succeeded, with an IPv4 address.
+/// The successful reply to a request, with an IPv4 address.
 const CONNECTED: &[u8] = &[5, 0, 0, 1, 127, 0, 0, 1, 0, 80];
 const LOGIN: &[u8] = b"\x01\x04user\x06secret";
 

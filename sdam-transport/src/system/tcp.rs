@@ -1,4 +1,4 @@
-//! The options of TCP sockets.
+//! TCP socket options.
 
 #[cfg(not(windows))]
 use std::os::fd::AsFd as AsSocket;
@@ -8,18 +8,17 @@ use std::{io, time::Duration};
 
 use socket2::{SockRef, TcpKeepalive};
 
-/// Sets the options of a TCP socket to a server: it sends small messages at once, and a peer that
-/// has vanished breaks it after three and a half minutes.
+/// Sets the options of a TCP socket to a server: it sends small messages immediately, and breaks
+/// within three and a half minutes after the peer has vanished.
 ///
-/// Sending without delay is `TCP_NODELAY`. After 2 minutes without traffic the socket probes the
-/// peer every 10 seconds (`SO_KEEPALIVE`), and breaks when 9 probes are unanswered; where the
-/// system's own value is smaller, that stays. The probes also keep firewalls and load balancers from
-/// forgetting an idle connection. No specification says these values; they are those of MongoDB's
-/// other drivers.
+/// The first is `TCP_NODELAY`. For the second, after 2 minutes without traffic the socket probes
+/// the peer every 10 seconds (`SO_KEEPALIVE`), and breaks after 9 unanswered probes; smaller values
+/// of the system are kept. The probes also keep firewalls and load balancers from dropping an idle
+/// connection. The values are those of MongoDB's other drivers; no specification defines them.
 ///
 /// # Errors
 ///
-/// If the socket cannot send without delay.
+/// If `TCP_NODELAY` cannot be set.
 pub fn tune_tcp(socket: &impl AsSocket) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
@@ -46,7 +45,7 @@ fn keep_alive(socket: &SockRef<'_>) -> TcpKeepalive {
         .with_retries(probes.map_or(PROBES, |own| own.min(PROBES)))
 }
 
-/// Elsewhere the system's own values cannot be read, or not all can be set.
+/// On other systems, the current values cannot be read, or not all can be set.
 #[cfg(not(any(
     target_os = "android",
     target_os = "freebsd",
@@ -61,9 +60,9 @@ fn keep_alive(_: &SockRef<'_>) -> TcpKeepalive {
     keep_alive
 }
 
-/// The time without traffic before the first probe.
+/// The time without traffic until the first probe.
 const IDLE: Duration = Duration::from_secs(120);
-/// The time between two probes.
+/// The time between probes.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 #[cfg(all(test, target_os = "linux"))]

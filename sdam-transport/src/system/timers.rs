@@ -17,8 +17,8 @@ use sdam_core::time::{Instant, UnixTime};
 use super::Epoch;
 use crate::clock::Clock;
 
-/// The system's clock with timers on a background thread, for runtimes without timers, or whose
-/// timers work only on their own thread or only while they run.
+/// The system's clock with timers on a background thread. For runtimes without timers, or with
+/// timers that work only on their own thread or only while the runtime runs.
 ///
 /// The thread starts with the first pending timer and ends with the last one.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ struct Timers {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The wakers of pending timers, by deadline and number.
+    /// The wakers of pending timers, by deadline and sequence number.
     waiting: BTreeMap<(Instant, u64), Waker>,
     next_number: u64,
     /// True if the thread is running.
@@ -82,7 +82,7 @@ impl Timers {
             let pause = epoch.until(deadline);
             if pause.is_zero() {
                 let due = state.waiting.pop_first();
-                // Waking may drop a timer, which needs the lock.
+                // Waking may drop a timer, which takes the lock.
                 drop(state);
                 if let Some((_, waker)) = due {
                     waker.wake();
@@ -127,12 +127,12 @@ impl Future for Timer {
             state.watched = thread.spawn(move || watched.watch(epoch)).is_ok();
         }
         let watched = state.watched;
-        // Dropping a waker may drop a task and its timers, which need the lock.
+        // Dropping a waker may drop a task and its timers, which take the lock.
         drop(state);
         drop(replaced);
         timers.changed.notify_one();
         if !watched {
-            // The system cannot start a thread, so the timer polls the time.
+            // The system cannot start a thread, so the timer polls the clock.
             cx.waker().wake_by_ref();
         }
         Poll::Pending
@@ -159,7 +159,7 @@ impl fmt::Debug for Timer {
     }
 }
 
-/// The maximum pause of the thread; not every system can wait longer at once.
+/// The maximum pause of the thread; not every system supports longer waits.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ mod tests {
         assert!((&mut far).now_or_never().is_none());
         assert_eq!(clock.timers.state().waiting.len(), 1);
         drop(far);
-        // The thread ends because no timer is pending; the last clock is then the only owner.
+        // The thread ends when no timer is pending; the last clock is then the only owner.
         let mut state = clock.timers.state();
         assert!(state.waiting.is_empty());
         while state.watched {

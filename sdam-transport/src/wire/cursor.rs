@@ -1,10 +1,10 @@
-//! A cursor that reads bytes from front to back.
+//! A forward cursor over bytes.
 
 use std::ops::Range;
 
 use super::WireError;
 
-/// Reads little-endian fields; a read beyond the end is an error that names the field.
+/// Reads little-endian fields. The error of a read beyond the end names the field.
 #[derive(Debug)]
 pub(super) struct Cursor<'a> {
     bytes: &'a [u8],
@@ -88,11 +88,11 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a BSON document and checks its length and last byte, not its elements.
+    /// Reads a BSON document. Checks its length and last byte, but not its elements.
     pub(super) fn document(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
         let start = self.at;
         let length = Self::new(self.bytes, start).i32(field)?;
-        // An empty document is its length and a NUL.
+        // An empty document consists of its length and a NUL.
         let length = usize::try_from(length)
             .ok()
             .filter(|length| *length >= 5)

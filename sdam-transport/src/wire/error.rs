@@ -2,28 +2,28 @@
 
 use std::fmt;
 
-/// The error of decoding or encoding a message, or of one that arrives out of turn.
+/// The error of decoding or encoding a message, or of a message out of order.
 ///
-/// The connection that received such bytes is unusable.
+/// A connection that received such bytes is unusable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WireError {
-    /// There are fewer bytes than a header has.
+    /// The message is shorter than a header.
     TooShort {
-        /// The number of bytes.
+        /// The length of the message.
         length: usize,
     },
-    /// The message would be longer than the length field allows.
+    /// The message exceeds the maximum of the length field.
     TooLong {
         /// The length of the message.
         length: usize,
     },
-    /// The header declares a length below the header's own.
+    /// The header declares a length smaller than its own.
     LengthBelowHeader {
         /// The declared length.
         declared: i32,
     },
-    /// The header declares a length above the receiver's limit.
+    /// The header declares a length greater than the receiver's limit.
     LengthAboveLimit {
         /// The declared length.
         declared: usize,
@@ -50,9 +50,9 @@ pub enum WireError {
         /// The field.
         field: &'static str,
     },
-    /// Bytes are left after the last field.
+    /// Bytes follow the last field.
     TrailingBytes,
-    /// A document's length is too small, or the document does not end where its length says.
+    /// The length of a document is too small, or the document does not end where its length says.
     Document {
         /// The document.
         field: &'static str,
@@ -75,24 +75,24 @@ pub enum WireError {
         /// The checksum of its bytes.
         actual: u32,
     },
-    /// The reply is for another message than the expected one.
+    /// The message is not the reply to the outstanding request.
     WrongResponseTo {
-        /// The request id whose reply is due.
+        /// The id of the outstanding request.
         expected: i32,
         /// The request id that the message answers.
         actual: i32,
     },
-    /// A reply arrived while none was due.
+    /// A reply arrived although none was outstanding.
     UnexpectedReply,
     /// A request was received instead of a reply.
     NotAReply,
-    /// The reply announces more replies although the request did not allow it.
+    /// The reply announces more replies, although the request did not allow them.
     UnexpectedMoreToCome,
-    /// A request was started before the last reply to the previous one had arrived.
+    /// A request was started before the last reply to the previous one arrived.
     ReplyOutstanding,
-    /// An earlier message on the connection was out of turn, or could not be understood.
+    /// An earlier message on the connection was out of order or could not be understood.
     BrokenOff,
-    /// The request requires OP_MSG: streaming and `hello` do not exist in OP_QUERY.
+    /// The request requires OP_MSG: OP_QUERY supports neither streaming nor `hello`.
     NotInOpQuery,
 }
 

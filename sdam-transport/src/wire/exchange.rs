@@ -6,11 +6,11 @@ use sdam_core::hello::HelloRequest;
 
 use super::{OpCode, OpMsg, OpQuery, WireError, WireMessage};
 
-/// The client's state of one connection: the next request id, and which reply is due.
+/// The client's state of one connection: the next request id, and the outstanding reply.
 ///
 /// One request is outstanding at a time. A reply must name the request, or within a stream the
 /// previous reply, so that an unrelated message is never taken for the reply. After any other
-/// message the exchange is broken for ever: later messages may answer other requests.
+/// message the exchange is permanently broken, because later messages may answer other requests.
 #[derive(Clone, Debug, Default)]
 pub struct Exchange {
     last_request_id: i32,
@@ -33,13 +33,14 @@ struct Due {
     streaming_allowed: bool,
 }
 
-/// A reply that was due.
+/// An accepted reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Reply<'m> {
-    /// The reply's document, BSON.
+    /// The BSON document of the reply.
     pub body: &'m [u8],
-    /// True if another reply follows unasked; nothing may be sent until the last one has arrived.
+    /// True if another reply follows without a request; nothing may be sent until the last one
+    /// arrived.
     pub more_to_come: bool,
 }
 
@@ -49,14 +50,14 @@ impl Exchange {
         Self::default()
     }
 
-    /// Creates the message for `hello`, after which its reply is due.
+    /// Creates the message for `hello`, whose reply is then outstanding.
     ///
     /// # Errors
     ///
     /// [`WireError::ReplyOutstanding`] if the reply to an earlier request, or the end of a stream,
-    /// has not arrived; [`WireError::BrokenOff`] after a message out of turn;
-    /// [`WireError::NotInOpQuery`] if `hello` asks for OP_QUERY although it cannot
-    /// be sent that way (Handshake: "`hello` is never sent by OP_QUERY").
+    /// has not arrived; [`WireError::BrokenOff`] after a message out of order;
+    /// [`WireError::NotInOpQuery`] if `hello` requires OP_QUERY but cannot be sent that way
+    /// (Handshake: "`hello` is never sent by OP_QUERY").
     pub fn hello(&mut self, hello: &HelloRequest) -> Result<WireMessage, WireError> {
         if hello.op_query && (hello.modern || hello.awaiting.is_some() || hello.exhaust_allowed) {
             return Err(WireError::NotInOpQuery);
@@ -83,7 +84,7 @@ impl Exchange {
         })
     }
 
-    /// Creates the message for the BSON document `command`, after which its reply is due.
+    /// Creates the message for the BSON document `command`, whose reply is then outstanding.
     ///
     /// # Errors
     ///
@@ -99,11 +100,11 @@ impl Exchange {
         })
     }
 
-    /// Checks that `message` is the reply that is due.
+    /// Checks that `message` is the outstanding reply.
     ///
     /// # Errors
     ///
-    /// A [`WireError`] if the message is out of turn. The connection is then unusable, and every
+    /// A [`WireError`] if the message is out of order. The connection is then unusable, and every
     /// later call fails.
     pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
         // Broken, unless the message passes every check.
@@ -139,13 +140,14 @@ impl Exchange {
         })
     }
 
-    /// Breaks the exchange off: nothing more is sent, and no message accepted. For a reply that was
-    /// due but cannot be understood.
+    /// Breaks the exchange off after a reply that could not be understood: no message is sent or
+    /// accepted any more.
     pub fn break_off(&mut self) {
         self.state = State::Broken;
     }
 
-    /// Returns whether a request may be sent: no reply is due, and the exchange is not broken.
+    /// Returns whether a request may be sent: no reply is outstanding, and the exchange is not
+    /// broken.
     pub fn is_usable(&self) -> bool {
         matches!(self.state, State::Idle)
     }

@@ -1,4 +1,4 @@
-//! OP_QUERY and OP_REPLY, for legacy hello to servers that may not know OP_MSG.
+//! OP_QUERY and OP_REPLY, for legacy hello to servers that may not support OP_MSG.
 
 use std::ops::Range;
 
@@ -55,7 +55,7 @@ pub struct OpReply<'a> {
 }
 
 impl OpReply<'_> {
-    /// The flag of a reply whose document contains `$err`.
+    /// The flag of a reply with `$err` in its document.
     pub const QUERY_FAILURE: u32 = 1 << 1;
     /// The flag that every server since 1.6 sets.
     pub const AWAIT_CAPABLE: u32 = 1 << 3;

@@ -7,7 +7,7 @@ use super::{Header, OP_MSG, WireError, WireMessage, crc32c, cursor::Cursor, set_
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
 pub(super) const EXHAUST_ALLOWED: u32 = 1 << 16;
-/// The flags that a receiver must know, or else refuse the message.
+/// The flags that a receiver must understand; otherwise it refuses the message.
 const REQUIRED: u32 = 0xFFFF;
 
 const KIND_BODY: u8 = 0;
@@ -24,7 +24,7 @@ pub struct OpMsg<'a> {
     pub more_to_come: bool,
     /// In a request: a stream of replies is allowed.
     pub exhaust_allowed: bool,
-    /// True to append a checksum.
+    /// Whether to append a checksum.
     pub checksum: bool,
     /// The command or its reply, one BSON document.
     pub body: &'a [u8],
@@ -66,7 +66,7 @@ impl OpMsg<'_> {
     }
 }
 
-/// A section of kind 1: a sequence of documents that is an argument of the command.
+/// A section of kind 1: a sequence of documents as an argument of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence<'a> {
     identifier: &'a str,
@@ -74,7 +74,7 @@ pub struct Sequence<'a> {
 }
 
 impl<'a> Sequence<'a> {
-    /// Creates the argument `identifier` with `documents`, concatenated BSON documents.
+    /// Creates the argument `identifier` from `documents`, concatenated BSON documents.
     pub fn new(identifier: &'a str, documents: &'a [u8]) -> Self {
         Self {
             identifier,
@@ -127,7 +127,7 @@ impl<'a> Iterator for Sequences<'a> {
     fn next(&mut self) -> Option<Sequence<'a>> {
         loop {
             let mut cursor = Cursor::new(self.sections, 0);
-            // The sections were validated when the message was created, so an error is the end.
+            // The sections were validated when the message was created, so an error means the end.
             let section = Section::decode(&mut cursor).ok()?;
             let sections = self.sections;
             self.sections = cursor.rest();
@@ -145,7 +145,7 @@ impl<'a> Iterator for Sequences<'a> {
     }
 }
 
-/// An iterator of concatenated BSON documents.
+/// An iterator over concatenated BSON documents.
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
     rest: &'a [u8],
@@ -156,7 +156,7 @@ impl<'a> Iterator for Documents<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let mut cursor = Cursor::new(self.rest, 0);
-        // An error is the end of a validated sequence, or of bytes that are not encoded yet.
+        // An error means the end of a validated sequence, or bytes that are not encoded yet.
         let document = self.rest.get(cursor.document(DOCUMENT).ok()?);
         self.rest = cursor.rest();
         document
@@ -189,7 +189,7 @@ impl Layout {
         }
         let start = cursor.position();
         let mut body = None;
-        // A sorted set, because only the message's length limits their number.
+        // A sorted set, because their number is limited only by the message length.
         let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
         while !cursor.rest().is_empty() {
             match Section::decode(cursor)? {
@@ -239,7 +239,7 @@ impl Section {
             .and_then(|size| start.checked_add(size))
             .filter(|end| *end <= cursor.bytes().len())
             .ok_or(WireError::Truncated { field: SEQUENCE })?;
-        // Documents must not reach beyond the section.
+        // Documents must not extend beyond the section.
         let section = cursor.bytes().get(..end).unwrap_or_default();
         let mut inner = Cursor::new(section, cursor.position());
         let identifier = inner.cstring(IDENTIFIER)?;

@@ -15,7 +15,7 @@ fn message(request_id: i32, response_to: i32, op_code: i32, rest: &[u8]) -> Vec<
     bytes
 }
 
-/// Returns an OP_MSG of `flags` and `sections`.
+/// Returns an OP_MSG with `flags` and `sections`.
 fn op_msg(flags: u32, sections: &[&[u8]]) -> Vec<u8> {
     message(
         7,
@@ -155,7 +155,7 @@ fn documents_must_fill_their_section() {
             "{size}: {error}"
         );
     }
-    // A document that reaches beyond its section into the next one.
+    // A document that extends beyond its section into the next one.
     let mut sections = sequence("a", &[EMPTY]);
     sections[7] = 11;
     refused(
@@ -237,7 +237,7 @@ fn op_query_is_a_command_on_a_collection_o_40() {
     assert_eq!(query.body(), NESTED);
     assert!(!query.more_to_come() && query.sequences().next().is_none());
 
-    // A projection may follow, and nothing else.
+    // Only a projection may follow.
     WireMessage::decode(message(3, 0, 2004, &[&rest, EMPTY].concat())).unwrap();
     refused(
         message(3, 0, 2004, &[&rest, EMPTY, &[0]].concat()),

@@ -116,7 +116,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
             "the command succeeds with a message that cannot be its reply"
         );
         setup.check_in(connection);
-        // One of two at the same time would be the connection, wherever the pool keeps it.
+        // With two connections in use, one would be found wherever the pool keeps it.
         let connections = [setup.open()?, setup.open()?];
         for connection in connections {
             let (connection, later) = setup.socket_of(connection).map_err(|error| {

@@ -1,4 +1,4 @@
-//! A stand-in for a topology, to which the pool under test reports.
+//! A stand-in for a topology, which receives the reports of the pool under test.
 
 use std::{
     collections::BTreeMap,
@@ -17,11 +17,11 @@ use sdam_core::{
 
 use crate::pool::{PoolHost, ServiceConnection};
 
-/// A stand-in for a topology with one server. It records reports and reacts to none.
+/// A stand-in for a topology with one server. It records reports without reacting to them.
 pub(super) struct Host {
     state: Mutex<State>,
     lock: Arc<TopologyLock>,
-    /// Called by each report, as a topology calls pools.
+    /// Called at each report, as a topology calls pools.
     reaction: Mutex<Option<Reaction>>,
     balanced: bool,
 }
@@ -50,8 +50,8 @@ pub(super) enum Report {
     },
 }
 
-/// The lock of the topology: whether a thread is within a call of the topology to the pool, and
-/// what the pool did there that it must not do.
+/// The lock of the topology. Tracks whether a thread is within a call from the topology to the
+/// pool, and records forbidden actions of the pool during such calls.
 #[derive(Debug, Default)]
 pub(super) struct TopologyLock {
     holder: Mutex<Option<ThreadId>>,
@@ -59,7 +59,7 @@ pub(super) struct TopologyLock {
 }
 
 impl TopologyLock {
-    /// Calls the pool as a locked topology does.
+    /// Calls the pool like a locked topology.
     pub(super) fn hold<T>(&self, call: impl FnOnce() -> T) -> T {
         *lock(&self.holder) = Some(thread::current().id());
         let result = call();
@@ -67,14 +67,14 @@ impl TopologyLock {
         result
     }
 
-    /// Records that the pool does something that it must not do within a call of the topology.
+    /// Records a forbidden action of the pool if the topology is locked.
     pub(super) fn note(&self, what: &'static str) {
         if *lock(&self.holder) == Some(thread::current().id()) {
             lock(&self.violations).push(what);
         }
     }
 
-    /// Returns what the pool did within calls of the topology, and forgets it.
+    /// Returns the recorded violations and clears them.
     pub(super) fn take_violations(&self) -> Vec<&'static str> {
         mem::take(&mut *lock(&self.violations))
     }
@@ -106,7 +106,7 @@ impl Host {
         *generation
     }
 
-    /// Calls `reaction` in each report from now on.
+    /// Sets the function that each report calls from now on.
     pub(super) fn react(&self, reaction: impl Fn() + Send + Sync + 'static) {
         *lock(&self.reaction) = Some(Arc::new(reaction));
     }
@@ -135,7 +135,7 @@ impl Host {
         self.reports().into_iter().filter_map(handshake).collect()
     }
 
-    /// Returns the service of each connection whose end was reported.
+    /// Returns the service of each connection that was reported as closed.
     pub(super) fn ends(&self) -> Vec<ObjectId> {
         let end = |report| match report {
             Report::End { service, .. } => Some(service),
@@ -155,7 +155,7 @@ impl Host {
 
 impl PoolHost for Host {
     fn handle_error(self: Arc<Self>, _: ServerId, error: &AppError<'_>) -> ErrorOutcome {
-        // A pool may report every reply; those without an error are none.
+        // A pool may report every reply; a reply without an error counts for nothing.
         let is_error = match &error.cause {
             Cause::Reply(reply) => reply::error(reply, error.stage).is_some(),
             _ => true,

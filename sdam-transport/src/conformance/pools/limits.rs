@@ -1,4 +1,4 @@
-//! Checks of what check-outs wait for, and for how long.
+//! Checks of the limits of a pool, and of how long check-outs wait.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Checks of a pool that is created, becomes ready and opens connections.
+//! Checks of creating a pool, making it ready and opening connections.
 
 use sdam_core::error::Stage;
 

@@ -1,4 +1,4 @@
-//! Checks of what happens while the topology is locked, and of the pool's own locks.
+//! Checks of calls under the lock of the topology, and of the pool's own locks.
 
 use sdam_core::ids::ObjectId;
 
@@ -11,7 +11,7 @@ pub(super) fn calls_of_the_topology_return_at_once<U: PoolUser>(lab: &Lab<U>) ->
     setup.ready();
     setup.ensure_lock_respected("ready")?;
     for is_last in [false, true] {
-        // One connection is idle, one in use, one being opened, and check-outs wait.
+        // The pool has an idle connection, one in use, one being opened, and waiting check-outs.
         let idle = setup.open()?;
         let used = setup.open()?;
         setup.check_in(idle);
@@ -59,7 +59,8 @@ pub(super) fn reports_are_made_with_no_lock_held<U: PoolUser>(lab: &Lab<U>) -> O
         if !options.is_empty() && !lab.is_balanced() {
             continue;
         }
-        // Each with a pool of its own, so that no connection that broke is in the way.
+        // Each case has its own pool, so that a broken connection from another one does not
+        // interfere.
         let start = || {
             let setup = lab.ready(options)?;
             if !options.is_empty() {

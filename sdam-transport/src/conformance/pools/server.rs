@@ -22,25 +22,25 @@ use crate::{
 /// The server's treatment of connection attempts, hellos or other commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// They succeed at once.
+    /// They succeed immediately.
     #[default]
     Open,
     /// They wait until the gate changes.
     Held,
-    /// They fail at once.
+    /// They fail immediately.
     Broken,
 }
 
-/// A message that cannot be the reply to a command.
+/// A message that is not a valid reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadReply {
-    /// A reply to an earlier request, before the right one.
+    /// A reply to an earlier request, before the correct one.
     Stray,
-    /// The reply names a request that was not made.
+    /// A reply to a request that was not sent.
     WrongResponseTo,
-    /// The reply has no `ok`.
+    /// A reply without `ok`.
     NoOk,
-    /// The reply is not BSON.
+    /// A reply that is not BSON.
     Malformed,
 }
 
@@ -58,7 +58,7 @@ struct State {
     commands: Gate,
     /// The reply to the next command.
     bad_reply: Option<BadReply>,
-    /// The service that new connections lead to.
+    /// The service to which new connections lead.
     service: Option<ObjectId>,
     attempts: usize,
     opening: usize,
@@ -66,7 +66,7 @@ struct State {
     /// The state of each socket: true if it is open.
     sockets: Vec<bool>,
     most_open: usize,
-    /// The sockets on which commands other than hello arrived, in order.
+    /// The sockets on which commands other than hello arrived, in order of arrival.
     arrivals: Vec<usize>,
     wakers: Vec<Waker>,
 }
@@ -91,37 +91,37 @@ impl Server {
         self.change(|state| state.commands = gate);
     }
 
-    /// Answers the next command badly.
+    /// Makes the reply to the next command invalid.
     pub(super) fn reply_badly(&self, bad: BadReply) {
         self.change(|state| state.bad_reply = Some(bad));
     }
 
-    /// Sets the service that new connections lead to.
+    /// Sets the service to which new connections lead.
     pub(super) fn lead_to(&self, service: ObjectId) {
         self.change(|state| state.service = Some(service));
     }
 
-    /// Returns how many connections were attempted so far.
+    /// Returns the number of connection attempts so far.
     pub(super) fn attempts(&self) -> usize {
         self.lock().attempts
     }
 
-    /// Returns how many connections are being opened: their hello is not answered.
+    /// Returns the number of connections whose hello is not answered yet.
     pub(super) fn opening(&self) -> usize {
         self.lock().opening
     }
 
-    /// Returns how many connections were being opened at the same time at most.
+    /// Returns the maximum number of connections that were opening at the same time.
     pub(super) fn most_opening(&self) -> usize {
         self.lock().most_opening
     }
 
-    /// Returns how many sockets are open.
+    /// Returns the number of open sockets.
     pub(super) fn open(&self) -> usize {
         self.lock().open()
     }
 
-    /// Returns how many sockets were open at the same time at most.
+    /// Returns the maximum number of sockets that were open at the same time.
     pub(super) fn most_open(&self) -> usize {
         self.lock().most_open
     }
@@ -131,7 +131,7 @@ impl Server {
         self.lock().sockets.get(socket) == Some(&true)
     }
 
-    /// Returns the sockets on which commands other than hello arrived, in order.
+    /// Returns the sockets on which commands other than hello arrived, in order of arrival.
     pub(super) fn arrivals(&self) -> Vec<usize> {
         self.lock().arrivals.clone()
     }
@@ -144,7 +144,7 @@ impl Server {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits while the gate is held; returns whether it is open.
+    /// Waits while the gate is held, and returns whether it is open then.
     async fn pass(&self, gate: impl Fn(&State) -> Gate) -> bool {
         poll_fn(|cx| {
             let mut state = self.lock();
@@ -224,7 +224,7 @@ struct Socket {
     server: Server,
     number: usize,
     service: Option<ObjectId>,
-    /// Until hello is answered.
+    /// `Some` until hello is answered.
     opening: Option<Opening>,
     request: Option<WireMessage>,
 }
@@ -271,7 +271,8 @@ impl Connection for Socket {
             Some(BadReply::NoOk) => reply(asked, &DocumentWriter::new().finish()),
             Some(BadReply::Malformed) => {
                 let mut body = success();
-                // The type of the first element, after the length, becomes one that BSON lacks.
+                // Replaces the type of the first element, after the length, by one that BSON does
+                // not have.
                 body[4] = 0x7E;
                 reply(asked, &body)
             }
@@ -303,7 +304,7 @@ fn reply(response_to: i32, body: &[u8]) -> Result<WireMessage, TransportError> {
         .map_err(|error| TransportError::from_wire(Stage::Hello, error))
 }
 
-/// Returns the reply to hello of a standalone, or of a service behind a load balancer.
+/// Returns the hello reply of a standalone server, or of a service behind a load balancer.
 fn hello(service: Option<ObjectId>) -> Vec<u8> {
     let mut reply = DocumentWriter::new();
     reply.int32("ok", 1);

@@ -1,4 +1,4 @@
-//! A pool under test with its simulated surroundings.
+//! A pool under test with its simulated environment.
 
 use std::{
     sync::{Arc, Weak},
@@ -36,7 +36,7 @@ pub(super) struct Lab<U> {
 }
 
 impl<U: PoolUser> Lab<U> {
-    /// Creates the surroundings of a check whose steps take at most `patience`.
+    /// Creates the environment of a check whose steps take at most `patience`.
     pub(super) fn new(user: Arc<U>, run: Run, patience: Duration) -> Self {
         Self {
             user,
@@ -50,7 +50,7 @@ impl<U: PoolUser> Lab<U> {
         self.user.claims().contains(&Claim::LoadBalanced)
     }
 
-    /// Creates a paused pool with these options of a connection string.
+    /// Creates a paused pool with these connection string options.
     pub(super) fn paused(&self, options: &str) -> Result<Setup<U>, String> {
         self.run.step("creating a pool");
         let text = format!("mongodb://a/?{options}");
@@ -92,7 +92,7 @@ impl<U: PoolUser> Lab<U> {
         Ok(setup)
     }
 
-    /// Creates a pool with these options of a connection string and makes it ready.
+    /// Creates a pool with these connection string options and makes it ready.
     pub(super) fn ready(&self, options: &str) -> Result<Setup<U>, String> {
         let mut setup = self.paused(options)?;
         setup.ready();
@@ -121,18 +121,18 @@ pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Failure>;
 pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Failure>);
 
 impl<U: PoolUser> Setup<U> {
-    /// Starts a step, whose description a failure message contains.
+    /// Starts a step with the description for failure messages.
     pub(super) fn step(&self, doing: &'static str) {
         self.run.step(doing);
     }
 
-    /// Lets the topology make the pool ready.
+    /// Makes the pool ready, as the topology does.
     pub(super) fn ready(&mut self) {
         self.lock.hold(|| self.pool.ready());
         self.settle();
     }
 
-    /// Clears the pool, without letting its tasks run.
+    /// Clears the pool without running its tasks.
     pub(super) fn clear_at_once(&self, interrupt_in_use: bool, service: Option<ObjectId>) {
         let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "the server failed");
         let mut clear = PoolClear::new(self.host.raise(service), cause.shared());
@@ -153,7 +153,7 @@ impl<U: PoolUser> Setup<U> {
         self.settle();
     }
 
-    /// Marks the pool ready without letting its tasks run.
+    /// Makes the pool ready without running its tasks.
     pub(super) fn ready_at_once(&self) {
         self.lock.hold(|| self.pool.ready());
     }
@@ -206,7 +206,7 @@ impl<U: PoolUser> Setup<U> {
         attempt
     }
 
-    /// Runs a command, which succeeds, and returns the socket on which it arrived.
+    /// Runs a successful command and returns the socket on which it arrived.
     pub(super) fn socket_of(
         &mut self,
         connection: U::Connection,
@@ -219,7 +219,7 @@ impl<U: PoolUser> Setup<U> {
         Ok((connection, *socket))
     }
 
-    /// Checks out a connection and runs a command; returns the socket, too.
+    /// Checks out a connection and runs a command. Returns the connection and its socket.
     pub(super) fn open_socket(&mut self) -> Result<(U::Connection, usize), String> {
         let connection = self.open()?;
         self.socket_of(connection)
@@ -231,23 +231,23 @@ impl<U: PoolUser> Setup<U> {
         self.settle();
     }
 
-    /// Checks in a connection, without letting tasks run.
+    /// Checks in a connection without running tasks.
     pub(super) fn check_in_at_once(&self, connection: U::Connection) {
         self.user.check_in(&self.pool, connection);
     }
 
-    /// Lets time pass.
+    /// Advances the clock and runs all tasks.
     pub(super) fn advance(&mut self, time: Duration) {
         self.clock.advance(time);
         self.settle();
     }
 
-    /// Runs all tasks until none can go on.
+    /// Runs all tasks until none can make progress.
     pub(super) fn settle(&mut self) {
         self.executor.settle();
     }
 
-    /// Runs all tasks, and waits for those of other threads, until the condition holds.
+    /// Runs all tasks and waits for other threads until the condition holds.
     pub(super) fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Outcome {
         let end = Instant::now() + self.patience;
         loop {
@@ -278,7 +278,7 @@ impl<U: PoolUser> Setup<U> {
         }
     }
 
-    /// Drops the future of a check-out; checks the connection in if there is one already.
+    /// Drops the future of a check-out. If it has a connection already, checks it in.
     pub(super) fn cancel(&mut self, attempt: &Attempt<CheckedOut<U>>) {
         attempt.abort();
         self.settle();
@@ -308,7 +308,7 @@ impl<U: PoolUser> Setup<U> {
         self.host.react(move || pool.ready());
     }
 
-    /// Fails if the pool did something within a call of the topology that it must not do.
+    /// Fails if the pool did something forbidden within a call of the topology.
     pub(super) fn ensure_lock_respected(&self, call: &str) -> Outcome {
         let violations = self.lock.take_violations();
         ensure!(

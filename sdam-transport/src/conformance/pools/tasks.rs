@@ -21,7 +21,7 @@ pub(super) struct Executor {
     new: NewTasks,
 }
 
-/// The tasks that have not started. Clones share them.
+/// Tasks that have not started. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NewTasks(Arc<Mutex<Vec<Task>>>);
 
@@ -53,7 +53,7 @@ impl Executor {
         Attempt { result, abort }
     }
 
-    /// Runs all tasks until none can go on.
+    /// Runs all tasks until none can make progress.
     pub(super) fn settle(&mut self) {
         loop {
             self.running.run_until_stalled();
@@ -76,17 +76,17 @@ impl Spawner for NewTasks {
 }
 
 impl<T> Attempt<T> {
-    /// Returns whether the result is there.
+    /// Returns whether there is a result.
     pub(super) fn is_ready(&self) -> bool {
         lock(&self.result).is_some()
     }
 
-    /// Returns the result if it is there.
+    /// Takes the result, if there is one.
     pub(super) fn take(&self) -> Option<T> {
         lock(&self.result).take()
     }
 
-    /// Drops the future when the executor runs next.
+    /// Drops the future at the executor's next run.
     pub(super) fn abort(&self) {
         self.abort.abort();
     }

@@ -1,4 +1,4 @@
-//! Tests that the rules of the suite are written in the documentation of the seam.
+//! Tests that the documentation of the seam contains the rules of the suite.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::{
     wire::OpMsg,
 };
 
-/// A user whose pools are never created.
+/// A user that never creates a pool.
 struct Nothing;
 
 #[async_trait]
@@ -39,7 +39,7 @@ impl PoolUser for Nothing {
     }
 }
 
-/// Returns the documentation in `source` in one line.
+/// Returns the documentation in `source` as one line.
 fn documentation(source: &str) -> String {
     let lines = source.lines().map(str::trim_start);
     let texts = lines.filter_map(|line| line.strip_prefix("///"));
@@ -111,18 +111,18 @@ fn every_check_needs_earlier_checks_only() {
     }
 }
 
-/// The treatment of a message that cannot be the reply by a pool over [`Established`].
+/// A pool's treatment of an invalid reply, for pools over [`Established`].
 #[derive(Clone, Copy, Debug)]
 enum Habit {
-    /// It closes connections that are not usable.
+    /// Closes unusable connections.
     Closes,
-    /// It keeps every connection.
+    /// Keeps every connection.
     Keeps,
-    /// It frames its own messages, and takes any for the reply.
+    /// Frames its own messages, and accepts any message as the reply.
     TakesAny,
 }
 
-/// Uses pools with this habit, which can do no more than to open, keep and hand out connections.
+/// Uses pools with this habit, which only open, keep and hand out connections.
 struct Keeping(Habit);
 
 #[derive(Debug)]

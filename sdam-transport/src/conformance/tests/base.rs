@@ -1,5 +1,5 @@
-//! A runtime that keeps its contracts, as the base of test doubles: tasks on one thread, sockets on
-//! their own threads.
+//! A correct runtime as the base of test doubles: its tasks run on one thread, its sockets on their
+//! own threads.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -54,7 +54,7 @@ impl Base {
     }
 }
 
-/// Sockets with one thread for each direction.
+/// Sockets with one thread per direction.
 #[derive(Debug)]
 pub(super) struct Threads;
 
@@ -67,7 +67,7 @@ impl Dial for Threads {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // If the caller has dropped its future, the socket is dropped here, which closes it.
+        // If the caller has dropped its future, dropping the socket here closes it.
         thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
         let socket = socket.await.map_err(io::Error::other)??;
         system::tune_tcp(&socket)?;
@@ -103,7 +103,7 @@ pub(super) fn pump(mut socket: TcpStream) -> io::Result<Piped> {
                 break;
             }
         }
-        // Ends the other thread, unless a broken socket has ended it already.
+        // Ends the other thread, unless a broken socket already has.
         let _ = socket.shutdown(Shutdown::Both);
     });
     Ok(stream)

@@ -74,7 +74,7 @@ pub(super) enum Fault {
 pub(super) fn breaking(fault: Fault) -> Base {
     let mut base = Base::start();
     let runtime = &mut base.runtime;
-    // Set when the runtime's tasks are dropped; clock, transport and spawner read it.
+    // Set when the runtime's tasks are dropped; the clock, transport and spawner read it.
     let ended = Arc::new(AtomicBool::new(false));
     let guard = SetOnDrop(Arc::clone(&ended));
     runtime.spawner.spawn(Task::new("guard", async move {
@@ -182,7 +182,7 @@ impl Clock for BrokenClock {
     }
 }
 
-/// Polls `future` for its first waker only, so that it never ends for a later task.
+/// Polls `future` with its first waker only, so that a later task is never woken.
 async fn first_waker<F: Future + Unpin>(mut future: F, first: &mut Option<Waker>) -> F::Output {
     poll_fn(move |cx| {
         let first = first.get_or_insert_with(|| cx.waker().clone());
@@ -219,7 +219,7 @@ impl Transport for BrokenTransport {
                 panic!("the runtime has shut down")
             }
             Fault::AttemptsGoOn => {
-                // Connects within the first poll; without a second poll the socket stays open.
+                // Connects within the first poll. Without a second poll the socket stays open.
                 let connect = || block_on(self.inner.connect(target, deadline));
                 let connected = thread::scope(|scope| scope.spawn(connect).join().unwrap());
                 let connected = mem::ManuallyDrop::new(connected);
@@ -272,7 +272,7 @@ impl BrokenConnection {
         &mut **self.inner.as_mut().unwrap()
     }
 
-    /// Wakes only the connection's first waker, if that is the fault.
+    /// Wakes only the connection's first waker if the fault requires it.
     async fn wake<T>(
         &mut self,
         call: impl for<'c> FnOnce(&'c mut dyn Connection) -> BoxFuture<'c, T>,
@@ -369,7 +369,7 @@ impl Future for Panicking {
 
 impl Drop for Panicking {
     fn drop(&mut self) {
-        // A lock held during a panic is poisoned.
+        // A lock is poisoned if a panic occurs while it is held.
         let panic_text = self.task.is_poisoned();
         self.panic_text.fetch_or(panic_text, Ordering::SeqCst);
     }

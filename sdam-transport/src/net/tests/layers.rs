@@ -1,8 +1,8 @@
-//! The layers between a name and the messages of a connection.
+//! The layers between a server's address and the messages of a connection.
 
 use super::*;
 
-/// Leads every member to one address.
+/// Translates every member to one address.
 #[derive(Debug)]
 struct To(&'static str);
 
@@ -12,7 +12,7 @@ impl Translate for To {
     }
 }
 
-/// TLS that records the servers it was asked for.
+/// TLS that records the requested servers.
 #[derive(Debug)]
 struct FakeTls {
     servers: Mutex<Vec<String>>,
@@ -42,7 +42,7 @@ fn tls(outcome: Outcome) -> Arc<FakeTls> {
     })
 }
 
-/// Connects through `layers` with a deadline of 1000 ms, which passes if it has to.
+/// Connects through `layers` with a deadline of 1000 ms, advancing time past it if necessary.
 fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), TransportError> {
     let clock = ManualClock::default();
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));

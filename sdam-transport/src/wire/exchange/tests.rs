@@ -23,7 +23,7 @@ fn reply(request_id: i32, response_to: i32, more_to_come: bool) -> WireMessage {
     .unwrap()
 }
 
-/// Returns an exchange whose first request, of id 1, is outstanding.
+/// Returns an exchange whose first request, with id 1, is outstanding.
 fn requested(streaming_allowed: bool) -> Exchange {
     let mut exchange = Exchange::new();
     let sent = exchange
@@ -84,7 +84,7 @@ fn a_message_out_of_turn_breaks_the_exchange_for_ever_o_39() {
     let check = |mut exchange: Exchange, message: WireMessage, error| {
         assert_eq!(exchange.accept(&message), Err(error));
         assert!(!exchange.is_usable());
-        // Not even the reply that was due is accepted any more.
+        // Even the outstanding reply is no longer accepted.
         for later in [reply(71, 1, false), message] {
             assert_eq!(exchange.accept(&later), Err(WireError::BrokenOff));
         }
