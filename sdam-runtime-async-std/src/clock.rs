@@ -32,8 +32,8 @@ impl Clock for AsyncStdClock {
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
         let epoch = self.epoch;
-        // async-std's `sleep` takes a duration, so the remaining time is computed when the future
-        // is polled.
+        // async-std's `sleep` takes a duration, so the remaining time is computed at the first
+        // poll.
         Box::pin(async move {
             while epoch.now() < deadline {
                 task::sleep(epoch.until(deadline)).await;

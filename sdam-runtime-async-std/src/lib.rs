@@ -3,8 +3,8 @@
 //! async-std is no longer developed (RUSTSEC-2025-0052); new programs should use smol, which is
 //! built on the same crates. This crate is for programs that still run on async-std.
 //!
-//! async-std has one runtime per process, which starts at its first use and never shuts down. So
-//! the clock, connections and tasks work from every thread and under every executor.
+//! async-std has one runtime per process. It starts at first use and never shuts down, so the
+//! clock, connections and tasks work on every thread and under every executor.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;

@@ -1,13 +1,13 @@
 //! Blocking sockets for sdam's single-threaded mode.
 //!
 //! The futures of this crate are never pending: a poll blocks its thread, at most until the
-//! deadline, and is then ready.
-//! So any executor works, and no runtime is needed.
-//! There is no spawner, because a blocking task would keep its executor from running other tasks:
-//! [`io`] returns an [`Io`], which is sufficient for single-threaded mode only.
+//! deadline.
+//! Any executor works, and no runtime is needed.
+//! There is no spawner, because a blocking task would prevent its executor from running other
+//! tasks: [`io`] returns an [`Io`], which is sufficient for single-threaded mode only.
 //!
-//! Two operations have no timeout: a host name look-up takes as long as the system's resolver, and
-//! connecting to a Unix domain socket takes as long as its queue is full.
+//! Two operations have no timeout: a host name look-up lasts as long as the system's resolver
+//! takes, and connecting to a Unix domain socket lasts as long as its backlog is full.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;

@@ -30,14 +30,14 @@ impl BlockingStream {
         }
     }
 
-    /// Repeats `action` with the remaining time until it has succeeded or the deadline has passed.
+    /// Repeats `action` with the remaining time until it succeeds or the deadline has passed.
     fn by_deadline(
         &mut self,
         mut action: impl FnMut(&mut dyn Socket, Option<Duration>) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         loop {
-            // Work that needs no waiting is done even after the deadline. The timeout is never
-            // zero, which the system would take for "no timeout".
+            // Work that requires no waiting is done even after the deadline. The timeout is never
+            // zero, which the system would treat as "no timeout".
             let left = self.deadline.map(|deadline| self.epoch.until(deadline));
             let result = action(&mut *self.socket, left.map(|left| left.max(AT_ONCE)));
             let Err(error) = &result else {
@@ -98,7 +98,7 @@ impl AsyncWrite for BlockingStream {
     }
 }
 
-/// The operations that TCP and Unix domain sockets share.
+/// Operations common to TCP and Unix domain sockets.
 pub(crate) trait Socket: Read + Write + Send + Debug + 'static {
     fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
     fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()>;
@@ -127,6 +127,5 @@ socket!(TcpStream);
 #[cfg(unix)]
 socket!(std::os::unix::net::UnixStream);
 
-/// The timeout of an operation whose deadline has passed: long enough only for work that needs no
-/// waiting.
+/// The timeout of an operation after the deadline: enough only for work that requires no waiting.
 const AT_ONCE: Duration = Duration::from_millis(1);

@@ -22,7 +22,7 @@ fn io_keeps_its_contracts_and_is_never_pending() {
     conformance::dial(BlockingDial::new(epoch), clock);
 }
 
-/// A transport whose `connect` is pending once before it connects.
+/// A transport whose `connect` is pending at its first poll.
 #[derive(Debug)]
 struct Hesitant(Arc<dyn Transport>);
 

@@ -1,6 +1,6 @@
 //! The smol runtime for sdam.
 //!
-//! smol's timers and sockets belong to the process, not to an executor: they work from every thread
+//! smol's timers and sockets belong to the process, not to an executor: they work on every thread
 //! and under every executor, and never shut down.
 //! Only tasks need an executor: the global one ([`runtime`]) or the caller's own ([`on`]).
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -33,8 +33,8 @@ pub fn runtime() -> Runtime {
 
 /// Returns the smol runtime with tasks on `executor`, which the caller runs and keeps alive.
 ///
-/// The runtime holds the executor weakly, because the executor's tasks hold the runtime: dropping
-/// the executor drops its tasks, and tasks spawned later are dropped at once.
+/// The runtime holds the executor weakly, because the executor's tasks hold the runtime. Dropping
+/// the executor drops its tasks, and tasks spawned later are dropped immediately.
 pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
     with_spawner(Arc::new(OwnSpawner::new(executor)))
 }

@@ -15,7 +15,7 @@ impl Spawner for GlobalSpawner {
     }
 }
 
-/// Spawns on the caller's executor while that is alive.
+/// Spawns on the caller's executor while the executor exists.
 #[derive(Debug)]
 pub(crate) struct OwnSpawner {
     executor: Weak<Executor<'static>>,

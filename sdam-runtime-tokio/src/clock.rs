@@ -57,18 +57,17 @@ impl Clock for TokioClock {
             let mut timer = pin!(driver.timer(at.into()));
             let outcome = poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await;
             if outcome == Outcome::ShutDown {
-                // The runtime has shut down; a sleeper under another executor continues.
+                // The runtime has shut down; a timer under another executor continues.
                 ThreadClock::new(epoch).sleep_until(deadline).await;
             }
         })
     }
 }
 
-/// The timers of a tokio runtime, and whether that has shut down.
+/// The timers of a tokio runtime, and whether the runtime has shut down.
 ///
-/// A tokio timer that is polled after its runtime has shut down panics.
-/// Tokio drops all tasks before it stops its timers, so a sentinel task that sets `shut_down` when
-/// dropped does so in time.
+/// Polling a tokio timer after its runtime has shut down panics. Tokio drops all tasks before it
+/// stops its timers, so a sentinel task that sets `shut_down` on drop does so in time.
 #[derive(Debug)]
 struct Driver {
     handle: Handle,
@@ -77,8 +76,8 @@ struct Driver {
     sentinel: AbortHandle,
 }
 
-/// The drivers in use. Callers on one runtime share its sentinel, which would otherwise be one more
-/// task of the runtime for each of them.
+/// The drivers in use. Clocks of the same runtime share its driver, so that the runtime needs only
+/// one sentinel task.
 static DRIVERS: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
 
 impl Driver {
@@ -88,7 +87,7 @@ impl Driver {
     ///
     /// If the runtime has no timers.
     fn of(handle: Handle) -> Arc<Self> {
-        // The id may be that of an earlier runtime, which has shut down.
+        // The id may be that of an earlier runtime that has shut down.
         let (id, drivers) = (handle.id(), || {
             DRIVERS.lock().unwrap_or_else(PoisonError::into_inner)
         });
@@ -120,7 +119,7 @@ impl Driver {
             handle,
             shut_down,
         };
-        // Panics without timers, and drops the sentinel: here rather than later in a monitor.
+        // Panics without timers and then drops the sentinel: here rather than later in a monitor.
         drop(driver.timer(time::Instant::now()));
         driver
     }
@@ -136,7 +135,7 @@ impl Driver {
         time::sleep_until(at)
     }
 
-    /// Polls `timer` unless the runtime has shut down, in which case polling would panic.
+    /// Polls `timer` unless the runtime has shut down; polling would then panic.
     fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<Outcome> {
         let shut_down = self.shut_down();
         if *shut_down {
@@ -151,7 +150,7 @@ impl Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Elapsed,
-    /// The runtime has shut down before the deadline.
+    /// The runtime shut down before the deadline.
     ShutDown,
 }
 
@@ -161,7 +160,7 @@ impl Drop for Driver {
     }
 }
 
-/// The sentinel, which sets the flag when it is dropped, that is, when the runtime shuts down.
+/// The sentinel. It sets the flag on drop, which happens when the runtime shuts down.
 #[derive(Debug)]
 struct Announcement(Arc<RwLock<bool>>);
 

@@ -33,7 +33,7 @@ impl TokioDial {
         Self { handle }
     }
 
-    /// Awaits `connect`; the panic of a tokio runtime without I/O becomes an error.
+    /// Awaits `connect`. The panic of a tokio runtime without I/O becomes an error.
     async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
         let connect = AssertUnwindSafe(connect).catch_unwind();
         self.enter(connect).await.unwrap_or_else(|_| {
@@ -77,7 +77,7 @@ impl Dial for TokioDial {
     }
 }
 
-/// A future that enters the runtime's context at each poll, whichever thread polls it.
+/// A future that enters the runtime's context at each poll, on any thread.
 ///
 /// Only opening a socket needs the context; using or dropping an open one does not.
 struct Entered<'f, T> {

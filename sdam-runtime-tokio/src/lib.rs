@@ -1,10 +1,10 @@
 //! The tokio runtime for sdam.
 //!
-//! [`from_handle`] and [`current`] capture a [`Handle`] once; no runtime context is needed later.
-//! So timers, connections and tasks work from every thread and under every executor. A runtime that
+//! [`from_handle`] and [`current`] capture a [`Handle`] once; no runtime context is needed later,
+//! so timers, connections and tasks work on every thread and under every executor. A runtime that
 //! has shut down causes a connection error, not a panic.
 //!
-//! The clock is the system's: tokio's paused clock does not affect it. Tests that need virtual time
+//! The clock is the system's; tokio's paused clock does not affect it. Tests that need virtual time
 //! use a simulated runtime instead.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -31,16 +31,15 @@ use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 /// Returns the tokio runtime behind `handle`.
 ///
 /// Tasks, timers and sockets run on that runtime, whichever thread uses them. The handle does not
-/// keep the runtime alive.
-/// The random seed comes from the system's entropy.
+/// keep the runtime alive. The random seed comes from the system's entropy.
 ///
-/// A runtime without I/O ([`enable_io`](tokio::runtime::Builder)) is accepted; every attempt to
-/// connect then fails with an error that says so.
+/// A runtime without I/O ([`enable_io`](tokio::runtime::Builder)) is accepted; every connection
+/// attempt then fails with an error that names the cause.
 ///
 /// # Errors
 ///
-/// [`NoTimers`] if tokio's timers are not enabled.
-/// Tokio reports that only by a panic, which is caught here; a panic hook still sees it.
+/// [`NoTimers`] if tokio's timers are not enabled. Tokio reports that only by a panic, which is
+/// caught here, but panic hooks still see it.
 pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     let clock = panic::catch_unwind(AssertUnwindSafe(|| TokioClock::new(handle.clone())));
     let clock: Arc<dyn Clock> = Arc::new(clock.map_err(|_| NoTimers)?);
@@ -50,11 +49,11 @@ pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     Ok(Runtime::new(io, Arc::new(TokioSpawner::new(handle))))
 }
 
-/// Returns the tokio runtime in whose context it is called, see [`from_handle`].
+/// Returns the tokio runtime of the current context, see [`from_handle`].
 ///
 /// # Errors
 ///
-/// [`NoTokioContext`] outside of a tokio context, or if the runtime has no timers.
+/// [`NoTokioContext`] outside a tokio context, or if the runtime has no timers.
 pub fn current() -> Result<Runtime, NoTokioContext> {
     let handle = Handle::try_current().map_err(|_| NoTokioContext(Reason::Outside))?;
     from_handle(handle).map_err(|error| NoTokioContext(Reason::NoTimers(error)))
@@ -83,7 +82,7 @@ impl fmt::Debug for NoTimers {
 
 impl std::error::Error for NoTimers {}
 
-/// The error of [`current`] when there is no tokio runtime, or it lacks timers.
+/// The error of [`current`] without a tokio context, or with a runtime that has no timers.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NoTokioContext(Reason);
 

@@ -1,4 +1,4 @@
-//! The I/O traits of `futures` for tokio's streams.
+//! Implements the I/O traits of `futures` for tokio's streams.
 
 use std::{
     fmt::Debug,
@@ -13,9 +13,8 @@ use tokio::io::ReadBuf;
 
 /// A tokio stream with the I/O traits of `futures`: a [`ByteStream`].
 ///
-/// It serves programs that open or accept a socket themselves and relay it or pass it to a
-/// transport's layers. Only opening a socket needs the context of the runtime; using one works
-/// everywhere.
+/// For programs that open or accept a socket themselves, and relay it or pass it to a transport's
+/// layers. Only opening a socket needs the context of the runtime; using one works everywhere.
 #[derive(Debug)]
 pub struct TokioStream<S>(pub S);
 

@@ -25,7 +25,7 @@ fn runtime_keeps_its_contracts() {
     conformance::dial(dial, runtime.io.clock);
 }
 
-/// A current-thread runtime that a thread has to drive.
+/// A current-thread runtime that must be driven by a thread.
 struct OneThread {
     handle: Handle,
     stop: oneshot::Sender<()>,
@@ -81,7 +81,7 @@ fn all_callers_on_one_runtime_share_a_task_that_ends_with_the_last_of_them() {
     let [first, second] = [(), ()].map(|()| Builder::new_current_thread().enable_all().build());
     let tokios = [first.unwrap(), second.unwrap()];
     let tasks = |tokio: &runtime::Runtime| {
-        // The runtime removes a task that has ended when it runs next.
+        // The runtime removes an ended task at its next run.
         tokio.block_on(task::yield_now());
         tokio.metrics().num_alive_tasks()
     };
