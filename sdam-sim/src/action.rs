@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
-    /// The member with this number.
+    /// The member with this id.
     Member(MemberId),
     /// The primary; if there are two, the one elected last.
     Primary,
@@ -51,7 +51,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The way in which clients observe a change of the split horizon (M-30).
+/// The clients' view of a change of the split horizon (M-30).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HorizonPolicy {
@@ -65,18 +65,18 @@ pub enum HorizonPolicy {
 
 /// An external event that is applied to a deployment.
 ///
-/// Scripts and [scenarios](crate::scenario) are written in its text form ([`Action::SYNTAX`]).
+/// Scripts and [scenarios](crate::scenario) contain its text form ([`Action::SYNTAX`]).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Action {
-    /// The primary steps down, hands over if it can, and is not a candidate for `period`.
+    /// The primary steps down, hands over if possible, and does not run for election for `period`.
     StepDown {
-        /// The time for which the member is not a candidate.
+        /// The time for which the member does not run for election.
         period: Duration,
     },
     /// The member runs for election immediately.
     StepUp(Target),
-    /// The member does not run for election for `period`; zero lets it run again.
+    /// The member does not run for election for `period`; zero ends an earlier period.
     ReplSetFreeze(Target, Duration),
     /// The process is killed, without a shutdown announcement.
     Kill(Target),
@@ -117,11 +117,11 @@ pub enum Action {
     /// with one reply (M-20).
     Exhaust(Target, bool),
     /// The member increments its topology version at this interval although nothing has changed;
-    /// `None` stops it. So does the end of the process.
+    /// `None`, or the end of the process, stops it.
     Flood(Target, Option<Duration>),
     /// The replication lag of the member behind the primary.
     Lag(Target, Duration),
-    /// The member restarts with another release.
+    /// The member is restarted with another release.
     Upgrade(Target, ServerVersion),
 }
 
@@ -129,15 +129,15 @@ pub enum Action {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Edit {
-    /// Its priority.
+    /// The priority.
     Priority(f64),
-    /// Its right to vote.
+    /// Whether the member votes.
     Votes(bool),
-    /// Its visibility: true if it is hidden from clients.
+    /// Whether the member is hidden from clients.
     Hidden(bool),
     /// The delay of the member behind the primary.
     Delay(Duration),
-    /// All its tags.
+    /// All tags.
     Tags(Vec<(String, String)>),
 }
 
@@ -167,7 +167,7 @@ pub enum ActionError {
     NoTarget(Target),
     /// The deployment is not a replica set.
     NoReplicaSet,
-    /// The member would not get a majority of votes, or may not run.
+    /// The member would not get a majority of votes, or is not allowed to run.
     NotElected(MemberId),
     /// The process is not running.
     NotRunning(MemberId),

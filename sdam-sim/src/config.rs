@@ -22,19 +22,19 @@ pub struct SetConfig {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberConfig {
-    /// The address at which clients and the other members find it.
+    /// The member's address for clients and other members.
     pub address: ServerAddress,
-    /// The election priority: members of higher priority become primary, 0 never does.
+    /// The election priority. Members of higher priority become primary; 0 rules that out.
     pub priority: f64,
-    /// True if it takes part in elections.
+    /// True if the member votes in elections.
     pub votes: bool,
-    /// True if it is hidden from clients.
+    /// True if the member is hidden from clients.
     pub hidden: bool,
-    /// True if it only votes.
+    /// True if the member only votes.
     pub arbiter: bool,
-    /// The configured delay behind the primary.
+    /// The configured replication delay.
     pub delay: Duration,
-    /// Its tags, in order.
+    /// The tags, in order.
     pub tags: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -56,7 +56,7 @@ impl SetConfig {
             .find(|member| member.address == *address)
     }
 
-    /// Returns the entry as [`member`](Self::member) does, to change it.
+    /// Returns the entry of the member at `address`, mutable.
     pub fn member_mut(&mut self, address: &ServerAddress) -> Option<&mut MemberConfig> {
         self.members
             .iter_mut()
@@ -109,7 +109,7 @@ impl MemberConfig {
         self.priority(0.0)
     }
 
-    /// Makes the member an arbiter: it votes and holds no data.
+    /// Makes the member an arbiter, which votes but holds no data.
     #[must_use]
     pub fn arbiter(mut self) -> Self {
         self.arbiter = true;

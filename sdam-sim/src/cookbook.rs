@@ -1,16 +1,16 @@
 //! Recipes for tests of how a program handles failures of its deployment.
 //!
-//! Such a test has four parts: a world with a seed, the program, the faults of the world, and the
-//! final assertions. No test sleeps: inside of a [`Sim`](crate::runtime::Sim) an hour of outage
-//! takes milliseconds. The same seed yields the same run, so a failure can be reproduced. Run a
-//! test with many seeds to explore other orders of events.
+//! Each test has four parts: a world with a seed, the program, the faults of the world, and the
+//! final assertions. No test sleeps: inside a [`Sim`](crate::runtime::Sim) an hour of outage takes
+//! milliseconds. The same seed yields the same run, so a failure can be reproduced. Run a test with
+//! many seeds to explore other orders of events.
 //!
 //! All tests but the last are for programs that use the crate `sdam`, which runs on the simulator
-//! unchanged. The last is for programs that use any other driver.
+//! unchanged. The last one is for programs with any other driver.
 //!
 //! # Failover
 //!
-//! The primary dies; writes have to find its successor. [`Topology::wait_for`] waits for a state
+//! The primary dies, and writes must find its successor. [`Topology::wait_for`] waits for a state
 //! of the program's topology; [`Sim::status`](crate::runtime::Sim::status) returns the true state.
 //!
 //! [`Topology::wait_for`]: https://docs.rs/sdam/latest/sdam/struct.Topology.html
@@ -57,7 +57,7 @@
 //!
 //! # Partition
 //!
-//! The primary is cut off from the other members and from the program; bytes are dropped silently.
+//! The primary is cut off from the other members and from the program: bytes are dropped silently.
 //! The others elect a successor. After the network is healed, the program must discover the old
 //! primary as a secondary. Faults between members are [`Action`](crate::Action)s; faults between
 //! members and the program are set on [`Sim::network`](crate::runtime::Sim::network).
@@ -180,11 +180,11 @@
 //!
 //! # A certificate expires overnight
 //!
-//! Connections that are open survive the expiry of their server's certificate, so the program may
-//! not notice it until a connection breaks. Then the error must name the cause, and the program
-//! must recover as soon as the certificate is renewed. [`Sim::tls`](crate::runtime::Sim::tls) sets
-//! certificates; [`traffic`](crate::runtime::Network::traffic) proves that the program has sent
-//! nothing in plain text.
+//! Open connections survive the expiry of their server's certificate, so the program may not notice
+//! it until a connection breaks. Then the error must name the cause, and the program must recover
+//! as soon as the certificate is renewed. [`Sim::tls`](crate::runtime::Sim::tls) sets certificates;
+//! [`traffic`](crate::runtime::Network::traffic) proves that the program has sent nothing in plain
+//! text.
 //!
 //! ```
 //! use std::time::Duration;
@@ -225,19 +225,18 @@
 //! ```
 //!
 //! In a [`Scenario`](crate::scenario::Scenario) these events are `28800s net certificate 0 expire`,
-//! `43200s net reset 0` and `46830s net certificate 0 renew`. There are also words for handshakes
-//! that stall or are cut (`net tls`), for look-ups that fail (`net dns`) and for proxies that die
-//! (`net proxy`).
+//! `43200s net reset 0` and `46830s net certificate 0 renew`. Handshakes that stall or are cut
+//! (`net tls`), failing look-ups (`net dns`) and dying proxies (`net proxy`) have commands as well.
 //!
 //! # Another driver
 //!
 //! A program that brings its own sockets and clock cannot run in virtual time, but it can connect
-//! to the same servers: [`serve`](crate::serve) puts them on loopback ports, with intervals short
-//! enough for a test. Pass [`uri`](crate::serve::Server::uri) to the driver, apply an action to
-//! the deployment, and wait for an event of the driver instead of sleeping.
+//! to the same servers: [`serve`](crate::serve) runs them on loopback ports, with intervals short
+//! enough for a test. Pass [`uri`](crate::serve::Server::uri) to the driver, apply an action to the
+//! deployment, and wait for an event of the driver instead of sleeping.
 //!
-//! Here the driver is a client that only runs commands. It waits for the step-down as drivers do,
-//! with an awaitable hello.
+//! Here the driver is a client that only runs commands. Like other drivers, it waits for the
+//! step-down with an awaitable hello.
 //!
 //! ```
 //! use bson::doc;
@@ -268,5 +267,5 @@
 //! # }
 //! ```
 //!
-//! For drivers in other languages there is the program `sdam serve`: it prints the connection string
-//! and reads the same actions from its standard input, one a line.
+//! For drivers in other languages there is the program `sdam serve`. It prints the connection
+//! string and reads the same actions from its standard input, one per line.

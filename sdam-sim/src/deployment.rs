@@ -1,4 +1,4 @@
-//! All server processes of a deployment, without I/O.
+//! The server processes of a deployment, without I/O.
 
 mod apply;
 mod blueprint;
@@ -51,7 +51,7 @@ impl fmt::Display for MemberId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(u64);
 
-/// An operation that the caller performs for the deployment, in order.
+/// An operation that the caller must perform for the deployment, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Output {
@@ -62,7 +62,7 @@ pub enum Output {
         /// One whole message.
         bytes: Vec<u8>,
     },
-    /// Close the connection, which the deployment no longer tracks.
+    /// Close the connection; the deployment no longer tracks it.
     Close {
         /// The connection to close.
         connection: ConnectionId,
@@ -131,7 +131,7 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Starts the deployment of `blueprint`; a replica set has a primary at once.
+    /// Starts the deployment of `blueprint`. A replica set has a primary immediately.
     pub fn start(now: Instant, blueprint: &Blueprint, mut rng: Rng) -> Self {
         let members = blueprint.members(&mut rng);
         let mut deployment = Self {
@@ -181,14 +181,14 @@ impl Deployment {
         self.finish(now)
     }
 
-    /// Forgets a connection that its client closed.
+    /// Removes a connection that its client closed.
     pub fn closed(&mut self, connection: ConnectionId) {
         self.connections.remove(&connection);
         self.timers.cancel(Timer::Connection(connection));
     }
 
-    /// Returns the deadline for the next call of [`advance`](Self::advance) if nothing else
-    /// happens.
+    /// Returns the next deadline, at which to call [`advance`](Self::advance) unless another event
+    /// comes first.
     pub fn next_deadline(&self) -> Option<Instant> {
         self.timers.next()
     }
@@ -202,13 +202,14 @@ impl Deployment {
         self.finish(now)
     }
 
-    /// Returns the process that clients find at `address`.
+    /// Returns the process that clients reach at `address`.
     pub fn member_at(&self, address: &ServerAddress) -> Option<MemberId> {
         self.ids()
             .find(|member| self.member(*member).address == *address)
     }
 
-    /// Returns the processes at `address`: behind a load balancer, the mongoses with its address.
+    /// Returns the processes at `address`. Behind a load balancer, these are all mongoses with that
+    /// address.
     pub(crate) fn members_at(&self, address: &ServerAddress) -> Vec<MemberId> {
         let members = self.ids();
         members
@@ -216,7 +217,7 @@ impl Deployment {
             .collect()
     }
 
-    /// Returns the address at which clients find `member`.
+    /// Returns the address of `member` for clients.
     pub(crate) fn address_of(&self, member: MemberId) -> &ServerAddress {
         &self.member(member).address
     }
@@ -248,7 +249,7 @@ impl Deployment {
         let is_visible = |own: &&Member| !in_set || own.config().is_some_and(|own| !own.hidden);
         let visible = self.members.iter().filter(is_visible);
         let mut hosts: Vec<_> = visible.map(|member| &member.address).collect();
-        // Behind a load balancer all mongoses have its address.
+        // Behind a load balancer, all mongoses share its address.
         hosts.dedup();
         hosts
     }
@@ -268,7 +269,7 @@ impl Deployment {
         (in_replica_set || self.is_standalone()).then(|| "directConnection=true".to_owned())
     }
 
-    /// Returns the configuration that the first member knows.
+    /// Returns the configuration of the first member that has one.
     fn set_config(&self) -> Option<&SetConfig> {
         self.members.first()?.replica()?.config.as_deref()
     }
@@ -395,7 +396,7 @@ impl Deployment {
         self.outputs.push(Output::Down { member });
     }
 
-    /// Schedules the next unprompted change of `member` (`Action::Flood`), or cancels it.
+    /// Schedules the next spontaneous change of `member` (`Action::Flood`), or cancels it.
     fn schedule_flood(&mut self, now: Instant, member: MemberId) {
         match self.member(member).flood {
             Some(every) => self.timers.set(Timer::Flood(member), now + every),
@@ -414,7 +415,7 @@ impl Deployment {
         Outputs(std::mem::take(&mut self.outputs))
     }
 
-    /// Counts significant topology changes and answers the hellos that wait for them (M-1, M-6).
+    /// Counts significant topology changes and answers the hellos that await them (M-1, M-6).
     fn settle(&mut self, now: Instant) {
         while std::mem::take(&mut self.dirty) {
             for member in self.ids() {

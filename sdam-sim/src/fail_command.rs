@@ -25,36 +25,35 @@ pub struct FailCommand {
     pub close_connection: bool,
     /// The error code of the reply; the command is not run.
     pub error_code: Option<i32>,
-    /// The labels of that error; they replace those that the server would add.
+    /// The labels of that error, which replace those of the server.
     pub error_labels: Option<Vec<String>>,
     /// The code of the reply's `writeConcernError`; the command is run.
     pub write_concern_error: Option<i32>,
-    /// The message sent instead of the reply; the command is run. Never instead of the reply to hello.
-    /// A fault of the simulation: the fail points of real servers have none.
+    /// The message sent instead of the reply; the command is run. Does not apply to hello. Only the
+    /// simulation has this fault; real servers do not.
     pub bad_reply: Option<BadReply>,
     /// The text of the `writeConcernError`.
     pub(crate) write_concern_message: Option<String>,
 }
 
-/// A message that cannot be the reply to a command, as a broken proxy between client and server
-/// sends it.
+/// An invalid reply to a command, such as a broken proxy would send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BadReply {
-    /// A reply to an earlier request, before the right one.
+    /// A reply to an earlier request, before the correct one.
     Stray,
-    /// The reply names another request.
+    /// A reply to another request.
     WrongResponseTo,
-    /// The reply has no `ok`.
+    /// A reply without `ok`.
     NoOk,
-    /// The reply is not BSON.
+    /// A reply that is not BSON.
     Malformed,
-    /// The reply announces that more will come, although the request did not allow it.
+    /// A reply that announces more replies, although the request did not allow them.
     MoreToCome,
 }
 
 impl BadReply {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Stray,
         Self::WrongResponseTo,
@@ -63,7 +62,7 @@ impl BadReply {
         Self::MoreToCome,
     ];
 
-    /// Returns the name in actions and in `data.badReply` of `configureFailPoint`.
+    /// Returns the name in the text of actions and in `data.badReply` of `configureFailPoint`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stray => "stray",
@@ -91,7 +90,7 @@ impl FromStr for BadReply {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Always, until it is turned off.
+    /// Always, until the fail point is turned off.
     #[default]
     AlwaysOn,
     /// This many times.
@@ -121,13 +120,13 @@ impl Mode {
 impl FailCommand {
     /// Counts a matching command, and returns whether it triggers the fail point.
     pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
-        // The fail point matches both spellings of legacy hello, whichever it names.
+        // The fail point matches both spellings of legacy hello, whichever is named.
         let is_named = self.commands.iter().any(|name| {
             *name == request.name
                 || request.is_legacy_hello() && name.eq_ignore_ascii_case("ismaster")
         });
         let has_app_name = self.app_name.is_none() || self.app_name.as_deref() == app_name;
-        // Only commands that take a write concern can have its error.
+        // Only commands that accept a write concern can have its error.
         let is_applicable =
             self.write_concern_error.is_none() || takes_write_concern(&request.name);
         if !is_named || !has_app_name || !is_applicable || request.name == "configureFailPoint" {

@@ -1,8 +1,8 @@
 //! A simulated MongoDB deployment: replica sets, sharded clusters and standalones that speak the
-//! wire protocol without doing I/O.
+//! wire protocol without I/O.
 //!
-//! A [`Deployment`] owns every server process of a deployment. Time, randomness and bytes are
-//! arguments, so the same servers answer over a virtual network and, through [`serve`], over real
+//! A [`Deployment`] owns all server processes of a deployment. Time, randomness and bytes are
+//! arguments, so the same servers can run over a virtual network or, through [`serve`], over real
 //! TCP. Only [`serve`] reads a clock.
 //!
 //! | module | what it holds |
@@ -16,7 +16,7 @@
 //! | [`serve`] | the same deployment on loopback TCP |
 //! | `users` | users that authenticate by SCRAM (feature `auth`) |
 //!
-//! [`cookbook`] has whole tests of programs.
+//! [`cookbook`] contains complete tests of programs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod action;

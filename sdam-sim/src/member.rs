@@ -27,15 +27,15 @@ pub(crate) struct Member {
     /// The timers that expired while the process was frozen.
     pub(crate) stalled: Vec<Timer>,
     pub(crate) process: Process,
-    /// True if it streams to clients that allow it.
+    /// True if the process streams replies to clients that allow it.
     pub(crate) exhaust: bool,
-    /// The interval of unprompted topology version changes.
+    /// The interval of spontaneous topology version changes.
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
-    /// The fail point `onPrimaryTransactionalWrite`: it closes the connection after a statement of a
-    /// numbered write, or with an error code instead of it.
+    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement of
+    /// a numbered write or, if an error code is set, before it.
     pub(crate) fail_write: Option<FailCommand>,
-    /// The number of times that a fail point has been triggered in this process.
+    /// The number of times that fail points were triggered in this process.
     pub(crate) fail_point_hits: i32,
 }
 
@@ -51,12 +51,12 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProcessState {
     Up,
-    /// It announces its shutdown until this time.
+    /// The process announces its shutdown until this time.
     Quiescing(Instant),
     Down,
 }
 
-/// The state that a process loses when it ends.
+/// State that is lost when the process ends.
 #[derive(Debug)]
 pub(crate) struct Process {
     /// `topologyVersion.processId`.
@@ -66,16 +66,16 @@ pub(crate) struct Process {
     pub(crate) service_id: ObjectId,
     request_ids: i32,
     connections: i32,
-    /// `externalClientBaseBackoffMS`
+    /// `externalClientBaseBackoffMS`.
     pub(crate) base_backoff: Option<i64>,
-    /// The state that was last published to clients, to detect significant changes.
+    /// The state last published to clients, to detect significant changes.
     pub(crate) advertised: AdvertisedState,
 }
 
 /// A member of a replica set, or a process that could become one.
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
-    // Kept across a restart.
+    // Kept across restarts.
     pub(crate) term: i64,
     pub(crate) voted: i64,
     pub(crate) config: Option<Arc<SetConfig>>,
@@ -87,11 +87,11 @@ pub(crate) struct Replica {
     /// The member does not run for election until this time.
     pub(crate) frozen_until: Instant,
     pub(crate) maintenance: bool,
-    /// True if it has won its election and is still catching up.
+    /// True if the member won its election and is still catching up.
     pub(crate) draining: bool,
-    /// True if it stays primary without a majority.
+    /// True if the member stays primary without a majority.
     pub(crate) ignores_majority: bool,
-    /// The replication lag in addition to its configured delay.
+    /// The replication lag, in addition to the configured delay.
     pub(crate) lag: Duration,
 }
 
@@ -102,17 +102,17 @@ pub(crate) struct PeerState {
     pub(crate) up: bool,
 }
 
-/// The state of a replica set member, as the set sees it.
+/// The role of a replica set member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Just started, or not named by any known configuration: clients see an RSGhost.
+    /// Just started, or in no known configuration: clients see an RSGhost.
     #[default]
     Startup,
     /// Accepts writes.
     Primary,
     /// Follows the primary.
     Secondary,
-    /// Not readable, because of maintenance.
+    /// Not readable because of maintenance.
     Recovering,
     /// Votes only.
     Arbiter,
@@ -208,7 +208,7 @@ impl Member {
         }
     }
 
-    /// Returns the member's own entry in the configuration it knows.
+    /// Returns the member's own entry in its configuration.
     pub(crate) fn config(&self) -> Option<&MemberConfig> {
         self.replica()?.config.as_ref()?.member(&self.address)
     }
@@ -276,7 +276,7 @@ impl Replica {
 }
 
 impl AdvertisedState {
-    /// Returns whether the member was primary before and is not in `next`.
+    /// Returns whether the member was primary and is no longer primary in `next`.
     pub(crate) fn stepped_down(&self, next: &Self) -> bool {
         self.role == Role::Primary && next.role != Role::Primary
     }

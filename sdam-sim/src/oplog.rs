@@ -1,4 +1,4 @@
-//! The times of a member's writes.
+//! The optimes of a member's writes.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -23,7 +23,7 @@ pub(crate) struct Entry {
     pub(crate) date: i64,
 }
 
-/// The times of a member's latest writes; the store keeps their contents.
+/// The optimes of a member's latest writes; the store keeps the documents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Oplog {
     entries: VecDeque<Entry>,
@@ -35,8 +35,8 @@ impl Oplog {
         self.entries.back().copied().unwrap_or_default()
     }
 
-    /// Writes an entry at `at`, whose wall clock time is `date`, and drops entries that even a
-    /// member `retain` behind has replicated.
+    /// Writes an entry at `at`, with wall clock time `date`. Drops entries that even a member
+    /// lagging by `retain` has replicated.
     pub(crate) fn write(&mut self, term: i64, at: Instant, date: i64, retain: Duration) {
         let last = self.last().time;
         let seconds = u32::try_from(date.div_euclid(1000)).unwrap_or(0);
@@ -60,8 +60,8 @@ impl Oplog {
         }
     }
 
-    /// Copies the entries that `source` had written at `until`, and drops those that `source` does
-    /// not have (rollback).
+    /// Copies the entries that `source` had at `until`, and drops those that `source` does not have
+    /// (rollback).
     pub(crate) fn follow(&mut self, source: &Self, until: Instant) {
         let seen = source.entries.iter().filter(|entry| entry.at <= until);
         match seen.clone().next_back() {

@@ -1,7 +1,7 @@
 //! Invariants of the record of a topology.
 //!
 //! [`audit`] checks a whole record: every event of a closed topology and every call to its pools.
-//! It does not depend on the simulation, so tests on real servers use it, too.
+//! It does not depend on the simulation, so tests on real servers use it as well.
 
 mod audit;
 mod selections;
@@ -44,27 +44,27 @@ pub enum Oracle {
     Waiters,
     /// P10: closing completes.
     Close,
-    /// Events have no gaps: each change starts from the state in which the previous one ended.
+    /// Events have no gaps: each change starts from the final state of the previous one.
     Continuity,
     /// Known state is never replaced by older state.
     Freshness,
-    /// Every available server has a round-trip time, without which selection could not compare it;
-    /// load balancers are never compared.
+    /// Every available server has a round-trip time, because selection compares servers by it. Load
+    /// balancers are exempt.
     RoundTrip,
     /// Reported errors have their specified consequences.
     Errors,
-    /// Nothing is sent in plain text where TLS is on, and nothing past the proxy where there is one.
+    /// Nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy.
     Wire,
     /// Errors have the stage at which they occurred.
     Stages,
-    /// Only the reply to a command makes it succeed, and a connection that is out of step is not used
-    /// again.
+    /// A command succeeds only by its own reply, and a connection that received another message is
+    /// not used again.
     Replies,
     /// Selected servers are suitable, and every selection that was started ends exactly once.
     Selection,
     /// Memory is bounded: tasks, timers, connections, undelivered events.
     Memory,
-    /// No task runs without end while time stands still, or too often.
+    /// No task runs endlessly without time passing, or too often.
     BusyLoop,
     /// Nothing panics.
     Panic,
@@ -73,7 +73,7 @@ pub enum Oracle {
 }
 
 impl Oracle {
-    /// Returns the rule's name in tables and files, one word.
+    /// Returns the rule's name in tables and files, a single word.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::OnePrimary => "P1-one-primary",
@@ -111,7 +111,7 @@ impl Oracle {
     }
 }
 
-/// Returns the first available server of `topology` that selection would compare with others and
+/// Returns the first available server of `topology` that selection would compare with others, but
 /// that has no round-trip time ([`Oracle::RoundTrip`]).
 pub fn without_round_trip_time(topology: &TopologyDescription) -> Option<&ServerDescription> {
     let mut servers = topology.servers().iter();
@@ -129,13 +129,13 @@ impl fmt::Display for Oracle {
     }
 }
 
-/// A broken rule.
+/// A violation of an invariant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The rule.
+    /// The violated rule.
     pub oracle: Oracle,
-    /// The time at which the violation was found.
+    /// The time at which the violation was detected.
     pub at: Instant,
     /// The description of the violation.
     pub message: String,

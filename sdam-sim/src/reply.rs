@@ -1,4 +1,4 @@
-//! Command errors, as servers report them.
+//! Command errors as reported by servers.
 
 use bson::{Document, doc};
 
@@ -9,18 +9,18 @@ use crate::version::ServerVersion;
 pub(crate) struct CommandError {
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// Labels that replace those the server would add.
+    /// Labels that replace those of the server.
     pub(crate) labels: Option<Vec<String>>,
     /// True if a state change error includes the topology version.
     pub(crate) versioned: bool,
-    /// Further fields that the error of a single write contains.
+    /// Additional fields of the error of a single write.
     pub(crate) details: Document,
 }
 
 /// The outcome of a command: its reply without `ok`, or its error.
 pub(crate) type CommandResult = Result<Document, CommandError>;
 
-/// No error: the connection is closed in place of a reply.
+/// The pseudo error code for closing the connection instead of replying.
 pub(crate) const HANG_UP: i32 = -1;
 pub(crate) const BAD_VALUE: i32 = 2;
 pub(crate) const NO_SUCH_KEY: i32 = 4;
@@ -95,7 +95,7 @@ impl CommandError {
         self.is_state_change() || matches!(self.code, 6 | 7 | 89 | 134 | 262 | 9001)
     }
 
-    /// Returns whether the server refuses the command because it is overloaded.
+    /// Returns whether the server refuses the command because of overload.
     pub(crate) fn is_overload(&self) -> bool {
         let mut labels = self.labels.iter().flatten();
         labels.any(|label| label == "SystemOverloadedError")
@@ -128,7 +128,7 @@ impl CommandError {
     }
 }
 
-/// Returns the name of an error code; the names of 5.0 and later avoid the word master.
+/// Returns the name of an error code. Since 5.0 the names avoid the word master.
 pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
     let primary = version.has_primary_code_names();
     let name = match code {
@@ -179,7 +179,7 @@ pub(crate) fn code_name(code: i32, version: ServerVersion) -> String {
         NOT_PRIMARY_NO_SECONDARY_OK => "NotMasterNoSlaveOk",
         NOT_PRIMARY_OR_SECONDARY if primary => "NotPrimaryOrSecondary",
         NOT_PRIMARY_OR_SECONDARY => "NotMasterOrSecondary",
-        // mongod names an assertion that has no name of its own by its number.
+        // mongod names other assertions by their numbers.
         code => return format!("Location{code}"),
     };
     name.to_owned()

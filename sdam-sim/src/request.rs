@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(crate) body: Document,
 }
 
-/// The framing of a request; its reply is framed the same way.
+/// The framing of a request. Its reply is framed the same way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
     Msg {
@@ -54,7 +54,7 @@ pub(crate) enum Framing {
 }
 
 impl Request {
-    /// Reads the command in `message`; returns `None` if the connection is no longer usable.
+    /// Reads the command in `message`. Returns `None` if the connection is no longer usable.
     pub(crate) fn read(message: &WireMessage) -> Option<Self> {
         let mut body = Document::from_reader(message.body()).ok()?;
         let framing = match message.op_code() {
@@ -96,7 +96,7 @@ impl Request {
         self.name == "hello"
     }
 
-    /// Returns whether the command is legacy hello, which has only these two spellings (M-41).
+    /// Returns whether the command is one of the two spellings of legacy hello (M-41).
     pub(crate) fn is_legacy_hello(&self) -> bool {
         matches!(&*self.name, "isMaster" | "ismaster")
     }
@@ -120,7 +120,7 @@ impl Request {
         }
     }
 
-    /// Builds the reply that carries the document `body`; returns `None` if the client expects none.
+    /// Builds the reply with the document `body`. Returns `None` if the client expects no reply.
     pub(crate) fn reply(
         &self,
         request_id: i32,
@@ -173,7 +173,7 @@ pub(crate) fn number(body: &Document, key: &str) -> Option<i64> {
     }
 }
 
-/// Reads a flag of any BSON type, false if absent.
+/// Reads a flag of any BSON type; false if absent.
 pub(crate) fn flag(body: &Document, key: &str) -> bool {
     match body.get(key) {
         Some(Bson::Boolean(flag)) => *flag,

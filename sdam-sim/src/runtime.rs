@@ -1,11 +1,11 @@
-//! A deterministic runtime: virtual time, a seeded scheduler, a faulty network with DNS, TLS and
-//! proxies, and a simulated deployment at its other end.
+//! A deterministic runtime: virtual time, a seeded scheduler, and a faulty network with DNS, TLS
+//! and proxies in front of a simulated deployment.
 //!
 //! [`Sim`] implements the seams of `sdam-transport`, so the program under test runs the production
-//! code, framing included. One seed decides everything that happens: the order in which ready
-//! tasks are polled, latencies, how bytes are split, elections.
+//! code, framing included. One seed decides everything: the order in which ready tasks are polled,
+//! latencies, the splitting of bytes, elections.
 //!
-//! Time stands still while any task is ready and then jumps to the next timer or delivery.
+//! Time stands still while any task is ready, and then jumps to the next timer or delivery.
 
 mod arrival;
 mod clock;
@@ -81,12 +81,12 @@ pub struct Sim {
 /// State shared by the seams.
 pub(crate) struct Shared {
     state: Mutex<SimState>,
-    /// Kept outside of the state's lock, because wakers are called while it is held.
+    /// Outside the lock of the state, because wakers are called while that is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
 
-/// The number of steps without time passing that counts as a busy loop.
+/// The number of steps without passing time that counts as a busy loop.
 const MAX_POLLS_PER_INSTANT: u64 = 100_000;
 
 impl Sim {
@@ -112,7 +112,7 @@ impl Sim {
         Self { shared, runtime }
     }
 
-    /// Returns the runtime to start the program under test on.
+    /// Returns the runtime on which to start the program under test.
     pub fn runtime(&self) -> Runtime {
         self.runtime.clone()
     }
@@ -144,8 +144,8 @@ impl Sim {
         self.block_on_watching(future, |_| {})
     }
 
-    /// Runs the world as [`block_on`](Self::block_on), and calls `watch` after every step: each
-    /// poll of a task, and each time that no task is ready, just before time passes.
+    /// Runs the world like [`block_on`](Self::block_on), and calls `watch` after every step: each
+    /// poll of a task, and each time no task is ready, just before time passes.
     ///
     /// # Panics
     ///
@@ -202,18 +202,18 @@ impl Sim {
         self.block_on(self.runtime.io.clock.sleep_until(deadline));
     }
 
-    /// Applies `action` to the deployment; its consequences take virtual time.
+    /// Applies `action` to the deployment. Its consequences take virtual time.
     ///
     /// # Errors
     ///
-    /// If the action is not possible now.
+    /// If the action is not possible in the current state.
     pub fn apply(&self, action: &Action) -> Result<(), ActionError> {
         let wakers = self.shared.state().apply(action)?;
         wakers.into_iter().for_each(std::task::Waker::wake);
         Ok(())
     }
 
-    /// Makes the primary step down; it does not run for election again for ten seconds.
+    /// Makes the primary step down. It does not run for election for ten seconds.
     ///
     /// # Errors
     ///
@@ -224,7 +224,7 @@ impl Sim {
         })
     }
 
-    /// Kills the process, which closes its connections.
+    /// Kills the process and thereby closes its connections.
     ///
     /// # Errors
     ///
@@ -247,7 +247,7 @@ impl Sim {
         self.shared.state().deployment.status()
     }
 
-    /// Returns the newest configuration that a running member of the replica set knows.
+    /// Returns the newest configuration of any running member of the replica set.
     pub fn config(&self) -> Option<SetConfig> {
         self.shared.state().deployment.config()
     }
@@ -257,7 +257,7 @@ impl Sim {
         Network(&self.shared)
     }
 
-    /// Returns the DNS, in which the program looks up hosts and seed lists.
+    /// Returns the DNS that the program uses to look up hosts and seed lists.
     pub fn dns(&self) -> Dns<'_> {
         Dns(&self.shared)
     }
@@ -282,13 +282,13 @@ impl Sim {
         self.shared.state().network.open_sockets()
     }
 
-    /// Returns the number of timers that the program waits for.
+    /// Returns the number of pending timers of the program.
     pub fn timers(&self) -> usize {
         self.shared.state().timers()
     }
 
-    /// Returns a hash of everything that has happened: every choice of the scheduler, every frame,
-    /// every passing of time. Two runs with the same seed and program return the same hash.
+    /// Returns a hash of the whole run: every choice of the scheduler, every frame, every passing
+    /// of time. Two runs with the same seed and program return the same hash.
     pub fn trace(&self) -> u64 {
         self.shared.state().trace.hash()
     }
@@ -300,13 +300,13 @@ impl Sim {
 }
 
 impl Drop for Sim {
-    /// Drops tasks one by one without holding a lock, because what they own may use the seams.
+    /// Drops tasks one by one without holding a lock, because they may own users of the seams.
     fn drop(&mut self) {
         self.shared.tasks.clear();
     }
 }
 
-/// The kind of step after which a watcher is called.
+/// The kind of step after which the watcher is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SchedulerStep {
     /// A task was polled.
@@ -330,14 +330,14 @@ impl Network<'_> {
         self.0.state().network.port_mut(member).refuse = refuse;
     }
 
-    /// Starts or stops dropping all bytes between the program and `member` silently. Connections
+    /// Starts or stops silently dropping all bytes between the program and `member`. Connections
     /// that lost bytes stay dead.
     pub fn blackhole(&self, member: MemberId, blackhole: bool) {
         self.0.state().network.port_mut(member).blackhole = blackhole;
     }
 
-    /// Opens a port forwarder at `place`, like that of a tunnel, which leads to `member`. It has no
-    /// faults of its own.
+    /// Opens a port forwarder from `place` to `member`, like that of a tunnel. It has no faults of
+    /// its own.
     pub fn forward(&self, place: ServerAddress, member: MemberId) {
         self.0.state().network.forwarders.insert(place, member);
     }
@@ -353,18 +353,18 @@ impl Network<'_> {
         wakers.into_iter().for_each(std::task::Waker::wake);
     }
 
-    /// Ends all faults of the network, the DNS, TLS handshakes and proxies. Connections that lost
-    /// bytes stay dead, records of the DNS and certificates stay as they are.
+    /// Ends all faults of the network, DNS, TLS handshakes and proxies. Connections that lost bytes
+    /// stay dead; DNS records and certificates are kept.
     pub fn heal(&self) {
         self.0.state().network.heal();
     }
 
-    /// Returns counts of what the program has sent so far.
+    /// Returns statistics about the program's traffic so far.
     pub fn traffic(&self) -> Traffic {
         self.0.state().network.traffic
     }
 
-    /// Adds `rule` to judge every frame from now on. The first rule that does not return
+    /// Adds `rule`, which judges every frame from now on. The first rule that does not return
     /// [`Verdict::Pass`] decides.
     pub fn add_rule(&self, rule: impl FnMut(&Frame<'_>) -> Verdict + Send + 'static) {
         self.0.state().network.rules.push(Box::new(rule));

@@ -41,11 +41,11 @@ use crate::{
 
 /// A list of timed faults of a simulated world.
 ///
-/// Its text has one line `AT VERB ...` for each step, with `AT` in seconds (`1.5s`) or
-/// milliseconds (`250ms`) from the start; empty lines are skipped, and `#` begins a comment.
+/// Its text has one line `AT VERB ...` per step, with `AT` in seconds (`1.5s`) or milliseconds
+/// (`250ms`) from the start. Empty lines are skipped, and `#` begins a comment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scenario {
-    /// The steps, each with its time from the start; steps of the same time are taken in order.
+    /// The steps, with their times from the start. Steps with the same time are taken in order.
     pub steps: Vec<(Duration, Step)>,
 }
 
@@ -63,7 +63,7 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct FailedStep {
-    /// Its time, from the start.
+    /// The time of the step, from the start.
     pub at: Duration,
     /// The step.
     pub step: Step,
@@ -76,11 +76,11 @@ impl Scenario {
     /// possible. For example, there may be no primary to kill after a step was removed, or in
     /// another world.
     ///
-    /// Run it beside the program under test, for example with `join!`.
+    /// Run it concurrently with the program under test, for example with `join!`.
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped, the steps whose time has not come are not taken.
+    /// Dropping the future skips the remaining steps.
     pub async fn play(&self, sim: &Sim) -> Vec<FailedStep> {
         let clock = sim.runtime().io.clock;
         let start = clock.now();
@@ -108,11 +108,11 @@ impl Scenario {
 }
 
 impl Step {
-    /// Takes the step now.
+    /// Takes the step immediately.
     ///
     /// # Errors
     ///
-    /// If the step is not possible now.
+    /// If the step is not possible in the current state.
     pub fn apply(&self, sim: &Sim) -> Result<(), ActionError> {
         match self {
             Self::Act(action) => sim.apply(action),

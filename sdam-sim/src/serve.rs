@@ -9,8 +9,8 @@
 //! # }
 //! ```
 //!
-//! One thread owns the [`Deployment`](crate::Deployment) and writes; one thread for each listener
-//! accepts; one for each connection reads. Dropping the [`Server`] stops them all.
+//! One thread owns the [`Deployment`](crate::Deployment) and writes; one thread per listener
+//! accepts; one per connection reads. Dropping the [`Server`] stops them all.
 
 mod builder;
 mod driver;
@@ -37,7 +37,7 @@ use crate::{
     deployment::Status,
 };
 
-/// A running deployment on loopback TCP; it is stopped on drop.
+/// A running deployment on loopback TCP. Dropping it stops the deployment.
 #[derive(Debug)]
 pub struct Server {
     uri: String,
@@ -63,18 +63,18 @@ pub enum ServeError {
 }
 
 impl Server {
-    /// Returns the connection string of the deployment as it was at the start.
+    /// Returns the connection string that the deployment had at its start.
     pub fn uri(&self) -> &str {
         &self.uri
     }
 
-    /// Returns the name of each server and where it listens; they differ if the servers have been
-    /// given [names](Builder::name).
+    /// Returns the name and the listening address of each server. They differ if the servers have
+    /// been given [names](Builder::name).
     pub fn places(&self) -> &[(ServerAddress, ServerAddress)] {
         &self.places
     }
 
-    /// Applies `action`, and returns once its effect has started.
+    /// Applies `action`, and returns once it takes effect.
     pub fn apply(&self, action: &Action) -> Result<(), ServeError> {
         self.request(|reply| Event::Apply(action.clone(), reply))?
     }
@@ -94,7 +94,7 @@ impl Server {
         self.apply(&Action::Restart(member.into()))
     }
 
-    /// Freezes the process `member`: it stops answering, and its connections stay open.
+    /// Freezes the process `member`: it stops answering, but its connections stay open.
     pub fn freeze(&self, member: impl Into<Target>) -> Result<(), ServeError> {
         self.apply(&Action::Freeze(member.into()))
     }
@@ -109,8 +109,7 @@ impl Server {
         self.request(Event::Status)
     }
 
-    /// Returns the configuration of the replica set; `None` if the deployment is not a replica
-    /// set.
+    /// Returns the configuration of the replica set; `None` for other deployments.
     pub fn config(&self) -> Result<Option<SetConfig>, ServeError> {
         self.request(Event::Config)
     }
@@ -140,12 +139,12 @@ impl Drop for Server {
 }
 
 impl ReplicaSet {
-    /// Starts a set of `members` on free ports; it has a primary when this returns.
+    /// Starts a set of `members` on free ports. It has a primary when this returns.
     pub fn start(members: u16) -> Result<Self, ServeError> {
         Builder::replica_set(members).start().map(Self)
     }
 
-    /// Starts the set that `builder` describes.
+    /// Starts the set described by `builder`.
     pub fn build(builder: Builder) -> Result<Self, ServeError> {
         builder.start().map(Self)
     }

@@ -6,10 +6,10 @@ use bson::{Bson, Document, doc};
 
 use crate::reply::{BAD_VALUE, CommandError, DUPLICATE_KEY};
 
-/// The documents of a deployment by collection, in the order of insertion.
+/// The documents of a deployment by collection, in insertion order.
 ///
-/// All members share them: the simulation covers which member may answer, not the replication of
-/// documents.
+/// All members share them: the simulation covers which member may answer, but not the replication
+/// of documents.
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     collections: BTreeMap<String, Vec<Document>>,
@@ -51,7 +51,7 @@ impl Store {
             .collect())
     }
 
-    /// Returns the documents that match `filter`, in the order of `sort`.
+    /// Returns the documents that match `filter`, ordered by `sort`.
     pub(crate) fn find_sorted(
         &self,
         namespace: &str,
@@ -63,7 +63,7 @@ impl Store {
         Ok(found)
     }
 
-    /// Deletes at most `limit` documents that match `filter`, and returns how many.
+    /// Deletes at most `limit` documents that match `filter`, and returns their number.
     pub(crate) fn delete(
         &mut self,
         namespace: &str,
@@ -82,7 +82,7 @@ impl Store {
         Ok(deleted)
     }
 
-    /// Updates at most `limit` documents that match `filter`, and returns how many matched.
+    /// Updates at most `limit` documents that match `filter`, and returns the number of matches.
     pub(crate) fn update(
         &mut self,
         namespace: &str,
@@ -108,7 +108,7 @@ impl Store {
         self.collections.retain(|name, _| !name.starts_with(prefix));
     }
 
-    /// Drops one collection; returns whether it existed.
+    /// Drops one collection. Returns whether it existed.
     pub(crate) fn drop_collection(&mut self, namespace: &str) -> bool {
         self.collections.remove(namespace).is_some()
     }
@@ -119,10 +119,10 @@ impl Store {
     }
 }
 
-/// A filter of equalities and comparisons; any other filter is refused with an error.
+/// A filter of equalities and comparisons. Any other filter is an error.
 struct Filter<'a>(&'a Document);
 
-/// The operators of comparisons, with the orders of the value and the operand that they accept.
+/// The comparison operators, with the orderings of value and operand that they accept.
 const COMPARISONS: [(&str, &[Ordering]); 4] = [
     ("$gt", &[Ordering::Greater]),
     ("$gte", &[Ordering::Greater, Ordering::Equal]),
@@ -202,8 +202,8 @@ pub(crate) fn order(sort: &Document, a: &Document, b: &Document) -> Ordering {
     keys.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Returns the fields of a document that `projection` keeps: those with 1, and the `_id` unless it
-/// has 0.
+/// Returns the fields of a document that `projection` keeps: those with 1, and `_id` unless it has
+/// 0.
 pub(crate) fn project(projection: &Document, document: &Document) -> Document {
     let is_kept = |key: &str| match projection.get(key).and_then(number) {
         Some(keeps) => keeps > 0.0,
@@ -215,7 +215,7 @@ pub(crate) fn project(projection: &Document, document: &Document) -> Document {
         .collect()
 }
 
-/// Orders two values of one kind: numbers, and otherwise texts. An absent value comes first.
+/// Orders two values of one kind: numbers, or otherwise strings. Absent values come first.
 fn compare(a: Option<&Bson>, b: Option<&Bson>) -> Ordering {
     let numbers = (a.and_then(number), b.and_then(number));
     if let (Some(a), Some(b)) = numbers {

@@ -6,10 +6,10 @@ use sdam_core::time::Instant;
 
 use crate::{ConnectionId, MemberId};
 
-/// The event at a deadline.
+/// The event that is due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Timer {
-    /// The member has joined its set after it was started.
+    /// The member joins its set after its start.
     Startup(MemberId),
     /// The member sends heartbeats to its peers.
     Heartbeat(MemberId),
@@ -23,9 +23,9 @@ pub(crate) enum Timer {
     NoOp(MemberId),
     /// The quiesce period of the member's shutdown ends.
     Quiesce(MemberId),
-    /// The member changes its topology version again ([`Action::Flood`](crate::Action::Flood)).
+    /// The topology version of the member changes again ([`Action::Flood`](crate::Action::Flood)).
     Flood(MemberId),
-    /// The deadline of the connection's current request has passed.
+    /// The connection's current request reaches its deadline.
     Connection(ConnectionId),
 }
 

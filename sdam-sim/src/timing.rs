@@ -1,4 +1,4 @@
-//! The intervals and time-outs of a simulated deployment.
+//! The intervals and timeouts of a simulated deployment.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use std::time::Duration;
 pub struct Timing {
     /// The interval of heartbeats between members (`heartbeatIntervalMillis`).
     pub heartbeat_interval: Duration,
-    /// The time for which a primary may be silent before it is replaced (`electionTimeoutMillis`).
+    /// The time without contact after which a primary is replaced (`electionTimeoutMillis`).
     pub election_timeout: Duration,
-    /// The time that a primary that steps down takes to hand over to a successor.
+    /// The time from a step-down until a successor takes over.
     pub hand_over: Duration,
-    /// The time that a member that won an election takes to catch up before it accepts writes.
+    /// The time that the winner of an election takes to catch up before it accepts writes.
     pub catch_up: Duration,
-    /// The time that a process takes from its start until it has joined its set.
+    /// The time from the start of a process until it has joined its set.
     pub startup: Duration,
     /// The interval at which an idle primary writes a no-op (M-43).
     pub no_op_interval: Duration,

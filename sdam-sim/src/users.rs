@@ -5,13 +5,12 @@ use std::{collections::BTreeMap, sync::Arc};
 pub use sdam_auth::scram::Mechanism;
 use sdam_auth::testing::{ServerConversation, StoredUser};
 
-/// The number of iterations of a simulated user's password: the minimum that clients accept.
+/// The number of iterations of a simulated user's password; the minimum that clients accept.
 const ITERATIONS: u32 = 4096;
 
-/// A user that clients authenticate as by SCRAM.
+/// A user for SCRAM authentication.
 ///
-/// A deployment with users refuses the commands of connections that are not authenticated, as
-/// `mongod --auth` does.
+/// A deployment with users refuses commands on unauthenticated connections, like `mongod --auth`.
 #[derive(Clone, Debug)]
 pub struct User {
     name: String,
@@ -20,7 +19,7 @@ pub struct User {
 }
 
 impl User {
-    /// Creates a user of `admin` that has every mechanism which allows the password.
+    /// Creates a user in `admin` with every mechanism that supports the password.
     pub fn new(name: &str, password: &str) -> Self {
         let stored = |mechanism: Mechanism| {
             let salt = format!("{}/{name}", mechanism.name());
@@ -35,14 +34,14 @@ impl User {
         }
     }
 
-    /// Sets the database that holds the user.
+    /// Sets the database of the user.
     #[must_use]
     pub fn source(mut self, database: &str) -> Self {
         database.clone_into(&mut self.source);
         self
     }
 
-    /// Removes every mechanism but this one.
+    /// Removes every mechanism except this one.
     #[must_use]
     pub fn only(mut self, mechanism: Mechanism) -> Self {
         self.mechanisms.retain(|(own, _)| *own == mechanism);
@@ -64,14 +63,13 @@ impl Users {
         self.0.is_empty()
     }
 
-    /// Returns the mechanisms of a user that exists.
+    /// Returns the mechanisms of a user; `None` if there is no such user.
     pub(crate) fn mechanisms(&self, name: &str) -> Option<Vec<&'static str>> {
         let user = self.0.get(name)?;
         Some(user.mechanisms.iter().map(|(own, _)| own.name()).collect())
     }
 
-    /// Answers the first message of a client; `None` if there is no such user, or not with this
-    /// mechanism.
+    /// Answers the first message of a client; `None` if there is no such user with this mechanism.
     pub(crate) fn begin(
         &self,
         source: &str,

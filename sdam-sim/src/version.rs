@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
-/// The release of a simulated server; decides which fields, rules and texts it knows.
+/// The release of a simulated server, which decides the supported fields, rules and texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerVersion {
     major: u8,
@@ -98,7 +98,8 @@ impl ServerVersion {
         self.max_wire_version() >= 8
     }
 
-    /// Returns whether `helloOk` is answered; the first 4.4 release that supports hello does not.
+    /// Returns whether `helloOk` is answered; the first 4.4 release that supports hello does not
+    /// answer it.
     pub fn supports_hello_ok(self) -> bool {
         self.supports_hello() && self != Self::new(4, 4, 2)
     }
@@ -113,7 +114,7 @@ impl ServerVersion {
         self.major >= 5
     }
 
-    /// Returns whether OP_QUERY is refused for all but the handshake (5.1 and later).
+    /// Returns whether OP_QUERY is refused except for the handshake (5.1 and later).
     pub fn rejects_op_query(self) -> bool {
         self.major >= 6
     }
@@ -129,7 +130,7 @@ impl ServerVersion {
     }
 
     /// Returns whether hello carries the first command of an authentication, and the last, empty
-    /// exchange is left out.
+    /// exchange is omitted.
     #[cfg(feature = "auth")]
     pub(crate) fn authenticates_speculatively(self) -> bool {
         self.max_wire_version() >= 9
@@ -153,7 +154,7 @@ impl fmt::Display for ServerVersion {
     }
 }
 
-/// A text that names no known release.
+/// The error of an unknown release.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownVersion(Box<str>);
 
@@ -175,7 +176,7 @@ impl std::error::Error for UnknownVersion {}
 impl FromStr for ServerVersion {
     type Err = UnknownVersion;
 
-    /// Parses `6.0`, which means the last release of the series, or `6.0.5`.
+    /// Parses `6.0`, the last release of the series, or `6.0.5`.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         let unknown = || UnknownVersion(text.into());
         let numbers: Vec<u8> = text

@@ -6,7 +6,7 @@ use super::{Action, Edit, FailCommand, HorizonPolicy, Mode, Target};
 use crate::config::MemberConfig;
 
 impl fmt::Display for Action {
-    /// Writes the line that [`Action::SYNTAX`] describes. A name or tag that contains a blank or a
+    /// Writes the line described by [`Action::SYNTAX`]. A name or tag that contains a blank or a
     /// separator has no text form that can be parsed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -86,7 +86,7 @@ impl fmt::Display for Edit {
     }
 }
 
-/// A target as a word of a line; its `Display` form is for sentences.
+/// A target as a word of an action's text; its `Display` form is for sentences.
 pub(crate) struct Word(pub(crate) Target);
 
 impl fmt::Display for Word {
@@ -99,7 +99,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// Writes a member's settings that differ from the default.
+/// Writes the settings of a member that differ from the default.
 fn write_member(f: &mut fmt::Formatter<'_>, member: &MemberConfig) -> fmt::Result {
     write!(f, " {}", member.address)?;
     let plain = MemberConfig::new(member.address.clone());
@@ -169,7 +169,7 @@ fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item: fmt::Display>) ->
     Ok(())
 }
 
-/// Formats a duration in seconds, with as many digits as it needs.
+/// Formats a duration in seconds, without trailing zeros.
 pub(crate) fn seconds(duration: Duration) -> String {
     let nanos = duration.subsec_nanos();
     if nanos == 0 {

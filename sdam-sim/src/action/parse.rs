@@ -10,7 +10,7 @@ use crate::{
     config::{MemberConfig, SetConfig},
 };
 
-/// The error for a line that is not an [`Action`].
+/// The error of parsing an [`Action`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseActionError(String);
 

@@ -298,8 +298,8 @@ impl Deployment {
         self.reconfigure(now, config, false)
     }
 
-    /// Installs `config` on the primary and distributes it. With `force`, any running member does
-    /// so and the version jumps, as mongod's does.
+    /// Installs `config` on the primary and distributes it. With `force`, any running member
+    /// accepts it, and the version jumps like mongod's.
     pub(crate) fn reconfigure(
         &mut self,
         now: Instant,

@@ -19,7 +19,7 @@ pub struct Blueprint {
     pub(super) balanced: bool,
     version: ServerVersion,
     processes: Processes,
-    /// Processes with `--replSet` that are not named by any configuration.
+    /// Processes with `--replSet` that are in no configuration.
     spares: Vec<ServerAddress>,
     #[cfg(feature = "auth")]
     pub(super) users: crate::users::Users,
@@ -32,7 +32,7 @@ enum Processes {
     Replicas(SetConfig),
 }
 
-/// 2024-01-01, so that dates of simulated runs are recognisable.
+/// 2024-01-01, which makes dates of simulated runs recognizable.
 const EPOCH_MILLIS: i64 = 1_704_067_200_000;
 
 impl Blueprint {
@@ -41,13 +41,13 @@ impl Blueprint {
         Self::new(Processes::Replicas(config))
     }
 
-    /// Describes the mongoses of a sharded cluster; of the shards, only replies are simulated.
+    /// Describes the mongoses of a sharded cluster. The shards themselves are not simulated.
     pub fn sharded(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
         Self::new(Processes::Mongoses(mongoses.into_iter().collect()))
     }
 
-    /// Describes the mongoses of a sharded cluster behind a load balancer. The caller is the
-    /// balancer and decides which mongos a connection is opened to.
+    /// Describes the mongoses of a sharded cluster behind a load balancer. The caller is the load
+    /// balancer and chooses the mongos of each connection.
     pub fn load_balanced(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
         Self {
             balanced: true,
@@ -73,14 +73,14 @@ impl Blueprint {
         }
     }
 
-    /// Sets the release of all servers, 8.0 by default.
+    /// Sets the release of all servers; 8.0 by default.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// Sets the deployment's intervals, mongod's by default.
+    /// Sets the deployment's intervals; mongod's by default.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
@@ -102,7 +102,7 @@ impl Blueprint {
         self
     }
 
-    /// Adds a user. With one, the servers demand authentication.
+    /// Adds a user. A deployment with users requires authentication.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn user(mut self, user: crate::users::User) -> Self {
@@ -140,7 +140,7 @@ impl Blueprint {
     }
 }
 
-/// Returns the election id of a term in mongod's form: it increases with the term.
+/// Returns the election id of a term in mongod's form, which increases with the term.
 pub(crate) fn election_id(term: i64) -> ObjectId {
     let mut bytes = [0; 12];
     bytes[0] = 0x7f;

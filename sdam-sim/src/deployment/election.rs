@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Deployment {
-    /// Returns a random part of `span`.
+    /// Returns a random duration below `span`.
     pub(super) fn jitter(&mut self, span: Duration) -> Duration {
         let span = u64::try_from(span.as_nanos()).unwrap_or(u64::MAX);
         Duration::from_nanos(self.rng.below(span))
@@ -28,8 +28,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the reachable electable member of the highest priority, the first of equals.
-    /// `from`, if given, hands over and is not a candidate.
+    /// Returns the reachable electable member of the highest priority, the first among equals. A
+    /// member `from` that hands over is not a candidate.
     pub(crate) fn best_candidate(&self, now: Instant, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()
@@ -72,7 +72,7 @@ impl Deployment {
             self.timers.cancel(Timer::Election(member));
             return;
         }
-        // mongod spreads elections over 15 % of the timeout, to make ties rare.
+        // mongod spreads elections over 15 % of the timeout to make ties rare.
         let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
         self.timers.set(
             Timer::Election(member),
@@ -81,7 +81,7 @@ impl Deployment {
     }
 
     /// Schedules the election of a member of higher priority than the primary (mongod: "priority
-    /// takeover"); the higher its rank, the sooner.
+    /// takeover"). A higher rank means a shorter delay.
     pub(super) fn consider_takeover(&mut self, now: Instant, member: MemberId, primary: MemberId) {
         let own = self.priority(member);
         if own <= self.priority(primary) || self.member(member).role() != Some(Role::Secondary) {
@@ -111,7 +111,7 @@ impl Deployment {
         }
     }
 
-    /// Collects votes for `member`; returns whether it won.
+    /// Collects votes for `member`. Returns whether it won.
     pub(crate) fn run_election(&mut self, now: Instant, member: MemberId) -> bool {
         let Some(own) = self.replica(member) else {
             return false;
@@ -163,7 +163,7 @@ impl Deployment {
         self.gossip(now, member);
     }
 
-    /// Ends the catch-up of `member`, which accepts writes from now on.
+    /// Ends the catch-up of `member`, which then accepts writes.
     pub(super) fn accept_writes(&mut self, member: MemberId) {
         self.timers.cancel(Timer::CatchUp(member));
         if let Some(own) = self.replica_mut(member) {
@@ -212,7 +212,7 @@ impl Deployment {
         self.await_primary(now, member);
     }
 
-    /// Makes `member` step down for at least `period` and hand over to the best other member, if
+    /// Makes `member` step down for at least `period`, and hand over to the best other member if
     /// one is electable.
     pub(crate) fn step_down(&mut self, now: Instant, member: MemberId, period: Duration) {
         let successor = self.best_candidate(now, Some(member));

@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Deployment {
-    /// Joins `member` to its set after its start, or leaves it waiting for a configuration.
+    /// Joins a started `member` to its set, or makes it wait for a configuration.
     pub(super) fn join(&mut self, now: Instant, member: MemberId) {
         let address = self.member(member).address.clone();
         let Some(replica) = self.replica_mut(member) else {
@@ -36,7 +36,7 @@ impl Deployment {
         self.check_majority(now, member);
     }
 
-    /// Exchanges heartbeats between `member` and every member that it reaches.
+    /// Exchanges heartbeats between `member` and every reachable member.
     pub(super) fn gossip(&mut self, now: Instant, member: MemberId) {
         for peer in self.ids() {
             if peer != member && self.share_a_set(member, peer) {
@@ -45,7 +45,7 @@ impl Deployment {
         }
     }
 
-    /// Returns whether at least one of the two members knows of the other.
+    /// Returns whether at least one of the two members knows the other.
     fn share_a_set(&self, a: MemberId, b: MemberId) -> bool {
         let knows = |a, b| {
             let config = self.replica(a).and_then(|replica| replica.config.as_ref());
@@ -54,7 +54,7 @@ impl Deployment {
         knows(a, b) || knows(b, a)
     }
 
-    /// Returns whether messages pass between two members.
+    /// Returns whether two members can exchange messages.
     pub(super) fn are_connected(&self, a: MemberId, b: MemberId) -> bool {
         a == b
             || self.member(a).answers_members()
@@ -87,7 +87,7 @@ impl Deployment {
             .peers
             .entry(peer)
             .or_insert(PeerState { at: now, up: false });
-        // A refused connection counts immediately, silence only after a time-out.
+        // A refused connection counts immediately, silence only after a timeout.
         if refused || now.since(peers.at) >= timeout {
             peers.up = false;
             if replica.primary == Some(peer) {

@@ -40,12 +40,12 @@ pub(crate) struct Connection {
     pub(crate) member: MemberId,
     /// `connectionId`.
     number: i32,
-    /// Bytes that have arrived and were not parsed yet.
+    /// Bytes that arrived but are not parsed yet.
     inbound: Vec<u8>,
     /// Messages that could not be sent while clients were cut off.
     held: Vec<Vec<u8>>,
     task: Task,
-    /// True if the client asked for hello by `helloOk: true`.
+    /// True if the client requested hello with `helloOk: true`.
     hello_ok: bool,
     /// True if the client has sent its first hello.
     greeted: bool,
@@ -54,12 +54,12 @@ pub(crate) struct Connection {
     sasl: sasl::Sasl,
 }
 
-/// The request in progress on a connection; requests are served one at a time.
+/// The request in progress on a connection. Requests are served one at a time.
 #[derive(Debug, Default)]
 enum Task {
     #[default]
     Idle,
-    /// An awaitable hello waits for a topology change.
+    /// An awaitable hello that waits for a topology change.
     Hello(Waiting),
     /// The request is blocked by a fail point.
     Blocked(Blocked),
@@ -88,7 +88,7 @@ impl Connection {
         }
     }
 
-    /// Takes one whole message from the bytes that have arrived.
+    /// Takes one whole message from the received bytes.
     fn next_message(&mut self) -> Result<Option<WireMessage>, Violation> {
         let Some(header) = self.inbound.first_chunk() else {
             return Ok(None);
@@ -119,8 +119,8 @@ impl Connection {
     }
 }
 
-/// Takes the condition `sleep(n) || true` from the filter of a find or of a first update, which
-/// blocks it for `n` milliseconds, or fails it after a shorter `maxTimeMS` (M-48).
+/// Removes the condition `sleep(n) || true` from the filter of a find or of a first update. It
+/// blocks the command for `n` milliseconds, or fails it after a shorter `maxTimeMS` (M-48).
 fn sleep(request: &mut Request) -> Option<FailCommand> {
     let body = &mut request.body;
     let filter = if body.contains_key("updates") {
@@ -158,7 +158,7 @@ impl Deployment {
         self.serve(now, id);
     }
 
-    /// Serves the requests that have arrived, one after the other.
+    /// Serves the received requests, one after another.
     fn serve(&mut self, now: Instant, id: ConnectionId) {
         while let Some(connection) = self.connections.get_mut(&id) {
             if !self.members[connection.member.index()].answers() {
@@ -196,7 +196,7 @@ impl Deployment {
         }
         let own = &mut self.members[connection.member.index()];
         let app_name = connection.app_name.as_deref();
-        // A command that the server does not know does not reach the fail point.
+        // A command unknown to the server does not reach the fail point.
         let known = own.version.supports_hello() || !request.is_modern_hello();
         let struck = known
             && own
@@ -220,7 +220,7 @@ impl Deployment {
         }
     }
 
-    /// Serves `request`; `fail` is the fail point that it triggered.
+    /// Serves `request`; `fail` is the triggered fail point.
     fn perform(
         &mut self,
         now: Instant,
@@ -259,7 +259,7 @@ impl Deployment {
         }
     }
 
-    /// Sends what cannot be the reply to `request`.
+    /// Sends an invalid reply to `request`.
     fn misreply(
         &mut self,
         now: Instant,
@@ -286,7 +286,8 @@ impl Deployment {
                 self.send(id, request, response_to, false, &document);
             }
             BadReply::Malformed => {
-                // A field of no known type; the frame of the document is right.
+                // Changes the type of a field to an unknown one; the frame of the document stays
+                // valid.
                 let mut bytes = document.to_vec().unwrap_or_default();
                 bytes[size_of::<i32>()] = 0x77;
                 self.send_bytes(id, request, response_to, false, &bytes);
@@ -297,7 +298,7 @@ impl Deployment {
         }
     }
 
-    /// Adds the error of the write concern that a fail point demands, with its labels.
+    /// Adds the write concern error of a fail point, with its labels.
     fn add_write_concern_error(
         &self,
         member: MemberId,
@@ -328,8 +329,8 @@ impl Deployment {
     /// Returns the error of a fail point of `member`.
     ///
     /// mongod includes its topology version in injected NotWritablePrimary and node-is-recovering
-    /// errors, which makes them stale to a client that knows the version. Injected shutdown errors
-    /// have none, nor do errors of a server outside of a replica set.
+    /// errors, which makes them stale for a client that knows the version. Injected shutdown errors
+    /// have none, nor do errors of servers outside a replica set.
     fn injected(&self, member: MemberId, code: i32) -> CommandError {
         let own = self.member(member);
         let word = if own.version >= ServerVersion::V6_0.patch(0) {
@@ -365,7 +366,7 @@ impl Deployment {
         self.send(id, request, response_to, false, &document);
     }
 
-    /// Returns the whole reply of `member`: the command's own fields and those of every reply.
+    /// Returns the complete reply of `member`: the command's own fields and those of every reply.
     fn reply_document(
         &self,
         now: Instant,
@@ -422,7 +423,7 @@ impl Deployment {
         more_to_come: bool,
         document: &Document,
     ) -> Option<i32> {
-        // Documents built here have no NUL in their keys, so they can always be written.
+        // Documents built here have no NUL in their keys, so they can always be encoded.
         let bytes = document.to_vec().unwrap_or_default();
         self.send_bytes(id, request, response_to, more_to_come, &bytes)
     }
@@ -494,7 +495,7 @@ impl Deployment {
         Some(std::mem::take(&mut connection.task))
     }
 
-    /// Answers the hellos that wait for a newer topology version of `member`, and interrupts its
+    /// Answers the hellos that await a newer topology version of `member`, and interrupts its
     /// writes if it has stepped down.
     pub(crate) fn topology_changed(&mut self, now: Instant, member: MemberId, stepped_down: bool) {
         for id in self.connections_of(member) {

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Status {
-    /// Its members, by [`MemberId`].
+    /// The members, by [`MemberId`].
     pub members: Vec<MemberStatus>,
 }
 
@@ -21,11 +21,11 @@ pub struct Status {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct MemberStatus {
-    /// Its number.
+    /// The member's id.
     pub id: MemberId,
-    /// The address at which clients find it.
+    /// The member's address for clients.
     pub address: ServerAddress,
-    /// Its role; `None` for a standalone or a mongos.
+    /// The role; `None` for a standalone or a mongos.
     pub role: Option<Role>,
     /// True if the process runs.
     pub running: bool,
@@ -33,15 +33,15 @@ pub struct MemberStatus {
     pub answers: bool,
     /// True if the process announces its shutdown in its replies (M-31).
     pub quiescing: bool,
-    /// The newest term that the member knows, 0 outside of a replica set.
+    /// The newest term known to the member; 0 outside a replica set.
     pub term: i64,
-    /// The id of its election, if it is the primary.
+    /// The id of the member's election, if it is primary.
     pub election_id: Option<ObjectId>,
-    /// The version of the configuration it knows.
+    /// The version of the member's configuration.
     pub set_version: Option<i64>,
-    /// The topology version that it would report.
+    /// The topology version that the member would report.
     pub topology_version: TopologyVersion,
-    /// The member that it follows; itself if it is the primary.
+    /// The member that this member follows; itself if it is primary.
     pub primary: Option<MemberId>,
 }
 
@@ -67,7 +67,7 @@ impl Deployment {
         Status { members }
     }
 
-    /// Returns the newest configuration that a running member of the set knows.
+    /// Returns the newest configuration of any running member of the set.
     pub fn config(&self) -> Option<SetConfig> {
         let known = self.members.iter().filter(|member| member.is_running());
         let newest = known

@@ -40,8 +40,8 @@ struct Audit {
     topology: Arc<TopologyDescription>,
 }
 
-/// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOL_STATES`,
-/// in order, and all calls to its pools. Other events may be included; those of selections must be
+/// Checks the record of a closed topology: all its events of the kinds `SDAM` and `POOL_STATES`, in
+/// order, and all calls to its pools. Other events may be included; selection events must be
 /// complete or absent.
 ///
 /// # Errors
@@ -78,7 +78,8 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
     audit.end(calls)
 }
 
-/// Returns whether the event reports a change of the topology, and not an input or a selection.
+/// Returns whether the event reports a change of the topology, as opposed to an input or a
+/// selection.
 fn is_change(kind: &EventKind) -> bool {
     matches!(
         kind.name(),
@@ -103,7 +104,7 @@ fn is_change(kind: &EventKind) -> bool {
     )
 }
 
-/// Checks P4: events are numbered without gaps, and time does not go back.
+/// Checks P4: events are numbered without gaps, and time never goes back.
 fn check_numbers(events: &[Event]) -> Result<(), Violation> {
     let mut last = (0, Instant::EPOCH);
     for event in events {
@@ -218,7 +219,7 @@ impl Audit {
         self.ensure(previous != new, Oracle::Continuity, || {
             format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
-        // J-19: a primary hint (PossiblePrimary) only appears in the topology.
+        // J-19: a primary hint (PossiblePrimary) appears only in the topology.
         if let Some(reported) = reported
             && previous.server_type != ServerType::PossiblePrimary
         {
@@ -260,7 +261,7 @@ impl Audit {
             Some(service) => server.services.entry(service).or_default(),
             None => &mut server.generation,
         };
-        // A service that returns gets a generation above all earlier ones.
+        // A returning service gets a higher generation than all earlier ones.
         let is_new_service = clear.service_id.is_some() && clear.generation > *last;
         if !is_new_service && clear.generation != last.next() {
             let message = format!(

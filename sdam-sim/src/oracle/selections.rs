@@ -6,8 +6,8 @@ use sdam_core::event::{Event, EventKind, Selection};
 
 use super::{Oracle, Violation};
 
-/// Checks that every selection that was published as started ends exactly once and waits at most
-/// once, both before the topology is closed (K-7, K-8).
+/// Checks that every started selection ends exactly once and waits at most once, both before the
+/// topology is closed (K-7, K-8).
 pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
     let mut open: BTreeMap<*const Selection, OpenSelection<'_>> = BTreeMap::new();
     for event in events {
@@ -60,7 +60,7 @@ pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
     Ok(())
 }
 
-/// The progress of a selection that has not ended.
+/// The progress of an unfinished selection.
 struct OpenSelection<'e> {
     selection: &'e Selection,
     has_waited: bool,

@@ -1,4 +1,4 @@
-//! Each rule is broken once, and the violation is found.
+//! Tests that break each rule once and check that the violation is detected.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The way of the program's bytes through a proxy and TLS to a server's process.
+//! The path of the program's bytes through a proxy and TLS to a server process.
 
 use std::task::Waker;
 
@@ -102,7 +102,7 @@ impl SimState {
         }
     }
 
-    /// Continues handshakes that waited for a server's process.
+    /// Resumes handshakes that waited for a server process.
     pub(super) fn resume_handshakes(&mut self, wakers: &mut Vec<Waker>) {
         let sockets = self.network.sockets.iter();
         let waiting = sockets.filter_map(|(id, own)| own.tls.is_waiting().then_some(*id));

@@ -13,7 +13,7 @@ use sdam_transport::Clock;
 
 use super::Shared;
 
-/// A clock whose time passes only when no task is ready.
+/// A clock whose time advances only while no task is ready.
 #[derive(Debug)]
 pub(super) struct SimClock(Arc<Shared>);
 
@@ -41,7 +41,7 @@ impl Clock for SimClock {
     }
 }
 
-/// A timer, cancelled on drop.
+/// A timer; dropping it cancels it.
 pub(super) struct Sleep {
     shared: Arc<Shared>,
     deadline: Instant,

@@ -16,7 +16,7 @@ impl SimDial {
         Self(shared)
     }
 
-    /// Waits for the latency of one way through the network.
+    /// Waits for the one-way latency of the network.
     async fn one_way(&self) {
         let deadline = {
             let mut state = self.0.state();
@@ -78,7 +78,7 @@ impl Dial for SimDial {
     }
 }
 
-/// A connection attempt without a reply.
+/// A connection attempt that gets no reply.
 struct Unanswered {
     shared: Arc<Shared>,
 }

@@ -1,4 +1,4 @@
-//! The simulated DNS: records of seed lists, addresses of hosts, and the faults of both.
+//! The simulated DNS: records of seed lists, addresses of hosts, and faults of both.
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
@@ -14,7 +14,7 @@ mod tests;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DnsFault {
-    /// The answer takes this long; without a fault it takes no time.
+    /// The answer takes this long; otherwise it takes no time.
     Slow(Duration),
     /// The name does not exist (NXDOMAIN).
     NoSuchName,
@@ -22,14 +22,14 @@ pub enum DnsFault {
     ServerFailure,
     /// There is no answer.
     Silence,
-    /// The name server fails for this long, answers for this long, and so on.
+    /// The name server alternates between failing and answering, for this long each.
     Flapping(Duration),
 }
 
 /// Controls for the DNS of a simulated world: its records and its faults.
 ///
-/// The resolver of [`Sim::runtime`](super::Sim::runtime) finds the SRV and TXT records that were set
-/// here. A host needs no record to have an address. Faults apply to look-ups of every kind.
+/// The resolver of [`Sim::runtime`](super::Sim::runtime) finds the SRV and TXT records set here.
+/// Hosts have an address without a record. Faults apply to look-ups of every kind.
 ///
 /// ```
 /// use std::time::Duration;
@@ -60,8 +60,8 @@ pub enum DnsFault {
 pub struct Dns<'s>(pub(super) &'s Shared);
 
 impl Dns<'_> {
-    /// Sets the SRV records of `name`, such as `_mongodb._tcp.cluster.sim.test`, to one for each
-    /// host, with this TTL. Without hosts the name has no SRV records.
+    /// Sets the SRV records of `name`, such as `_mongodb._tcp.cluster.sim.test`, to one record per
+    /// host with this TTL. Without hosts, the name has no SRV records.
     pub fn set_srv(
         &self,
         name: &str,
@@ -79,17 +79,17 @@ impl Dns<'_> {
         records.map_or_else(Vec::new, |records| records.hosts.clone())
     }
 
-    /// Sets the TXT records of `name`, such as `cluster.sim.test`, to these, each with its strings
-    /// joined. Without any the name has no TXT records.
+    /// Sets the TXT records of `name`, such as `cluster.sim.test`. The strings of each record are
+    /// joined. Without `records`, the name has no TXT records.
     pub fn set_txt<'t>(&self, name: &str, records: impl IntoIterator<Item = &'t str>) {
         let records = records.into_iter().map(Into::into).collect();
         self.0.state().network.dns.txt.insert(key(name), records);
     }
 
-    /// Publishes the deployment as `host`: an SRV record for each server that the connection string
-    /// of the deployment lists, and a TXT record of its options if it has any. Returns the
-    /// connection string, such as `mongodb+srv://cluster.sim.test/?tls=false`, which asks for TLS if
-    /// the members [require](super::TlsServers::require) it.
+    /// Publishes the deployment as `host`: an SRV record for each server in the deployment's
+    /// connection string, and a TXT record with its options, if any. Returns the connection string,
+    /// such as `mongodb+srv://cluster.sim.test/?tls=false`. It enables TLS if the members
+    /// [require](super::TlsServers::require) it.
     ///
     /// Clients accept only servers in the parent domain of `host`, such as `a.sim.test`.
     pub fn publish(&self, host: &str, ttl: Duration) -> String {
@@ -100,7 +100,7 @@ impl Dns<'_> {
             (seeds, state.deployment.options(), encrypted)
         };
         self.set_srv(&format!("_mongodb._tcp.{host}"), ttl, seeds);
-        // A TXT record must not ask for a direct connection.
+        // A TXT record must not request a direct connection.
         let options = options.filter(|options| !options.starts_with("directConnection"));
         self.set_txt(host, options.as_deref());
         // TLS is the default of SRV strings.
@@ -108,17 +108,17 @@ impl Dns<'_> {
         format!("mongodb+srv://{host}/{options}")
     }
 
-    /// Sets the fault of look-ups of `name`, of every kind; `None` ends it.
+    /// Sets the fault of all look-ups of `name`; `None` ends it.
     pub fn set_fault(&self, name: &str, fault: Option<DnsFault>) {
         self.0.state().set_dns_fault(Some(name), fault);
     }
 
-    /// Sets the fault of the look-ups of all names that have none of their own; `None` ends it.
+    /// Sets the fault of look-ups of all names without a fault of their own; `None` ends it.
     pub fn set_fault_of_all(&self, fault: Option<DnsFault>) {
         self.0.state().set_dns_fault(None, fault);
     }
 
-    /// Returns how many look-ups of `name` have begun, of every kind.
+    /// Returns the number of look-ups of `name` that were started.
     pub fn lookups(&self, name: &str) -> u64 {
         let state = self.0.state();
         state
@@ -137,7 +137,7 @@ impl fmt::Debug for Dns<'_> {
     }
 }
 
-/// Returns the form of `name` by which records and faults are found.
+/// Returns the key of `name` in the tables of records and faults.
 fn key(name: &str) -> Box<str> {
     name.trim_end_matches('.').to_ascii_lowercase().into()
 }
@@ -147,7 +147,7 @@ fn key(name: &str) -> Box<str> {
 pub(super) struct DnsState {
     srv: BTreeMap<Box<str>, SrvRecords>,
     txt: BTreeMap<Box<str>, Vec<Box<str>>>,
-    /// The faults, each with its beginning; by `None` that of all other names.
+    /// The faults with their start times; `None` is the key for all other names.
     faults: BTreeMap<Option<Box<str>>, (Instant, DnsFault)>,
     lookups: BTreeMap<Box<str>, u64>,
 }
@@ -165,7 +165,8 @@ impl DnsState {
         };
     }
 
-    /// Returns the fault of `name` at `now`; flapping counts as the failure while it fails.
+    /// Returns the fault of `name` at `now`. During a failing phase, flapping is reported as the
+    /// failure.
     fn fault(&self, now: Instant, name: Box<str>) -> Option<DnsFault> {
         let own = self.faults.get(&Some(name));
         let (since, fault) = own.or_else(|| self.faults.get(&None))?;
@@ -179,8 +180,8 @@ impl DnsState {
     }
 }
 
-/// Waits for the answer to a look-up of `name`; without one it waits forever. An error is the answer
-/// of a name server that has no record.
+/// Waits for the answer to a look-up of `name`; if there is none, waits forever. An error means
+/// that the name server has no record or failed.
 pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
     let (now, fault) = {
         let mut state = shared.state();
@@ -200,7 +201,7 @@ pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refu
     }
 }
 
-/// The answer of a name server that has none.
+/// A negative answer of a name server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
     NoSuchName,
@@ -225,7 +226,7 @@ impl Refusal {
 pub(super) struct SimResolver(pub(super) Arc<Shared>);
 
 impl SimResolver {
-    /// Returns what `find` takes from the zone as the records of `name`.
+    /// Returns the records of `name` that `find` selects.
     async fn records<T>(
         &self,
         name: &str,

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 use sdam_core::rng::Rng;
 use sdam_transport::Entropy;
 
-/// A source of identifiers that the seed of the simulation decides, so that a run can be repeated.
-/// All clients of one simulation share it, so no two have the same.
+/// A source of identifiers derived from the seed of the simulation, so that runs are reproducible.
+/// All clients of a simulation share it, so no two have the same identifier.
 #[derive(Debug)]
 pub(super) struct SimEntropy(Mutex<Rng>);
 

@@ -1,4 +1,4 @@
-//! The scheduler: a seeded choice among the tasks that are ready.
+//! The scheduler, a seeded choice among ready tasks.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ pub(super) struct Queue(Mutex<Ready>);
 
 #[derive(Debug)]
 struct Ready {
-    /// Task ids in the order in which they became ready, each once.
+    /// Task ids in the order in which they became ready, without duplicates.
     order: Vec<u64>,
     queued: BTreeSet<u64>,
     rng: Rng,
@@ -101,7 +101,7 @@ impl Wake for TaskWaker {
     }
 }
 
-/// All live tasks. A task is taken out while it is polled.
+/// All live tasks. A task is removed from its slot while it is polled.
 #[derive(Default)]
 pub(super) struct Tasks(Mutex<BTreeMap<u64, Option<Task>>>);
 

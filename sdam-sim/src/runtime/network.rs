@@ -21,9 +21,9 @@ use crate::{ConnectionId, MemberId};
 /// The latency of bytes, and whether messages are split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Latency {
-    /// The minimum latency one way.
+    /// The minimum one-way latency.
     pub min: Duration,
-    /// The maximum additional latency, evenly distributed.
+    /// The maximum additional latency, uniformly distributed.
     pub spread: Duration,
     /// True if messages arrive in pieces.
     pub chunked: bool,
@@ -58,7 +58,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// Bytes in transit between the program and a server, for a rule to judge. Those of TLS are
+/// Bytes in transit between the program and a server, to be judged by rules. With TLS they are
 /// encrypted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
@@ -69,7 +69,7 @@ pub struct Frame<'f> {
     pub member: MemberId,
     /// The direction of the bytes.
     pub direction: Direction,
-    /// The bytes: one message or record of TLS, or a piece of one.
+    /// The bytes: one message or TLS record, or a piece of it.
     pub bytes: &'f [u8],
 }
 
@@ -79,11 +79,11 @@ pub struct Frame<'f> {
 pub enum Verdict {
     /// The frame arrives normally.
     Pass,
-    /// The frame arrives this much later, and so does all later data on its connection.
+    /// The frame and all later data on its connection arrive this much later.
     Delay(Duration),
-    /// The frame is lost, and so is all later data on its connection in this direction.
+    /// The frame and all later data on its connection in this direction are lost.
     Cut,
-    /// The frame's connection is reset.
+    /// The connection of the frame is reset.
     Reset,
 }
 
@@ -104,7 +104,7 @@ pub(super) struct NetworkState {
     pub(super) proxies: ProxyStates,
     pub(super) traffic: Traffic,
     ports: BTreeMap<MemberId, PortState>,
-    /// The port forwarders, each with the server that it leads to.
+    /// The port forwarders and the servers to which they lead.
     pub(super) forwarders: BTreeMap<ServerAddress, MemberId>,
     pub(super) sockets: BTreeMap<u64, Socket>,
     pub(super) by_connection: BTreeMap<ConnectionId, u64>,
@@ -155,7 +155,7 @@ impl NetworkState {
         self.latency = Latency::LAN;
     }
 
-    /// Returns the address of a host; creates one on first use.
+    /// Returns the address of a host. Assigns one on first use.
     pub(super) fn ip_of(&mut self, host: &str) -> IpAddr {
         let known = self.hosts.iter().position(|own| &**own == host);
         let index = known.unwrap_or_else(|| {
@@ -174,7 +174,7 @@ impl NetworkState {
         self.hosts.get(index).map(|host| &**host)
     }
 
-    /// Adds a connection to a proxy, or one that gets a server next.
+    /// Adds a connection to a proxy, or one that will be linked to a server next.
     pub(super) fn add_socket(&mut self, now: Instant, proxy: Option<ServerAddress>) -> u64 {
         self.last_socket += 1;
         let socket = Socket::new(now, proxy);
@@ -199,7 +199,7 @@ impl NetworkState {
         Some(removed)
     }
 
-    /// Splits `bytes` at random if the latency asks for it.
+    /// Splits `bytes` at random if the latency is chunked.
     pub(super) fn chunks(&mut self, bytes: &[u8]) -> Vec<Vec<u8>> {
         if !self.latency.chunked {
             return vec![bytes.to_vec()];
@@ -272,7 +272,7 @@ impl NetworkState {
     }
 }
 
-/// The outcome for sent bytes.
+/// The result of sending bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transmission {
     Arrives(Instant),

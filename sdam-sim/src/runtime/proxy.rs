@@ -15,7 +15,7 @@ use super::Shared;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProxyFault {
-    /// The proxy has died: its connections are reset, and new ones are refused.
+    /// The proxy is down: its connections are reset, and new ones are refused.
     Down,
     /// The proxy accepts connections, but neither answers nor forwards. Connections that lost bytes
     /// stay dead.
@@ -26,9 +26,9 @@ pub enum ProxyFault {
 
 /// Controls for the SOCKS5 proxies of a simulated world.
 ///
-/// A proxy finds the members by their own names, whatever look-ups of the program find, and is as
-/// far from the program as they are. The faults of the network between the program and a member
-/// also meet connections through a proxy.
+/// A proxy reaches members by their own names, independently of the program's look-ups, and has the
+/// same latency to the program as they have. The network faults between the program and a member
+/// also affect connections through a proxy.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -44,15 +44,16 @@ pub enum ProxyFault {
 pub struct Proxies<'s>(pub(super) &'s Shared);
 
 impl Proxies<'_> {
-    /// Starts a proxy at `address`. With a user name and password it demands them.
+    /// Starts a proxy at `address`. If `login` is set, the proxy requires this user name and
+    /// password.
     pub fn add(&self, address: ServerAddress, login: Option<(&str, &str)>) {
         let login = login.map(|(user, password)| (user.into(), password.into()));
         let proxy = ProxyState { login, fault: None };
         self.0.state().network.proxies.insert(address, proxy);
     }
 
-    /// Sets the fault of the proxy at `address`; `None` ends it. Without such a proxy nothing
-    /// happens.
+    /// Sets the fault of the proxy at `address`; `None` ends it. Without a proxy at `address` this
+    /// has no effect.
     pub fn set_fault(&self, address: &ServerAddress, fault: Option<ProxyFault>) {
         let wakers = self.0.state().set_proxy_fault(address, fault);
         wakers.into_iter().for_each(Waker::wake);

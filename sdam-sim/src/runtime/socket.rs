@@ -1,4 +1,4 @@
-//! A connection of the program.
+//! A connection of the program under test.
 
 use std::{collections::VecDeque, task::Waker};
 
@@ -12,12 +12,12 @@ use crate::{ConnectionId, MemberId};
 pub(super) struct Socket {
     /// The server at the other end; `None` until a proxy has connected to one.
     pub(super) server: Option<Link>,
-    /// The proxy, by its address.
+    /// The proxy's address and session.
     pub(super) proxy: Option<(ServerAddress, Session)>,
     /// The server's end of TLS.
     pub(super) tls: Endpoint,
     pub(super) tap: Tap,
-    /// Bytes that have arrived and were not read yet.
+    /// Bytes that arrived but are not read yet.
     pub(super) inbox: VecDeque<u8>,
     pub(super) reader: Option<Waker>,
     pub(super) end: Option<End>,
@@ -37,7 +37,7 @@ pub(super) struct Link {
 }
 
 impl Socket {
-    /// Creates a connection to a proxy, or, once it has a [`server`](Self::server), to that.
+    /// Creates a connection to a proxy or, once [`server`](Self::server) is set, to a server.
     pub(super) fn new(now: Instant, proxy: Option<ServerAddress>) -> Self {
         Self {
             server: None,
@@ -53,19 +53,19 @@ impl Socket {
         }
     }
 
-    /// Returns whether it is a connection to `member`, directly or through a proxy.
+    /// Returns whether this is a connection to `member`, directly or through a proxy.
     pub(super) fn leads_to(&self, member: MemberId) -> bool {
         self.server.is_some_and(|link| link.member == member)
     }
 
-    /// Returns whether it goes through the proxy at `address`.
+    /// Returns whether this connection uses the proxy at `address`.
     pub(super) fn goes_through(&self, address: &ServerAddress) -> bool {
         let proxy = self.proxy.as_ref();
         proxy.is_some_and(|(own, _)| own == address)
     }
 }
 
-/// The end of a connection, as the program sees it.
+/// The end of a connection from the program's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Closed,

@@ -39,7 +39,7 @@ enum Delivery {
     ClosedByClient { connection: ConnectionId },
 }
 
-/// The outcome of an attempt to connect.
+/// The result of a connection attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectAttempt {
     Open(u64),
@@ -48,15 +48,15 @@ pub(super) enum ConnectAttempt {
     Silent,
 }
 
-/// The destination that an address leads to.
+/// The result of reaching an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     Server(Link),
-    /// The server refuses it, or its process is not running.
+    /// The server refuses the connection, or its process is not running.
     Refusal,
     /// There is no reply.
     Silence,
-    /// There is no server.
+    /// There is no server at the address.
     Nowhere,
 }
 
@@ -78,7 +78,7 @@ impl SimState {
         self.now
     }
 
-    /// Returns the time on the wall clock, which the servers' clocks agree with.
+    /// Returns the wall clock time, which is the same for all servers.
     pub(super) fn wall(&self) -> UnixTime {
         let millis = self.deployment.date(self.now);
         UnixTime::from_millis(u64::try_from(millis).unwrap_or_default())
@@ -88,7 +88,7 @@ impl SimState {
         self.timers.len()
     }
 
-    /// Sets or renews a timer; returns its id.
+    /// Sets or renews a timer. Returns its id.
     pub(super) fn set_timer(&mut self, at: Instant, timer: Option<u64>, waker: &Waker) -> u64 {
         let number = timer.unwrap_or_else(|| self.next_number());
         self.timers.insert((at, number), waker.clone());
@@ -99,8 +99,8 @@ impl SimState {
         self.timers.remove(&(at, timer));
     }
 
-    /// Advances time to the next event, and returns the wakers that it triggers; `None` if there
-    /// is no next event.
+    /// Advances time to the next event and returns the wakers that it triggers; `None` if there is
+    /// no next event.
     pub(super) fn advance(&mut self) -> Option<Vec<Waker>> {
         let next = [
             self.timers.first_key_value().map(|((at, _), _)| *at),
@@ -108,7 +108,7 @@ impl SimState {
             self.deployment.next_deadline(),
         ];
         let next = next.into_iter().flatten().min()?;
-        // A deployment without clients has timers forever, which must not hide a deadlock.
+        // A deployment without clients always has timers, which must not hide a deadlock.
         if self.timers.is_empty() && self.deliveries.is_empty() && self.network.sockets.is_empty() {
             return None;
         }
@@ -189,7 +189,7 @@ impl SimState {
         })
     }
 
-    /// Returns whether `address` gives no reply to the program.
+    /// Returns whether the program gets no reply from `address`.
     pub(super) fn is_silent(&self, address: &ServerAddress) -> bool {
         let forwarded = self.network.forwarders.get(address).copied();
         forwarded
@@ -203,8 +203,8 @@ impl SimState {
         own.is_some_and(|own| own.running && !own.answers)
     }
 
-    /// Returns the member at `address`, directly or behind a port forwarder. Behind a load balancer
-    /// mongoses share an address and take turns.
+    /// Returns the member at `address`, directly or behind a port forwarder. Behind a load
+    /// balancer, mongoses share an address and take turns.
     fn member_at(&mut self, address: &ServerAddress) -> Option<MemberId> {
         if let Some(member) = self.network.forwarders.get(address) {
             return Some(*member);
@@ -227,7 +227,7 @@ impl SimState {
         wakers
     }
 
-    /// Puts bytes on the wire, in one piece or several.
+    /// Sends bytes over the network, in one or more pieces.
     pub(super) fn transmit(
         &mut self,
         id: u64,

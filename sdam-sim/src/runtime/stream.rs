@@ -12,7 +12,7 @@ use sdam_transport::ByteStream;
 
 use super::{Shared, socket::End};
 
-/// A stream of bytes; dropping it closes the connection.
+/// A byte stream. Dropping it closes the connection.
 pub(super) struct SimStream {
     shared: Arc<Shared>,
     socket: u64,

@@ -1,4 +1,4 @@
-//! Time, order and repeatability.
+//! Tests of time, order and reproducibility.
 
 use std::{
     sync::{Arc, Mutex},

@@ -2,7 +2,7 @@
 
 use sdam_core::{rng::mix, time::Instant};
 
-/// Hashes what happens, in order.
+/// Hashes the events of a run, in order.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
     hash: u64,

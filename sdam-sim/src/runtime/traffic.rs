@@ -1,11 +1,11 @@
-//! Classifies the bytes that the program has sent, as an observer on the wire sees them.
+//! Classifies the bytes that the program has sent, as visible on the wire.
 
 use super::{
     proxy::{Message, Opening},
     tls::is_header,
 };
 
-/// Counts of what the program has sent, as someone on the wire sees it.
+/// Statistics of the program's traffic, as visible on the wire.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -19,34 +19,34 @@ use super::{
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Attempts to connect to a server without a proxy.
+    /// Connection attempts to servers without a proxy.
     pub direct: u64,
-    /// Attempts to connect to a proxy.
+    /// Connection attempts to proxies.
     pub proxied: u64,
-    /// Connections on which the program began with a record of TLS, after what a proxy reads.
+    /// Connections on which the program began with a TLS record, after the SOCKS5 handshake if any.
     pub encrypted: u64,
-    /// Connections on which the program sent plain text: bytes that are no record of TLS, after
-    /// what a proxy reads.
+    /// Connections on which the program sent plain text, that is, bytes that are not TLS records,
+    /// after the SOCKS5 handshake if any.
     pub plain_text: u64,
 }
 
-/// Reads along what the program sends on one connection.
+/// The state of parsing the program's bytes on one connection.
 #[derive(Debug)]
 pub(super) enum Tap {
-    /// The conversation with a proxy is next.
+    /// The SOCKS5 handshake comes next.
     Opening(Opening),
-    /// A record is next, or the rest of its header.
+    /// A record, or the rest of its header, comes next.
     Header {
         bytes: Vec<u8>,
         first: bool,
     },
-    /// This much of a record's payload is next.
+    /// This many bytes of a record's payload come next.
     Payload(usize),
     PlainText,
 }
 
 impl Tap {
-    /// Returns the tap of a new connection, to a proxy or to a server.
+    /// Creates the tap of a new connection to a proxy or a server.
     pub(super) fn new(to_proxy: bool) -> Self {
         if to_proxy {
             Self::Opening(Opening::default())
@@ -62,7 +62,7 @@ impl Tap {
         }
     }
 
-    /// Reads bytes that are sent, and counts what they are.
+    /// Parses sent bytes and counts them.
     pub(super) fn read(&mut self, mut bytes: &[u8], traffic: &mut Traffic) {
         while let Some((next, rest)) = bytes.split_first() {
             match self {
@@ -101,7 +101,7 @@ impl Tap {
         }
     }
 
-    /// Passes over bytes of the payload.
+    /// Skips bytes of the payload.
     fn skip(&mut self, length: usize) {
         if let Self::Payload(left) = self {
             *left -= length;

@@ -1,8 +1,8 @@
-//! The error of steps as text.
+//! The error of parsing steps.
 
 use std::fmt;
 
-/// The error for a text that is not a [`Step`](super::Step), or not a time followed by one.
+/// The error of parsing a [`Step`](super::Step), or a time followed by one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseStepError {
     reason: String,
@@ -10,18 +10,18 @@ pub struct ParseStepError {
 }
 
 impl ParseStepError {
-    /// Returns what is wrong, with the wrong word in backquotes, such as "`explode` is not an
+    /// Returns the fault, with the invalid word in backquotes, such as "`explode` is not an
     /// action".
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// Returns what to write instead, such as "write it as `kill MEMBER`".
+    /// Returns the correction, such as "write it as `kill MEMBER`".
     pub fn remedy(&self) -> &str {
         &self.remedy
     }
 
-    /// Creates the error of a line of a scenario.
+    /// Creates the error of an invalid line of a scenario.
     pub(super) fn of_line(what: impl fmt::Display) -> Self {
         Self {
             reason: what.to_string(),
@@ -29,8 +29,9 @@ impl ParseStepError {
         }
     }
 
-    /// Creates the error of a step that begins with `words`. It names the syntax of the step, the
-    /// part of its line in `syntax` before two blanks; if there is none, it names all `verbs`.
+    /// Creates the error of a step that begins with `words`. It names the syntax of the step, which
+    /// is the part of its line in `syntax` before two blanks; if there is none, it names all
+    /// `verbs`.
     pub(super) fn of_step(
         what: impl fmt::Display,
         words: &[&str],

@@ -17,16 +17,16 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetFault {
-    /// New connections to the member are refused (true) or possible again.
+    /// New connections to the member are refused (true) or accepted again.
     Refuse(Target, bool),
-    /// All bytes between the program and the member are dropped silently (true) or delivered again.
+    /// All bytes between the program and the member are silently dropped (true) or delivered again.
     Blackhole(Target, bool),
-    /// Every connection to the member is reset now.
+    /// Every connection to the member is reset.
     Reset(Target),
-    /// Every new connection to the member is reset after this many bytes from it; `None` turns
-    /// this off.
+    /// Every new connection to the member is reset after this many bytes from it; `None` turns this
+    /// off.
     ResetAfter(Target, Option<usize>),
-    /// Look-ups of a name, or with `None` of all names, have this fault; `None` ends it.
+    /// Look-ups of a name, or of all names if `None`, have this fault; `None` ends it.
     Dns(Option<Box<str>>, Option<DnsFault>),
     /// The SRV records of a name change.
     Srv {
@@ -39,15 +39,15 @@ pub enum NetFault {
     },
     /// TLS handshakes with the member have this fault; `None` ends it.
     Tls(Target, Option<TlsFault>),
-    /// The certificate of the member changes; established connections live on.
+    /// The certificate of the member changes. Established connections are unaffected.
     Certificate(Target, CertificateChange),
     /// The proxy at this address has this fault; `None` ends it.
     Proxy(ServerAddress, Option<ProxyFault>),
-    /// Every connection of the proxy at this address is reset now.
+    /// Every connection of the proxy at this address is reset.
     ResetProxy(ServerAddress),
     /// The latency of bytes changes.
     Latency(Latency),
-    /// All these faults end; records and certificates stay as they are.
+    /// All these faults end; DNS records and certificates are kept.
     Heal,
 }
 
@@ -55,13 +55,13 @@ pub enum NetFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateChange {
-    /// It expires now.
+    /// It expires immediately.
     Expire,
-    /// It is replaced by one of the server's own name that never expires.
+    /// It is replaced by one for the server's own name that never expires.
     Renew,
-    /// It names this host only.
+    /// It is valid for this host only.
     Name(Box<str>),
-    /// This authority has issued it.
+    /// It is issued by this authority.
     Issuer(Box<str>),
 }
 
@@ -177,7 +177,7 @@ fn dns_word(fault: Option<DnsFault>) -> String {
     }
 }
 
-/// Returns the member that `target` names now.
+/// Returns the member that `target` currently denotes.
 fn resolve(sim: &Sim, target: Target) -> Result<MemberId, ActionError> {
     let status = sim.status();
     let found = match target {

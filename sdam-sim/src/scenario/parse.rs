@@ -8,7 +8,7 @@ use crate::{
     action::{ParseActionError, parse_seconds},
 };
 
-/// The error for a text that is not a [`Scenario`].
+/// The error of parsing a [`Scenario`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseScenarioError {
     line: usize,
@@ -72,11 +72,11 @@ fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
     Ok((at, step.trim().parse()?))
 }
 
-/// Parses the time of a step, as at the begin of a line of a scenario: `1.5s` or `250ms`.
+/// Parses the time of a step, as at the beginning of a line of a scenario: `1.5s` or `250ms`.
 ///
 /// # Errors
 ///
-/// If it is not such a time.
+/// If the text is not such a time.
 pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
     let time = match text.strip_suffix("ms") {
         Some(millis) => millis.parse().ok().map(Duration::from_millis),
@@ -87,7 +87,7 @@ pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
     time.ok_or_else(|| ParseStepError::of_line(format_args!("`{text}` is not a time")))
 }
 
-/// Returns the first words of the lines of a syntax that begin with a verb.
+/// Returns the first words of those lines of a syntax that begin with a verb.
 fn words(syntax: &'static str) -> impl Iterator<Item = &'static str> {
     syntax
         .lines()

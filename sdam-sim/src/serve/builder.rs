@@ -98,21 +98,21 @@ impl Builder {
         }
     }
 
-    /// Sets the release of all servers, 8.0 by default.
+    /// Sets the release of all servers; 8.0 by default.
     #[must_use]
     pub fn version(mut self, version: ServerVersion) -> Self {
         self.version = version;
         self
     }
 
-    /// Sets the deployment's intervals, [`Timing::fast`] by default.
+    /// Sets the deployment's intervals; [`Timing::fast`] by default.
     #[must_use]
     pub fn timing(mut self, timing: Timing) -> Self {
         self.timing = timing;
         self
     }
 
-    /// Sets the first of consecutive ports; by default free ports are used.
+    /// Sets the first of consecutive ports; free ports by default.
     #[must_use]
     pub fn port(mut self, port: u16) -> Self {
         self.port = Some(port);
@@ -126,7 +126,7 @@ impl Builder {
         self
     }
 
-    /// Sets the seed of every random choice; the default is the wall clock time.
+    /// Sets the seed of every random choice; the wall clock time by default.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);
@@ -140,16 +140,16 @@ impl Builder {
         self
     }
 
-    /// Sets the name of each server, by its index and its port: what the servers call themselves and
-    /// each other, as behind a tunnel or in containers with published ports. They listen on loopback
-    /// addresses all the same; see [`Server::places`].
+    /// Sets the name of each server, by its index and its port: the name that servers use for
+    /// themselves and each other, for example behind a tunnel or in containers with published
+    /// ports. They still listen on loopback addresses; see [`Server::places`].
     #[must_use]
     pub fn name(mut self, name: impl Fn(u16, u16) -> ServerAddress + Send + 'static) -> Self {
         self.name = Name(Box::new(name));
         self
     }
 
-    /// Adds a user. With one, the servers demand authentication.
+    /// Adds a user. A deployment with users requires authentication.
     #[cfg(feature = "auth")]
     #[must_use]
     pub fn user(mut self, user: crate::users::User) -> Self {
@@ -220,7 +220,7 @@ impl Builder {
     }
 }
 
-/// Binds the port `index` places after `first`, or a free one.
+/// Binds the port `index` places after `first`, or a free port.
 fn bind(first: Option<u16>, index: u16) -> io::Result<TcpListener> {
     let port = match first {
         None => 0,

@@ -37,7 +37,7 @@ pub(super) enum Event {
     Stop,
 }
 
-/// The write time-out, after which a client that does not read is disconnected.
+/// The write timeout, after which a client that does not read is disconnected.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 
 struct Driver {
@@ -99,7 +99,7 @@ impl Driver {
     fn run(mut self, events: &Receiver<Event>) {
         loop {
             let outputs = self.deployment.advance(self.now());
-            // A restart that a timer triggered has no caller to report an error to.
+            // A restart triggered by a timer has no caller to report an error to.
             let _ = self.perform(outputs);
             match self.next_event(events) {
                 Some(Event::Stop) => break,
@@ -252,7 +252,7 @@ impl Driver {
         }
     }
 
-    /// Closes the socket; its reader thread then reports the end, and the connection is forgotten.
+    /// Closes the socket. Its reader thread then reports the end, which removes the connection.
     fn close(&mut self, connection: ConnectionId) {
         if let Some(socket) = self.sockets.get(&connection) {
             // An error means that the client closed first.
@@ -260,7 +260,7 @@ impl Driver {
         }
     }
 
-    /// Listens again at `id`; the balancer never stops listening.
+    /// Listens again at `id`; the load balancer never stops listening.
     fn reopen(&mut self, id: ListenerId) -> io::Result<()> {
         match self.addresses.get(&id) {
             Some(address) => {

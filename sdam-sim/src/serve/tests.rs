@@ -1,4 +1,4 @@
-//! Tests over real sockets, with the deployment's clock only.
+//! Tests over real sockets, without a clock other than the deployment's.
 
 use std::{
     io::{Read, Write},

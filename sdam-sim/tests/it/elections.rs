@@ -296,7 +296,7 @@ fn equal_seeds_yield_equal_runs_and_other_seeds_others() {
         for step in 0..20 {
             let script = ["kill primary", "restart 0", "restart 1", "restart 2"];
             let action = script[step % script.len()].parse().unwrap();
-            // Killing a process that is not running fails; that is part of the run, too.
+            // Killing a process that is not running fails, which is part of the run.
             let outputs = fixture.deployment.apply(fixture.now, &action);
             trace.push(format!("{outputs:?}"));
             fixture.advance_millis(7_000);

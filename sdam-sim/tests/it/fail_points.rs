@@ -13,7 +13,7 @@ fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
 }
 
-/// Returns which of `count` commands in sequence succeed on a server with `mode`.
+/// Returns the success of each of `count` commands in sequence on a server with `mode`.
 fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);
@@ -218,7 +218,7 @@ fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_b
         };
         assert!(is_ok(&fixture.call_member(0, &configure)));
         let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }], "$db": "d" };
-        // Only writes with the number of a transaction are struck.
+        // Only writes with a transaction number are affected.
         let mut other = insert.clone();
         other.insert("insert", "other");
         assert!(is_ok(&fixture.call_member(0, &other)));
@@ -254,7 +254,7 @@ fn m_46_a_write_concern_error_follows_a_completed_write() {
 
 #[test]
 fn injected_state_changes_have_a_topology_version_and_injected_shutdowns_do_not() {
-    // As mongod 4.4 to 6.0: clients treat the former as stale and handle the latter.
+    // Like mongod 4.4 to 6.0: clients treat the former as stale and handle the latter.
     for (error, versioned) in [
         (10107, true),
         (13435, true),

@@ -1,4 +1,4 @@
-//! O.3 and O.4: framing, as the server sees it.
+//! O.3 and O.4: framing from the server's view.
 
 use bson::{Document, doc};
 use sdam_sim::version::ServerVersion;

@@ -35,7 +35,7 @@ fn draw(rng: &mut Rng) -> String {
     }
 }
 
-/// The observations of a run so far.
+/// The observations during a run.
 #[derive(Default)]
 struct History {
     /// The primary of each term.

@@ -1,4 +1,4 @@
-//! A deployment, a virtual clock and the clients' ends of its connections.
+//! A deployment, a virtual clock, and the client ends of its connections.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -155,7 +155,7 @@ impl Fixture {
             .expect("a reply must have arrived")
     }
 
-    /// Returns the last of the replies that have arrived on `connection`.
+    /// Returns the latest reply that has arrived on `connection`.
     pub(crate) fn receive_last(&mut self, connection: ConnectionId) -> Reply {
         let mut last = self.receive(connection);
         while let Some(next) = self.try_receive(connection) {
@@ -201,7 +201,7 @@ impl Fixture {
         self.advance(Duration::from_millis(millis));
     }
 
-    /// Applies the line of a script.
+    /// Applies a line of a script.
     pub(crate) fn run(&mut self, line: &str) {
         let action: Action = line.parse().unwrap();
         let outputs = self.deployment.apply(self.now, &action).unwrap();
@@ -231,7 +231,7 @@ impl Fixture {
         members.iter().map(|member| member.role.unwrap()).collect()
     }
 
-    /// Returns the member that clients should write to.
+    /// Returns the member to which clients should write.
     pub(crate) fn primary(&self) -> Option<u16> {
         self.status().primary().map(|primary| primary.id.0)
     }
@@ -259,7 +259,7 @@ pub(crate) fn hello() -> Document {
     doc! { "hello": 1, "$db": "admin" }
 }
 
-/// Returns a hello that waits for a newer topology version than that of `reply`.
+/// Returns a hello that awaits a newer topology version than that of `reply`.
 pub(crate) fn awaiting(reply: &Document, max_await_time_ms: i64) -> Document {
     doc! {
         "hello": 1,

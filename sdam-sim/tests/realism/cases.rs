@@ -1,10 +1,10 @@
-//! The requests.
+//! The requests of the comparison.
 
 use bson::{Bson, Document, doc, oid::ObjectId};
 
 use crate::conversation::{AWAIT, Framing};
 
-/// The server that a request is sent to.
+/// The kind of server to which a request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerKind {
     Primary,
@@ -17,7 +17,7 @@ pub(crate) enum ServerKind {
 pub(crate) enum Step {
     /// A request and its reply.
     Request(Framing, Document),
-    /// A further reply of a stream.
+    /// A further reply in a stream.
     NextReply,
 }
 
@@ -53,8 +53,7 @@ fn exhaust(body: Document) -> Step {
     Step::Request(Framing::Exhaust, admin(body))
 }
 
-/// Returns every case; `hello` is an earlier reply of the server, with or without topology
-/// version.
+/// Returns all cases. `hello` is an earlier reply of the server, with or without topology version.
 pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     let mut cases = greetings();
     cases.extend(metadata());
@@ -239,7 +238,7 @@ fn malformed(hello: &Document) -> Vec<Case> {
     ]
 }
 
-/// Returns the topology version of `hello`, or an arbitrary one, which polling-only servers
+/// Returns the topology version of `hello`, or an arbitrary one, which servers without streaming
 /// ignore.
 fn known(hello: &Document) -> Document {
     let known = hello.get_document("topologyVersion").cloned();

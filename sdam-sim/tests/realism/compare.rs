@@ -33,7 +33,7 @@ const TIMING: &str = "(timing)";
 /// One difference between the simulated server and the real one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Aspect {
-    /// A field, with dots, or one of `(flags)`, `(order)`, `(timing)`, `(replies)`.
+    /// A field as a dotted path, or one of `(flags)`, `(order)`, `(timing)`, `(replies)`.
     pub(crate) path: String,
     pub(crate) real: Option<String>,
     pub(crate) simulated: Option<String>,
@@ -104,7 +104,7 @@ fn outline(seen: &[Observed]) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Returns type and value of every field, by its path.
+/// Returns the type and value of every field by its path.
 fn fields(body: &Document) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::new();
     collect(&mut fields, "", body);
@@ -116,7 +116,7 @@ fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document)
         let path = format!("{prefix}{name}");
         match value {
             Bson::Document(inner) => collect(fields, &format!("{path}."), inner),
-            // Addresses differ, but their number must not.
+            // Addresses differ, but their number must be equal.
             Bson::Array(items) if matches!(&*path, "hosts" | "passives" | "arbiters") => {
                 fields.insert(path, format!("Array of {}", items.len()));
             }

@@ -1,4 +1,4 @@
-//! One raw connection, and the replies on it.
+//! A raw connection and the replies on it.
 
 use std::{
     io::{self, Read, Write},
@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The wait time of awaitable hellos that are expected to time out.
 pub(crate) const AWAIT: Duration = Duration::from_millis(600);
 
-/// A reply that took longer has waited; servers have coarse clocks, and machines are loaded.
+/// A reply that took longer has waited. Servers have coarse clocks, and machines are loaded.
 const WAITED: Duration = Duration::from_millis(350);
 
 /// The framing of a request.
@@ -50,7 +50,8 @@ pub(crate) struct Reply {
     pub(crate) op_code: OpCode,
     /// The flags of this message.
     pub(crate) more_to_come: bool,
-    /// True if `responseTo` is the last message: the request or, in a stream, the previous reply.
+    /// True if `responseTo` names the last message: the request or, in a stream, the previous
+    /// reply.
     pub(crate) answers_last: bool,
     pub(crate) timing: Timing,
     pub(crate) body: Document,

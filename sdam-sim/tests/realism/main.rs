@@ -1,7 +1,8 @@
-//! Compares simulated servers with real ones: the same requests, the replies field by field.
+//! Compares simulated servers with real ones by sending the same requests and comparing the replies
+//! field by field.
 //!
-//! Deliberate differences are listed in [`differences`] with their reasons. A difference that is
-//! not listed fails the test, and so does a listed one that no longer exists.
+//! Deliberate differences are listed in [`differences`] with their reasons. The test fails on a
+//! difference that is not listed, and on a listed one that no longer exists.
 
 #[cfg(test)]
 mod cases;
@@ -62,7 +63,7 @@ mod tests {
         assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
     }
 
-    /// Returns the differences that are not listed, and the listed ones that do not exist.
+    /// Returns the differences that are not listed, and the listed ones that no longer exist.
     fn check(version: Version, real: &dyn Servers, simulated: &dyn Servers) -> Vec<String> {
         let mut found = Vec::new();
         for kinds in [
@@ -88,7 +89,7 @@ mod tests {
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
                 let run = || compare(&own.run(real), &other.run(simulated));
                 let mut aspects = run();
-                // A loaded machine is late only sometimes, a server that waits is late each time.
+                // A loaded machine is late only sometimes; a server that waits is late each time.
                 for _ in 0..ATTEMPTS {
                     if aspects.iter().any(Aspect::is_of_time) {
                         let again = run();

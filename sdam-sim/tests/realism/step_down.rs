@@ -17,7 +17,7 @@ pub(crate) const NAMES: [&str; 4] = [
 
 /// Makes the primary step down while one client awaits a hello and another one streams.
 ///
-/// If the change came before the requests, they would get the same reply at once, so the result
+/// If the change came before the requests, they would immediately get the same reply, so the result
 /// does not depend on the order.
 pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
     let primary = servers.address(ServerKind::Primary);
@@ -43,7 +43,7 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
         streamed.push(first_change(streaming.receive()));
     }
     let successor = loop {
-        // Clients of servers without streaming have to poll.
+        // Clients of servers without streaming must poll.
         let found = servers.members().into_iter().find(|address| {
             *address != primary && servers.hello(*address).get_bool("ismaster").unwrap()
         });
@@ -57,7 +57,7 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
 }
 
 /// Removes the race-dependent parts from the first reply after the step-down: its timing, and
-/// whether the server had only stopped taking writes or was a secondary already.
+/// whether the server had only stopped accepting writes or was already a secondary.
 fn first_change(seen: Observed) -> Observed {
     match seen {
         Observed::Reply(mut reply) => {

@@ -124,7 +124,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the status that `member` reports for the member of `entry`.
+    /// Returns the status of the member of `entry`, as reported by `member`.
     fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
         let peer = self.member_at(&entry.address);
         let peers = |peer| {

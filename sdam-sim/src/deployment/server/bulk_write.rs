@@ -53,7 +53,7 @@ impl Deployment {
         Ok(reply)
     }
 
-    /// Performs one of the writes; returns its reply.
+    /// Performs one of the writes. Returns its reply.
     fn bulk_operation(
         &mut self,
         namespaces: &[&Document],

@@ -92,8 +92,8 @@ impl Deployment {
         }
     }
 
-    /// Sets the one parameter that is simulated: `baseBackoffMS` of errors of overload, which
-    /// servers after 8.0 have. Every release knows it here.
+    /// Sets the only simulated parameter: `baseBackoffMS` of overload errors, which servers after
+    /// 8.0 support. Here every release supports it.
     fn set_parameter(&mut self, member: MemberId, body: &Document) -> CommandResult {
         let name = "externalClientBaseBackoffMS";
         let Some(millis) = number(body, name) else {
@@ -151,13 +151,12 @@ pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), C
     }
 }
 
-/// The simulated commands to which version 1 of the API does not extend; one is of servers under
-/// test.
+/// The simulated commands outside version 1 of the API. `testVersion2` exists only in servers built for tests.
 const NOT_IN_API: [&str; 3] = ["distinct", "mapReduce", "testVersion2"];
-/// The stage of pipelines to which it does not extend.
+/// The pipeline stage outside version 1 of the API.
 const STAGE_NOT_IN_API: &str = "$listLocalSessions";
 
-/// Refuses what is not in the versioned API, if the client asks for that.
+/// Refuses commands outside the versioned API if the client requested strict mode.
 fn check_strict(request: &Request) -> Result<(), CommandError> {
     let (name, body) = (&*request.name, &request.body);
     let stages = body.get_array("pipeline").into_iter().flatten();

@@ -7,17 +7,17 @@ use bson::{Document, doc};
 use super::data::cursor;
 use crate::reply::{CURSOR_NOT_FOUND, CommandError, CommandResult};
 
-/// The open cursors of a deployment. All members share them, as they share the documents.
+/// The open cursors of a deployment. All members share them, like the documents.
 #[derive(Debug, Default)]
 pub(crate) struct Cursors {
     opened: i64,
-    /// The documents that were not returned yet.
+    /// Documents that are not returned yet.
     open: BTreeMap<i64, Vec<Document>>,
 }
 
 impl Cursors {
-    /// Returns the first batch of `documents`; a cursor stays open if there are more. `size` of
-    /// `None` means that one batch has them all.
+    /// Returns the first batch of `documents`. A cursor stays open if there are more. If `size` is
+    /// `None`, one batch has all documents.
     pub(super) fn open(
         &mut self,
         namespace: &str,
@@ -50,7 +50,7 @@ impl Cursors {
         Ok(doc! { "cursor": { "nextBatch": batch, "id": left, "ns": namespace } })
     }
 
-    /// Closes the cursors that `body` names.
+    /// Closes the cursors listed in `body`.
     pub(super) fn kill(&mut self, body: &Document) -> Document {
         let (mut killed, mut missing) = (Vec::new(), Vec::new());
         let ids = body.get_array("cursors").into_iter().flatten();

@@ -1,4 +1,4 @@
-//! Reads and writes of documents, as far as clients of the simulation need them.
+//! Reads and writes of documents, to the extent that clients of the simulation need them.
 
 use bson::{Bson, Document, doc};
 use sdam_core::time::Instant;
@@ -15,11 +15,11 @@ use crate::{
     store::{matching, order, project},
 };
 
-/// Stages after which a pipeline has no results here.
+/// Stages that leave a pipeline without results in the simulation.
 const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
 
 impl Deployment {
-    /// Checks whether `member` may run `request` in its role.
+    /// Checks whether the role of `member` allows `request`.
     pub(super) fn check_role(
         &self,
         member: MemberId,
@@ -83,7 +83,7 @@ impl Deployment {
             "distinct" => self.distinct(&namespace, body),
             "findAndModify" => self.find_and_modify(&write(namespace)),
             "mapReduce" => self.map_reduce(&namespace, body),
-            // Indexes are not simulated, so there is only that of `_id`.
+            // Indexes are not simulated, so there is only the one of `_id`.
             "create" | "createIndexes" | "dropIndexes" => Ok(Document::new()),
             "listIndexes" => {
                 let index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
@@ -119,7 +119,7 @@ impl Deployment {
             .find_sorted(namespace, part("filter"), part("sort"))?;
         let skip = count_argument(body, "skip").unwrap_or(0);
         let limit = count_argument(body, "limit").filter(|limit| *limit > 0);
-        // The only index is that of `_id`.
+        // The only index is the one of `_id`.
         let key = doc! { "_id": 1 };
         let returns_key = flag(body, "returnKey");
         let projection = if returns_key {
@@ -163,8 +163,8 @@ impl Deployment {
         Ok(doc! { "n": self.store.find(namespace, filter)?.len() as i32 })
     }
 
-    /// Runs a pipeline of the stages of clients. Change streams and lists of sessions are empty, and
-    /// what a pipeline writes is not kept.
+    /// Runs a pipeline of the simulated stages. Change streams and session lists are empty, and
+    /// pipeline output is not stored.
     fn aggregate(&self, namespace: &str, body: &Document) -> CommandResult {
         let pipeline = documents(body, "pipeline")?;
         let all = self.store.find(namespace, &Document::new())?;
@@ -194,7 +194,8 @@ impl Deployment {
         Ok(cursor(namespace, batch))
     }
 
-    /// Runs the one pair of functions that is simulated: it emits `x + 1` under one key, and adds.
+    /// Runs the only simulated pair of functions: it emits `x + 1` under one key and adds the
+    /// values.
     fn map_reduce(&self, namespace: &str, body: &Document) -> CommandResult {
         let is_known = |key: &str, code: &str| match body.get(key) {
             Some(Bson::JavaScriptCode(own)) => own.contains(code),

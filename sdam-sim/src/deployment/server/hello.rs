@@ -68,7 +68,7 @@ impl Deployment {
         }
     }
 
-    /// Checks the arguments; returns how long the hello has to wait, if at all.
+    /// Checks the arguments. Returns the time for which the hello must wait, if any.
     fn admit_hello(
         &mut self,
         id: ConnectionId,
@@ -142,7 +142,8 @@ impl Deployment {
             .version
             .supports_streaming()
             .then(|| topology_version(own));
-        // A stream without waiting would never pause, so a client that asks for it gets one reply.
+        // A stream without waiting would never pause, so a client that requests one gets a single
+        // reply.
         let streams = version.is_some()
             && own.exhaust
             && request.exhaust_allowed()
@@ -157,7 +158,8 @@ impl Deployment {
         let reply = self.reply_document(now, member, &request, Ok(fields));
         let sent = self.send(id, &request, response_to, streams, &reply);
         if let (true, Some(version), Some(request_id)) = (streams, version, sent) {
-            // The next reply is sent as if the client had asked again with this topology version.
+            // The next reply is sent as if the client had sent another hello with this topology
+            // version.
             request.body.insert("topologyVersion", version);
             self.begin(now, id, request, request_id);
         }
@@ -203,7 +205,7 @@ impl Deployment {
     fn hello_fields(&self, now: Instant, connection: &Connection, request: &Request) -> Document {
         let own = self.member(connection.member);
         let mut reply = Document::new();
-        // From 5.0 on the presence of `helloOk` is enough.
+        // Since 5.0 the presence of `helloOk` is enough.
         let names = own.version.has_versioned_api() && request.body.contains_key("helloOk");
         if own.version.supports_hello_ok() && (names || flag(&request.body, "helloOk")) {
             reply.insert("helloOk", true);
@@ -265,7 +267,8 @@ impl Deployment {
         }
         host_fields(reply, config);
         reply.insert("setName", &*config.name);
-        // Replies had a double until the version became an int64; clients accept any number type.
+        // The version was sent as a double until it became an int64; clients accept any number
+        // type.
         match i32::try_from(config.version) {
             Ok(version) => reply.insert("setVersion", version),
             Err(_) => reply.insert("setVersion", config.version),
@@ -362,11 +365,11 @@ fn app_name(client: &Document) -> Option<&str> {
     application.get_str("name").ok()
 }
 
-/// Parses the wait that a hello asks for (M-4, M-7, M-25).
+/// Parses the requested wait of a hello (M-4, M-7, M-25).
 fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>, CommandError> {
     let body = &request.body;
     let modern = server.has_versioned_api();
-    // Only newer releases treat a null as absent.
+    // Only newer releases treat null as absent.
     let version = body
         .get("topologyVersion")
         .filter(|version| !modern || **version != Bson::Null);
@@ -514,7 +517,7 @@ fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
     }
 }
 
-/// Writes the fields of a member that no configuration names (RSGhost).
+/// Writes the fields of a member that is in no configuration (RSGhost).
 fn ghost_fields(reply: &mut Document, writable: &str) {
     reply.insert(writable, false);
     reply.insert("secondary", false);

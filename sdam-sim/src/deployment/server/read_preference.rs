@@ -1,4 +1,4 @@
-//! Checks of `$readPreference`; servers ignore fields that they do not know.
+//! Checks of `$readPreference`; servers ignore unknown fields.
 
 use bson::{Bson, Document};
 use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};
@@ -62,7 +62,7 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
     Err(CommandError::new(BAD_VALUE, message))
 }
 
-/// Returns whether some tag set excludes servers.
+/// Returns whether a tag set excludes any servers.
 fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     match preference.get("tags") {
         None => Ok(false),
@@ -73,7 +73,7 @@ fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     }
 }
 
-/// Returns whether there is a limit on staleness; zero means no limit.
+/// Returns whether staleness is limited; zero means no limit.
 fn is_limited(preference: &Document) -> Result<bool, CommandError> {
     let seconds = match preference.get("maxStalenessSeconds") {
         None => return Ok(false),

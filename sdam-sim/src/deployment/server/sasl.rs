@@ -1,4 +1,4 @@
-//! Authentication by SCRAM, and the refusal of commands before it.
+//! SCRAM authentication, and the refusal of commands before it.
 
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use sdam_auth::testing::ServerConversation;
@@ -11,20 +11,20 @@ use crate::{
     version::ServerVersion,
 };
 
-/// The number of a connection's conversation.
+/// The id of a connection's conversation.
 const CONVERSATION: i32 = 1;
 
-/// The commands of connections that are not authenticated.
+/// Commands that need no authentication.
 const OPEN_COMMANDS: &[&str] = &["ping", "buildInfo", "buildinfo", "logout"];
 
-/// The authentication of one connection.
+/// The authentication state of a connection.
 #[derive(Debug, Default)]
 pub(super) struct Sasl {
     is_authenticated: bool,
     state: Option<State>,
 }
 
-/// The message that is expected from the client next.
+/// The next message expected from the client.
 #[derive(Debug)]
 enum State {
     Proof {
@@ -35,7 +35,8 @@ enum State {
 }
 
 impl Deployment {
-    /// Authenticates, or refuses a command that needs it; `None` if the command is to be run.
+    /// Authenticates, or refuses a command that requires authentication. Returns `None` if the
+    /// command may run.
     pub(super) fn authenticate(
         &mut self,
         id: ConnectionId,
@@ -58,7 +59,7 @@ impl Deployment {
         }
     }
 
-    /// Returns what the reply to hello says about authentication.
+    /// Returns the fields for authentication in the reply to hello.
     pub(super) fn hello_auth(
         &mut self,
         id: ConnectionId,
@@ -73,7 +74,7 @@ impl Deployment {
         if let Ok(start) = body.get_document("speculativeAuthenticate")
             && version.authenticates_speculatively()
             && let Ok(database) = start.get_str("db")
-            // A server leaves a speculative authentication that fails out of its reply.
+            // A server omits a failed speculative authentication from its reply.
             && let Ok(reply) = self.sasl_start(id, version, start, database)
         {
             fields.insert("speculativeAuthenticate", reply);

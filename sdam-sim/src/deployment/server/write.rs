@@ -1,4 +1,4 @@
-//! Writes of documents. A set or cluster runs each statement of a numbered write once.
+//! Writes of documents. Each statement of a numbered write runs once per set or cluster.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use crate::{
     request::{flag, number},
 };
 
-/// The last numbered write of each session. All members share them, as they share the documents.
+/// The last numbered write of each session. All members share them, like the documents.
 #[derive(Debug, Default)]
 pub(crate) struct Numbered(BTreeMap<String, Last>);
 
 #[derive(Debug, Default)]
 struct Last {
     number: i64,
-    /// The replies to the statements that have run.
+    /// The replies to executed statements.
     done: BTreeMap<usize, Document>,
 }
 
@@ -68,7 +68,7 @@ impl Deployment {
                     let id = done.get("upserted");
                     upserted.extend(id.map(|id| doc! { "index": number, "_id": id }));
                 }
-                // The command is refused, or its connection is lost.
+                // The command is refused, or its connection breaks.
                 Err(error)
                     if [HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD].contains(&error.code) =>
                 {
@@ -123,8 +123,8 @@ impl Deployment {
         })
     }
 
-    /// Runs a statement, unless the session has run it under the same number before. The fail point
-    /// of numbered writes strikes before or after it.
+    /// Runs a statement unless the session has already run it under the same number. The fail point
+    /// of numbered writes applies before or after it.
     pub(super) fn once(
         &mut self,
         write: &Write<'_>,

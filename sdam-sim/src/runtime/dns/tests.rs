@@ -1,4 +1,4 @@
-//! Look-ups of records and hosts, and their faults.
+//! Tests of look-ups of records and hosts, and of their faults.
 
 use futures::future::{Either, select};
 use sdam_transport::Resolver;
@@ -81,7 +81,7 @@ fn a_fault_meets_hosts_and_records_until_it_ends() {
         let error = connect().unwrap_err();
         assert_eq!(error.stage(), Stage::Dns);
         assert!(error.to_string().contains(message), "{error}");
-        // A name's own fault comes first.
+        // A name's own fault takes precedence.
         sim.dns().set_fault(SRV, Some(DnsFault::Slow(MINUTE)));
         let before = sim.now();
         assert_eq!(srv().unwrap(), 2);

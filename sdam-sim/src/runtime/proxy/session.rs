@@ -4,31 +4,31 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sdam_core::address::ServerAddress;
 
-/// A message of a client.
+/// A message from a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in super::super) enum Message {
-    /// The methods of authentication that it offers.
+    /// The authentication methods that the client offers.
     Greeting(Vec<u8>),
-    /// Its user name and password.
+    /// The user name and password.
     Login(Vec<u8>, Vec<u8>),
-    /// The server that it wants to talk to; `None` for what is no connection to a server.
+    /// The server to connect to; `None` for any other request.
     Request(Option<ServerAddress>),
 }
 
-/// The beginning of a connection to a proxy, as the client sends it: a greeting, possibly a login,
-/// a request.
+/// The beginning of a connection to a proxy, as sent by the client: a greeting, possibly a login, a
+/// request.
 #[derive(Clone, Debug, Default)]
 pub(in super::super) struct Opening {
     received: Vec<u8>,
     greeted: bool,
 }
 
-/// Bytes that a client of a proxy must not send.
+/// The error of invalid bytes from a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) struct Malformed;
 
 impl Opening {
-    /// Adds bytes that were sent.
+    /// Adds received bytes.
     pub(in super::super) fn push(&mut self, bytes: &[u8]) {
         self.received.extend(bytes);
     }
@@ -38,7 +38,7 @@ impl Opening {
         std::mem::take(&mut self.received)
     }
 
-    /// Takes the next message; `None` if it is not whole.
+    /// Takes the next message; `None` if it is incomplete.
     pub(in super::super) fn next(&mut self) -> Result<Option<Message>, Malformed> {
         let parsed = match (self.greeted, self.received.first()) {
             (_, None) => return Ok(None),
@@ -56,7 +56,7 @@ impl Opening {
     }
 }
 
-/// Returns the first `length` bytes and the others, if there are so many.
+/// Splits off the first `length` bytes, if there are so many.
 fn split(bytes: &[u8], length: u8) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(usize::from(length))
 }
@@ -97,7 +97,7 @@ fn request(bytes: &[u8]) -> Option<(Message, usize)> {
     Some((Message::Request(target), bytes.len() - rest.len()))
 }
 
-/// The proxy's side of a connection until it leads to a server.
+/// The proxy's side of a connection until a server is reached.
 #[derive(Debug, Default)]
 pub(in super::super) struct Session {
     opening: Opening,
@@ -108,9 +108,9 @@ pub(in super::super) struct Session {
 enum Stage {
     #[default]
     Opening,
-    /// The client has authenticated, or need not.
+    /// The client has authenticated or need not.
     Admitted,
-    /// The answer of the server is awaited without end, or the connection is about to close.
+    /// The server never answers, or the connection is about to close.
     Silent,
     Tunnel,
 }
@@ -127,7 +127,7 @@ pub(in super::super) enum Step {
     Forward(Vec<u8>),
 }
 
-/// The reason why a proxy does not connect (RFC 1928: "REP").
+/// The reason why a proxy refuses a connection (RFC 1928: "REP").
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Refusal {
     Ruleset = 2,
@@ -147,8 +147,8 @@ fn reply(code: u8) -> Vec<u8> {
 }
 
 impl Session {
-    /// Takes bytes that have arrived, and returns what the proxy does. `login` is the user name and
-    /// password that it demands.
+    /// Processes received bytes and returns the next steps. `login` is the required user name and
+    /// password.
     pub(in super::super) fn receive(
         &mut self,
         bytes: &[u8],
@@ -204,7 +204,7 @@ impl Session {
         }
     }
 
-    /// Returns what follows from the outcome of [`Step::Connect`].
+    /// Returns the next step after the outcome of [`Step::Connect`].
     pub(in super::super) fn connected(&mut self, outcome: Result<(), Refusal>) -> Vec<Step> {
         if let Err(refusal) = outcome {
             return vec![Step::Refuse(refusal.reply())];

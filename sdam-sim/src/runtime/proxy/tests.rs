@@ -1,4 +1,4 @@
-//! Connections through proxies, by the client of the transport.
+//! Tests of connections through proxies, with the client of the transport.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn connect(
     sim.block_on(transport.connect(&host, Some(deadline)))
 }
 
-/// Checks that connecting to `host` fails in the proxy's part with this message.
+/// Checks that connecting to `host` fails in the proxy stage with this message.
 #[track_caller]
 fn check_refused(sim: &Sim, host: &str, message: &str) {
     let error = connect(sim, host, None).unwrap_err();
@@ -62,7 +62,7 @@ fn a_proxy_finds_servers_by_their_names() {
         for latency in [Latency::LAN, Latency::WAN] {
             let sim = sim(None);
             sim.network().set_latency(latency);
-            // The name of the server cannot be looked up by the program.
+            // The program cannot look up the name of the server.
             sim.dns().set_fault("a", Some(DnsFault::NoSuchName));
             if encrypted {
                 sim.tls().require();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Reads `sent`, whole and byte by byte, and compares encrypted and plain connections.
+/// Reads `sent`, whole and byte by byte, and checks the numbers of encrypted and plain connections.
 #[track_caller]
 fn check(to_proxy: bool, sent: &[u8], encrypted: u64, plain_text: u64) {
     for size in [1, sent.len()] {
@@ -19,11 +19,11 @@ fn check(to_proxy: bool, sent: &[u8], encrypted: u64, plain_text: u64) {
 
 /// The first bytes of a hello to a server.
 const MESSAGE: [u8; 16] = [0x2d, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0xdd, 7, 0, 0];
-/// Two records as TLS 1.3 has them: the first has version 1.0, the second is empty.
+/// Two TLS 1.3 records: the first has version 1.0, the second is empty.
 const RECORDS: [u8; 12] = [22, 3, 1, 0, 2, 0xdd, 7, 23, 3, 3, 0, 0];
-/// A greeting without authentication, and a request for `a:27017`.
+/// A greeting without authentication and a request for `a:27017`.
 const OPENING: [u8; 11] = [5, 1, 0, 5, 1, 0, 3, 1, b'a', 0x69, 0x89];
-/// A greeting, a login, and a request for `127.0.0.1:27017`.
+/// A greeting, a login and a request for `127.0.0.1:27017`.
 const LOGIN: [u8; 19] = [
     5, 2, 0, 2, 1, 1, b'u', 1, b'p', 5, 1, 0, 1, 127, 0, 0, 1, 0x69, 0x89,
 ];

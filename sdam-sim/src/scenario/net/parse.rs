@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl NetFault {
-    /// The syntax and meaning of every fault of the network, one line each.
+    /// The syntax and meaning of every network fault, one line each.
     pub const SYNTAX: &str = "\
 net refuse MEMBER [off]             new connections to the member are refused
 net blackhole MEMBER [off]          bytes to and from the member are dropped silently
@@ -36,7 +36,7 @@ impl FromStr for NetFault {
 
     fn from_str(text: &str) -> Result<Self, ParseStepError> {
         let mut words = text.split_whitespace().peekable();
-        // The prefix `net` is optional: only scenarios need it to distinguish faults from actions.
+        // The prefix `net` is optional; only scenarios need it to distinguish faults from actions.
         words.next_if_eq(&"net");
         let verb = words.next().unwrap_or_default();
         let words: Vec<&str> = words.collect();
