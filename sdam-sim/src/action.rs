@@ -131,9 +131,9 @@ pub enum Action {
 pub enum Edit {
     /// The priority.
     Priority(f64),
-    /// Whether the member votes.
+    /// The right to vote.
     Votes(bool),
-    /// Whether the member is hidden from clients.
+    /// The visibility: true if the member is hidden from clients.
     Hidden(bool),
     /// The delay of the member behind the primary.
     Delay(Duration),

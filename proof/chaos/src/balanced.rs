@@ -8,21 +8,21 @@ use sdam_core::{
     rng::Rng,
 };
 
-/// The number of closed connections that are remembered for late error reports.
+/// The number of closed connections that are kept for late error reports.
 const REMEMBERED: usize = 8;
 
 /// The state of a load balancer's pool (CMAP: "Load Balancer Mode").
 #[derive(Debug, Default)]
 pub(crate) struct BalancedPool {
     pub(crate) open: Vec<ServiceConnection>,
-    /// The generation and the number of connections of each service; the number is never 0.
+    /// The generation and the number of connections of each service. The number is never 0.
     services: BTreeMap<ObjectId, (Generation, usize)>,
     /// The service and the generation of closed connections.
     pub(crate) closed: Vec<(ObjectId, Generation)>,
 }
 
 impl BalancedPool {
-    /// Records a new connection; `Err` if its generation is wrong.
+    /// Records a new connection, or fails if its generation is wrong.
     pub(crate) fn open(&mut self, connection: ServiceConnection) -> Result<(), String> {
         let (service, own) = (connection.service_id(), connection.generation());
         let fresh = !self.services.contains_key(&service);
@@ -72,7 +72,7 @@ impl BalancedPool {
         self.services.get(&service).map(|known| known.0)
     }
 
-    /// Records a clear; `Err` if it is wrong.
+    /// Records a clear, or fails if it is wrong.
     pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
         let Some((generation, _)) = self.services.get_mut(&service) else {
             return Err(format!(

@@ -1,31 +1,32 @@
-//! Random faults for simulated deployments, and oracles that check the engine under them.
+//! Random faults for simulated deployments, and oracles that check the engine under these faults.
 //!
 //! A seed determines a [`plan::Plan`]: a deployment, a configured client with or without TLS, proxy
-//! and SRV records, applications that use it, and faults that are healed in the end. [`run::run`] runs it in virtual time and checks it
-//! after every step, whenever no task is ready, and at the end. The same seed always yields the
-//! same run, so a failure is identified by its number. [`shrink::shrink`] minimizes a failure, and
-//! [`timeline::timeline`] formats it.
+//! and SRV records, applications that use it, and faults that are healed at the end. [`run::run`]
+//! runs it in virtual time and checks it after every step, whenever no task is ready, and at the
+//! end. The same seed always yields the same run, so a failure is identified by its seed.
+//! [`shrink::shrink`] minimizes a failure, and [`timeline::timeline`] formats it.
 //!
 //! | oracle | what it checks |
 //! | --- | --- |
 //! | P1 | at most one primary; the topology type agrees |
 //! | P2 | elections are only replaced by newer ones, by the rule of the server's release |
-//! | P3 | a selectable server's pool is ready, before it is published; a lost server's is cleared, after; no stale connection is handed out, and the numbers of a pool are within its limits |
+//! | P3 | a selectable server's pool is ready before the server is published, and a lost server's pool is cleared afterwards; no stale connection is handed out, and the size of a pool is within its limits |
 //! | P4 | event numbers and pool generations have no gaps |
 //! | P5 | every heartbeat ends exactly once |
-//! | P6 | one check at a time, at least 500 ms apart but for one retry and streamed replies, and none late; SRV records are looked up at most once a minute, or at each heartbeat after a failure |
+//! | P6 | checks run one at a time, at least 500 ms apart except for one retry and streamed replies, and are never late; SRV records are looked up at most once a minute, or at each heartbeat after a failure |
 //! | P7 | no task, timer, connection or pool outlives its server |
-//! | P8 | after all faults are healed the description matches the deployment, and the SRV records, in time |
-//! | P9 | no selection waits while a suitable server exists, or beyond its time-out; no check-out waits beside an idle connection, without an attempt, or beyond its time-out |
-//! | P10 | closing and dropping complete at once |
-//! | wire | nothing is sent in plain text where TLS is on, and nothing past the proxy where there is one |
+//! | P8 | after all faults are healed, the description soon matches the deployment and the SRV records |
+//! | P9 | no selection waits while a suitable server exists, or past its timeout; no check-out waits beside an idle connection, without an attempt, or past its timeout |
+//! | P10 | closing and dropping complete immediately |
+//! | wire | nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy |
 //! | stages | errors have the stage at which they occurred |
 //! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
 //! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is
-//! checked between its calls, by the same rules; its checks obey the minimum interval and the cooldown.
+//! checked between its calls by the same rules. Its checks must keep the minimum interval and the
+//! cooldown.
 //!
-//! `cargo xtask sim --seeds 0..2000` runs seeds; `cargo xtask mutants` shows that the oracles
+//! `cargo xtask sim --seeds 0..2000` runs seeds. `cargo xtask mutants` shows that the oracles
 //! detect bugs.
 //!
 #![doc = include_str!("../mutants.md")]

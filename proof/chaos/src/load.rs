@@ -24,18 +24,18 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// The maximum number of timers that a task of the load waits for at once.
+/// The maximum number of timers for which a task of the load waits at the same time.
 pub(crate) const TASK_TIMERS: usize = 3;
 
-/// The state of every task of the load.
+/// State that is common to all tasks of the load.
 struct Application {
     topology: Topology,
     record: Arc<RunRecord>,
     clock: Arc<dyn Clock>,
     rng: Rng,
-    /// The number of commands that were run.
+    /// The number of commands that have been run.
     commands: usize,
-    /// The time after which no new operation begins.
+    /// The time after which no new operation starts.
     until: Instant,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn start(
     }
 }
 
-/// Starts a task that holds an idle connection of a pool for `time`, if there is one.
+/// Starts a task that holds an idle connection of a pool, if there is one, for `time`.
 pub(crate) fn hold_connection(record: &Arc<RunRecord>, runtime: &Runtime, time: Duration) {
     let pools = record.connecting().clone();
     let mut idle = pools.iter().filter(|pool| pool.stats().idle > 0);
@@ -154,7 +154,7 @@ impl Application {
             let give_up = self.clock.sleep_until(give_up);
             match select(std::pin::pin!(selection), give_up).await {
                 Either::Left((outcome, _)) => outcome.ok(),
-                // The selection is dropped while it waits.
+                // Drops the selection while it waits.
                 Either::Right(_) => None,
             }
         } else {
@@ -162,7 +162,7 @@ impl Application {
         }
     }
 
-    /// Reports errors and handshakes of random servers.
+    /// Reports errors and handshakes for random servers.
     async fn report(mut self) {
         loop {
             let max = [200, 2000, 6000][self.rng.below(3) as usize];
@@ -220,7 +220,7 @@ impl Drop for WaiterGuard<'_> {
     }
 }
 
-/// Selects a server, and checks the result and its time.
+/// Selects a server, and checks the result and the time taken.
 pub(crate) async fn wait_for(
     topology: &Topology,
     record: &RunRecord,

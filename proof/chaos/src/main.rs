@@ -1,4 +1,4 @@
-//! Runs seeds; `cargo xtask sim` builds and calls this program.
+//! Runs seeds. Built and called by `cargo xtask sim`.
 
 use std::{
     collections::BTreeMap,
@@ -30,12 +30,11 @@ const THREADS: usize = 2;
 struct Arguments {
     seeds: Range<u64>,
     kind: Kind,
-    /// True if each seed is run once instead of twice.
+    /// True to run each seed once instead of twice.
     once: bool,
-    /// True to stop at the first failure, without shrinking or keeping it, and to print it in one
-    /// line.
+    /// True to stop at the first failure and print it on one line, without shrinking or storing it.
     probe: bool,
-    /// The file that gets the hashes of each seed's run.
+    /// The file for the hashes of each seed's run.
     digest: Option<PathBuf>,
 }
 
@@ -94,7 +93,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
     }
 }
 
-/// Runs the seeds; returns whether none failed.
+/// Runs the seeds. Returns whether all passed.
 fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     let mut passed = true;
     let kept = if arguments.probe {
@@ -184,7 +183,7 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
 struct Totals {
     sums: Mutex<(u64, Stats)>,
     failures: Mutex<Vec<(Plan, Box<Failure>)>>,
-    /// For each seed, a line with the hashes of its events and of its simulation.
+    /// For each seed, a line with the hashes of its events and its simulation.
     digests: Mutex<BTreeMap<u64, String>>,
     stop: AtomicBool,
 }

@@ -14,8 +14,8 @@ use sdam_core::{
 };
 use sdam_sim::{Blueprint, scenario::Scenario};
 
-/// The commands that applications run in turn on pooled connections. Their replies differ: only that
-/// to the second one has the field `version`.
+/// The commands that applications run in turn on pooled connections. Only the reply to the second
+/// one has the field `version`.
 pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 
 pub(crate) use self::access::SRV_NAME;
@@ -31,14 +31,14 @@ pub enum Kind {
     Failover,
     /// Members that are disconnected from each other or the client.
     Partition,
-    /// Servers and connections that go up and down all the time.
+    /// Servers and connections that go up and down continually.
     Flapping,
-    /// As [`Random`](Self::Random), with a single-threaded client.
+    /// Like [`Random`](Self::Random), with a single-threaded client.
     Scan,
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 5] = [
         Self::Random,
         Self::Failover,
@@ -81,7 +81,7 @@ impl FromStr for Kind {
     }
 }
 
-/// The kind of deployment that the client sees.
+/// The kind of deployment from the client's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// A replica set, with discovery.
@@ -96,7 +96,7 @@ pub enum Shape {
     LoadBalanced,
 }
 
-/// The way in which the topology is ended.
+/// The way in which the topology ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// The topology is closed.
@@ -107,7 +107,7 @@ pub enum Ending {
     Abrupt(Duration),
 }
 
-/// Everything that a seed determines. Two plans of one seed are equal.
+/// Everything that a seed determines. Two plans of the same seed are equal.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
@@ -124,7 +124,7 @@ pub struct Plan {
     pub access: Access,
     /// True if applications use the client during the faults.
     pub load: bool,
-    /// The way in which the topology is ended.
+    /// The way in which the topology ends.
     pub ending: Ending,
     /// The options of the client's connection pools; `None` if its pools open no connections.
     pub pool: Option<PoolOptions>,
@@ -137,7 +137,7 @@ struct Client {
     heartbeat: Duration,
     connect_timeout: Duration,
     mode: ServerMonitoringMode,
-    /// True if only the first member is a seed.
+    /// True if the first member is the only seed.
     one_seed: bool,
     /// True if `replicaSet` is given.
     has_set_name: bool,
@@ -146,11 +146,11 @@ struct Client {
 impl Plan {
     /// Creates the plan of `seed`.
     pub fn new(seed: u64, kind: Kind) -> Self {
-        // The simulated world uses the seed, too, and must not repeat these choices.
+        // The simulated world also uses the seed, and must not repeat these choices.
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
-        // Choices of their own, so that the faults of the deployment stay the same.
+        // Separate choices, so that the faults of the deployment stay the same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
         let mut scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
@@ -209,9 +209,9 @@ impl Plan {
         }
     }
 
-    /// Returns how long the client may take to discover everything after the deployment has
-    /// settled: a check that times out, the wait after it, and one that succeeds; before that a
-    /// look-up of the SRV records, which fails once.
+    /// Returns the maximum time in which the client discovers everything after the deployment has
+    /// settled: a look-up of the SRV records that fails once, a check that times out, the wait
+    /// after it, and a check that succeeds.
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
         let found = if self.access.srv {
@@ -228,11 +228,11 @@ impl Plan {
     }
 }
 
-/// Draws the options of connection pools. The choices do not depend on the other ones, so that a
+/// Draws the options of connection pools. They are independent of the other choices, so that a
 /// seed's faults stay the same.
 fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
     let mut rng = Rng::new(seed ^ 0x9001).fork();
-    // The load balancer's pool is a model of its own.
+    // The load balancer's pool is a separate model.
     if shape == Shape::LoadBalanced || rng.below(2) == 0 {
         return None;
     }
@@ -302,7 +302,7 @@ fn host(index: u64) -> ServerAddress {
 /// Picks one of several values.
 ///
 /// # Panics
-///
+/// If `of` is empty.
 /// If there is none.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]

@@ -33,17 +33,17 @@ pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 /// A selected server with its recording pool.
 pub(crate) type SelectedServer = sdam::SelectedServer<RecordingPool>;
 
-/// The record of one run. Locks are held briefly, and never two at once.
+/// The record of one run. Locks are held briefly, and never two at the same time.
 #[derive(Default)]
 pub(crate) struct RunRecord {
     clock: OnceLock<Arc<dyn Clock>>,
     topology: Mutex<Option<Topology>>,
     events: Mutex<Vec<Event>>,
     pools: Mutex<PoolRecord>,
-    /// The pools that open connections, also closed ones.
+    /// The pools that open connections, including closed ones.
     connecting: Mutex<Vec<Pool>>,
     balanced: Mutex<BalancedPool>,
-    /// The connections of pools that a message has reached which cannot be the reply.
+    /// The pooled connections that received an invalid reply.
     out_of_step: Mutex<BTreeSet<(ServerId, u64)>>,
     waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The version of the newest snapshot that the watcher has received.
@@ -64,19 +64,19 @@ pub struct Counts {
     pub selected: u64,
     /// Selections that timed out.
     pub timed_out: u64,
-    /// Errors that were reported.
+    /// Reported errors.
     pub errors: u64,
-    /// Handshakes that were reported.
+    /// Reported handshakes.
     pub handshakes: u64,
-    /// Errors that were reported for closed connections to services behind a load balancer.
+    /// Errors reported for closed connections to services behind a load balancer.
     pub late: u64,
-    /// Steps of scenarios that were taken.
+    /// Steps of scenarios that were possible.
     pub faults: u64,
-    /// Commands that were answered on connections of a pool.
+    /// Commands answered on pooled connections.
     pub operations: u64,
-    /// Commands that got a message that cannot be the reply.
+    /// Commands that received an invalid reply.
     pub bad_replies: u64,
-    /// Connections that a pool did not give.
+    /// Check-outs that a pool refused.
     pub refused: u64,
     /// Connections with TLS.
     pub encrypted: u64,
@@ -84,10 +84,10 @@ pub struct Counts {
     pub proxied: u64,
     /// Look-ups of SRV records.
     pub look_ups: u64,
-    /// Servers whose true role was unknown at the end because the rules for old releases correctly
-    /// treat a primary as stale.
+    /// Servers whose true role was not known at the end because the rules for old releases
+    /// correctly treat a primary as stale.
     pub excused: u64,
-    /// Connections whose end the topology did not wait for when it was closed.
+    /// Connections that had not ended when the closing of the topology completed.
     pub unended: u64,
 }
 
@@ -149,7 +149,7 @@ pub(crate) struct PoolState {
 
 impl RunRecord {
     pub(crate) fn set_clock(&self, clock: Arc<dyn Clock>) {
-        // A record serves one run, so the clock is set once.
+        // A record serves one run, so the clock is set only once.
         let _ = self.clock.set(clock);
     }
 
@@ -161,7 +161,7 @@ impl RunRecord {
         *lock(&self.topology) = Some(topology);
     }
 
-    /// Returns the record's handle, so that another handle can be the last one.
+    /// Takes the record's handle, so that another handle can be the last one.
     pub(crate) fn detach(&self) -> Option<Topology> {
         lock(&self.topology).take()
     }
@@ -215,7 +215,7 @@ impl RunRecord {
         self.pools().open.get(&server).cloned()
     }
 
-    /// Keeps the first violation; later ones may be its consequences.
+    /// Stores the first violation; later ones may be its consequences.
     pub(crate) fn violated(&self, oracle: Oracle, message: impl Into<String>) {
         let violation = oracle.violated(self.now(), message);
         lock(&self.violation).get_or_insert(violation);
@@ -260,7 +260,7 @@ pub(crate) struct RecordingPools {
 pub(crate) struct RecordingPool {
     server: ServerId,
     record: Arc<RunRecord>,
-    /// `None` if it opens no connections.
+    /// `None` if the pool opens no connections.
     pub(crate) connecting: Option<Pool>,
 }
 
@@ -289,7 +289,7 @@ impl PoolFactory for RecordingPools {
 }
 
 impl RecordingPool {
-    /// Returns whether readers could select the server now.
+    /// Returns whether readers can currently select the server.
     fn is_published(&self) -> Option<bool> {
         let topology = self.record.topology()?;
         let snapshot = topology.snapshot();

@@ -1,5 +1,5 @@
-//! Failures that were found, stored as files. `access plain` is in files of runs without TLS and
-//! proxy, whatever the seed stands for.
+//! Failures that were found, stored as files. `access plain` marks runs without TLS and proxy,
+//! whatever the seed determines.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...
@@ -32,7 +32,7 @@ pub struct Regression {
 }
 
 impl Regression {
-    /// Runs the plan twice, as when it was found.
+    /// Runs the plan twice, like the run that found the failure.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ pub fn all() -> io::Result<Vec<(String, Regression)>> {
     Ok(found)
 }
 
-/// Stores a failing plan; returns the path of the file.
+/// Stores a failing plan. Returns the path of the file.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Selections by applications, and an independent check of which servers suit them.
+//! Selections by applications, and an independent check of the suitability of servers.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use sdam_select::Criteria;
 
 use crate::plan::pick;
 
-/// A selection of an application.
+/// A selection by an application.
 #[derive(Clone, Debug)]
 pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
@@ -20,7 +20,7 @@ pub(crate) struct SelectionRequest {
     by_type: Option<TypeCriteria>,
 }
 
-/// A selection that is decided by the types of servers alone.
+/// A selection whose result depends only on server types.
 #[derive(Clone, Copy, Debug)]
 enum TypeCriteria {
     Write,
@@ -66,15 +66,15 @@ impl SelectionRequest {
     }
 
     fn read(preference: ReadPreference, by_type: Option<TypeCriteria>) -> Self {
-        // The preference is valid by construction; an error here would only simplify the
-        // selection.
+        // The preference is valid by construction; an error here would only simplify the selection.
         match Criteria::read(preference) {
             Ok(criteria) => Self { criteria, by_type },
             Err(_) => Self::write(),
         }
     }
 
-    /// Returns whether a server of this type suits; `None` if the type does not decide.
+    /// Returns whether a server of this type is suitable; `None` if this depends on more than the
+    /// type.
     pub(crate) fn is_suitable(&self, topology: TopologyType, server: ServerType) -> Option<bool> {
         let by_type = self.by_type?;
         Some(match topology {
@@ -94,7 +94,7 @@ impl SelectionRequest {
         })
     }
 
-    /// Returns whether a server suits; `None` if server types do not decide.
+    /// Returns whether a server is suitable; `None` if this depends on more than server types.
     pub(crate) fn has_suitable_server(&self, topology: &TopologyDescription) -> Option<bool> {
         self.by_type?;
         if !topology.is_compatible() {

@@ -1,4 +1,4 @@
-//! One run: a world, a client in it, and the oracles.
+//! One run: a world with a client, and the oracles.
 
 mod scan;
 
@@ -32,18 +32,17 @@ use crate::{
     request::SelectionRequest,
 };
 
-/// The time for which the world is observed after it was healed: longer than an election and a
-/// server's shutdown.
+/// The time for which the healed world is observed: longer than an election and a server's
+/// shutdown.
 const OBSERVATION: Duration = Duration::from_secs(16);
-/// The maximum virtual time that closing may take, besides the time that it waits for connections
-/// in use.
+/// The maximum virtual time of closing, except for the wait for connections in use.
 const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
 /// The statistics of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The virtual time that has passed.
+    /// The virtual time that passed.
     pub virtual_time: Duration,
     /// A hash of all events of the simulation.
     pub trace: u64,
@@ -63,7 +62,7 @@ pub struct Stats {
 pub struct Failure {
     /// The violation.
     pub violation: Violation,
-    /// The events that were published until then.
+    /// The events published before the violation.
     pub events: Vec<Event>,
     /// The actions of applications and of the world.
     pub notes: Vec<(Instant, String)>,
@@ -84,7 +83,7 @@ impl std::error::Error for Failure {}
 /// The first violation.
 pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let record = Arc::new(RunRecord::default());
-    // Half-done state after a panic is discarded with the world.
+    // Inconsistent state after a panic is discarded with the world.
     let outcome = catch_unwind(AssertUnwindSafe(|| run_in_simulation(plan, &record)));
     let failed = |violation| {
         Err(Box::new(Failure {
@@ -93,7 +92,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
             notes: record.notes().clone(),
         }))
     };
-    // The violation that was found first takes precedence.
+    // The first violation takes precedence.
     match (record.verdict(), outcome) {
         (Some(violation), _) | (None, Ok(Err(violation))) => failed(violation),
         (None, Ok(Ok(stats))) => Ok(stats),
@@ -113,7 +112,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
 ///
 /// # Errors
 ///
-/// As [`run`], and if the runs differ.
+/// Those of [`run`], and a violation if the runs differ.
 pub fn run_twice(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let first = run(plan)?;
     let second = run(plan)?;
@@ -148,7 +147,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
         let work = run_client(plan, &sim, record, options.clone());
         sim.block_on_watching(work, |step| check.observe(step))?;
     }
-    // Nothing may be left of the closed topology.
+    // The closed topology must leave nothing behind.
     for (what, left) in [
         ("tasks", sim.tasks()),
         ("connections", sim.connections()),
@@ -186,7 +185,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     })
 }
 
-/// Returns a hash of the events' texts, with every detail of each.
+/// Returns a hash of the events' `Debug` output.
 fn digest(events: &[Event]) -> u64 {
     struct Text(DefaultHasher);
     impl fmt::Write for Text {
@@ -197,7 +196,7 @@ fn digest(events: &[Event]) -> u64 {
     }
     let mut text = Text(DefaultHasher::new());
     for event in events {
-        // Hashing does not fail.
+        // Hashing cannot fail.
         let _ = writeln!(text, "{event:?}");
     }
     text.0.finish()
@@ -333,7 +332,7 @@ fn heal(plan: &Plan, sim: &Sim) {
             Action::Maintenance(target, false),
             Action::Lag(target, Duration::ZERO),
         ] {
-            // Actions that are not possible are not necessary.
+            // An action that is not possible is not necessary.
             let _ = sim.apply(&action);
         }
     }
@@ -341,7 +340,7 @@ fn heal(plan: &Plan, sim: &Sim) {
     restart_stopped(sim);
 }
 
-/// Restarts processes that are not running, such as those that were shut down.
+/// Restarts processes that are not running, for example after a shutdown.
 fn restart_stopped(sim: &Sim) {
     for member in sim.status().members {
         if !member.running {
@@ -411,7 +410,7 @@ async fn finish(
         return Err(Oracle::Close.violated(sim.now(), message));
     }
     let took = sim.now().since(began);
-    // Applications only notice the end at their next step.
+    // Applications notice the end only at their next step.
     while record.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }

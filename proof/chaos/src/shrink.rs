@@ -50,8 +50,8 @@ struct Shrinker {
 }
 
 impl Shrinker {
-    /// Removes `count` steps from `at` on if the plan fails without them, too; returns whether it
-    /// does.
+    /// Removes `count` steps starting at `at` if the plan still fails without them. Returns whether
+    /// it does.
     fn without(&mut self, at: usize, count: usize) -> bool {
         let mut steps = self.plan.scenario.steps.clone();
         steps.drain(at..(at + count).min(steps.len()));

@@ -1,4 +1,4 @@
-//! Runs a few seeds of every kind in the ordinary tests.
+//! Runs a few seeds of every kind as ordinary tests.
 
 use sdam_chaos::{
     Counts,

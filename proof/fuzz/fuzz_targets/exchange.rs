@@ -1,5 +1,5 @@
-//! Requests and messages in any order: the exchange accepts exactly the reply that is due, and after
-//! any other message nothing more.
+//! Requests and messages in any order: the exchange accepts exactly the outstanding reply, and
+//! nothing more after any other message.
 #![no_main]
 
 use std::time::Duration;
@@ -13,11 +13,11 @@ use sdam_transport::wire::{Exchange, OpMsg, OpQuery, WireError, WireMessage};
 
 const BODY: &[u8] = &[5, 0, 0, 0, 0];
 
-/// The state that the exchange has to be in.
+/// The expected state of the exchange.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Model {
     Idle,
-    /// The id that the reply has to name, and whether more may come.
+    /// The id that the reply must name, and whether more replies may follow.
     Due(i32, bool),
     Broken,
 }
@@ -70,7 +70,7 @@ fn accept(exchange: &mut Exchange, model: Model, kind: u8, argument: u8) -> Mode
         Model::Due(id, _) => id,
         Model::Idle | Model::Broken => 0,
     };
-    // Mostly the reply that is due.
+    // Usually the outstanding reply.
     let response_to = match argument % 8 {
         0 => due.wrapping_add(i32::from(argument / 8) - 16),
         _ => due,

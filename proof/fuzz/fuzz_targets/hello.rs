@@ -1,5 +1,5 @@
-//! Arbitrary replies: the parsers of hello and of errors agree with a slow reading of the same
-//! document, and the values they keep are ordered and bounded.
+//! Arbitrary replies: the parsers of hello and of errors agree with a simple reading of the same
+//! document, and the parsed values are ordered and bounded.
 #![no_main]
 
 #[path = "../../../sdam-core/tests/hello/reference.rs"]
@@ -50,7 +50,8 @@ fn check(bytes: &[u8]) {
     assert_eq!(error, reference::error(&document), "{document}");
 }
 
-/// Parses the document that fills `bytes`; `None` for repeated keys, unknown to `Document`.
+/// Parses the document that fills `bytes`. Returns `None` for repeated keys, which `Document` does
+/// not support.
 fn document(bytes: &[u8]) -> Option<Document> {
     let length = i32::from_le_bytes(*bytes.first_chunk()?);
     if usize::try_from(length) != Ok(bytes.len()) {

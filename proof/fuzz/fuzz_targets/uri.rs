@@ -1,5 +1,5 @@
-//! Arbitrary connection strings: hosts are in their normal form, options match the string, and no
-//! password is ever displayed.
+//! Arbitrary connection strings: hosts are normalized, options match the string, and no password is
+//! ever displayed.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,8 +24,8 @@ fuzz_target!(|text: &str| {
     }
 });
 
-/// Returns whether the input itself contains the password, which fuzzers find: in any case, and
-/// with percent signs.
+/// Returns whether the input itself contains the password in any spelling, which fuzzers find: in
+/// any case, or percent-encoded.
 fn smuggles_password(text: &str) -> bool {
     let mut decoded = String::new();
     let mut rest = text;
@@ -65,7 +65,7 @@ fn check(text: &str) {
             assert!(!options.load_balanced || options.seeds.len() == 1);
             assert!(options.direct_connection != Some(true) || options.seeds.len() == 1);
         }
-        // `parse` has validated everything except what depends on the hosts of an SRV string.
+        // `parse` has validated everything except rules about the hosts of an SRV string.
         Err(error) => assert!(is_srv, "{error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Arbitrary messages: decoding keeps every byte, and encoding the parts again makes a message
+//! Arbitrary messages: decoding keeps every byte, and encoding the parts again yields a message
 //! with the same parts.
 #![no_main]
 
@@ -25,7 +25,7 @@ fn check(bytes: &[u8]) {
     assert_eq!(message.as_bytes(), bytes);
     let again = encode(&message);
     assert_eq!(Parts::of(&again), Parts::of(&message));
-    // After one encoding it is in canonical form, which does not change any more.
+    // After one encoding the message is in canonical form, which no longer changes.
     assert_eq!(encode(&again), again);
     // No request was sent, so no reply is accepted.
     assert!(Exchange::new().accept(&message).is_err());
@@ -76,7 +76,7 @@ fn encode(message: &WireMessage) -> WireMessage {
 struct Parts<'a> {
     op_code: OpCode,
     request_id: i32,
-    /// `None` for an OP_QUERY, whose header field is ignored.
+    /// `None` for an OP_QUERY, whose `responseTo` is ignored.
     response_to: Option<i32>,
     flags: [bool; 4],
     query_flags: Option<u32>,

@@ -17,37 +17,37 @@ use rcgen::{
 use crate::error::Error;
 use crate::workdir::WorkDir;
 
-/// The years of all certificates but the expired one and the one that is not yet valid. The servers
-/// that have those live in their time, and check the others.
+/// The validity of all certificates except the expired one and the one that is not yet valid.
+/// Servers with those run at another date, and check the others.
 const YEARS: [i32; 2] = [2000, 2049];
 
 /// The serial number of the revoked certificate.
 const REVOKED: u64 = 13;
 
-/// Names and addresses in certificates of servers.
+/// The names and addresses in server certificates.
 const NAMES: [&str; 4] = ["localhost", "127.0.0.1", "::1", "*.sdam.example"];
 
-/// The certificate with which a server answers.
+/// The certificate of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerCertificate {
-    /// It names `localhost`, the loopback addresses and every name in the domain `sdam.example`.
+    /// Valid for `localhost`, the loopback addresses and every name in the domain `sdam.example`.
     Valid,
-    /// It was valid in 2020.
+    /// Valid in 2020.
     Expired,
-    /// It will be valid in 2048.
+    /// Valid in 2048.
     NotYetValid,
-    /// It names `other.example` alone.
+    /// Valid only for `other.example`.
     WrongName,
-    /// Another authority has issued it.
+    /// Issued by another authority.
     UnknownIssuer,
-    /// It was issued by itself.
+    /// Self-signed.
     SelfSigned,
-    /// The authority has revoked it.
+    /// Revoked by the authority.
     Revoked,
 }
 
 impl ServerCertificate {
-    /// All of them.
+    /// All certificates.
     pub const ALL: [Self; 7] = [
         Self::Valid,
         Self::Expired,
@@ -58,8 +58,8 @@ impl ServerCertificate {
         Self::Revoked,
     ];
 
-    /// Returns a day on which a server can start with it, in the form of libfaketime, unless it can
-    /// do so today.
+    /// Returns a date on which a server can start with the certificate, in the format of
+    /// libfaketime; `None` if it can start today.
     pub(crate) fn day(self) -> Option<&'static str> {
         match self {
             Self::Expired => Some("@2020-06-01 00:00:00"),
@@ -77,15 +77,15 @@ impl ServerCertificate {
     }
 }
 
-/// An authority, the certificates that it has issued, and some of others: PEM files in a directory
-/// that is removed on drop. Files of servers and clients hold the key, too.
+/// An authority, the certificates that it issued, and some of other issuers: PEM files in a
+/// directory that is removed on drop. Files of servers and clients include the key.
 #[derive(Debug)]
 pub struct Certificates {
     dir: WorkDir,
 }
 
 impl Certificates {
-    /// The user name of the client's certificate: its subject by RFC 2253.
+    /// The user name in the client's certificate: its subject in the form of RFC 2253.
     pub const CLIENT: &str = "CN=client,OU=clients,O=sdam";
 
     /// The password of the [encrypted client's](Self::encrypted_client) key.
@@ -120,7 +120,8 @@ impl Certificates {
         self.file("authority")
     }
 
-    /// Returns the file of the authority that has issued what is unknown.
+    /// Returns the file of the authority that issued
+    /// [`UnknownIssuer`](ServerCertificate::UnknownIssuer).
     pub fn other_authority(&self) -> PathBuf {
         self.file("other-authority")
     }
@@ -135,13 +136,13 @@ impl Certificates {
         self.file("client")
     }
 
-    /// Returns the file of the same client with a key that is encrypted by
+    /// Returns the file of the same client with a key that is encrypted with
     /// [`Certificates::PASSWORD`] (PKCS #8).
     pub fn encrypted_client(&self) -> PathBuf {
         self.file("encrypted-client")
     }
 
-    /// Returns the file of a client whose certificate another authority has issued.
+    /// Returns the file of a client with a certificate from another authority.
     pub fn unknown_client(&self) -> PathBuf {
         self.file("unknown-client")
     }
@@ -151,7 +152,7 @@ impl Certificates {
         self.file("revocations")
     }
 
-    /// Returns the options of connection strings for a client that trusts the authority.
+    /// Returns the connection string options for a client that trusts the authority.
     pub fn options(&self) -> String {
         format!("tls=true&tlsCAFile={}", self.authority().display())
     }
@@ -205,7 +206,7 @@ fn server(certificate: ServerCertificate) -> Result<CertificateParams, Error> {
     let mut params = params(names, certificate.years())?;
     let name = server_file(certificate);
     params.distinguished_name.push(DnType::CommonName, name);
-    // Members of a set are clients of each other.
+    // Members of a set are also clients of each other.
     params.extended_key_usages = vec![
         ExtendedKeyUsagePurpose::ServerAuth,
         ExtendedKeyUsagePurpose::ClientAuth,
@@ -229,7 +230,7 @@ fn client() -> Result<CertificateParams, Error> {
     Ok(params)
 }
 
-/// Returns the certificate of a new key; without an issuer it is signed by that key.
+/// Returns a certificate with a new key. Without an issuer it is self-signed.
 fn issue(
     mut params: CertificateParams,
     issuer: Option<&Issuer>,
@@ -243,7 +244,7 @@ fn issue(
     Ok((certificate.map_err(failed)?.pem(), key))
 }
 
-/// Returns the key, encrypted by the usual algorithm of OpenSSL.
+/// Returns the key, encrypted with the default algorithm of OpenSSL.
 fn encrypted(key: &KeyPair) -> Result<String, Error> {
     let parameters = Parameters::generate_pbkdf2_sha256_aes256cbc(2048, b"a test's salt", [7; 16]);
     let parameters = parameters.map_err(failed)?;

@@ -24,7 +24,7 @@ trait Stream: Read + Write + Send {}
 
 impl<T: Read + Write + Send> Stream for T {}
 
-/// One connection to one server, without a handshake, which servers do not require.
+/// A connection to one server, without a handshake: servers do not require one.
 pub struct Client {
     address: SocketAddr,
     stream: Box<dyn Stream>,
@@ -32,7 +32,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects with a time-out of 30 s for every command.
+    /// Connects with a timeout of 30 s for every command.
     pub fn connect(address: SocketAddr) -> Result<Self, Error> {
         Self::connect_with_timeout(address, COMMAND_TIMEOUT)
     }
@@ -42,7 +42,7 @@ impl Client {
         Self::open(address, timeout, None)
     }
 
-    /// Connects, by TLS if there are certificates.
+    /// Connects, using TLS if there are certificates.
     pub(crate) fn open(
         address: SocketAddr,
         timeout: Duration,
@@ -66,9 +66,8 @@ impl Client {
 
     /// Runs a command and returns its reply.
     ///
-    /// # Errors
-    /// [`Error::Command`] for a reply with `ok: 0`. After any other error the connection is no
-    /// longer usable.
+    /// [`Error::Command`] for a reply with `ok: 0`. After any other error the connection is
+    /// unusable.
     pub fn run_command(&mut self, database: &str, command: Document) -> Result<Document, Error> {
         let name = command.keys().next().cloned().unwrap_or_default();
         let mut command = command;
@@ -89,7 +88,7 @@ impl Client {
     }
 
     /// Returns the reply to `hello`, or to legacy hello if the server does not support `hello`.
-    /// `isWritablePrimary` is present in both cases.
+    /// Both contain `isWritablePrimary`.
     pub fn hello(&mut self) -> Result<Document, Error> {
         match self.run_command("admin", doc! { "hello": 1 }) {
             Err(error) if error.code() == Some(COMMAND_NOT_FOUND) => {
@@ -135,7 +134,7 @@ impl Client {
         self.reply_body(&message)
     }
 
-    /// Returns the document of the kind 0 section, which is the only one in a reply.
+    /// Returns the document of the section of kind 0, the only one in a reply.
     fn reply_body(&self, message: &[u8]) -> Result<Document, Error> {
         let (flags, sections) = message
             .split_first_chunk()

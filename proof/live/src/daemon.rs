@@ -1,4 +1,4 @@
-//! Servers that are not `mongod`: one process on a loopback port.
+//! Servers other than `mongod`: one process on a loopback port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -71,13 +71,13 @@ impl Daemon {
         })
     }
 
-    /// Kills it with SIGKILL and waits until it is gone. Does nothing if it is dead.
+    /// Kills the process with SIGKILL and waits for its end. Does nothing if it is dead.
     pub(crate) fn kill(&self) -> Result<(), Error> {
         let doing = format!("killing {}", self.name);
         self.process().kill().map_err(Error::io(doing))
     }
 
-    /// Sends a signal, named without `SIG`.
+    /// Sends a signal, named without the prefix `SIG`.
     pub(crate) fn signal(&self, name: &str) -> Result<(), Error> {
         let doing = format!("sending SIG{name} to {}", self.name);
         self.process().signal(name).map_err(Error::io(doing))

@@ -1,4 +1,4 @@
-//! Servers out of Debian packages, unpacked below the build directory.
+//! Servers from Debian packages, unpacked below the build directory.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -12,11 +12,11 @@ use crate::error::Unavailable;
 use crate::fetch::{cannot, publish, run, staging};
 use crate::workdir::target_dir;
 
-/// Downloads a package and those that it needs. Nothing is installed, so every user may do so.
+/// Downloads a package and its dependencies. Nothing is installed, so no privileges are needed.
 const DOWNLOAD: &str = "install --yes --quiet --download-only --no-install-recommends \
     -o Debug::NoLocking=true -o Acquire::http::Timeout=20";
 
-/// The folders for servers that are not in every user's search path.
+/// Folders of servers that are not in every user's search path.
 const SBIN: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
 /// The programs of a package, and the libraries that they need.
@@ -27,7 +27,7 @@ pub(crate) struct Package {
 }
 
 impl Package {
-    /// Finds a package by one of its programs on the search path, or else downloads it.
+    /// Finds a package by one of its programs on the search path, or downloads it.
     ///
     /// # Errors
     /// [`Unavailable`] if it is not found. The reason names the remedy.
@@ -70,7 +70,7 @@ fn installed(search: Option<&OsStr>, program: &str) -> Option<Package> {
     })
 }
 
-/// Returns a library of the system, or else of a package that is downloaded.
+/// Returns a library of the system, or of a downloaded package.
 ///
 /// # Errors
 /// [`Unavailable`] if it is not found. The reason names the remedy.
@@ -95,10 +95,10 @@ fn library_directories(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     })
 }
 
-/// Returns a package that is unpacked in `target/debian`. If it is missing, it is downloaded with
-/// `apt-get`, which is reported on standard error.
+/// Returns a package unpacked in `target/debian`. A missing package is downloaded with `apt-get`,
+/// which is reported on standard error.
 fn downloaded(name: &'static str) -> Result<PathBuf, Unavailable> {
-    /// Tests of one process wait for each other, and do not repeat a failure.
+    /// Tests of one process wait for each other, and do not repeat a failed download.
     static OUTCOMES: Mutex<BTreeMap<&str, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
     let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -133,7 +133,7 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
         apt
     };
     if run(apt(DOWNLOAD).arg(name), &remedy).is_err() {
-        // The system's lists of packages are missing or old, and only root may fetch them.
+        // The system's package lists are missing or outdated, and only root may update them.
         let lists = staging.path().join("lists");
         create(&lists.join("partial"))?;
         let lists = option("Dir::State::Lists", &lists);

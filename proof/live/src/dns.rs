@@ -1,4 +1,4 @@
-//! A DNS server: Knot, authoritative for everything.
+//! An authoritative DNS server for everything: Knot.
 
 mod record;
 
@@ -13,14 +13,15 @@ use crate::daemon::Daemon;
 use crate::debian::Package;
 use crate::error::Error;
 
-/// The control socket is named relative to the working directory: the system limits its path to
+/// The control socket is relative to the working directory, because the system limits its path to
 /// 108 bytes.
 const DIRECTORY: &str = "/proc/self/cwd";
 
-/// A DNS server on a loopback port, over UDP and TCP. It answers for the root zone: names without
-/// records do not exist.
+/// A DNS server on a loopback port, over UDP and TCP. It is authoritative for the root zone: names
+/// without records do not exist.
 ///
-/// Answers that exceed the client's size over UDP are truncated. Dropping the server kills it.
+/// Answers that exceed the client's size limit over UDP are truncated. Dropping the server kills
+/// it.
 #[derive(Debug)]
 pub struct Dns {
     package: Package,
@@ -53,13 +54,13 @@ impl Dns {
         Ok(dns)
     }
 
-    /// Returns the address at which it answers over UDP and TCP.
+    /// Returns the address of the server, for UDP and TCP.
     pub fn address(&self) -> SocketAddr {
         self.daemon.address()
     }
 
-    /// Replaces all records of each name and type that `records` has. All changes of a call take
-    /// effect at once, before it returns.
+    /// Replaces all records of each name and type in `records`. All changes of a call take effect
+    /// together, before it returns.
     pub fn set(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Error> {
         let records: Vec<_> = records.into_iter().collect();
         self.change(|zone| {
@@ -77,12 +78,13 @@ impl Dns {
         self.change(|zone| zone.retain(|record| !record.is_of_set(name, record_type)))
     }
 
-    /// Kills it: queries over UDP are refused by the system, and so are connections.
+    /// Kills the server: the system refuses queries over UDP, and connections.
     pub fn kill(&self) -> Result<(), Error> {
         self.daemon.kill()
     }
 
-    /// Starts it again on the same port with its current records; a running server is killed first.
+    /// Restarts the server on the same port with its current records; a running server is killed
+    /// first.
     pub fn restart(&self) -> Result<(), Error> {
         let serial = self.zone().serial;
         let mut command = self.package.command("knotd");
@@ -90,12 +92,13 @@ impl Dns {
         self.daemon.start(command, || self.serves(serial))
     }
 
-    /// Freezes it: queries are not answered.
+    /// Freezes the server: queries are not answered.
     pub fn sigstop(&self) -> Result<(), Error> {
         self.daemon.signal("STOP")
     }
 
-    /// Resumes it after [`Dns::sigstop`]. It then answers the queries that it has received meanwhile.
+    /// Resumes the server after [`Dns::sigstop`]. It then answers the queries received in the
+    /// meantime.
     pub fn sigcont(&self) -> Result<(), Error> {
         self.daemon.signal("CONT")
     }
@@ -113,13 +116,13 @@ impl Dns {
         Err(Error::State(reason.to_owned()))
     }
 
-    /// Returns whether it has loaded this version of the zone.
+    /// Returns whether the server has loaded this version of the zone.
     fn serves(&self, serial: u32) -> bool {
         let soa = self.control(&["zone-read", ".", "@", "SOA"]);
         soa.contains(&format!(" SOA . . {serial} "))
     }
 
-    /// Sends a command to the server, and returns its output, which is empty if there is no server.
+    /// Sends a command to the server and returns its output; empty if the server is not running.
     fn control(&self, arguments: &[&str]) -> String {
         let mut knotc = self.package.command("knotc");
         knotc.current_dir(self.daemon.dir()).stdin(Stdio::null());

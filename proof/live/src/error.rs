@@ -6,27 +6,28 @@ use std::time::Duration;
 
 use bson::Document;
 
-/// An error when starting or using a server.
+/// The error of starting or using a server.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no such server on this machine: the test cannot run, see [`or_skip`](crate::or_skip).
+    /// The server is not available on this machine, so the test cannot run; see
+    /// [`or_skip`](crate::or_skip).
     Unavailable(Unavailable),
     /// A server answered a command with `ok: 0`.
     Command(Box<CommandError>),
-    /// A socket, file or process operation failed; the text says which.
+    /// A socket, file or process operation failed; the text describes it.
     Io(String, io::Error),
-    /// A reply was not a well-formed OP_MSG, or lacks a field that every reply has.
+    /// A reply was not a valid OP_MSG, or lacks a mandatory field.
     Protocol(String),
-    /// A server process exited unexpectedly; the text ends with the end of its log.
+    /// A server process exited unexpectedly; the text includes the end of its log.
     Exited(String),
     /// A wait timed out.
     TimedOut {
-        /// The event that was awaited.
+        /// The awaited event.
         awaited: String,
         /// The duration of the wait.
         waited: Duration,
-        /// The last error of the wait.
+        /// The last error during the wait.
         last: Option<Box<Error>>,
     },
     /// The operation is not possible in the current state, such as signalling a dead server.
@@ -115,7 +116,7 @@ impl std::error::Error for Unavailable {}
 pub struct CommandError {
     /// The command's name.
     pub command: String,
-    /// The server's error code; 0 where the reply has none.
+    /// The server's error code; 0 if the reply has none.
     pub code: i32,
     /// The name of the code, such as `NotWritablePrimary`.
     pub code_name: String,

@@ -9,8 +9,8 @@ use crate::mongod::Mongod;
 
 /// The settings of the fail point `failCommand`: which commands fail, how, and how often.
 ///
-/// Without [`FailCommand::times`] it lasts until it is disabled. Legacy hello is the command
-/// `isMaster` in both spellings; name it together with `hello` to hit every check.
+/// Lasts until it is disabled, unless [`FailCommand::times`] is set. Legacy hello is the command
+/// `isMaster` in both spellings; name it together with `hello` to affect every check.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct FailCommand {
@@ -19,7 +19,7 @@ pub struct FailCommand {
 }
 
 impl FailCommand {
-    /// Selects the commands that fail; other methods set how.
+    /// Selects the commands that fail; other methods set the failure.
     pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
         let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
         Self {
@@ -38,7 +38,7 @@ impl FailCommand {
     /// newer; before 5.0 the handshake itself never fails, and 4.2 does not distinguish
     /// applications).
     ///
-    /// Without it the commands of this crate fail as well, if they are among those named.
+    /// Otherwise the selected commands fail for this crate's clients as well.
     pub fn app_name(self, name: &str) -> Self {
         self.with("appName", name)
     }
@@ -59,7 +59,7 @@ impl FailCommand {
         self.with("closeConnection", true)
     }
 
-    /// Delays the reply (4.4 and newer). The unit of the server is the millisecond.
+    /// Delays the reply (4.4 and newer). The server's unit is the millisecond.
     pub fn block_for(self, time: Duration) -> Self {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
         self.with("blockConnection", true)
@@ -82,7 +82,8 @@ pub struct FailPoint<'a> {
 }
 
 impl FailPoint<'_> {
-    /// Disables it and returns how often it was entered, on servers that count (4.4 and newer).
+    /// Disables the fail point and returns how often it was triggered, if the server counts it (4.4
+    /// and newer).
     pub fn disable(mut self) -> Result<Option<i64>, Error> {
         let reply = self.turn_off()?;
         Ok(match reply.get("count") {
@@ -92,7 +93,7 @@ impl FailPoint<'_> {
         })
     }
 
-    /// Waits until it has been entered `times` times since it was enabled (4.4 and newer).
+    /// Waits until the fail point was triggered `times` times since it was enabled (4.4 and newer).
     pub fn wait_entered(&self, times: i64) -> Result<(), Error> {
         let limit = Duration::from_secs(25).as_millis() as i64;
         let wait =
@@ -109,7 +110,7 @@ impl FailPoint<'_> {
 
 impl Drop for FailPoint<'_> {
     fn drop(&mut self) {
-        // On a stopped server the command would block the dropping thread until its time-out.
+        // On a stopped server, the command would block the dropping thread until its timeout.
         if self.enabled && self.mongod.is_responsive() {
             let _ = self.turn_off();
         }

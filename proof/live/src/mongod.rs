@@ -29,26 +29,26 @@ use crate::workdir::WorkDir;
 const JOURNAL: &str =
     "log=(enabled=true,path=journal,compressor=snappy,file_max=1MB,prealloc=false)";
 
-/// The number of log lines that are quoted when a server has exited.
+/// The number of log lines that are quoted if a server exits.
 const QUOTED_LINES: usize = 12;
 
 /// A `mongod` on its own loopback port.
 ///
-/// Dropping it kills it and removes its data. If the dropping thread panics, its log is kept below
-/// `target/live`, and standard error says where.
+/// Dropping it kills the process and removes the data. If the thread is panicking, the log is kept
+/// below `target/live`, and its path is printed on standard error.
 pub struct Mongod {
     executable: PathBuf,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
-    /// The certificates of clients, if the server demands TLS.
+    /// The certificates of clients, if the server requires TLS.
     certificates: Option<Arc<Certificates>>,
     address: SocketAddr,
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
     dir: WorkDir,
-    /// True if the server has the user [`ROOT`], as which clients authenticate.
+    /// True if the server has the user [`ROOT`], with which clients authenticate.
     has_root: AtomicBool,
-    /// The length of the log when the process was started.
+    /// The length of the log at the start of the process.
     log_start: AtomicU64,
 }
 
@@ -58,7 +58,7 @@ impl Mongod {
         Self::start_with(version, &[])
     }
 
-    /// Starts a server with further command line arguments and waits until it answers.
+    /// Starts a server with additional command line arguments and waits until it answers.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no binary, [`Error::Exited`] if it rejects the
@@ -72,9 +72,8 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Starts a standalone server that refuses every command of connections without
-    /// authentication, and creates the user [`ROOT`]. The [clients](Self::client) of this value are
-    /// authenticated.
+    /// Starts a standalone server that refuses all commands on unauthenticated connections, and
+    /// creates the user [`ROOT`]. The [clients](Self::client) of this value are authenticated.
     pub fn start_secured(version: impl Into<Option<Version>>) -> Result<Self, Error> {
         let mut mongod = Self::launch(version, &[], Security::Users, None)?;
         mongod.wait_until_ready()?;
@@ -83,12 +82,12 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Starts a standalone server that demands TLS, with further command line arguments. The
-    /// [clients](Self::client) of this value speak TLS.
+    /// Starts a standalone server that requires TLS, with additional command line arguments. The
+    /// [clients](Self::client) of this value use TLS.
     ///
     /// # Errors
-    /// Those of [`Mongod::start_with`]. [`Error::Unavailable`] also if the server has to live in
-    /// another time, for an expired certificate, and there is no libfaketime.
+    /// Those of [`Mongod::start_with`]. Also [`Error::Unavailable`] if an expired certificate
+    /// requires another date, but there is no libfaketime.
     pub fn start_tls(
         version: impl Into<Option<Version>>,
         tls: &ServerTls,
@@ -137,7 +136,7 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Waits until the process answers; moves it to another port whenever its port is taken.
+    /// Waits until the process answers. Moves it to another port whenever its port is taken.
     pub(crate) fn wait_until_ready(&mut self) -> Result<(), Error> {
         while self.await_answer()? == Start::AddressInUse {
             self.address = port::free()?;
@@ -146,12 +145,12 @@ impl Mongod {
         Ok(())
     }
 
-    /// Returns its address.
+    /// Returns the address of the server.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Returns its address in the form of replica set configurations: `127.0.0.1:PORT`.
+    /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
         self.address.to_string()
     }
@@ -161,12 +160,12 @@ impl Mongod {
         format!("mongodb://{}/?directConnection=true", self.address)
     }
 
-    /// Returns the path of its log file.
+    /// Returns the path of the log file.
     pub fn log(&self) -> PathBuf {
         self.dir.path().join("mongod.log")
     }
 
-    /// Opens a new connection to it, authenticated as [`ROOT`] if it has that user.
+    /// Opens a new connection, authenticated as [`ROOT`] if the server has that user.
     pub fn client(&self) -> Result<Client, Error> {
         let mut client = self.connect(COMMAND_TIMEOUT)?;
         if self.has_root.load(Ordering::Relaxed) {
@@ -176,12 +175,12 @@ impl Mongod {
         Ok(client)
     }
 
-    /// Opens a new connection to it, without authentication.
+    /// Opens a new connection without authentication.
     pub(crate) fn connect(&self, timeout: Duration) -> Result<Client, Error> {
         Client::open(self.address, timeout, self.certificates.as_deref())
     }
 
-    /// Creates the user [`ROOT`], which the server allows as long as it has none (the "localhost
+    /// Creates the user [`ROOT`], which the server permits while it has no users (the "localhost
     /// exception").
     pub(crate) fn create_root(&self) -> Result<(), Error> {
         let (user, password) = ROOT;
@@ -199,23 +198,23 @@ impl Mongod {
         self.client()?.run_command(database, command)
     }
 
-    /// Returns its hello reply; see [`Client::hello`].
+    /// Returns the hello reply of the server; see [`Client::hello`].
     pub fn hello(&self) -> Result<Document, Error> {
         self.client()?.hello()
     }
 
-    /// Returns whether the process runs and is not stopped by [`Mongod::sigstop`].
+    /// Returns whether the process runs and is not paused by [`Mongod::sigstop`].
     pub fn is_responsive(&self) -> bool {
         self.process().is_responsive()
     }
 
-    /// Kills it with SIGKILL and waits until it is gone. Does nothing if it is dead.
+    /// Kills the server with SIGKILL and waits for its end. Does nothing if it is dead.
     ///
-    /// A responsive server makes a checkpoint first: a server that is killed before its first
-    /// checkpoint does not always start again.
+    /// A responsive server makes a checkpoint first, because a server killed before its first
+    /// checkpoint may not start again.
     pub fn kill(&self) -> Result<(), Error> {
         if self.is_responsive() {
-            // A server that does not answer is killed, too.
+            // A server that does not answer is killed as well.
             let _ = self.run_command("admin", doc! { "fsync": 1 });
         }
         self.process()
@@ -223,19 +222,19 @@ impl Mongod {
             .map_err(Error::io(format!("killing {}", self.address)))
     }
 
-    /// Freezes it: its sockets stay open and it does not answer.
+    /// Freezes the server: its sockets stay open, but it does not answer.
     pub fn sigstop(&self) -> Result<(), Error> {
         self.signal("STOP")
     }
 
-    /// Resumes it after [`Mongod::sigstop`].
+    /// Resumes the server after [`Mongod::sigstop`].
     pub fn sigcont(&self) -> Result<(), Error> {
         self.signal("CONT")
     }
 
-    /// Asks it to shut down cleanly and returns; [`Mongod::wait_exit`] waits for the end. A
-    /// primary first steps down, and a member newer than 4.4 first answers with ShutdownInProgress
-    /// for up to 15 s.
+    /// Requests a clean shutdown and returns; [`Mongod::wait_exit`] waits for the end. A primary
+    /// steps down first, and a member newer than 4.4 answers with ShutdownInProgress for up to 15
+    /// s.
     pub fn sigterm(&self) -> Result<(), Error> {
         self.signal("TERM")
     }
@@ -248,8 +247,8 @@ impl Mongod {
         })
     }
 
-    /// Restarts it on the same port and data, and waits until it answers; a running server is
-    /// killed first. Members of a set may need longer to be primary or secondary again.
+    /// Restarts the server on the same port and data, and waits until it answers. A running server
+    /// is killed first. Members of a set may need longer to be primary or secondary again.
     pub fn restart(&self) -> Result<(), Error> {
         self.kill()?;
         poll("the port of a dead server", || {
@@ -277,7 +276,7 @@ impl Mongod {
             .args(["--wiredTigerCacheSizeGB", "0.25"])
             .args(["--wiredTigerEngineConfigString", JOURNAL])
             .args(["--setParameter", "enableTestCommands=1"])
-            // One sampling thread per server would be the largest part of the load.
+            // One sampling thread per server would cause most of the load.
             .args(["--setParameter", "diagnosticDataCollectionEnabled=false"])
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -301,7 +300,7 @@ impl Mongod {
                     self.log_tail()
                 )));
             }
-            // Another server may have taken the port in the meantime, so its identity is checked.
+            // Another server may have taken the port in the meantime, so the identity is checked.
             let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
                 Err(error) if error.code() == Some(security::UNAUTHORIZED) => {
                     return Ok(self.listens().then_some(Start::Answered));
@@ -316,13 +315,13 @@ impl Mongod {
         })
     }
 
-    /// Returns whether the log says that the process listens.
+    /// Returns whether the process listens, according to the log.
     fn listens(&self) -> bool {
         let new = self.new_log().to_lowercase();
         new.contains("waiting for connections")
     }
 
-    /// Returns what the process has logged since its start.
+    /// Returns the log since the start of the process.
     fn new_log(&self) -> String {
         let log = fs::read(self.log()).unwrap_or_default();
         let start = usize::try_from(self.log_start.load(Ordering::Relaxed)).unwrap_or_default();
@@ -381,13 +380,13 @@ impl fmt::Debug for Mongod {
     }
 }
 
-/// Returns whether a line of a log is about the end of the process: the severity is in JSON, or
+/// Returns whether a line of a log reports the end of the process. The severity is in JSON, or
 /// before 4.4 the second word.
 fn is_fatal(line: &str) -> bool {
     line.contains("\"s\":\"F\"") || line.split_whitespace().nth(1) == Some("F")
 }
 
-/// Returns the environment in which a process lives in the time of its certificate.
+/// Returns the environment variables that set the date required by the certificate.
 fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
     let Some(day) = tls.certificate.day() else {
         return Ok(Vec::new());
@@ -400,7 +399,7 @@ fn clock(tls: &ServerTls) -> Result<Vec<(&'static str, String)>, Error> {
     ])
 }
 
-/// The outcome of a start.
+/// The result of a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Answered,

@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::Error;
 
-/// The range is below the ephemeral ports of operating systems: an outgoing connection could
-/// otherwise take the port of a server that is down for a while.
+/// The range is below the ephemeral ports of operating systems; otherwise an outgoing connection
+/// could take the port of a server that is temporarily down.
 const FIRST: u16 = 15_000;
 const COUNT: u16 = 16_000;
 
-/// Returns a loopback address at which nothing listens, neither over TCP nor over UDP.
+/// Returns a free loopback address, for both TCP and UDP.
 ///
-/// Another process may take it before the server does; the server then exits with
+/// Another process may take it before the server does. The server then exits with
 /// [`ADDRESS_IN_USE`].
 pub(crate) fn free() -> Result<SocketAddr, Error> {
-    // Processes that start at the same time begin at different ports, and servers of one process
-    // start at the same time: none gets the port of another that has not listened yet.
+    // Processes that start at the same time begin at different ports. Servers of one process start
+    // at the same time, so none gets the port of another one that does not listen yet.
     static NEXT: LazyLock<AtomicU32> =
         LazyLock::new(|| AtomicU32::new(RandomState::new().hash_one(()) as u32));
     (0..COUNT)

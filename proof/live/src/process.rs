@@ -5,9 +5,9 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 
 /// A script that reads process ids from standard input and kills the last one at end of input,
-/// which happens however the writer ends. An empty line means that there is no process.
+/// which occurs however the writer ends. An empty line means that there is no process.
 ///
-/// Terminal signals go to the whole job, and the script must survive them.
+/// Terminal signals reach the whole job, and the script must survive them.
 const GUARD: &str = r#"
 trap '' HUP INT TERM
 while read -r pid; do running=$pid; done
@@ -15,8 +15,8 @@ while read -r pid; do running=$pid; done
 rm -rf -- "$1" || rm -rf -- "$1"
 "#;
 
-/// A child process, its data directory, and the guard that removes both when this process dies
-/// without doing so.
+/// A child process, its data directory, and a guard that removes both if this process dies without
+/// doing so.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Option<Child>,
@@ -26,7 +26,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts the guard alone.
+    /// Starts only the guard.
     pub(crate) fn guarded(data: &Path) -> io::Result<Self> {
         let mut guard = Command::new("sh");
         guard
@@ -61,19 +61,19 @@ impl Process {
                 .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Returns whether there is a child that was not seen to exit.
+    /// Returns whether there is a child that is not known to have exited.
     pub(crate) fn has_child(&self) -> bool {
         self.child.is_some()
     }
 
-    /// Returns the exit status of the child, if it has exited by itself.
+    /// Returns the exit status of the child, if it exited on its own.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.as_mut()?.try_wait().ok()??;
         self.forget();
         Some(status)
     }
 
-    /// Sends a signal to the child, named without `SIG`.
+    /// Sends a signal to the child, named without the prefix `SIG`.
     ///
     /// # Errors
     /// If the child is not running, or the signal cannot be sent.
@@ -98,7 +98,7 @@ impl Process {
         Ok(())
     }
 
-    /// Kills the child and waits until it is gone.
+    /// Kills the child and waits for its end.
     pub(crate) fn kill(&mut self) -> io::Result<()> {
         let Some(child) = self.child.as_mut() else {
             return Ok(());
@@ -126,7 +126,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // A failure cannot be handled here, and the guard kills again.
+        // A failure cannot be handled here; the guard kills the child again.
         let _ = self.kill();
         self.guard_input = None;
         let _ = self.guard.wait();

@@ -12,7 +12,7 @@ use crate::error::Error;
 
 /// A Prometheus on a loopback port, with its data in a temporary directory.
 ///
-/// Dropping it kills it.
+/// Dropping it kills the process.
 #[derive(Debug)]
 pub struct Prometheus {
     package: Package,
@@ -47,7 +47,7 @@ impl Prometheus {
         Ok(server)
     }
 
-    /// Returns the answer to a query in PromQL, as JSON.
+    /// Returns the result of a PromQL query as JSON.
     pub fn query(&self, query: &str) -> Result<String, Error> {
         let target = query
             .bytes()
@@ -59,10 +59,10 @@ impl Prometheus {
         Ok(body.to_owned())
     }
 
-    /// Runs `promtool` in a directory, with a text as its standard input. Needs no server.
+    /// Runs `promtool` in a directory, with a text as standard input. Needs no server.
     ///
     /// # Errors
-    /// As for [`start`](Self::start).
+    /// Those of [`start`](Self::start).
     pub fn promtool(directory: &Path, arguments: &[&str], input: &str) -> Result<Output, Error> {
         let mut command = Package::find("prometheus", "promtool")?.command("promtool");
         let mut run = || {
@@ -81,7 +81,7 @@ impl Prometheus {
         run().map_err(Error::io("running promtool"))
     }
 
-    /// Returns head and body of an answer. Version 1.0 of HTTP has no chunks.
+    /// Returns the head and body of a response. HTTP 1.0 has no chunks.
     fn get(&self, target: &str) -> Result<String, Error> {
         let address: SocketAddr = self.daemon.address();
         let ask = || {

@@ -20,16 +20,16 @@ use crate::wait::poll;
 /// The time for which a member that stepped down does not run for election.
 const STEP_DOWN: Duration = Duration::from_secs(10);
 
-/// The time-out for reading a member's state.
+/// The timeout for reading a member's state.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Error codes of a set that is busy with another change or election, or of a member that is no
-/// longer the primary: NotYetInitialized, ConfigurationInProgress, PrimarySteppedDown,
-/// LockTimeout, CurrentConfigNotCommittedYet, NotWritablePrimary, InterruptedDueToReplStateChange,
+/// The error codes of a set that is busy with another change or election, or of a member that is no
+/// longer primary: NotYetInitialized, ConfigurationInProgress, PrimarySteppedDown, LockTimeout,
+/// CurrentConfigNotCommittedYet, NotWritablePrimary, InterruptedDueToReplStateChange,
 /// NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary.
 const TRANSIENT_CODES: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 13436];
 
-/// A running replica set. Members are identified by their index in the specs that started it.
+/// A running replica set. Members are identified by their index in the specs of the start.
 #[derive(Debug)]
 pub struct ReplicaSet {
     name: String,
@@ -42,8 +42,8 @@ pub struct ReplicaSet {
 }
 
 impl ReplicaSet {
-    /// Starts a set named `rs0` with an election timeout of 2 s, and waits until it has a primary
-    /// and every member is primary, secondary or arbiter, and the first writes are on a majority.
+    /// Starts a set named `rs0` with an election timeout of 2 s. Waits until it has a primary,
+    /// every member is primary, secondary or arbiter, and the first writes are on a majority.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no binary.
@@ -59,18 +59,18 @@ impl ReplicaSet {
         ReplicaSetBuilder::new(version.into())
     }
 
-    /// Returns its `setName`.
+    /// Returns the `setName`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns the connection string with every member as a seed, including removed and dead ones.
+    /// Returns the connection string with all members as seeds, including removed and dead ones.
     pub fn uri(&self) -> String {
         let hosts: Vec<_> = self.members.iter().map(Mongod::host).collect();
         format!("mongodb://{}/?replicaSet={}", hosts.join(","), self.name)
     }
 
-    /// Returns the number of members that were started, including removed ones.
+    /// Returns the number of started members, including removed ones.
     pub fn size(&self) -> usize {
         self.members.len()
     }
@@ -88,7 +88,7 @@ impl ReplicaSet {
         self.members.iter()
     }
 
-    /// Waits until there is a primary that takes writes, and returns its index.
+    /// Waits until there is a primary that accepts writes, and returns its index.
     pub fn primary(&self) -> Result<usize, Error> {
         poll("a primary", || Ok(self.current_primary()))
     }
@@ -103,7 +103,7 @@ impl ReplicaSet {
     }
 
     /// Waits until there is a primary and every member of its configuration is primary, secondary
-    /// or arbiter. Members that are dead or stopped never are.
+    /// or arbiter. Never succeeds with a dead or stopped member.
     pub fn wait_until_settled(&self) -> Result<(), Error> {
         poll("every member to be primary, secondary or arbiter", || {
             let Some(primary) = self.current_primary() else {
@@ -120,9 +120,9 @@ impl ReplicaSet {
         })
     }
 
-    /// Waits until every member that can be elected knows of a write that a majority has.
+    /// Waits until every electable member knows that a write is on a majority.
     ///
-    /// A primary that is stopped before that cannot roll back its first writes afterwards, and ends:
+    /// A primary that is stopped earlier cannot roll back its first writes afterwards, and exits:
     /// "No stable timestamp available to recover to".
     fn wait_until_committed(&self) -> Result<(), Error> {
         poll("the first writes to be on a majority", || {
@@ -136,7 +136,7 @@ impl ReplicaSet {
     }
 
     /// Makes the primary step down for 10 s and returns its index. [`ReplicaSet::primary`] waits
-    /// for the next one; in a set of one there is no other candidate.
+    /// for the next primary; a set with a single member has no other candidate.
     pub fn step_down(&self) -> Result<usize, Error> {
         let step_down = doc! {
             "replSetStepDown": STEP_DOWN.as_secs() as i64,
@@ -145,7 +145,7 @@ impl ReplicaSet {
         self.on_primary("the primary to step down", |_| Ok(step_down.clone()))
     }
 
-    /// Makes the given member primary and waits until it is.
+    /// Makes a member primary and waits until it is.
     pub fn step_up(&self, index: usize) -> Result<(), Error> {
         poll("a member to be elected", || {
             if self.current_primary() == Some(index) {
@@ -159,8 +159,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Creates the user that clients authenticate as, once there is a primary, and makes `first`
-    /// primary.
+    /// Creates the user for clients once there is a primary, and makes `first` primary.
     fn create_root(&self, first: usize) -> Result<(), Error> {
         let primary = self.primary()?;
         self.members[primary].create_root()?;
@@ -168,8 +167,7 @@ impl ReplicaSet {
         self.step_up(first)
     }
 
-    /// Runs a command on the primary until the set is ready for it, and returns the primary's
-    /// index.
+    /// Runs a command on the primary until the set is ready for it. Returns the primary's index.
     fn on_primary(
         &self,
         awaited: &str,
@@ -191,7 +189,7 @@ impl ReplicaSet {
         refused?
     }
 
-    /// Returns the member that takes writes; of two, the one with the newer election.
+    /// Returns the member that accepts writes; if there are two, the one with the newer election.
     fn current_primary(&self) -> Option<usize> {
         (0..self.size())
             .filter_map(|index| {
@@ -224,7 +222,7 @@ impl ReplicaSet {
     }
 }
 
-/// Returns the term of the newest write that a majority has; -1 before the first one.
+/// Returns the term of the newest write on a majority; -1 before the first one.
 fn majority_term(hello: &Document) -> Option<i64> {
     let last = hello.get_document("lastWrite").ok()?;
     last.get_document("majorityOpTime").ok()?.get_i64("t").ok()

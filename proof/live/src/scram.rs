@@ -1,4 +1,4 @@
-//! SCRAM-SHA-256 of the blocking client, written apart from the code under test.
+//! SCRAM-SHA-256 of the blocking client, implemented independently of the code under test.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -9,12 +9,12 @@ use sha2::{Digest as _, Sha256};
 use crate::client::Client;
 use crate::error::Error;
 
-/// The client's nonce; test servers are not attacked.
+/// The client's nonce; constant, because test servers are not attacked.
 const NONCE: &str = "sdam-live";
 
 impl Client {
-    /// Authenticates the connection as a user of `admin`. Whether the server knows the user is not
-    /// checked.
+    /// Authenticates the connection as a user of `admin`. Does not verify that the server knows the
+    /// password.
     ///
     /// # Errors
     /// [`Error::Command`] if the server refuses the password.
@@ -42,7 +42,7 @@ impl Client {
             {
                 return Ok(());
             }
-            // 4.2 wants an empty exchange at the end.
+            // 4.2 requires an empty exchange at the end.
             payload = Vec::new();
         }
     }

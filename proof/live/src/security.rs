@@ -1,4 +1,4 @@
-//! Servers that demand authentication.
+//! Servers that require authentication.
 
 use std::fs;
 use std::io;
@@ -6,17 +6,17 @@ use std::path::Path;
 
 use crate::error::Error;
 
-/// Name and password of the user that a secured server has from the start, in `admin`.
+/// Name and password of the user in `admin` that a secured server initially has.
 pub const ROOT: (&str, &str) = ("root", "root");
 
-/// The error code of a command that needs authentication.
+/// The error code of a command that requires authentication.
 pub(crate) const UNAUTHORIZED: i32 = 13;
 
-/// The secret that the members of a set share.
+/// The shared secret of a set's members.
 const KEY: &str = "c2RhbS1saXZl";
 
-/// The smallest numbers of iterations that the server accepts for new passwords: clients in debug
-/// builds need too long for the defaults.
+/// The minimum iteration counts that the server accepts for new passwords: the defaults take too
+/// long for clients in debug builds.
 pub(crate) const ITERATIONS: [&str; 4] = [
     "--setParameter",
     "scramIterationCount=5000",
@@ -24,17 +24,16 @@ pub(crate) const ITERATIONS: [&str; 4] = [
     "scramSHA256IterationCount=5000",
 ];
 
-/// The connections that a server serves.
+/// The connections that a server accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Security {
-    /// All. Authentication is checked where a client asks for it.
+    /// All connections. Authentication is checked if a client requests it.
     Open,
     /// Only connections of authenticated users.
     Users,
 }
 
-/// Writes the key file, with which a server demands authentication, and returns the arguments that
-/// name it.
+/// Writes the key file, which makes a server require authentication, and returns its arguments.
 pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     let path = dir.join("key");
     let failed = || Error::io("writing a key file");
@@ -43,7 +42,7 @@ pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     Ok(["--keyFile".to_owned(), path.display().to_string()])
 }
 
-/// Lets only this user read the file: the server refuses a key that others may read.
+/// Makes the file readable only for this user: the server refuses other keys.
 #[cfg(unix)]
 fn make_private(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,19 +1,19 @@
-//! Skipping of tests that cannot run.
+//! Skipping tests that cannot run.
 
 use std::env;
 use std::io::{self, Write};
 
 use crate::error::Error;
 
-/// The environment variable that makes a missing server a failure.
+/// The environment variable that turns a missing server into a failure.
 const REQUIRED: &str = "SDAM_LIVE_REQUIRED";
 
-/// Returns `None` instead of [`Error::Unavailable`] and reports the skipped test, with the reason,
-/// on standard error. The test harness does not capture the report.
+/// Returns `None` instead of [`Error::Unavailable`], and reports the skipped test and the reason on
+/// standard error. The test harness does not capture the report.
 ///
 /// # Errors
-/// Every other error; with `SDAM_LIVE_REQUIRED=1` in the environment also [`Error::Unavailable`],
-/// for machines on which no test may be skipped.
+/// Every other error. With `SDAM_LIVE_REQUIRED=1` in the environment, for machines on which no test
+/// may be skipped, also [`Error::Unavailable`].
 pub fn or_skip<T, E: Into<Error>>(started: Result<T, E>) -> Result<Option<T>, Error> {
     let required = env::var_os(REQUIRED).is_some_and(|value| value == "1");
     decide(started.map_err(E::into), required, &mut io::stderr())

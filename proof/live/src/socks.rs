@@ -6,9 +6,10 @@ use crate::daemon::Daemon;
 use crate::debian::Package;
 use crate::error::Error;
 
-/// A SOCKS5 proxy on a loopback port (RFC 1928, RFC 1929). It resolves names by the system.
+/// A SOCKS5 proxy on a loopback port (RFC 1928, RFC 1929). It resolves names with the system's
+/// resolver.
 ///
-/// Dropping it kills it and ends the connections through it.
+/// Dropping it kills the process and thereby the connections through it.
 #[derive(Debug)]
 pub struct Socks {
     package: Package,
@@ -17,7 +18,7 @@ pub struct Socks {
 }
 
 impl Socks {
-    /// Starts a proxy that everyone may use, and waits until it listens.
+    /// Starts a proxy without authentication, and waits until it listens.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no microsocks and none can be fetched; see
@@ -26,7 +27,7 @@ impl Socks {
         Self::launch(None)
     }
 
-    /// Starts a proxy that demands this user name and password.
+    /// Starts a proxy that requires this user name and password.
     pub fn start_secured(user: &str, password: &str) -> Result<Self, Error> {
         Self::launch(Some([user.to_owned(), password.to_owned()]))
     }
@@ -41,17 +42,17 @@ impl Socks {
         Ok(socks)
     }
 
-    /// Returns the address at which it listens.
+    /// Returns the listening address.
     pub fn address(&self) -> SocketAddr {
         self.daemon.address()
     }
 
-    /// Kills it: connections through it end, and new ones are refused.
+    /// Kills the proxy: connections through it end, and new ones are refused.
     pub fn kill(&self) -> Result<(), Error> {
         self.daemon.kill()
     }
 
-    /// Starts it again on the same port; a running one is killed first.
+    /// Restarts the proxy on the same port; a running one is killed first.
     pub fn restart(&self) -> Result<(), Error> {
         let address = self.address();
         let mut command = self.package.command("microsocks");
@@ -64,12 +65,12 @@ impl Socks {
         self.daemon.start(command, listens)
     }
 
-    /// Freezes it: connections through it stay open and stall.
+    /// Freezes the proxy: connections through it stay open and stall.
     pub fn sigstop(&self) -> Result<(), Error> {
         self.daemon.signal("STOP")
     }
 
-    /// Resumes it after [`Socks::sigstop`].
+    /// Resumes the proxy after [`Socks::sigstop`].
     pub fn sigcont(&self) -> Result<(), Error> {
         self.daemon.signal("CONT")
     }

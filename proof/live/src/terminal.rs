@@ -1,4 +1,4 @@
-//! A terminal for programs with a screen: tmux.
+//! A terminal for full-screen programs: tmux.
 
 use std::process::Command;
 
@@ -7,16 +7,16 @@ use crate::error::Error;
 use crate::wait::poll;
 use crate::workdir::WorkDir;
 
-/// A terminal with a shell, in a tmux server of its own.
+/// A terminal with a shell, in a separate tmux server.
 ///
-/// Dropping it kills the server, and the programs in the terminal get SIGHUP.
+/// Dropping it kills the server; the programs in the terminal receive SIGHUP.
 #[derive(Debug)]
 pub struct Terminal {
     package: Package,
     dir: WorkDir,
 }
 
-/// The prompt that the shell prints before it reads a line.
+/// The prompt of the shell.
 const PROMPT: &str = "ready$ ";
 
 impl Terminal {
@@ -31,7 +31,8 @@ impl Terminal {
             dir: WorkDir::create("tmux").map_err(Error::io("create the directory of tmux"))?,
         };
         let (width, height) = (width.to_string(), height.to_string());
-        // An interactive shell has job control, and nothing but the prompt comes from its files.
+        // An interactive shell has job control. Its start-up files are disabled, so only the prompt
+        // appears.
         let shell = format!("env -u ENV LC_ALL=C.UTF-8 PS1='{PROMPT}' sh -i");
         terminal.tmux(&[
             "-f",
@@ -54,7 +55,7 @@ impl Terminal {
         self.key("Enter")
     }
 
-    /// Presses a key, by its name in tmux: `q`, `Enter`, `C-c`, `Up`.
+    /// Presses a key, named as in tmux: `q`, `Enter`, `C-c`, `Up`.
     pub fn key(&self, name: &str) -> Result<(), Error> {
         self.tmux(&["send-keys", name]).map(drop)
     }
@@ -66,31 +67,31 @@ impl Terminal {
             .map(drop)
     }
 
-    /// Returns what the terminal shows, without trailing spaces.
+    /// Returns the contents of the terminal, without trailing spaces.
     pub fn shown(&self) -> Result<String, Error> {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// Returns what the terminal shows, with the escape sequences of its colours.
+    /// Returns the contents of the terminal, with the escape sequences of colours.
     pub fn coloured(&self) -> Result<String, Error> {
         self.tmux(&["capture-pane", "-p", "-e"])
     }
 
-    /// Returns the value of a format of tmux, such as `#{alternate_on}`.
+    /// Returns the value of a tmux format, such as `#{alternate_on}`.
     pub fn state(&self, format: &str) -> Result<String, Error> {
         let state = self.tmux(&["display-message", "-p", format])?;
         Ok(state.trim_end().to_owned())
     }
 
-    /// Waits until the terminal shows a text, and returns everything it shows.
+    /// Waits until the terminal contains a text, and returns its whole contents.
     ///
     /// # Errors
-    /// If it does not come to be shown; the error says what is shown instead.
+    /// If the text does not appear; the error contains the current contents.
     pub fn wait_for(&self, text: &str) -> Result<String, Error> {
         self.wait_until(text, |shown| shown.contains(text))
     }
 
-    /// Waits until what the terminal shows meets a condition, and returns it.
+    /// Waits until the contents of the terminal meet a condition, and returns them.
     pub fn wait_until(
         &self,
         awaited: &str,
@@ -107,7 +108,7 @@ impl Terminal {
     fn tmux(&self, arguments: &[&str]) -> Result<String, Error> {
         let socket = self.dir.path().join("socket");
         let mut command = self.package.command("tmux");
-        // Not the variables of a terminal in which the tests run.
+        // Removes the variables of a terminal in which the tests run.
         command.env_remove("TMUX").env_remove("NO_COLOR");
         command
             .env("LC_ALL", "C.UTF-8")
@@ -129,7 +130,7 @@ fn output(command: &mut Command) -> Result<String, Error> {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended with its shell.
+        // The server may have ended with its shell.
         let _ = self.tmux(&["kill-server"]);
     }
 }

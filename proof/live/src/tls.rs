@@ -1,4 +1,4 @@
-//! TLS of servers, and of this crate's own clients.
+//! TLS of servers and of this crate's clients.
 
 use std::error::Error;
 use std::io;
@@ -14,10 +14,10 @@ use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureSch
 
 use crate::certificates::{Certificates, ServerCertificate};
 
-/// The TLS settings of a server. It demands TLS, and checks the certificates that clients present.
+/// The TLS settings of a server that requires TLS and checks the certificates of clients.
 ///
-/// This crate's own clients present the [client's certificate](Certificates::client) and accept
-/// every server's.
+/// This crate's clients present the [client's certificate](Certificates::client) and accept every
+/// server certificate.
 #[derive(Clone, Debug)]
 #[must_use]
 pub struct ServerTls {
@@ -28,7 +28,7 @@ pub struct ServerTls {
 }
 
 impl ServerTls {
-    /// Creates settings with a valid certificate, for clients with or without one.
+    /// Creates settings with a valid certificate, for clients with or without a certificate.
     pub fn new(certificates: &Arc<Certificates>) -> Self {
         Self {
             certificates: Arc::clone(certificates),
@@ -50,7 +50,7 @@ impl ServerTls {
         self
     }
 
-    /// Refuses TLS 1.3, whose clients learn only after the handshake that they are refused.
+    /// Disables TLS 1.3, whose clients learn of their rejection only after the handshake.
     pub fn without_tls_1_3(mut self) -> Self {
         self.arguments = ["--tlsDisabledProtocols", "TLS1_3"]
             .map(str::to_owned)
@@ -77,7 +77,7 @@ impl ServerTls {
     }
 }
 
-/// Negotiates TLS as the client that every server of [`ServerTls`] serves.
+/// Negotiates TLS as a client that every server of [`ServerTls`] accepts.
 pub(crate) fn negotiate(
     stream: TcpStream,
     certificates: &Certificates,
@@ -102,8 +102,7 @@ fn config(certificates: &Certificates) -> Result<ClientConfig, Box<dyn Error + S
     Ok(config)
 }
 
-/// Accepts every certificate: tests that control servers rely on the data directory, which each
-/// server is asked for.
+/// Accepts every certificate. Tests identify a server by its data directory instead.
 #[derive(Debug)]
 struct AnyServer(Arc<CryptoProvider>);
 

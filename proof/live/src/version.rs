@@ -30,7 +30,7 @@ impl Version {
         Self { major, minor }
     }
 
-    /// Parses the output of `mongod --version`: `db version v6.0.5` and more lines.
+    /// Parses the output of `mongod --version`: `db version v6.0.5` and further lines.
     pub(crate) fn from_banner(banner: &str) -> Option<Self> {
         let release = banner
             .lines()
@@ -70,7 +70,7 @@ impl FromStr for Version {
     }
 }
 
-/// A text that does not name a release series.
+/// The error of an invalid release series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidVersion {
     text: String,
@@ -84,7 +84,7 @@ impl fmt::Display for InvalidVersion {
 
 impl std::error::Error for InvalidVersion {}
 
-/// Runs `mongod --version`; the error says why it gave no version.
+/// Runs `mongod --version`. The error tells why there is no version.
 pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
     let shown = mongod.display();
     let output = Command::new(mongod)

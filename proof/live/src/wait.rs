@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// The time-out of every wait. It is generous because it only bounds the time until a failure is
-/// reported: a machine may run many such tests on few cores.
+/// The timeout of every wait. It is generous because it only delays the report of a failure, and a
+/// machine may run many such tests on few cores.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// The time-out of one command.
+/// The timeout of a single command.
 pub(crate) const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
@@ -17,7 +17,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(25);
 /// Calls a function until it returns a value.
 ///
 /// # Errors
-/// [Final](is_final) errors immediately, any other error if it persists for [`TIMEOUT`].
+/// [Final](is_final) errors immediately; any other error if it persists for [`TIMEOUT`].
 pub(crate) fn poll<T>(
     awaited: &str,
     mut ask: impl FnMut() -> Result<Option<T>, Error>,

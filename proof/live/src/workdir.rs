@@ -28,7 +28,7 @@ impl WorkDir {
         Self::create_in(&target_dir().join("live"), purpose)
     }
 
-    /// Creates a directory in `parent`, which is also created if it is missing.
+    /// Creates a directory in `parent`, which is created if it is missing.
     pub(crate) fn create_in(parent: &Path, purpose: &str) -> io::Result<Self> {
         fs::create_dir_all(parent)?;
         for serial in 0_u32.. {

@@ -1,4 +1,4 @@
-//! Tests of the DNS servers and SOCKS5 proxies that the workspace's other live tests rely on.
+//! Tests of the DNS servers and SOCKS5 proxies for the workspace's other live tests.
 #![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
 use std::io::{Read, Write};
@@ -12,10 +12,10 @@ const TXT: u16 = 16;
 const AAAA: u16 = 28;
 const SRV: u16 = 33;
 
-/// The bit of a DNS header that says that the answer is truncated.
+/// The flag of a truncated answer in a DNS header.
 const TRUNCATED: u8 = 2;
 
-/// The parts of an answer that the tests look at.
+/// The parts of an answer that the tests check.
 #[derive(Debug, PartialEq)]
 struct Answer {
     code: u8,
@@ -24,7 +24,8 @@ struct Answer {
     records: Vec<(u32, Vec<u8>)>,
 }
 
-/// Returns a query (RFC 1035, section 4) without EDNS: an answer over UDP has up to 512 bytes.
+/// Returns a query (RFC 1035, section 4) without EDNS, so that an answer over UDP has at most 512
+/// bytes.
 fn query(name: &str, record_type: u16) -> Vec<u8> {
     let mut query = vec![0, 7, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
@@ -169,8 +170,8 @@ fn records_that_the_server_refuses_are_an_error() {
     assert!(error.to_string().contains("refuses"), "{error}");
 }
 
-/// Sends the greeting and what follows of RFC 1928 and 1929; returns all that the proxy answers until
-/// it has answered `length` bytes or closes the connection.
+/// Sends a greeting and the further messages of RFC 1928 and 1929. After each message, reads
+/// `length` bytes or until the proxy closes the connection, and returns everything read.
 fn converse(stream: &mut TcpStream, messages: &[(&[u8], usize)]) -> Vec<u8> {
     let mut answers = Vec::new();
     for (message, length) in messages {
@@ -184,7 +185,7 @@ fn converse(stream: &mut TcpStream, messages: &[(&[u8], usize)]) -> Vec<u8> {
     answers
 }
 
-/// A listener, and the request that connects to it.
+/// Returns a listener and the request that connects to it.
 fn target() -> (TcpListener, Vec<u8>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let mut request = vec![5, 1, 0, 1, 127, 0, 0, 1];

@@ -1,4 +1,4 @@
-//! Tests of the server features that the workspace's other live tests rely on.
+//! Tests of the server features on which the workspace's other live tests rely.
 #![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
 use std::time::Duration;

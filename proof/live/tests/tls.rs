@@ -1,4 +1,4 @@
-//! Tests of servers with TLS that the workspace's other live tests rely on.
+//! Tests of servers with TLS for the workspace's other live tests.
 #![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
 use std::path::Path;
@@ -11,7 +11,7 @@ use sdam_live::{
     or_skip,
 };
 
-/// Returns what `openssl verify` says about a file, for this purpose; `None` without OpenSSL.
+/// Returns the result of `openssl verify` for a file and purpose; `None` without OpenSSL.
 fn verify(certificates: &Certificates, purpose: &str, file: &Path) -> Option<String> {
     let output = Command::new("openssl")
         .args(["verify", "-crl_check", "-purpose", purpose, "-CAfile"])

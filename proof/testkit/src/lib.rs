@@ -4,11 +4,11 @@
 //! | --- | --- |
 //! | [`ManualClock`] | a clock that tests advance |
 //! | [`Servers`] | a transport without a network, to servers whose replies tests set |
-//! | [`RecordingPools`] | connection pools that record the calls of the topology and can panic |
+//! | [`RecordingPools`] | connection pools that record the topology's calls and can panic |
 //! | [`HeldTasks`], [`DroppedTasks`] | spawners that keep tasks until they are taken, or drop them |
 //!
-//! The crate does not depend on the engine, so the tests of every crate above the transport can use
-//! it. `sdam-sim` simulates whole deployments.
+//! The crate does not depend on the engine, so it can be used in tests of every crate above the
+//! transport. `sdam-sim` simulates whole deployments.
 
 mod pools;
 mod server;

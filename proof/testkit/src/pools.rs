@@ -12,8 +12,7 @@ use sdam_core::{
 use sdam_sim::oracle::{PoolCall, PoolCalls};
 use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
 
-/// Pools that record every call of the topology, and panic at the chosen one. Clones share the
-/// record.
+/// Pools that record every call of the topology and panic at a chosen one. Clones share the record.
 #[derive(Clone, Debug, Default)]
 pub struct RecordingPools(Arc<Mutex<Record>>);
 
@@ -22,7 +21,7 @@ struct Record {
     calls: Vec<RecordedCall>,
     /// The generations of the open pools.
     open: BTreeMap<ServerId, Generation>,
-    /// The method that will panic, and the number of calls before that.
+    /// The method that will panic, and the number of successful calls before that.
     breaks: Option<(&'static str, usize)>,
 }
 
@@ -60,7 +59,7 @@ impl RecordingPools {
         self.break_after(0, method);
     }
 
-    /// Makes `method` panic once, after that many calls of it.
+    /// Makes `method` panic once, after `calls` further calls.
     pub fn break_after(&self, calls: usize, method: &'static str) {
         self.lock().breaks = Some((method, calls));
     }

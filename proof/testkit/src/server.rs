@@ -6,9 +6,9 @@ use sdam_core::{address::ServerAddress, time::Instant};
 /// The behaviour of a server of [`Servers`](crate::Servers).
 #[derive(Clone)]
 pub struct Server {
-    /// The error message with which connections are refused and requests fail, if set.
+    /// The message of the error that refuses connections and fails requests, if any.
     pub refusal: Option<String>,
-    /// True if requests are not answered: they wait until the behaviour changes or until
+    /// True if requests are not answered. They wait until the behaviour changes, or for
     /// [`Servers::answer`](crate::Servers::answer).
     pub silent: bool,
     /// The time from a request to its reply.
@@ -19,29 +19,29 @@ pub struct Server {
     pub other: Reply,
 }
 
-/// The BSON document with which a server replies; `None` breaks the connection instead.
+/// Computes the BSON document of a reply; `None` breaks the connection instead.
 pub type Reply = Arc<dyn Fn(&Request) -> Option<Vec<u8>> + Send + Sync>;
 
-/// A request whose reply is due.
+/// A request that is to be answered.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The name of the command.
     pub command: String,
     /// The body, a BSON document.
     pub body: Vec<u8>,
-    /// The number of the connection, counted from 1 over all servers.
+    /// The number of the connection, counted from 1 across all servers.
     pub connection: i64,
     /// The current time.
     pub now: Instant,
 }
 
 impl Server {
-    /// Returns a server that replies to every command at once with this document.
+    /// Returns a server that immediately replies to every command with this document.
     pub fn replying(reply: &Document) -> Self {
         Self::computing(fixed_reply(reply.to_vec().ok()))
     }
 
-    /// Returns a server that replies to every command at once with the result of `reply`.
+    /// Returns a server that immediately replies to every command with the result of `reply`.
     pub fn computing(reply: Reply) -> Self {
         Self {
             refusal: None,
@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// Returns a server that cannot be reached; `message` is the text of the error.
+    /// Returns an unreachable server; `message` is the text of the error.
     pub fn refusing(message: impl Into<String>) -> Self {
         Self {
             refusal: Some(message.into()),
@@ -60,7 +60,7 @@ impl Server {
         }
     }
 
-    /// Returns a server that accepts connections and does not answer.
+    /// Returns a server that accepts connections but does not answer.
     pub fn silent() -> Self {
         Self {
             silent: true,

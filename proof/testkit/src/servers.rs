@@ -13,11 +13,11 @@ use self::connection::ServerConnection;
 pub use self::connection::reply_to;
 use crate::{ManualClock, server::Server};
 
-/// A transport without a network, to servers whose behaviour tests set and change. Clones share
-/// the state.
+/// A transport without a network, to servers whose behaviour tests set and change. Clones share the
+/// state.
 ///
-/// With a clock that jumps no future is ever pending, except by [`stall`](Self::stall): a delayed
-/// reply moves the time, and a silent server moves it to the deadline of the connection.
+/// With a jumping clock no future is ever pending, except by [`stall`](Self::stall): a delayed
+/// reply advances the clock, and a silent server advances it to the connection's deadline.
 #[derive(Clone, Debug)]
 pub struct Servers {
     clock: ManualClock,
@@ -26,7 +26,7 @@ pub struct Servers {
 
 #[derive(Debug)]
 struct State {
-    /// The behaviour of servers that were never set.
+    /// The behaviour of servers that were not set.
     unknown: Server,
     ports: BTreeMap<ServerAddress, Port>,
     /// True if connections wait to be admitted.
@@ -34,9 +34,9 @@ struct State {
     waiting: Vec<Waiting>,
     log: Vec<String>,
     open: usize,
-    /// The number of connections that were ever opened.
+    /// The number of connections opened so far.
     opened: i64,
-    /// The number of receives that will be pending once.
+    /// The number of later receives that will be pending at their first poll.
     stalls: usize,
 }
 
@@ -49,7 +49,7 @@ struct Port {
     answered: Vec<Instant>,
 }
 
-/// A connection attempt or request that waits.
+/// A waiting connection attempt or request.
 #[derive(Debug)]
 struct Waiting {
     address: ServerAddress,
@@ -57,7 +57,7 @@ struct Waiting {
     wake: oneshot::Sender<Wake>,
 }
 
-/// The reason why the wait of a connection attempt or a request has ended.
+/// The reason why a connection attempt or request stops waiting.
 #[derive(Debug)]
 enum Wake {
     /// The server has changed.
@@ -70,7 +70,7 @@ enum Wake {
 
 impl Servers {
     /// Creates a transport to servers that behave like `unknown` until they are set. Delays are
-    /// those of `clock`.
+    /// measured by `clock`.
     pub fn new(clock: ManualClock, unknown: Server) -> Self {
         let state = State {
             unknown,
@@ -88,19 +88,19 @@ impl Servers {
         }
     }
 
-    /// Lets connections wait until they are [admitted](Self::admit).
+    /// Makes connection attempts wait until they are [admitted](Self::admit).
     #[must_use]
     pub fn holding_connections(self) -> Self {
         self.lock().holds_connections = true;
         self
     }
 
-    /// Sets the behaviour of the server at `address`, also towards requests that wait.
+    /// Sets the behaviour of the server at `address`, including for waiting requests.
     pub fn set(&self, address: &ServerAddress, server: Server) {
         self.change(address, |own| *own = server);
     }
 
-    /// Changes the behaviour of the server at `address`, also towards requests that wait.
+    /// Changes the behaviour of the server at `address`, including for waiting requests.
     pub fn change(&self, address: &ServerAddress, change: impl FnOnce(&mut Server)) {
         self.wake_after(address, |state| change(&mut state.port(address).server));
     }
@@ -110,15 +110,15 @@ impl Servers {
         self.wake_after(address, |state| state.port(address).process += 1);
     }
 
-    /// Forgets the server at `address`. Returns the times at which it has answered, refused or
-    /// broken a connection or request.
+    /// Removes the server at `address`. Returns the times at which it answered, refused or broke a
+    /// connection or request.
     pub fn remove(&self, address: &ServerAddress) -> Vec<Instant> {
         let port = self.lock().ports.remove(address);
         port.map_or_else(Vec::new, |port| port.answered)
     }
 
-    /// Returns the times at which the server at `address` has answered, refused or broken a
-    /// connection or request.
+    /// Returns the times at which the server at `address` answered, refused or broke a connection
+    /// or request.
     pub fn answered(&self, address: &ServerAddress) -> Vec<Instant> {
         let state = self.lock();
         let port = state.ports.get(address);
@@ -126,7 +126,7 @@ impl Servers {
     }
 
     /// Returns and clears the log of connections and requests, such as `a connect` and `a hello`.
-    /// `awaited` follows a request whose reply the server may delay.
+    /// The suffix `awaited` marks a request whose reply the server may delay.
     pub fn take_log(&self) -> Vec<String> {
         std::mem::take(&mut self.lock().log)
     }
@@ -136,13 +136,13 @@ impl Servers {
         self.lock().open
     }
 
-    /// Makes the next receive pending at its first poll, and on a clock that jumps also the timer
-    /// that limits it.
+    /// Makes the next receive pending at its first poll, and on a jumping clock also the timer that
+    /// limits it.
     pub fn stall(&self) {
         self.lock().stalls += 1;
     }
 
-    /// Returns the number of requests to `address` that wait for an answer.
+    /// Returns the number of unanswered requests to `address`.
     pub fn requests(&self, address: &ServerAddress) -> usize {
         let mut state = self.lock();
         state.forget_cancelled();
@@ -152,21 +152,21 @@ impl Servers {
             .count()
     }
 
-    /// Opens the connection to `address` that waits longest.
+    /// Opens the connection to `address` that has waited longest.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If no connection waits.
     pub fn admit(&self, address: &ServerAddress) -> Result<(), String> {
         self.end_wait(address, false, Wake::Admitted)
     }
 
-    /// Answers the request to `address` that waits longest: with the BSON document `reply`, or by
-    /// breaking the connection.
+    /// Answers the request to `address` that has waited longest: with the BSON document `reply`, or
+    /// by breaking the connection.
     ///
     /// # Errors
     ///
-    /// If there is none.
+    /// If no request waits.
     pub fn answer(&self, address: &ServerAddress, reply: Option<&[u8]>) -> Result<(), String> {
         self.end_wait(address, true, Wake::Answered(reply.map(<[u8]>::to_vec)))
     }
@@ -189,7 +189,7 @@ impl Servers {
         waiting.wake.send(wake).map_err(cancelled)
     }
 
-    /// Applies `change`, and lets everything that waits for `address` look at the server again.
+    /// Applies `change`, and wakes everything that waits for the server at `address`.
     fn wake_after(&self, address: &ServerAddress, change: impl FnOnce(&mut State)) {
         let mut state = self.lock();
         change(&mut state);
@@ -234,7 +234,7 @@ impl State {
         self.log.push(format!("{} {what}", address.host()));
     }
 
-    /// Removes the waits of callers that were dropped.
+    /// Removes the waits of dropped callers.
     fn forget_cancelled(&mut self) {
         self.waiting.retain(|waiting| !waiting.wake.is_canceled());
     }

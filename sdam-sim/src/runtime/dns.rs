@@ -180,8 +180,8 @@ impl DnsState {
     }
 }
 
-/// Waits for the answer to a look-up of `name`; if there is none, waits forever. An error means
-/// that the name server has no record or failed.
+/// Waits for the answer to a look-up of `name`; if there is none, waits forever. An error is a
+/// negative answer of the name server.
 pub(super) async fn look_up(shared: &Arc<Shared>, name: &str) -> Result<(), Refusal> {
     let (now, fault) = {
         let mut state = shared.state();

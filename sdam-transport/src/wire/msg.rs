@@ -24,7 +24,7 @@ pub struct OpMsg<'a> {
     pub more_to_come: bool,
     /// In a request: a stream of replies is allowed.
     pub exhaust_allowed: bool,
-    /// Whether to append a checksum.
+    /// True to append a checksum.
     pub checksum: bool,
     /// The command or its reply, one BSON document.
     pub body: &'a [u8],

@@ -1,4 +1,4 @@
-//! Applications behind a load balancer, and their pool, which counts generations by CMAP.
+//! Applications behind a load balancer, with a pool that counts generations as CMAP requires.
 
 use bson::{doc, oid};
 use sdam_core::{
@@ -58,7 +58,7 @@ impl Application {
         }
     }
 
-    /// Reports an error of an open connection; the error of a current connection is never stale.
+    /// Reports an error of an open connection. An error of a current connection is never stale.
     fn report_on_connection(&mut self, server: &ServerDescription) {
         let (service, generation, current) = {
             let pool = self.record.balanced();
@@ -73,7 +73,7 @@ impl Application {
         self.report_of(server, Some((service, generation)), current);
     }
 
-    /// Reports an error of a closed connection, which is stale even if its service is back.
+    /// Reports an error of a closed connection, which is stale even if its service has returned.
     fn report_late(&mut self, server: &ServerDescription) {
         let late = {
             let pool = self.record.balanced();

@@ -1,4 +1,4 @@
-//! Applications that run commands on connections of pools.
+//! Applications that run commands on pooled connections.
 
 use std::{
     pin::pin,
@@ -18,8 +18,8 @@ use sdam_sim::oracle::Oracle;
 use super::Application;
 use crate::{plan::COMMANDS, record::RunRecord, request::SelectionRequest};
 
-/// Returns how long a check-out may take: its time in the queue, and then an attempt for itself and
-/// for each of those that overtake it.
+/// Returns the maximum duration of a check-out: its time in the queue, and then one attempt for
+/// itself and for each check-out that may overtake it.
 pub(super) fn limit(pool: &PoolOptions, options: &Options) -> Duration {
     let queue = pool.wait_queue_timeout.unwrap_or_default();
     let connect = options.connect_timeout.unwrap_or_default();
@@ -80,14 +80,14 @@ impl Application {
                 self.pause(200).await;
             }
             drop(connection);
-            // At the same moment, so that a clear meets a connection that was just handed over.
+            // At the same instant, so that a clear affects a connection that was just handed over.
             if self.rng.below(8) == 0 {
                 self.report_on(server);
             }
         }
     }
 
-    /// Checks out a connection, or gives up before.
+    /// Checks out a connection, or gives up early.
     async fn check_out(&mut self, pool: &Pool, limit: Duration) -> Option<PooledConnection> {
         let began = self.clock.now();
         let give_up = match self.rng.below(4) {
@@ -163,7 +163,7 @@ impl Application {
         }
     }
 
-    /// Checks the reply to a command that has succeeded.
+    /// Checks the reply to a successful command.
     fn check_reply(
         &self,
         name: &str,

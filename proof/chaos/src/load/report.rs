@@ -1,4 +1,4 @@
-//! Errors and handshakes that applications report, and their expected effects.
+//! Errors and handshakes reported by applications, and their expected effects.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::plan::pick;
 /// Codes of state change errors.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
-/// An error that an application reports.
+/// An error reported by an application.
 pub(crate) struct DrawnError {
     pub(crate) stage: Stage,
     cause: Cause<'static>,
@@ -34,7 +34,7 @@ impl DrawnError {
     /// Returns the expected outcome; `None` if it cannot be predicted.
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
-        // A service is known after hello, and the load balancer itself is never Unknown.
+        // After hello the service is known, and the load balancer itself is never Unknown.
         let of_service = service_id.is_some() && !self.stage.is_before_hello_completes();
         Some(match expected {
             expected if !self.balanced => expected,
@@ -43,7 +43,7 @@ impl DrawnError {
         })
     }
 
-    /// Converts it to the error of a connection to `server`.
+    /// Converts to the error of a connection to `server`.
     pub(crate) fn on(
         &self,
         server: &ServerDescription,
@@ -139,7 +139,7 @@ impl Application {
         self.check_effect(server, outcome, before, current);
     }
 
-    /// Checks the effects that are guaranteed when the call returns.
+    /// Checks the effects that must be complete when the call returns.
     fn check_effect(
         &self,
         server: ServerId,
@@ -174,7 +174,7 @@ impl Application {
     }
 }
 
-/// Returns the current generation mostly, sometimes an earlier one.
+/// Usually returns the current generation, sometimes an earlier one.
 pub(crate) fn possibly_stale(rng: &mut Rng, generation: Generation) -> Generation {
     let age = pick(rng, &[0, 0, 0, 1, 2]);
     Generation::from_u64(generation.as_u64().saturating_sub(age))
@@ -249,8 +249,8 @@ fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<E
         counter,
     }) = server.topology_version
     {
-        // An error that repeats the known version is stale. Errors with a version newer than the
-        // server's own are not created: the next check would then be treated as stale.
+        // An error that repeats the known version is stale. No error has a newer version than the
+        // server itself: the next check would then be treated as stale.
         let age = rng.below(3) as i64;
         if age > 0 {
             expected = ErrorOutcome::Stale;

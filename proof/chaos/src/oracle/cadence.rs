@@ -16,24 +16,25 @@ use sdam_sim::oracle::{Oracle, Violation};
 /// SDAM: "minHeartbeatFrequencyMS".
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The most checks of a server in any second, however much it pushes and however often it breaks: a
-/// burst, what may follow within the second, and checks after a pause.
+/// The maximum number of checks of a server in any second, however often it pushes or breaks: a
+/// burst, the checks that may follow within the second, and checks after a pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// A retry may be delayed only if the checks before it came without a pause: this many in a second,
-/// about what a burst regains within the shortest pause.
+/// A retry may be delayed only after this many checks in a second without a pause, which is about
+/// the number that a burst regains within the shortest pause.
 const UNPAUSED: usize = 8;
 
-/// The state of a server's checks.
+/// The state of the checks of a server.
 struct Checks {
     /// The time at which the running check started, the last one ended, or the server was added.
     since: Instant,
     state: State,
-    /// True if the server is known, from checks or other sources.
+    /// True if the type of the server is known, from checks or other sources.
     known: bool,
-    /// The time when the running check had to be cancelled because of an operation's network error.
+    /// The time at which the running check had to be cancelled because of an operation's network
+    /// error.
     cancelled: Option<Instant>,
-    /// The start times of the checks of the last second.
+    /// The start times of the checks in the last second.
     recent: Vec<Instant>,
 }
 
@@ -44,7 +45,7 @@ enum State {
         awaited: bool,
     },
     Succeeded,
-    /// The connection broke. `known`: the server was known before.
+    /// The connection broke. `known` is true if the server was known before.
     Lost {
         known: bool,
     },
@@ -55,15 +56,15 @@ struct Cadence {
     heartbeat: Duration,
     connect_timeout: Option<Duration>,
     servers: BTreeMap<ServerId, Checks>,
-    /// The waiting selections; `waiting_since` is when this list became non-empty.
+    /// The waiting selections. `waiting_since` is the time at which this list became non-empty.
     waiters: Vec<Arc<Selection>>,
     waiting_since: Instant,
-    /// The server on which a connection of its pool has just had an error that cancels the check, if
-    /// it clears the pool.
+    /// The server for which an operation just reported an error that cancels the check if it clears
+    /// the pool.
     cancelling_error_on: Option<ServerId>,
 }
 
-/// Checks the cadence of every server that `options` asks to monitor.
+/// Checks the cadence of every server that is monitored according to `options`.
 pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation> {
     let mut cadence = Cadence {
         heartbeat: options.heartbeat_frequency(),
@@ -120,7 +121,7 @@ pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
-                // F-51: the type before the check counts, and its change is published later.
+                // F-51: the type before the check counts, and the change is published later.
                 let known = known.get(&heartbeat.server) == Some(&true);
                 let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
                 let state = if lost {
@@ -131,7 +132,7 @@ pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
                 ended.insert(heartbeat.server, (event.at, state));
             }
             EventKind::Input(input) => {
-                // A later error of an operation replaces the check's, and causes no cooldown.
+                // A later error of an operation replaces that of the check, and causes no cooldown.
                 if let RecordedInput::AppError { server, .. } = &**input
                     && let Some((_, state)) = ended.get_mut(server)
                 {
@@ -186,7 +187,7 @@ impl Cadence {
             } => {
                 let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
-                    // F-51: the type before the check counts, and its change is published later.
+                    // F-51: the type before the check counts, and the change is published later.
                     if lost {
                         State::Lost {
                             known: checks.known,
@@ -222,7 +223,7 @@ impl Cadence {
         let RecordedInput::AppError { server, error } = input else {
             return;
         };
-        // F-71, I-14, I-12: a refusal in the handshake that reports no change of state.
+        // F-71, I-14, I-12: a handshake that was refused without reporting a state change.
         if matches!(
             error.cause,
             Cause::Network(_) | Cause::Timeout(_) | Cause::Auth(_)
@@ -307,7 +308,7 @@ impl Cadence {
         Ok(())
     }
 
-    /// Checks that an event at `at` is not too late.
+    /// Checks that an event at `at` is not overdue.
     fn not_overdue(&self, checks: &Checks, at: Instant) -> Result<(), String> {
         let took = at.since(checks.since);
         let max = match checks.state {

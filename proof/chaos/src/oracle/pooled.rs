@@ -12,7 +12,7 @@ use sdam_sim::oracle::{Oracle, Violation};
 
 use crate::record::RunRecord;
 
-/// The state of a connection, by its events.
+/// The state of a connection according to its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Pending,
@@ -20,7 +20,7 @@ enum State {
     InUse,
 }
 
-/// Checks the numbers of a pool at one moment.
+/// Checks the counters of a pool at one moment.
 pub(crate) fn check_numbers(record: &RunRecord, pool: &Pool) {
     let (stats, options) = (pool.stats(), pool.options());
     let total = stats.idle + stats.in_use + stats.pending;
@@ -47,7 +47,7 @@ pub(crate) fn check_numbers(record: &RunRecord, pool: &Pool) {
     );
 }
 
-/// Checks that nothing is left in the pools of a topology that is closed.
+/// Checks that the pools of a closed topology are empty.
 pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violation> {
     for pool in &*record.connecting() {
         let stats = pool.stats();
@@ -60,8 +60,8 @@ pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violatio
     Ok(())
 }
 
-/// Checks that the events of each connection, and of the check-outs of each pool, are in order, and
-/// that all but `unended` of both end before the topology is closed (J-26).
+/// Checks that the events of each connection and of each pool's check-outs are in order, and that
+/// all but `unended` connections and check-outs end before the topology is closed (J-26).
 pub(crate) fn check_events(events: &[Event], unended: u64) -> Result<(), Violation> {
     let mut connections = BTreeMap::new();
     let mut started = BTreeMap::new();

@@ -17,9 +17,9 @@ use crate::{
     record::{RunRecord, Topology},
 };
 
-/// The maximum number of polls of each task in a second of virtual time.
+/// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// The maximum number of timers of an engine task: its own and that of its current operation.
+/// The maximum number of timers of an engine task: its own and those of its current operation.
 const TIMERS: usize = 4;
 
 /// Checks the world after every step.
@@ -157,7 +157,7 @@ impl<'w> StepOracle<'w> {
         self.max_tasks = 0;
     }
 
-    /// Checks for leaks: no task is ready, so everything that ends has ended.
+    /// Checks for leaks. No task is ready, so everything that ends has ended.
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
         let load = self.record.load_alive();
@@ -172,8 +172,8 @@ impl<'w> StepOracle<'w> {
         }
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
-        // A monitor and an RTT task for each server, one task for each pool, one that delivers events,
-        // and one that polls SRV records.
+        // A monitor and an RTT task per server, one task per pool, one that delivers events, and
+        // one that polls SRV records.
         let polling = usize::from(self.access.srv);
         let tasks = (self.sim.tasks(), 2 * servers + pools + 1 + polling + load);
         let connections = (self.sim.connections(), 2 * servers + opened);
@@ -198,8 +198,8 @@ impl<'w> StepOracle<'w> {
         }
     }
 
-    /// Checks that exactly the check-outs in the queues of pools are in progress: no task is ready,
-    /// so all others have ended.
+    /// Checks that exactly the queued check-outs are in progress. No task is ready, so all others
+    /// have ended.
     fn check_check_outs(&self, pools: &[Pool]) {
         let waiting: usize = pools.iter().map(|pool| pool.stats().waiting).sum();
         let there = self.record.checking_out.load(Ordering::SeqCst);

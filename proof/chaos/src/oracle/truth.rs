@@ -1,4 +1,4 @@
-//! P8: the description that the client should reach once all faults are healed.
+//! P8: the description that the client should reach after all faults are healed.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use sdam_sim::{
 use crate::plan::{Plan, SRV_NAME, Shape, first};
 use sdam_model::election::is_newest;
 
-/// The true state of the deployment as clients see it.
+/// The true state of the deployment, as visible to clients.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Truth {
     topology_type: TopologyType,
@@ -110,13 +110,13 @@ impl Truth {
             .collect()
     }
 
-    /// Returns whether all servers are up. A client that knows only a server that announces its
-    /// shutdown cannot discover the others.
+    /// Returns whether all servers are up. A client that knows only a server in shutdown cannot
+    /// discover the others.
     pub(crate) fn is_settled(sim: &Sim) -> bool {
         sim.status().members.iter().all(is_up)
     }
 
-    /// Returns how the client's description differs from the truth.
+    /// Returns the difference between the client's description and the truth.
     pub(crate) fn differs_from(&self, description: &TopologyDescription) -> Option<String> {
         // Only a primary's reply removes members.
         let all = self.topology_type != TopologyType::ReplicaSetNoPrimary;
@@ -136,8 +136,8 @@ impl Truth {
         (!right).then(|| format!("the client has {description}, but the deployment is {self:?}"))
     }
 
-    /// Returns whether the rules require the client's error: before 6.0, a primary that was
-    /// elected with an older configuration is treated as stale.
+    /// Returns whether the rules require the client's error: before 6.0, a primary that was elected
+    /// with an older configuration is treated as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
             let stale = |error: &std::sync::Arc<sdam_core::error::ServerError>| {
@@ -163,7 +163,7 @@ impl Truth {
     }
 }
 
-/// Returns whether the server answers and does not announce its shutdown.
+/// Returns whether the server answers and is not shutting down.
 fn is_up(member: &MemberStatus) -> bool {
     member.answers && !member.quiescing
 }

@@ -1,4 +1,4 @@
-//! Checks the bytes on the wire, and the texts of connection errors.
+//! Checks the bytes on the wire, and the messages of connection errors.
 
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
@@ -14,7 +14,7 @@ use sdam_sim::{
 
 use crate::plan::{Access, Plan, SRV_NAME};
 
-/// Checks that nothing was sent in plain text, or past the proxy.
+/// Checks that nothing was sent in plain text or bypassed the proxy.
 pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
     let traffic = sim.network().traffic();
     let complaint = if access.tls && traffic.plain_text > 0 {
@@ -27,8 +27,8 @@ pub(crate) fn check(access: Access, sim: &Sim) -> Result<(), Violation> {
     Err(Oracle::Wire.violated(sim.now(), format!("{complaint}: {traffic:?}")))
 }
 
-/// Checks that SRV records are looked up no more often than once a minute, or once in a heartbeat
-/// interval if look-ups can fail, besides the first look-up.
+/// Checks that SRV records are looked up, after the first time, at most once a minute, or once per
+/// heartbeat interval if look-ups can fail.
 pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     let fails = |step: &Step| match step {
         Step::Net(NetFault::Dns(_, fault)) => fault.is_some(),
@@ -50,8 +50,8 @@ pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Checks that the error of every failed check has a stage that the client's access and the faults
-/// until then allow.
+/// Checks that the error of every failed check has a stage that is possible with the client's
+/// access and the faults so far.
 pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violation> {
     let faults = Beginnings::of(plan);
     for event in events {
@@ -99,7 +99,7 @@ fn complaint(
 ) -> Option<&'static str> {
     let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
     if error.kind == ErrorKind::Cancelled {
-        // An attempt that was given up did not fail at a stage.
+        // An abandoned attempt did not fail at a stage.
         return None;
     }
     let is_allowed = match error.stage {
@@ -111,7 +111,7 @@ fn complaint(
         }
         _ => true,
     };
-    // The simulated TLS and the proxy's client say what they are.
+    // Errors of the simulated TLS and of the proxy's client name their origin.
     let says = |word: &str| error.message.contains(word);
     if !is_allowed {
         Some("nothing can fail at this stage")

@@ -18,19 +18,19 @@ pub struct Access {
     pub tls: bool,
     /// The client's use of a proxy.
     pub proxy: ProxyUse,
-    /// True if the client finds the servers, those of a sharded cluster, by SRV records.
+    /// True if the client finds the mongoses of a sharded cluster by SRV records.
     pub srv: bool,
 }
 
 /// The use of a proxy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProxyUse {
-    /// Directly.
+    /// No proxy.
     #[default]
     None,
-    /// Through a proxy that demands no login.
+    /// A proxy without authentication.
     Anonymous,
-    /// Through a proxy that demands user name and password.
+    /// A proxy that requires user name and password.
     Login,
 }
 
@@ -68,7 +68,7 @@ impl Access {
         self.proxy != ProxyUse::None
     }
 
-    /// Prepares the world: the servers' TLS, the proxy, the SRV records. Returns the connection
+    /// Prepares the world: the servers' TLS, the proxy and the SRV records. Returns the connection
     /// string.
     pub(crate) fn prepare(self, sim: &Sim) -> String {
         if self.tls {
@@ -104,7 +104,7 @@ pub(super) fn proxy() -> ServerAddress {
     ServerAddress::new("proxy", 1080)
 }
 
-/// Returns the address of a mongos, whose name an SRV record may have.
+/// Returns the address of a mongos that an SRV record may name.
 pub(super) fn mongos(index: u64) -> ServerAddress {
     let host = host(index);
     ServerAddress::new(&format!("{}.sim.test", host.host()), 27017)

@@ -10,13 +10,13 @@ use sdam_sim::{
 
 use super::{Kind, Shape, access::mongos, first, host, pick};
 
-/// A deployment, and what the generator of faults needs to know about it.
+/// A deployment, with the properties that the fault generator needs.
 pub(super) struct Deployed {
     pub(super) shape: Shape,
     pub(super) blueprint: Blueprint,
     /// The number of processes.
     pub(super) processes: u64,
-    /// True if the last process is not a member of the set at first.
+    /// True if the last process is initially not a member of the set.
     pub(super) spare: bool,
 }
 
@@ -112,7 +112,7 @@ fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) 
     }
     let spare = rng.below(3) == 0;
     let mut blueprint = Blueprint::replica_set(config).version(version);
-    // Brisk intervals allow more elections in a run.
+    // Shorter intervals allow more elections in a run.
     if rng.below(3) == 0 {
         blueprint = blueprint.timing(Timing::fast());
     }

@@ -19,7 +19,7 @@ use super::{
     pick,
 };
 
-/// Creates the faults of the deployment by `rng`, and those of the client's access by
+/// Creates the faults of the deployment from `rng`, and those of the client's access from
 /// `access_rng`.
 pub(super) fn scenario(
     kind: Kind,
@@ -61,8 +61,8 @@ pub(super) fn scenario(
     Scenario { steps }
 }
 
-/// Adds messages that cannot be the replies to the commands of applications. The choices do not
-/// depend on the other ones, so that a seed's other faults stay the same.
+/// Adds invalid replies to the commands of applications. They are independent of the other choices,
+/// so that a seed's other faults stay the same.
 pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Scenario) {
     let mut rng = Rng::new(seed ^ 0xBAD0).fork();
     let generator = &mut FaultGenerator {
@@ -107,13 +107,13 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Returns a random time of the scenario, in whole milliseconds.
+    /// Returns a random time within the scenario, in whole milliseconds.
     fn random_time(&mut self) -> Duration {
         let span = u64::try_from(self.span.as_millis()).unwrap_or(u64::MAX);
         Duration::from_millis(self.rng.below(span))
     }
 
-    /// Returns a fault's duration: mostly short, sometimes longer than every time-out.
+    /// Returns the duration of a fault: usually short, sometimes longer than every timeout.
     fn fault_duration(&mut self) -> Duration {
         let max = pick(self.rng, &[300, 2000, 8000, 30_000]);
         Duration::from_millis(1 + self.rng.below(max))
@@ -123,7 +123,7 @@ impl FaultGenerator<'_> {
         MemberId(self.rng.below(self.deployed.processes) as u16)
     }
 
-    /// Returns any member but the first.
+    /// Returns a random member other than the first.
     fn not_first(&mut self) -> Option<MemberId> {
         let others = self.deployed.processes.checked_sub(1).filter(|n| *n > 0)?;
         Some(MemberId(1 + self.rng.below(others) as u16))
@@ -155,7 +155,7 @@ impl FaultGenerator<'_> {
         self.steps.push((Duration::ZERO, step));
     }
 
-    /// Returns a network latency: that of another continent, or one with a large variation.
+    /// Returns a network latency: intercontinental, or with a large variation.
     fn latency(&mut self) -> Latency {
         if self.rng.below(2) == 0 {
             return Latency::WAN;
@@ -224,8 +224,8 @@ impl FaultGenerator<'_> {
             3 => self.step(Action::Kill(Target::Primary)),
             4 => self.step(Action::Shutdown(Target::Primary)),
             5 => {
-                // Thaws a random member: the frozen one is not known here, and thawing another
-                // does nothing.
+                // Thaws a random member: the frozen one is not known here, and thawing another one
+                // has no effect.
                 self.step(Action::Freeze(Target::Primary));
                 let member = self.member();
                 self.step(Action::Thaw(member.into()));
@@ -341,7 +341,7 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Changes how replies to awaitable hellos come: one by one, or without a pause.
+    /// Changes how replies to awaitable hellos are sent: one by one, or without a pause.
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {

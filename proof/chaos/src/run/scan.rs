@@ -94,8 +94,8 @@ impl Client<'_> {
             Err(SelectionError::Timeout(_)) => {
                 self.record.counts().timed_out += 1;
                 let description = self.topology.description();
-                // A selection without time for the scan that is due fails, whatever is known
-                // (Server Selection: "Single-threaded server selection").
+                // A selection without time for a due scan fails, whatever is known (Server
+                // Selection: "Single-threaded server selection").
                 let too_short = timeout < MIN_HEARTBEAT_FREQUENCY;
                 if !too_short && request.has_suitable_server(&description) == Some(true) {
                     let message = format!(
@@ -161,7 +161,7 @@ impl Client<'_> {
         }
     }
 
-    /// Checks P8: scans find the truth as soon as no server is in its cooldown.
+    /// Checks P8: scans find the truth once no server is in its cooldown.
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         heal(plan, self.sim);
         let clock = self.sim.runtime().io.clock;

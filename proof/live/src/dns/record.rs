@@ -1,12 +1,12 @@
-//! DNS records, and the file in which the server reads them.
+//! DNS records, and the zone file from which the server reads them.
 
 use std::fmt::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The time to live of records that do not set it, in seconds.
+/// The default time to live of records, in seconds.
 const TTL: u32 = 60;
 
-/// A DNS record. Names are absolute, with or without the dot at the end.
+/// A DNS record. Names are absolute, with or without the final dot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub struct Record {
@@ -59,7 +59,7 @@ impl Record {
         Self::new(name, Data::Cname(absolute(target)))
     }
 
-    /// Creates an SRV record of priority and weight 0.
+    /// Creates an SRV record with priority and weight 0.
     pub fn srv(name: &str, target: &str, port: u16) -> Self {
         let (priority, weight, target) = (0, 0, absolute(target));
         Self::new(
@@ -73,20 +73,20 @@ impl Record {
         )
     }
 
-    /// Creates a TXT record of these strings. A longer one than 255 bytes becomes several.
+    /// Creates a TXT record with these strings. A string of more than 255 bytes is split.
     pub fn txt<'a>(name: &str, strings: impl IntoIterator<Item = &'a str>) -> Self {
         let strings = strings.into_iter().map(str::to_owned).collect();
         Self::new(name, Data::Txt(strings))
     }
 
-    /// Sets its time to live in seconds, which is 60 otherwise. All records of a name and type have
+    /// Sets the time to live in seconds; 60 by default. All records of a name and type must have
     /// the same.
     pub fn ttl(mut self, seconds: u32) -> Self {
         self.ttl = seconds;
         self
     }
 
-    /// Returns its type.
+    /// Returns the type.
     pub fn record_type(&self) -> RecordType {
         match self.data {
             Data::A(_) => RecordType::A,
@@ -101,7 +101,7 @@ impl Record {
         &self.name
     }
 
-    /// Returns whether it has this name and type.
+    /// Returns whether the record has this name and type.
     pub(super) fn is_of_set(&self, name: &str, record_type: RecordType) -> bool {
         self.record_type() == record_type && self.name.eq_ignore_ascii_case(&absolute(name))
     }
@@ -117,7 +117,7 @@ fn absolute(name: &str) -> String {
 }
 
 /// Returns the text of the root zone with these records. The negative time to live is 0, so that
-/// clients do not remember that a name does not exist.
+/// clients do not cache that a name does not exist.
 pub(super) fn zone_file(serial: u32, records: &[Record]) -> String {
     let mut text = format!(". 0 SOA . . {serial} 0 0 0 0\n. 0 NS localhost.\n");
     for record in records {
@@ -145,7 +145,7 @@ impl fmt::Display for Data {
                 strings.iter().try_for_each(|string| {
                     f.write_str(" \"")?;
                     for byte in string.bytes() {
-                        // The decimal form of a byte needs no rules for quotes.
+                        // The decimal form of a byte needs no quoting.
                         match byte {
                             b'"' | b'\\' | ..b' ' | 127.. => write!(f, "\\{byte:03}")?,
                             _ => f.write_char(char::from(byte))?,

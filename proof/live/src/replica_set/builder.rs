@@ -43,7 +43,7 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Sets the election timeout: how long members are without a primary before they elect one.
+    /// Sets the election timeout: the time without a primary after which members elect one.
     pub const fn election_timeout(mut self, timeout: Duration) -> Self {
         self.election_timeout = timeout;
         self
@@ -61,14 +61,14 @@ impl ReplicaSetBuilder {
         self
     }
 
-    /// Makes the members refuse every command of connections without authentication, and create
-    /// the user [`ROOT`](crate::ROOT); see [`Mongod::start_secured`].
+    /// Makes the members refuse all commands on unauthenticated connections, and creates the user
+    /// [`ROOT`](crate::ROOT); see [`Mongod::start_secured`].
     pub const fn secured(mut self) -> Self {
         self.security = Security::Users;
         self
     }
 
-    /// Makes the members demand TLS; see [`Mongod::start_tls`].
+    /// Makes the members require TLS; see [`Mongod::start_tls`].
     pub fn tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
         self

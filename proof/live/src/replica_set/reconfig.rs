@@ -8,14 +8,14 @@ use crate::mongod::Mongod;
 use crate::security::Security;
 
 impl ReplicaSet {
-    /// Changes the configuration on the primary. `change` gets the whole configuration; the
-    /// version is incremented automatically. It may be called several times, each time with a
-    /// fresh configuration.
+    /// Changes the configuration on the primary. `change` receives the whole configuration; the
+    /// version is incremented automatically. It may be called several times, each time with a fresh
+    /// configuration.
     ///
-    /// Servers newer than 4.2 allow one voting member to be added or removed at a time.
+    /// Servers newer than 4.2 allow only one voting member to be added or removed at a time.
     ///
     /// # Errors
-    /// [`Error::Command`] if the set refuses it.
+    /// [`Error::Command`] if the set refuses the change.
     pub fn reconfig(&self, change: impl Fn(&mut Document)) -> Result<(), Error> {
         self.on_primary("the set to take a configuration", |primary| {
             let mut config = self.config(primary)?;
@@ -54,7 +54,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Adds a removed member again, with its spec.
+    /// Adds a removed member again, with the same spec.
     pub fn add_back(&self, index: usize) -> Result<(), Error> {
         let member = self.member_config(index);
         self.reconfig(|config| {
@@ -64,7 +64,7 @@ impl ReplicaSet {
         })
     }
 
-    /// Starts and adds another member, and returns its index.
+    /// Starts and adds another member. Returns its index.
     pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
         let arguments = ["--replSet", &self.name];
         let mut member =

@@ -40,44 +40,44 @@ impl MemberSpec {
         }
     }
 
-    /// Sets the priority; with 0 the member cannot be elected.
+    /// Sets the priority; 0 means that the member cannot be elected.
     pub const fn priority(mut self, priority: f64) -> Self {
         self.priority = priority;
         self
     }
 
-    /// Removes its vote, and sets its priority to 0.
+    /// Removes the vote, and sets the priority to 0.
     pub const fn no_vote(mut self) -> Self {
         self.votes = 0;
         self.priority(0.0)
     }
 
-    /// Hides it from clients, and sets its priority to 0.
+    /// Hides the member from clients, and sets its priority to 0.
     pub const fn hidden(mut self) -> Self {
         self.hidden = true;
         self.priority(0.0)
     }
 
-    /// Makes it an arbiter, which has no data, and sets its priority to 0.
+    /// Makes the member an arbiter without data, and sets its priority to 0.
     pub const fn arbiter(mut self) -> Self {
         self.arbiter = true;
         self.priority(0.0)
     }
 
-    /// Adds a tag; the order of tags is kept.
+    /// Adds a tag. The order of tags is kept.
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.tags.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Delays its replication, and sets its priority to 0. The unit of the server is the second.
+    /// Delays the replication, and sets the priority to 0. The server's unit is the second.
     pub const fn delayed(mut self, delay: Duration) -> Self {
         self.delay = delay;
         self.priority(0.0)
     }
 
-    /// Sets the host name by which TLS clients know it that ask for this name, all members of the set
-    /// or none. The port is its own unless `host` has another.
+    /// Sets the member's host name for TLS clients that connect by this name. Set it for all
+    /// members or for none. The port is the member's own unless `host` has another.
     pub fn horizon(mut self, host: &str) -> Self {
         self.horizon = Some(host.to_owned());
         self

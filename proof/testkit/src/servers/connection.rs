@@ -18,7 +18,7 @@ pub(super) struct ServerConnection {
     process: u64,
     number: i64,
     deadline: Option<Instant>,
-    /// The request that awaits its reply, and the time when it was sent.
+    /// The outstanding request, and the time at which it was sent.
     request: Option<(WireMessage, Instant)>,
 }
 
@@ -34,7 +34,7 @@ impl ServerConnection {
         }
     }
 
-    /// Waits for one poll for each [`Servers::stall`].
+    /// Is pending at one poll for each [`Servers::stall`].
     async fn stall(&self) {
         poll_fn(|_| {
             let mut state = self.servers.lock();
@@ -48,7 +48,8 @@ impl ServerConnection {
         .await;
     }
 
-    /// Returns the server, unless it was restarted or refuses connections since the connection was opened.
+    /// Returns the server, unless it was restarted or has refused connections since the connection
+    /// was opened.
     fn server(&self) -> Result<Server, TransportError> {
         let mut state = self.servers.lock();
         let now = self.servers.clock.now();
@@ -63,7 +64,7 @@ impl ServerConnection {
         Ok(port.server.clone())
     }
 
-    /// Waits until `instant`, or fails at the deadline if that is earlier.
+    /// Waits until `instant`, or fails at an earlier deadline.
     async fn wait_until(&self, instant: Instant) -> Result<(), TransportError> {
         let clock = &self.servers.clock;
         let end = self
@@ -151,7 +152,7 @@ fn broken(message: &str) -> TransportError {
     TransportError::network(Stage::Hello, message)
 }
 
-/// Returns the name of the command in `message`, empty if there is none.
+/// Returns the name of the command in `message`; empty if there is none.
 fn command(message: &WireMessage) -> String {
     let body = RawDocument::from_bytes(message.body()).ok();
     let first = body.and_then(|body| body.iter().next()?.ok());

@@ -151,7 +151,8 @@ pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), C
     }
 }
 
-/// The simulated commands outside version 1 of the API. `testVersion2` exists only in servers built for tests.
+/// The simulated commands outside version 1 of the API. `testVersion2` exists only in servers built
+/// for tests.
 const NOT_IN_API: [&str; 3] = ["distinct", "mapReduce", "testVersion2"];
 /// The pipeline stage outside version 1 of the API.
 const STAGE_NOT_IN_API: &str = "$listLocalSessions";

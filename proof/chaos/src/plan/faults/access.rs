@@ -16,7 +16,7 @@ use crate::plan::{
 };
 
 impl FaultGenerator<'_> {
-    /// Adds faults of what `access` uses, none for plain access.
+    /// Adds faults of look-ups, TLS and proxies as far as `access` uses them.
     pub(super) fn access(&mut self, access: Access) {
         for _ in 0..self.rng.below(5) {
             match self.rng.below(3) {
@@ -33,8 +33,8 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Lets look-ups of one name fail: of the SRV records, of a member, or of the proxy, which finds
-    /// the members itself.
+    /// Makes look-ups of one name fail: of the SRV records, of a member, or of the proxy, which
+    /// looks up the members itself.
     fn look_up(&mut self, access: Access) {
         let srv = access.srv && self.rng.below(2) == 0;
         let name = if srv {
@@ -60,8 +60,8 @@ impl FaultGenerator<'_> {
         );
     }
 
-    /// Changes the SRV records: to some of the servers, sometimes with a host that clients must
-    /// ignore, or for a while to none.
+    /// Changes the SRV records to some of the servers, sometimes with a host that clients must
+    /// ignore, or temporarily to none.
     fn records(&mut self) {
         let mut hosts: Vec<_> = (0..self.deployed.processes).collect();
         hosts.retain(|_| self.rng.below(2) == 0);
@@ -88,7 +88,7 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Lets handshakes fail, or changes a certificate. As that breaks no connection, it is mostly
+    /// Makes handshakes fail, or changes a certificate. That breaks no connection, so it is usually
     /// followed by a reset.
     fn tls(&mut self) {
         let member = Target::from(self.member());
