@@ -1,0 +1,167 @@
+//! One connection: connects, sends requests, and reads replies as OP_MSG.
+
+use std::{
+    io::{self, Read, Write},
+    net::ToSocketAddrs,
+};
+
+use mio::{Interest, Registry, Token, net::TcpStream};
+use sdam_core::{
+    address::ServerAddress,
+    deployment::{ConnId, Input, Output},
+    error::{ErrorKind, ServerError, Stage},
+    hello::Hello,
+    time::Instant,
+};
+
+const OP_MSG: i32 = 2013;
+/// The flag of a request that allows several replies.
+const EXHAUST_ALLOWED: i32 = 1 << 16;
+/// The flag of a reply that another one follows without a request.
+const MORE_TO_COME: i32 = 2;
+/// The bytes before the document.
+const HEADER: usize = 21;
+/// The longest message that this client reads.
+const LIMIT: usize = 48_000_000;
+
+/// A connection, and the answer that is outstanding on it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) conn: ConnId,
+    pub(crate) token: Token,
+    stream: io::Result<TcpStream>,
+    awaits: Option<Stage>,
+    sent: Instant,
+    unsent: Vec<u8>,
+    received: Vec<u8>,
+}
+
+enum Answer {
+    Connected,
+    /// A document, and whether another one follows.
+    Reply(Vec<u8>, bool),
+}
+
+impl Link {
+    /// Begins to connect. An error is the answer of the connection.
+    pub(crate) fn open(
+        conn: ConnId,
+        token: Token,
+        address: Option<&ServerAddress>,
+        registry: &Registry,
+    ) -> Self {
+        let connect = || {
+            let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
+            // A client for production does not wait for the name server here.
+            let place = address.as_str().to_socket_addrs()?.next();
+            let mut stream = TcpStream::connect(place.ok_or(io::ErrorKind::AddrNotAvailable)?)?;
+            registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+            Ok(stream)
+        };
+        Self {
+            conn,
+            token,
+            stream: connect(),
+            awaits: Some(Stage::Connect),
+            sent: Instant::EPOCH,
+            unsent: Vec::new(),
+            received: Vec::new(),
+        }
+    }
+
+    /// Awaits a reply; sends a request before, unless the server goes on by itself.
+    pub(crate) fn ask(&mut self, output: &Output, now: Instant) {
+        self.awaits = Some(Stage::Hello);
+        self.sent = now;
+        if let Output::Send { request, .. } = output {
+            let body = request.encode();
+            let length = i32::try_from(HEADER + body.len()).unwrap_or(i32::MAX);
+            let flags = if request.exhaust_allowed {
+                EXHAUST_ALLOWED
+            } else {
+                0
+            };
+            for number in [length, 1, 0, OP_MSG, flags] {
+                self.unsent.extend(number.to_le_bytes());
+            }
+            self.unsent.push(0);
+            self.unsent.extend(body);
+        }
+    }
+
+    /// Returns the answer that is outstanding, if it has arrived.
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Input<'static>> {
+        let stage = self.awaits?;
+        let (conn, at) = (self.conn, now);
+        let input = match self.answer(stage) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
+            Err(error) => {
+                let error = ServerError::new(ErrorKind::Network, stage, error.to_string());
+                Input::Failed { conn, at, error }
+            }
+            Ok(Answer::Connected) => Input::Connected { conn },
+            Ok(Answer::Reply(document, more_to_come)) => Input::Reply {
+                conn,
+                sent: self.sent,
+                at,
+                hello: Hello::parse(&document),
+                bytes: document.into(),
+                more_to_come,
+            },
+        };
+        self.awaits = None;
+        Some(input)
+    }
+
+    fn answer(&mut self, stage: Stage) -> io::Result<Answer> {
+        let stream = self
+            .stream
+            .as_mut()
+            .map_err(|error| io::Error::new(error.kind(), error.to_string()))?;
+        if stage == Stage::Connect {
+            if let Some(error) = stream.take_error()? {
+                return Err(error);
+            }
+            return match stream.peer_addr() {
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                peer => peer.map(|_| Answer::Connected),
+            };
+        }
+        while !self.unsent.is_empty() {
+            let written = stream.write(&self.unsent)?;
+            self.unsent.drain(..written);
+        }
+        let mut buffer = [0; 16_384];
+        loop {
+            if let Some(reply) = take_reply(&mut self.received)? {
+                return Ok(reply);
+            }
+            match stream.read(&mut buffer)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                read => self.received.extend(buffer.iter().take(read)),
+            }
+        }
+    }
+}
+
+/// Takes the first message out of `received`, if it is complete.
+fn take_reply(received: &mut Vec<u8>) -> io::Result<Option<Answer>> {
+    let number = |place: usize| {
+        let bytes = received.get(place..place + 4)?.try_into().ok()?;
+        Some(i32::from_le_bytes(bytes))
+    };
+    let (Some(length), Some(opcode), Some(flags)) = (number(0), number(12), number(16)) else {
+        return Ok(None);
+    };
+    let length = usize::try_from(length).unwrap_or_default();
+    if opcode != OP_MSG || !(HEADER..=LIMIT).contains(&length) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a reply"));
+    }
+    if received.len() < length {
+        return Ok(None);
+    }
+    let document = received.drain(..length).skip(HEADER).collect();
+    Ok(Some(Answer::Reply(document, flags & MORE_TO_COME != 0)))
+}
