@@ -18,6 +18,9 @@ struct Driver;
 #[doc = include_str!("../../docs/guide/src/runtime.md")]
 struct Runtime;
 
+#[doc = include_str!("../../docs/guide/src/machine.md")]
+struct Machine;
+
 #[doc = include_str!("../../docs/guide/src/sink.md")]
 struct Sink;
 

@@ -142,6 +142,13 @@ pub(crate) fn run() -> Result<()> {
             violations.push(format!("{runtime} is in the tree of sdam-examples-scan"));
         }
     }
+    // What a binding for another language needs, and no more.
+    let ours = self::tree(&["--package", "sdam-examples-sans-io"])?;
+    for name in ours.iter().filter(|name| name.starts_with("sdam")) {
+        if !["sdam-core", "sdam-select", "sdam-examples-sans-io"].contains(&&**name) {
+            violations.push(format!("{name} is in the tree of sdam-examples-sans-io"));
+        }
+    }
     // Only the program pushes to it, and only with its feature.
     for arguments in [
         &["--package", "sdam", "--all-features"][..],
