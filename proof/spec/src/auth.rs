@@ -1,7 +1,7 @@
-//! Tests of the credentials of connection strings.
+//! Tests of the credentials in connection strings.
 //!
-//! A case is a valid or invalid string, and names the parts of its credential. Of mechanisms that
-//! are not supported, the parts are compared, and the authenticator is refused in every case.
+//! A case is a valid or invalid string, with the parts of its credential. For unsupported
+//! mechanisms, the parts are compared, but an authenticator must be refused in every case.
 
 use sdam_core::{
     options::{Credential, Options},
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::fields::read;
 
-/// The mechanisms that need more than a connection string, with what is added for them.
+/// Mechanisms that need more than a connection string, with the additions.
 const ADDITIONS: [(&str, &str); 2] = [
     ("PLAIN", "&tls=true"),
     (
@@ -22,7 +22,7 @@ const ADDITIONS: [(&str, &str); 2] = [
     ),
 ];
 
-/// The mechanisms for which users implement authenticators of their own.
+/// Mechanisms for which users must provide an authenticator.
 const UNSUPPORTED: [&str; 3] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"];
 
 #[derive(Deserialize)]

@@ -1,7 +1,8 @@
 //! The test format of connection pools (CMAP: "cmap-format").
 //!
 //! Each file runs against a server of the host. The pool under test belongs to an `Owner`, a
-//! topology without monitors, because the files say when the pool becomes ready and is cleared.
+//! topology without monitors, because the files determine when the pool becomes ready and is
+//! cleared.
 
 mod event;
 mod format;
@@ -41,15 +42,15 @@ use crate::{
     unified::set_fail_point,
 };
 
-/// The time limit for events and threads, unless a file says another.
+/// The default time limit for events and threads.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Runs a file on each single server of the host that it admits, and returns the environments.
+/// Runs a file on each suitable single server of the host, and returns their environments.
 ///
 /// # Errors
 ///
-/// The first difference, anything in the file that is not supported, or a file that no environment
-/// admits, unless the host is [partial](Host::partial).
+/// The first difference, unsupported content of the file, or a file without a suitable environment,
+/// unless the host is [partial](Host::partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
     let environments = host.environments().iter();
@@ -98,12 +99,12 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
     outcome
 }
 
-/// The reason why an operation has failed.
+/// The reason why an operation failed.
 #[derive(Debug)]
 enum Failure {
-    /// The pool has refused it, which the file may expect.
+    /// The pool refused the operation, which the file may expect.
     Pool(sdam_pool::Error),
-    /// The test itself has failed.
+    /// The test itself failed.
     Test(String),
 }
 
@@ -237,7 +238,7 @@ fn compare_error(
     }
 }
 
-/// Compares the recorded events with the first ones expected.
+/// Compares the recorded events with the expected ones, which may be fewer.
 fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
     let events = recorder.events().iter();
     let mut actual = events.filter(|event| !file.ignores(event.kind.name()));
@@ -255,7 +256,7 @@ fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
     Ok(())
 }
 
-/// Builds the options of the pool, whose server is the one at `uri`.
+/// Builds the options of a pool for the server at `uri`.
 fn options(uri: &str, pool_options: &[(String, Value)]) -> Result<Options, String> {
     let mut query = "directConnection=true".to_owned();
     for (name, value) in pool_options {

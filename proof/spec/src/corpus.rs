@@ -1,4 +1,4 @@
-//! The locations of the test files, and their required numbers.
+//! The locations of the test files, and the required number of files.
 
 use std::{
     fmt, fs,
@@ -7,14 +7,14 @@ use std::{
 
 use serde_json::Value;
 
-/// A folder of test files, with the number of files in it.
+/// A folder of test files, with the number of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder {
     /// Below `source/` of the specifications' repository.
     specifications: Place,
     /// Below `test/` of a source distribution of PyMongo.
     pymongo: Place,
-    /// The names of the files, if other files of the place do not belong to this folder.
+    /// The names of the files, if the place contains files that do not belong to this folder.
     only: Option<&'static [&'static str]>,
 }
 
@@ -44,7 +44,7 @@ impl Folder {
         self
     }
 
-    /// Returns the folder's path in the specifications' repository, which is its name in reports.
+    /// Returns the folder's path in the specifications' repository, which reports use as its name.
     pub const fn name(&self) -> &'static str {
         self.specifications.path
     }
@@ -55,7 +55,7 @@ pub const SERVER_SELECTION: Folder = Folder::new(
     ("server-selection/tests/server_selection", 88),
     ("server_selection/server_selection", 88),
 );
-/// The frequencies of choosing each server of the latency window.
+/// The selection frequencies of servers in the latency window.
 pub const IN_WINDOW: Folder = Folder::new(
     ("server-selection/tests/in_window", 8),
     ("server_selection/in_window", 8),
@@ -65,9 +65,9 @@ pub const RTT: Folder = Folder::new(
     ("server-selection/tests/rtt", 7),
     ("server_selection/rtt", 7),
 );
-/// Suitable servers for read preferences with a limit on staleness.
+/// Suitable servers for read preferences with a staleness limit.
 pub const MAX_STALENESS: Folder = Folder::new(("max-staleness/tests", 32), ("max_staleness", 32));
-/// Options of connection strings. PyMongo has no proxies.
+/// Connection string options. PyMongo does not support proxies.
 pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_options", 11));
 /// The syntax of connection strings.
 pub const CONNECTION_STRING: Folder = Folder::new(
@@ -75,7 +75,7 @@ pub const CONNECTION_STRING: Folder = Folder::new(
     ("connection_string/test", 8),
 );
 
-/// SRV seed lists of replica sets. PyMongo has more files, of a later version.
+/// SRV seed lists of replica sets. PyMongo has more files, from a later version.
 pub const SRV_REPLICA_SET: Folder = Folder::new(
     ("initial-dns-seedlist-discovery/tests/replica-set", 40),
     ("srv_seedlist/replica-set", 42),
@@ -155,9 +155,9 @@ pub const HANDSHAKE: Folder = Folder::new(
 /// The versioned API.
 pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("versioned-api", 6));
 
-/// Credentials of connection strings.
+/// Credentials in connection strings.
 pub const CREDENTIALS: Folder = Folder::new(("auth/tests/legacy", 1), ("auth/legacy", 1));
-/// Sessions. The other files are about causal consistency and snapshots, which are drivers' own.
+/// Sessions. The other files test causal consistency and snapshots, which are left to drivers.
 pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3)).only(&[
     "driver-sessions-dirty-session-errors",
     "driver-sessions-server-support",
@@ -183,12 +183,12 @@ pub const COMMAND_MONITORING: Folder = Folder::new(
     ("command-logging-and-monitoring/tests/monitoring", 14),
     ("command_monitoring", 14),
 );
-/// Commands of the application.
+/// Commands sent by the application.
 pub const RUN_COMMAND: Folder = Folder::new(("run-command/tests/unified", 2), ("run_command", 2));
 
-/// Time limits of operations. The other files are about change streams, tailable cursors, GridFS,
-/// bulk writes of several commands and the helper of transactions. PyMongo has no time limits of
-/// single databases and collections.
+/// Time limits of operations. The other files test change streams, tailable cursors, GridFS, bulk
+/// writes of several commands and the transaction helper. PyMongo has no time limits for databases
+/// and collections.
 pub const TIMEOUTS: Folder =
     Folder::new(("client-side-operations-timeout/tests", 18), ("csot", 16)).only(&[
         "close-cursors",
@@ -227,9 +227,9 @@ enum Layout {
 /// One test file.
 #[derive(Clone, Debug)]
 pub struct File {
-    /// Its path below the folder.
+    /// The path below the folder.
     pub name: String,
-    /// Its content.
+    /// The content.
     pub json: Value,
 }
 
@@ -241,7 +241,7 @@ pub struct Report {
     pub folder: Folder,
     /// The number of files that passed.
     pub passed: usize,
-    /// The files that failed, with the difference.
+    /// The failed files, with the differences.
     pub failed: Vec<(String, String)>,
 }
 
@@ -269,7 +269,7 @@ impl fmt::Display for Report {
 
 impl Corpus {
     /// Opens the corpus at `root`: a clone of the specifications' repository, its `source` folder,
-    /// a source distribution of PyMongo or its `test` folder.
+    /// a source distribution of PyMongo, or its `test` folder.
     pub fn open(root: &Path) -> Result<Self, String> {
         let layouts = [
             ("", Layout::Specifications),
@@ -294,16 +294,16 @@ impl Corpus {
         ))
     }
 
-    /// Returns the root of the files, which [`open`](Self::open) accepts.
+    /// Returns the root of the files, as accepted by [`open`](Self::open).
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Reads the JSON files of `folder` and of the folders below it, sorted by path.
+    /// Reads the JSON files in `folder` and its subfolders, sorted by path.
     ///
     /// # Errors
     ///
-    /// If the number of files is not the required one, or one is not readable.
+    /// If the number of files is not the required one, or a file is not readable.
     pub fn files(&self, folder: Folder) -> Result<Vec<File>, String> {
         let path = self.path(folder);
         let mut paths = Vec::new();
@@ -343,7 +343,7 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// As [`files`](Self::files). Failed checks are in the report.
+    /// Those of [`files`](Self::files). Failed checks are in the report.
     pub fn run(
         &self,
         folder: Folder,
@@ -375,9 +375,9 @@ impl Corpus {
     }
 }
 
-/// Files that PyMongo has in other versions: where a connection is closed before the pool is
-/// cleared, an order that the specification has corrected since, and where a cursor gives its
-/// connection back after an error of `getMore`.
+/// Files of which PyMongo has other versions. In one case a connection is closed before the pool is
+/// cleared, an order that the specification has since corrected. In another, a cursor returns its
+/// connection after an error of `getMore`.
 const OUTDATED: [&str; 4] = [
     "connection_logging/connection-logging.json",
     "connection_monitoring/pool-create-min-size-error.json",
@@ -385,8 +385,9 @@ const OUTDATED: [&str; 4] = [
     "load_balancer/sdam-error-handling.json",
 ];
 
-/// An option that PyMongo's files test and this project refuses: it replaces the rule that servers
-/// belong to the domain of the connection string. It is unknown here, and the rule stays.
+/// An option that PyMongo's files test and this project refuses, because it disables the rule that
+/// servers belong to the domain of the connection string. It is treated as unknown, so the rule
+/// remains.
 const REFUSED_OPTION: &str = "srvAllowedHostsSuffix";
 
 fn is_of_refused_option(path: &Path) -> bool {
@@ -404,8 +405,8 @@ fn remove_refused_option(file: &mut Value) {
     }
 }
 
-/// Restores the level info of one message. PyMongo logs nothing above the level debug, so its
-/// copies of the files have level debug where the specification has info.
+/// Restores the level info of one message. PyMongo logs everything at level debug, so its copies of
+/// the files have level debug where the specification has info.
 fn restore_level(value: &mut Value) {
     match value {
         Value::Array(items) => items.iter_mut().for_each(restore_level),

@@ -1,4 +1,4 @@
-//! Reading of test files, and types of fields that several of their formats share.
+//! Reads test files, and defines types of fields that several formats share.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -22,7 +22,7 @@ pub enum Stated<T> {
     /// The key is absent.
     #[default]
     Nothing,
-    /// The key has this value, or is null.
+    /// The key has this value or is null.
     Value(Option<T>),
 }
 
@@ -55,7 +55,7 @@ impl fmt::Debug for Integer {
     }
 }
 
-/// The tags of a server, or those that it must have.
+/// The tags of a server, or the tags that are required.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(from = "BTreeMap<String, String>")]
 pub struct Tags(pub TagSet);

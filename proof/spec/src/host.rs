@@ -1,4 +1,4 @@
-//! The hosts of tests: executors of tasks, and the deployments that they start.
+//! Hosts of tests: executors of tasks, and the deployments that they start.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -18,14 +18,14 @@ pub struct Host {
     is_partial: bool,
 }
 
-/// Runs a future to its end.
+/// Runs a future to completion.
 type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
 type LookUp = Box<dyn Fn() -> Result<Io, String>>;
 type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
 
 impl Host {
-    /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to its end on the
-    /// calling thread, on which tasks may run meanwhile.
+    /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to completion on
+    /// the calling thread, on which tasks may run in the meantime.
     pub fn new(spawner: Arc<dyn Spawner>, block_on: impl Fn(BoxFuture<'_, ()>) + 'static) -> Self {
         Self {
             spawner,
@@ -37,8 +37,8 @@ impl Host {
         }
     }
 
-    /// Sets the function that starts a new deployment of one of the environments, reachable from
-    /// this host's runtime.
+    /// Sets the function that starts a new deployment for an environment, reachable from this
+    /// host's runtime.
     #[must_use]
     pub fn with_deployments(
         mut self,
@@ -50,7 +50,7 @@ impl Host {
         self
     }
 
-    /// Sets the function that returns the parts of this host's runtime, with a resolver that has the
+    /// Sets the function that returns the parts of this host's runtime, with a resolver for the
     /// records of [`zone`](crate::srv::zone).
     #[must_use]
     pub fn with_lookups(mut self, io: impl Fn() -> Result<Io, String> + 'static) -> Self {
@@ -66,14 +66,14 @@ impl Host {
         resolved.map_err(|error| error.to_string())
     }
 
-    /// Lets tests be left out that none of the environments admits: other hosts run them.
+    /// Permits tests to be skipped that no environment supports, because other hosts run them.
     #[must_use]
     pub fn partial(mut self) -> Self {
         self.is_partial = true;
         self
     }
 
-    /// Returns whether tests may be left out.
+    /// Returns whether tests may be skipped.
     pub(crate) fn is_partial(&self) -> bool {
         self.is_partial
     }
@@ -115,21 +115,21 @@ impl fmt::Debug for Host {
 pub struct TestDeployment {
     target: Target,
     block_on: BlockOn,
-    /// Ends the deployment when it is dropped.
+    /// Dropping this value ends the deployment.
     _deployment: Box<dyn Any>,
 }
 
-/// The deployment that the clients of a test connect to, and their runtime.
+/// The deployment to which the clients of a test connect, and their runtime.
 pub(crate) struct Target {
     uri: String,
-    /// Behind a load balancer, the connection string of a balancer with one mongos.
+    /// The connection string of a load balancer with a single mongos, if there is a load balancer.
     pub(crate) single_uri: Option<String>,
     runtime: Runtime,
 }
 
 impl TestDeployment {
-    /// Creates the environment of the deployment at `uri`, which lives as long as `deployment`.
-    /// `block_on` runs futures to their end.
+    /// Creates the environment of the deployment at `uri`, which exists as long as `deployment`.
+    /// `block_on` runs futures to completion.
     pub fn new(
         uri: impl Into<String>,
         runtime: Runtime,
@@ -147,7 +147,7 @@ impl TestDeployment {
         }
     }
 
-    /// Sets the connection string of clients that may reach only one mongos of a load balancer.
+    /// Sets the connection string for clients that may reach only one mongos of a load balancer.
     #[must_use]
     pub fn with_single_mongos(mut self, uri: impl Into<String>) -> Self {
         self.target.single_uri = Some(uri.into());
@@ -169,7 +169,7 @@ impl TestDeployment {
 }
 
 impl Target {
-    /// Returns the connection string for a client that may reach one or several mongoses.
+    /// Returns the connection string for a client of one mongos or several.
     pub(crate) fn uri(&self, multiple_mongoses: bool) -> &str {
         let single = self.single_uri.as_ref().filter(|_| !multiple_mongoses);
         single.unwrap_or(&self.uri)

@@ -1,14 +1,14 @@
 //! The official specification tests, as functions from a file to a result.
 //!
-//! This crate contains no test file: [`corpus`] finds the fetched files and refuses to run a
-//! folder with missing files. [`sdam`], [`selection`] and [`uri`] implement the formats of one
-//! specification each: they convert a file to descriptions, run the code under test and report the
-//! first difference. [`engine`] runs the same files against a running topology on any given
-//! runtime, [`scan`] against one in single-threaded mode, [`srv`] looks up seed lists, and [`unified`] runs files that need a
-//! whole deployment. [`suite`] lists all suites.
+//! This crate contains no test files: [`corpus`] finds the downloaded files and refuses to run an
+//! incomplete folder. [`sdam`], [`selection`] and [`uri`] each implement the formats of one
+//! specification: they convert a file to descriptions, run the code under test and report the first
+//! difference. [`engine`] runs the same files against a running topology on any runtime, [`scan`]
+//! against one in single-threaded mode, [`srv`] looks up seed lists, and [`unified`] runs files
+//! that need a whole deployment. [`suite`] lists all suites.
 //!
-//! A check fails on any unknown key, type or value: otherwise the test would pass because a part
-//! of it was not run.
+//! A check fails on any unknown key, type or value, because otherwise a test could pass without
+//! being run completely.
 
 pub mod auth;
 pub mod cmap;

@@ -60,7 +60,7 @@ impl Recorder {
         matching.count()
     }
 
-    /// Records every event that was published before; `pending` returns how many are not delivered.
+    /// Records every event published so far. `pending` returns the number of undelivered events.
     pub(crate) async fn flush(&mut self, pending: impl Fn() -> usize) {
         loop {
             let is_delivered = pending() == 0;

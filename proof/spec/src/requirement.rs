@@ -48,7 +48,7 @@ pub(crate) struct Requirement {
     _serverless: Option<Serverless>,
 }
 
-/// The permission of serverless deployments. None is one here, so no file may require it.
+/// Permission to run on serverless deployments. There are none here, so no file may require one.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Serverless {
@@ -56,13 +56,13 @@ enum Serverless {
     Forbid,
 }
 
-/// A release; numbers that a file leaves out are 0.
+/// A release. Numbers that a file omits are 0.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Version(pub(crate) [u32; 3]);
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 4] = [
         Self::Single,
         Self::ReplicaSet,
@@ -88,15 +88,15 @@ impl fmt::Display for Environment {
 }
 
 impl Environment {
-    /// Returns the first two numbers of the release, with a star if clients have to authenticate.
+    /// Returns the first two numbers of the release, with a star if authentication is required.
     pub fn short_release(&self) -> String {
         let [major, minor, _] = self.release;
         let star = if self.authentication { "*" } else { "" };
         format!("{major}.{minor}{star}")
     }
 
-    /// Returns whether the servers apply a fail point as tests expect. Before 4.4.7 they compare the
-    /// application name before the first hello of a connection has set it (SERVER-49336).
+    /// Returns whether the servers apply a fail point as tests expect. Before 4.4.7 they compare
+    /// the application name before the first hello of a connection has set it (SERVER-49336).
     pub(crate) fn applies(&self, fail_point: &Document) -> bool {
         let Ok(data) = fail_point.get_document("data") else {
             return true;
@@ -107,19 +107,19 @@ impl Environment {
         !is_early || self.release >= [4, 4, 7]
     }
 
-    /// Returns whether the servers know `hello`, with which clients of a load balancer begin.
+    /// Returns whether the servers support `hello`, which clients of a load balancer send first.
     pub(crate) fn knows_hello(&self) -> bool {
         let lacks_it =
             self.release < [4, 2, 10] || (self.release >= [4, 4, 0] && self.release < [4, 4, 2]);
         !lacks_it
     }
 
-    /// Returns whether one of the requirements is met; none is also met.
+    /// Returns whether one of the requirements is met. An empty list is met.
     pub(crate) fn meets(&self, requirements: Option<&[Requirement]>) -> bool {
         requirements.is_none_or(|alternatives| alternatives.iter().any(|it| it.is_met(self)))
     }
 
-    /// Returns the value of a server parameter, as the deployments of tests have it.
+    /// Returns the value of a server parameter in the deployments of tests.
     fn parameter(name: &str) -> Value {
         match name {
             "enableTestCommands" => true.into(),

@@ -1,4 +1,4 @@
-//! The shared environment and checks of both kinds of running topologies.
+//! The environment and checks shared by both kinds of running topologies.
 
 pub(crate) mod deployment;
 pub(crate) mod events;
@@ -17,7 +17,7 @@ pub(crate) type TopologyBuilder = sdam::TopologyBuilder<RecordingPool>;
 /// A single-threaded topology with recording pools.
 pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 
-/// Creates the builder of a topology. Its checks have no time limit and are made one by one.
+/// Creates the builder of a topology whose checks have no time limit and are polled.
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
     let options = options
         .with_server_monitoring_mode(ServerMonitoringMode::Poll)
@@ -38,7 +38,7 @@ pub(crate) fn client_metadata() -> Result<ClientMetadata, String> {
     metadata.map_err(|error| error.to_string())
 }
 
-/// Fails if anything of a closed topology is left.
+/// Fails if a closed topology leaves anything behind.
 pub(crate) fn check_nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
     match left.iter().find(|(_, number)| *number > 0) {
         Some((what, number)) => Err(format!(

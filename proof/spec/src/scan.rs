@@ -1,7 +1,7 @@
 //! Test files against a topology in single-threaded mode.
 //!
 //! There is no runtime and no task: as with blocking sockets, every operation advances the
-//! harness's clock and completes. So every future of the topology has to be ready at its first
+//! harness's clock and completes. Therefore every future of the topology must be ready at its first
 //! poll.
 
 mod drive;
@@ -40,12 +40,11 @@ impl ScanCheck {
     pub const MAX_STALENESS: Self = Self::all(selection::max_staleness);
     /// `server-selection/tests/rtt`: a server delays its replies.
     pub const RTT: Self = Self::all(selection::rtt);
-    /// `server-selection/tests/in_window`: how often each server is selected.
+    /// `server-selection/tests/in_window`: the selection frequency of each server.
     pub const IN_WINDOW: Self = Self {
         check: selection::in_window,
-        // Server Selection: "Selecting servers within the latency window": a single-threaded
-        // client chooses at random. Operation counts produce the same result only if they are all
-        // equal.
+        // Server Selection: "Selecting servers within the latency window": a single-threaded client
+        // chooses at random. Operation counts yield the same result only if they are equal.
         covers: |file| InWindowFile::parse(file).map_or(true, |file| file.is_balanced()),
     };
 

@@ -1,8 +1,8 @@
-//! Server discovery and monitoring tests: replies and errors in; descriptions, generations and
-//! events out.
+//! Server discovery and monitoring tests: from replies and errors to descriptions, generations and
+//! events.
 //!
 //! A file is a [`Script`] of phases. The code under test is a [`Subject`]: the state machine alone
-//! ([`pure`]), or anything else that accepts replies and returns its state.
+//! ([`pure`]), or any other implementation that accepts replies and returns its state.
 
 mod events;
 mod outcome;
@@ -37,7 +37,7 @@ pub trait Subject {
     /// Returns the current state and the new events.
     fn observe(&mut self) -> Result<Observation, String>;
 
-    /// Ends the subject; the error names what is left behind.
+    /// Ends the subject. The error names any leftovers.
     fn end(self) -> Result<(), String>;
 }
 
@@ -46,7 +46,7 @@ pub trait Subject {
 pub struct Observation {
     /// The current description.
     pub description: Arc<TopologyDescription>,
-    /// The generation of each server's pool, from the calls to the pool.
+    /// The generation of each server's pool, according to the calls to the pool.
     pub generations: BTreeMap<ServerId, Generation>,
     /// The events since the last observation, or since the start.
     pub events: Vec<EventKind>,
@@ -88,7 +88,7 @@ fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     }
 }
 
-/// Compares a value with the file's: an absent key asserts nothing, `null` asserts absence.
+/// Compares a value with the expected one: an absent key asserts nothing, `null` asserts absence.
 fn compare<T: Debug + PartialEq>(
     key: &str,
     actual: Option<&T>,

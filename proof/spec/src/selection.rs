@@ -12,13 +12,13 @@ use serde_json::Value;
 
 use self::file::{InWindowFile, RttFile, SelectionFile};
 
-/// The number of random numbers that selection is tried with per file.
+/// The number of random numbers with which selection is tried per file.
 const DRAWS: u64 = 64;
 
 /// Checks one file of `server-selection/tests/server_selection`.
 ///
-/// Suitable servers and the latency window are compared as sets of addresses. A complete selection
-/// and the explanation must agree with them.
+/// Compares suitable servers and the latency window as sets of addresses. A complete selection and
+/// the explanation must agree with them.
 pub fn server_selection(file: &Value) -> Result<(), String> {
     let file = SelectionFile::server_selection(file)?;
     match &file.criteria {
@@ -47,7 +47,7 @@ pub fn max_staleness(file: &Value) -> Result<(), String> {
     }
 }
 
-/// Checks one file of `server-selection/tests/in_window`: the frequency of choosing each server.
+/// Checks one file of `server-selection/tests/in_window`: the selection frequency of each server.
 pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let mut rng = Rng::new(0x5DA);
@@ -70,7 +70,7 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     })
 }
 
-/// Checks one file of `server-selection/tests/rtt`: one more sample in a moving average.
+/// Checks one file of `server-selection/tests/rtt`: another sample of a moving average.
 pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let mut window = file
@@ -80,8 +80,8 @@ pub fn rtt(file: &Value) -> Result<(), String> {
     file.compare(window.average_millis())
 }
 
-/// Compares the suitable servers and the latency window with those of the file, and a complete
-/// selection with both.
+/// Compares the suitable servers and the latency window with the file, and a complete selection
+/// with both.
 fn check_stages(
     file: &SelectionFile,
     settings: &Settings,

@@ -1,7 +1,7 @@
 //! Tests of SRV seed lists.
 //!
-//! A file is a connection string, the seeds that its records lead to, the options of string and TXT
-//! record, and the servers of the deployment that a client then discovers.
+//! A file contains a connection string, the resulting seeds, the options from the string and the
+//! TXT record, and the servers of the deployment that a client then discovers.
 
 mod deployment;
 #[cfg(test)]
@@ -104,7 +104,7 @@ fn scan(file: &Json, kind: Kind) -> Result<(), String> {
     })
 }
 
-/// Checks a file: `resolve` looks its connection string up, `discover` connects.
+/// Checks a file: `resolve` looks up its connection string, `discover` connects.
 fn check_file(
     file: &Json,
     resolve: impl FnOnce(&str) -> Result<Options, String>,
@@ -148,7 +148,7 @@ fn check_options(options: &Options, file: &File) -> Result<(), String> {
         .srv
         .as_ref()
         .ok_or("the look-up is not in the options")?;
-    // The time to live comes from the records, wherever they come from.
+    // The TTL is that of the records, whatever their source.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));
     }
@@ -166,7 +166,7 @@ fn check_options(options: &Options, file: &File) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the options outside of the query: user, password and database.
+/// Checks the options outside the query: user, password and database.
 fn check_parsed_options(options: &Options, file: &File) -> Result<(), String> {
     let string = ConnectionString::parse(&file.uri).map_err(|error| error.to_string())?;
     let credential = options.credential.as_ref();

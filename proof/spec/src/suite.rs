@@ -1,7 +1,7 @@
 //! The list of all suites.
 //!
 //! The rules that the folders about monitoring, pools, SRV seed lists, options and operations prove
-//! on their own, by number; tests beside the code name the other rules:
+//! on their own. Tests beside the code cite the other rules:
 //!
 //! | folder | rules |
 //! | --- | --- |
@@ -33,10 +33,10 @@ use crate::{
     sdam, selection, srv, unified, uri,
 };
 
-/// A check of one file on a host of tasks.
+/// A check of one file on a host.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
 
-/// A check of one file on the deployments of a host; returns those that it ran on.
+/// A check of one file on the deployments of a host. Returns the environments in which it ran.
 pub type DeployedCheck = fn(&Host, &Value) -> Result<Vec<Environment>, String>;
 
 /// A folder of files and its checks.
@@ -50,7 +50,7 @@ pub struct Suite {
     pub engine: Option<HostedCheck>,
     /// The check on whole deployments; `None` if files define their own servers.
     pub deployed: Option<DeployedCheck>,
-    /// The check in single-threaded mode; `None` if that is not involved.
+    /// The check in single-threaded mode; `None` if the mode is not involved.
     pub scan: Option<ScanCheck>,
 }
 

@@ -1,4 +1,4 @@
-//! Threads of tests: tasks that run jobs one after the other.
+//! Threads of tests: tasks that run jobs sequentially.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,9 +9,9 @@ use futures::{
 };
 use sdam_transport::{Clock, Runtime, Task};
 
-/// A thread of a test, whose jobs fail with `E`.
+/// A thread of a test. Its jobs fail with `E`.
 ///
-/// It runs on the runtime of the code under test, so in a simulated world it is deterministic.
+/// It runs on the runtime of the code under test, so it is deterministic in a simulated world.
 #[derive(Debug)]
 pub(crate) struct Thread<E> {
     jobs: mpsc::UnboundedSender<BoxFuture<'static, Result<(), E>>>,
@@ -35,17 +35,17 @@ impl<E: Send + 'static> Thread<E> {
         Self { jobs, end }
     }
 
-    /// Lets the thread run `job` after those before it.
+    /// Runs `job` on the thread after all earlier jobs.
     ///
     /// # Errors
     ///
-    /// If the runtime has dropped the thread.
+    /// If the runtime dropped the thread.
     pub(crate) fn run(&self, job: BoxFuture<'static, Result<(), E>>) -> Result<(), String> {
         let sent = self.jobs.unbounded_send(job);
         sent.map_err(|_| "the thread has ended".to_owned())
     }
 
-    /// Waits until the thread has run every job, and returns the first error of a job.
+    /// Waits until the thread has run all jobs, and returns the first error of a job.
     ///
     /// # Errors
     ///

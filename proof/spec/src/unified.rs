@@ -2,8 +2,8 @@
 //!
 //! A file runs against deployments with the complete stack: a
 //! [`TestDeployment`](crate::host::TestDeployment) consists of a deployment, a runtime that reaches
-//! it, and an executor. Every test of a file runs on each [`Environment`] of the host that its
-//! requirements admit, and fails if there is none.
+//! it, and an executor. Every test of a file runs on each suitable [`Environment`] of the host, and
+//! fails if there is none.
 
 mod bulk;
 mod client;
@@ -41,14 +41,14 @@ use crate::{
     requirement::Environment,
 };
 
-/// Runs every test of a file on each environment of the host that admits it, every time on a
-/// separate deployment, except the [excluded] ones. A test with blocked commands that fails is run
-/// again, once. Returns the environment of each run of a test.
+/// Runs every test of a file, except the [excluded] ones, on each suitable environment of the host,
+/// each time on a separate deployment. A failed test with blocked commands is repeated once.
+/// Returns the environment of each run.
 ///
 /// # Errors
 ///
-/// The first difference, anything in the file that is not supported, or a test that no environment
-/// admits, unless the host is [partial](Host::partial).
+/// The first difference, unsupported content of the file, or a test without a suitable environment,
+/// unless the host is [partial](Host::partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let mut file = file.clone();
     if excluded::remove(&mut file) {
@@ -74,8 +74,8 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
                 outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()))
             };
             let outcome = match run() {
-                // The times of such a test differ by some milliseconds. Where time is real, a busy
-                // machine may hold a task up for longer; in simulated worlds the second run is the
+                // Such a test depends on differences of some milliseconds. In real time, a busy
+                // machine may delay a task for longer; in simulated worlds, the second run is the
                 // same as the first.
                 Err(_) if test.blocks_commands() => run(),
                 outcome => outcome,
@@ -90,7 +90,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     Ok(used)
 }
 
-/// Fails if clients support `option`: only those without it may leave out its tests.
+/// Fails if clients support `option`: only clients without it may skip its tests.
 fn check_unsupported(option: &str) -> Result<(), String> {
     let options = Options::parse(&format!("mongodb://a/?{option}=1"));
     let options = options.map_err(|error| error.to_string())?;
@@ -133,7 +133,7 @@ pub(crate) async fn set_fail_point(target: &Target, command: Document) -> Result
     internally(target, true, vec![("admin", command)], |_, _| Ok(())).await
 }
 
-/// Gives the collections their content.
+/// Writes the initial content of the collections.
 async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> {
     let commands = data.iter().flat_map(|collection| {
         let commands = collection.setup().into_iter();
@@ -146,8 +146,8 @@ async fn set_up(target: &Target, data: &[CollectionData]) -> Result<(), String> 
     internally(target, true, commands, |_, _| Ok(())).await
 }
 
-/// Compares the content of the collections, behind the balancer of the clients, with the expected
-/// one.
+/// Compares the content of the collections with the expected one, bypassing the load balancer of
+/// the clients.
 async fn verify(
     target: &Target,
     several_mongoses: bool,
@@ -165,7 +165,7 @@ async fn verify(
     .await
 }
 
-/// Runs commands with a client of the runner, and checks the reply of each.
+/// Runs commands with the runner's own client, and checks each reply.
 async fn internally(
     target: &Target,
     multiple_mongoses: bool,
@@ -182,7 +182,7 @@ async fn internally(
     for (index, (database, body)) in commands.into_iter().enumerate() {
         let request = Request::generic(database, body);
         let reply = driver.run(&request).await;
-        // A collection to drop may be absent.
+        // A collection to be dropped may be absent.
         outcome = match reply {
             Err(failure) if failure.code == Some(26) => Ok(()),
             Err(failure) => Err(failure.to_string()),

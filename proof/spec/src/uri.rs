@@ -1,6 +1,6 @@
 //! Tests of connection strings and their options.
 //!
-//! A case is a valid or invalid string with or without a warning, and names hosts, credentials and
+//! A case is a valid or invalid string, with or without a warning, and its hosts, credentials and
 //! options; `null` asserts nothing.
 
 use std::{net::Ipv4Addr, time::Duration};
@@ -147,7 +147,7 @@ fn host_type(host: &ServerAddress) -> &'static str {
     }
 }
 
-/// Checks credentials more strictly than the format demands: within them, `null` asserts absence.
+/// Checks credentials more strictly than the format requires: within them, `null` asserts absence.
 fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> {
     let password = string.password().map(Secret::expose);
     for (name, expected, found) in [
@@ -162,7 +162,7 @@ fn check_auth(expected: &Auth, string: &ConnectionString) -> Result<(), String> 
     Ok(())
 }
 
-/// Checks the values of options in the string and, if no host has to be resolved first, in a
+/// Checks the values of options in the string and, if no host must be resolved first, in a
 /// topology's start options.
 fn check_options(expected: &Map<String, Json>, string: ConnectionString) -> Result<(), String> {
     let expected = || expected.iter().filter(|(_, value)| !value.is_null());
@@ -217,7 +217,7 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // A kind of value that does not occur in the files equals none of theirs.
+        // A kind of value that does not occur in the files equals none of them.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

@@ -1,8 +1,8 @@
-//! Measures our client and pool beside the official Rust driver, in the same run, on the same
+//! Measures our client and pool against the official Rust driver, in the same run and on the same
 //! simulated server.
 //!
-//! Prints lines `bench: NAME VALUE UNIT`, as `cargo xtask bench` does. The driver's pool cannot be
-//! used alone, so a figure is that of a whole `ping`: selection, check-out, round trip, check-in.
+//! Prints lines `bench: NAME VALUE UNIT`, like `cargo xtask bench`. The driver's pool cannot be
+//! used alone, so each figure measures a whole `ping`: selection, check-out, round trip, check-in.
 
 use std::{
     error::Error,
@@ -20,10 +20,10 @@ use sdam::{
 
 type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
-/// Commands one after the other, in each of [`ROUNDS`] rounds of both clients.
+/// The number of sequential commands in each of [`ROUNDS`] rounds of both clients.
 const SEQUENTIAL: usize = 2_000;
 const ROUNDS: usize = 5;
-/// Many tasks over few connections.
+/// The number of concurrent tasks, which share a few connections.
 const TASKS: usize = 1_000;
 const CONNECTIONS: usize = 50;
 const EACH: usize = 20;
@@ -84,7 +84,7 @@ async fn one_by_one<F: Future<Output = Result<()>>>(run: impl Fn() -> F) -> Resu
     Ok(micros(start.elapsed()) / SEQUENTIAL as f64)
 }
 
-/// Returns the time of a command divided by the number of commands, with many tasks at once.
+/// Returns the time divided by the number of commands, with many concurrent tasks.
 async fn contended<F>(name: &str, run: impl Fn() -> F + Clone + Send + 'static) -> Result<f64>
 where
     F: Future<Output = Result<()>> + Send,
@@ -118,7 +118,7 @@ where
     Ok(whole / (TASKS * EACH) as f64)
 }
 
-/// Prints the medians of both, and their ratio with its spread over the rounds.
+/// Prints both medians, and the ratio with its spread over the rounds.
 fn report_ratio(name: &str, driver: &[f64], own: &[f64]) {
     let mut ratios: Vec<_> = driver
         .iter()

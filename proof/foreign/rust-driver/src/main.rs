@@ -2,7 +2,7 @@
 //!
 //! usage: sdam-foreign-rust-driver PATH_OF_THE_SERVE_EXAMPLE
 //!
-//! Nothing sleeps: every wait is for an event the driver publishes, with a deadline.
+//! There are no sleeps: every wait is for an event published by the driver, with a deadline.
 
 use std::{
     error::Error,

@@ -7,12 +7,12 @@ use sdam_core::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The name of an event of a pool: pools are called `ConnectionPool`.
+/// The format's name of a pool event; it calls pools `ConnectionPool`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub(super) struct PoolEventName(pub(super) EventName);
 
-/// An event that a file expects.
+/// An event expected by a file.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub(super) struct ExpectedEvent {
@@ -20,7 +20,7 @@ pub(super) struct ExpectedEvent {
     fields: Map<String, Value>,
 }
 
-/// Stands for any value.
+/// Wildcards, which match any value.
 const ANY: [&str; 2] = ["42", "\"42\""];
 
 impl TryFrom<String> for PoolEventName {
@@ -67,7 +67,7 @@ impl ExpectedEvent {
     }
 }
 
-/// The format's "spec test match function": `expected` is a part of `actual`.
+/// The format's "spec test match function": `expected` must be a part of `actual`.
 fn matches(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (expected, actual) if ANY.contains(&&*expected.to_string()) => !actual.is_null(),

@@ -1,4 +1,4 @@
-//! The format of files about pools.
+//! The format of the pool files.
 
 use bson::Document;
 use sdam_core::event::EventName;
@@ -27,7 +27,7 @@ pub(super) struct File {
     ignore: Vec<PoolEventName>,
 }
 
-/// The style of a file: with or without a deployment. Here all run against one.
+/// The style of a file: with or without a deployment. Here, all files run against a deployment.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Style {
@@ -35,14 +35,14 @@ enum Style {
     Unit,
 }
 
-/// The options of connection strings that a file sets.
+/// The connection string options that a file sets.
 #[derive(Debug, Default, Deserialize)]
 #[serde(from = "Map<String, Value>")]
 pub(super) struct PoolOptions(pub(super) Vec<(String, Value)>);
 
 impl From<Map<String, Value>> for PoolOptions {
     fn from(options: Map<String, Value>) -> Self {
-        // The pool has no thread that runs at intervals; such pools ignore the option.
+        // The option is ignored, because the pool has no thread that runs at intervals.
         let options = options.into_iter();
         Self(
             options
@@ -52,7 +52,7 @@ impl From<Map<String, Value>> for PoolOptions {
     }
 }
 
-/// An operation, on the main thread or on another one.
+/// An operation on the main thread or another one.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
 pub(super) struct Operation {
@@ -95,7 +95,7 @@ pub(super) enum Call {
     },
 }
 
-/// The error of the main thread.
+/// The expected error of the main thread.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ExpectedError {
@@ -119,7 +119,7 @@ impl TryFrom<Map<String, Value>> for Operation {
 }
 
 impl File {
-    /// Reads a file; an error names the field.
+    /// Reads a file. An error names the field.
     pub(super) fn read(file: &Value) -> Result<Self, String> {
         let file: Self = read(file)?;
         match file.version {
@@ -128,7 +128,7 @@ impl File {
         }
     }
 
-    /// Returns whether events of this name are left out of the comparison.
+    /// Returns whether events with this name are excluded from the comparison.
     pub(super) fn ignores(&self, name: EventName) -> bool {
         self.ignore.contains(&PoolEventName(name))
     }

@@ -1,4 +1,4 @@
-//! The topology of a pool under test, which the test controls.
+//! The topology of a pool under test, controlled by the test.
 
 use std::{
     fmt,
@@ -25,12 +25,12 @@ use sdam_transport::{
 
 use crate::running::{client_metadata, deployment};
 
-/// The wire version in replies to checks, of release 7.0.
+/// The wire version in replies to checks, that of release 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
-/// A topology without monitors: the test says when a check succeeds or fails.
+/// A topology without monitors: the test determines when a check succeeds or fails.
 ///
-/// The rules are those of the `TopologyMachine`. So a pool becomes ready, is cleared and is closed
+/// It uses the rules of the `TopologyMachine`, so the pool becomes ready, is cleared and is closed
 /// as in a running topology, and errors of its connections have the same effects.
 pub(super) struct Owner {
     runtime: Runtime,
@@ -67,7 +67,7 @@ impl Publish for Log {
 
     fn publish(&self, at: Instant, kind: EventKind) {
         if self.wants(kind.name()) {
-            // Held until the event is sent, so that events have the order of their numbers.
+            // Held until the event is sent, so that events are sent in order of their numbers.
             let mut published = lock(&self.published);
             *published += 1;
             let event = Event::new(*published, at, ObjectId::default(), kind);
@@ -77,7 +77,7 @@ impl Publish for Log {
 }
 
 impl Owner {
-    /// Opens the topology of a server, whose pool is paused.
+    /// Opens the topology of a server. Its pool is paused.
     pub(super) fn open(
         options: &Options,
         runtime: &Runtime,
@@ -134,7 +134,7 @@ impl Owner {
         pool.ok_or_else(|| "the options name no server".to_owned())
     }
 
-    /// Makes the pool ready: a check has succeeded.
+    /// Makes the pool ready, as a successful check does.
     pub(super) fn ready(&self) -> Result<(), String> {
         let mut hello = deployment::base_hello(MAX_WIRE_VERSION);
         hello.insert("isWritablePrimary", true);
@@ -143,8 +143,8 @@ impl Owner {
         self.check(Ok(hello), Some(Rtt::default()))
     }
 
-    /// Clears the pool: a check has timed out if connections in use are interrupted, else an
-    /// operation has failed.
+    /// Clears the pool: by a check that timed out if connections in use are interrupted, otherwise
+    /// by a failed operation.
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {
@@ -161,7 +161,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Closes the pool: the topology is closed.
+    /// Closes the pool by closing the topology.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         let effects = state.machine.handle(self.now(), Input::Close);
@@ -181,7 +181,7 @@ impl Owner {
         Ok(())
     }
 
-    /// Carries out the effects on the pool, as the engine does.
+    /// Performs the effects on the pool, like the engine.
     fn run(&self, state: &State, effects: Effects) {
         let Some((server, pool)) = &state.pool else {
             return;
@@ -198,7 +198,7 @@ impl Owner {
                     pool.ready();
                 }
                 Effect::PoolClear { clear, .. } => {
-                    // A pool publishes no clear while it is paused.
+                    // A paused pool publishes no clear.
                     if !clear.was_paused {
                         let event = EventKind::PoolCleared {
                             server,

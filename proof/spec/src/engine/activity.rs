@@ -1,4 +1,4 @@
-//! Detection of when all tasks are idle.
+//! Detects that all tasks are idle.
 
 use std::{
     future::{Future, poll_fn},
@@ -9,7 +9,7 @@ use std::{
 
 use sdam_transport::{Spawner, Task};
 
-/// Counts the tasks that are running or have been woken.
+/// Counts the tasks that are running or woken.
 ///
 /// A task that wakes another one is itself running, so the count cannot reach zero while a message
 /// is in transit between tasks.
@@ -110,7 +110,7 @@ struct Watched {
     status: Arc<Status>,
 }
 
-/// The state that the task shares with its wakers.
+/// State shared between the task and its wakers.
 struct Status {
     activity: Activity,
     state: Mutex<State>,
@@ -124,12 +124,12 @@ struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    /// It is pending.
+    /// The task is pending.
     Idle,
-    /// It was woken and will run.
+    /// The task was woken and will run.
     Woken,
     Running,
-    /// It was woken while running and will run again.
+    /// The task was woken while running and will run again.
     RunningAndWoken,
     Ended,
 }

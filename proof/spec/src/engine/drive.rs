@@ -1,4 +1,4 @@
-//! Brings a topology to a given description only through its servers' replies and their times.
+//! Brings a topology to a given description only through its servers' replies and their timing.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::running::deployment::{
     not_reached, with_seeds,
 };
 
-/// Longer than any round trip, so that all of them fit before the first update.
+/// Longer than any round trip, so that all round trips fit before the first update.
 const LEAD_TIME: Duration = Duration::from_secs(10);
 
 /// One event of a server's first check.
@@ -57,7 +57,8 @@ pub(super) fn drive_to(
     Ok(topology)
 }
 
-/// Makes the server at `address` reply as a member, and then as one of no set.
+/// Makes the server at `address` reply as a member of the set, and then as a server outside any
+/// set.
 fn join_and_leave(
     harness: &Harness<'_>,
     address: &ServerAddress,
@@ -80,7 +81,7 @@ fn join_and_leave(
     harness.answer(address, Some(&encode(&leaving_reply)?))
 }
 
-/// Plans the steps: every check begins one round trip before its update. Updates are relative to
+/// Plans the steps. Every check begins one round trip before its update. Updates are relative to
 /// `zero`.
 fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, String> {
     let members = members(target);
@@ -105,7 +106,7 @@ fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, Strin
     Ok(steps)
 }
 
-/// Compares the times of updates, relative to `zero`.
+/// Compares the update times, relative to `zero`.
 fn compare_updates(
     target: &TopologyDescription,
     actual: &TopologyDescription,

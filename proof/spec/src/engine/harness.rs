@@ -11,8 +11,8 @@ use crate::host::Host;
 use crate::running::{Topology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
 
-/// The maximum number of times that the clock advances until a server is checked: once to the end
-/// of the pause between its checks, and once more if that was used by another server.
+/// The maximum number of clock advances until a server is checked: one to the end of the pause
+/// between its checks, and one more if another server used that.
 const MAX_ADVANCES: usize = 16;
 
 /// The scripted environment of a topology.
@@ -38,7 +38,7 @@ impl<'h> Harness<'h> {
         }
     }
 
-    /// Creates an environment in which connections wait for the script, too.
+    /// Creates an environment in which connections also wait for the script.
     pub(super) fn slow(host: &'h Host) -> Self {
         let harness = Self::new(host);
         let servers = harness.servers.clone().holding_connections();
@@ -72,7 +72,7 @@ impl<'h> Harness<'h> {
         self.host.block_on(self.settled());
     }
 
-    /// Does the same as [`settle`](Self::settle), for code that already runs on the host.
+    /// Like [`settle`](Self::settle), for code that already runs on the host.
     pub(super) fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         self.activity.settled()
     }
@@ -93,7 +93,7 @@ impl<'h> Harness<'h> {
         Err(format!("{address} was not checked"))
     }
 
-    /// Answers the next check of the server at `address` and settles.
+    /// Answers the next check of the server at `address`, and then settles.
     pub(super) fn answer(
         &self,
         address: &ServerAddress,
@@ -105,7 +105,7 @@ impl<'h> Harness<'h> {
         Ok(())
     }
 
-    /// Closes `topology`; fails if anything of it is left.
+    /// Closes `topology`. Fails if it leaves anything behind.
     pub(super) fn close(&self, topology: &Topology) -> Result<(), String> {
         self.host.block_on(topology.close());
         self.settle();

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Runs a file of `server-selection/tests/server_selection`: brings a running topology to the
-/// description and selects from it, at once and by waiting.
+/// description and selects from it, both immediately and waiting.
 pub fn server_selection(host: &Host, file: &Value) -> Result<(), String> {
     select(host, &SelectionFile::server_selection(file)?)
 }
@@ -49,7 +49,7 @@ fn select(host: &Host, file: &SelectionFile) -> Result<(), String> {
     harness.close(&topology)
 }
 
-/// Checks that a waiting selection gets a server of the window or times out.
+/// Checks that a waiting selection returns a server of the window or times out.
 fn check_waiting(
     harness: &Harness<'_>,
     topology: &Topology,
@@ -89,7 +89,8 @@ fn wait(
     let (settled, clock) = (harness.settled(), harness.clock.clone());
     let end = harness.now() + timeout;
     let meanwhile = async move {
-        // The selection was polled first: it is waiting, and the requested checks are in progress.
+        // The selection was polled first, so it is waiting and the requested checks are in
+        // progress.
         settled.await;
         clock.advance_to(end);
     };
@@ -101,8 +102,8 @@ fn wait(
         .ok_or_else(|| "the host has not run the selection".to_owned())
 }
 
-/// Runs a file of `server-selection/tests/in_window`: operations are in progress on the servers of
-/// a running topology, and others begin and end.
+/// Runs a file of `server-selection/tests/in_window`: while operations are in progress on the
+/// servers of a running topology, others begin and end.
 pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::slow(host);

@@ -1,4 +1,4 @@
-//! A minimal host: a thread for each task.
+//! A minimal host with one thread per task.
 
 use std::{sync::Arc, thread};
 

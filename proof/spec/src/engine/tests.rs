@@ -1,4 +1,4 @@
-//! Tests of the harness: it detects idle tasks and wrong expectations.
+//! Tests that the harness detects idle tasks and wrong expectations.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use super::{
 
 #[test]
 fn tasks_are_settled_when_all_wait_for_external_events() {
-    // Each task sends a message to the next one, each on its own thread.
+    // Each task sends a message to the next, each on its own thread.
     const LINKS: usize = 50;
     let activity = Activity::default();
     let spawner = activity.watch(Arc::new(Threads));

@@ -34,10 +34,10 @@ pub(crate) fn members(target: &TopologyDescription) -> Vec<ServerAddress> {
     servers.map(|server| server.address.clone()).collect()
 }
 
-/// Returns extra seeds that are not in the target description, but needed to reach it.
+/// Returns extra seeds that are not in the target description but are needed to reach it.
 ///
-/// A topology loses all servers when its seeds, at least two, turn out to be standalone servers.
-/// Another server has to report that a server might be the primary.
+/// A topology loses all servers if its seeds, at least two, turn out to be standalone servers. To
+/// get a possible primary, another server must report it.
 pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
     let number = match target.servers() {
         [] => 2,

@@ -10,7 +10,7 @@ use sdam::SelectionError;
 use sdam_core::address::ServerAddress;
 use sdam_select::{Candidates, Criteria};
 
-/// The server that is selected now; `None` if none is suitable.
+/// The currently selected server; `None` if none is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;
 
 /// The number of selections: enough to select every server of a latency window.

@@ -1,4 +1,4 @@
-//! For both kinds of topology: a file with a wrong expectation must fail.
+//! Tests that a file with a wrong expectation fails for both kinds of topology.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use crate::{
     suite::Suite,
 };
 
-/// Runs `test` with each way to run files of the suite `name`.
+/// Runs `test` with every runner of the suite `name`.
 fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
     let suite = Suite::ALL.iter().find(|suite| suite.matches(name));
     let suite = suite.unwrap();

@@ -17,15 +17,15 @@ use crate::running::deployment::{
 };
 
 /// Creates a topology in `harness` and brings it to `target`: the same types, round-trip times and
-/// tags, and all inputs of the staleness formula. Also returns how long the scan took.
+/// tags, and all inputs of the staleness formula. Also returns the duration of the scan.
 ///
-/// Unknown servers cannot be reached. Possible primaries are Unknown, too: a scan checks them like
-/// any other server (SDAM: "Scanning order"), so none remains afterwards.
+/// Unknown servers are unreachable. So are possible primaries: a scan checks them like any other
+/// server (SDAM: "Scanning order"), so none remains afterwards.
 ///
-/// A scan checks one server after the other, so the times of updates differ from those of `target`.
-/// With a primary only the time between a server's last write and its update counts (Max
-/// Staleness: "Estimating Staleness"), so last writes are moved by the same amount. Without one
-/// only last writes count, and they are those of `target`.
+/// A scan checks servers one after another, so update times differ from those of `target`. With a
+/// primary, only the time between a server's last write and its update counts (Max Staleness:
+/// "Estimating Staleness"), so last writes are shifted by the same amount. Without a primary, only
+/// last writes count, and these equal those of `target`.
 ///
 /// # Errors
 ///
@@ -46,7 +46,7 @@ pub(super) fn drive_to(
             fixed_reply(Some(encode(&leaving_reply)?)),
         );
     }
-    // No update may come earlier than in `target`.
+    // No update may be earlier than in `target`.
     let updates = target.servers().iter();
     let updates = updates.filter_map(|server| server.last_update_time);
     harness.advance_to(updates.max().unwrap_or_default());
@@ -90,7 +90,8 @@ fn scannable(target: &TopologyDescription) -> TopologyDescription {
     TopologyDescription::new(target.topology_type(), servers)
 }
 
-/// Returns the target server, but updated at `update`. If `moves`, its last write moves, too.
+/// Returns the target server with another update time. If `moves`, its last write is shifted as
+/// well.
 fn updated(
     server: &ServerDescription,
     update: Instant,

@@ -1,4 +1,4 @@
-//! The clock and servers of one topology; no future in it is ever pending.
+//! The clock and servers of one topology, whose futures are never pending.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub(super) struct Harness {
 }
 
 impl Harness {
-    /// Creates an environment in which no server can be reached.
+    /// Creates an environment in which no server is reachable.
     pub(super) fn new() -> Self {
         let clock = ManualClock::jumping();
         Self {
@@ -55,7 +55,7 @@ impl Harness {
         self.clock.advance_to(instant);
     }
 
-    /// Closes `topology`; fails if anything of it is left.
+    /// Closes `topology`. Fails if it leaves anything behind.
     pub(super) fn close(&self, topology: &mut ScanTopology) -> Result<(), String> {
         topology.close();
         check_nothing_left(&[

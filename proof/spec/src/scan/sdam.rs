@@ -21,7 +21,7 @@ pub(super) fn check(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }
 
-/// A topology whose servers are checked one by one, by the script.
+/// A topology whose servers are checked one by one, as the script requires.
 struct Scanned {
     harness: Harness,
     topology: ScanTopology,
@@ -48,8 +48,8 @@ impl Subject for Scanned {
             return Ok(());
         };
         let (id, was_known) = (server.id, server.server_type.is_available());
-        // SDAM: "Network or command error during server check": a known server is checked once
-        // more at once if the connection breaks, and breaks the next one, too.
+        // SDAM: "Network or command error during server check": if the connection breaks, a known
+        // server is immediately checked once more, and breaks that connection as well.
         let times = if response.reply.is_none() && was_known {
             2
         } else {

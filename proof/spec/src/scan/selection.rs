@@ -64,8 +64,8 @@ fn select(file: &SelectionFile) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a server of the window is selected, or that the selection fails for the right
-/// reason and in time. The last scan has just ended, and a scan takes `scan`.
+/// Checks that a server of the window is selected, or that the selection fails for the right reason
+/// and in time. The last scan has just ended, and a scan takes `scan`.
 pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,
@@ -105,7 +105,7 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
     }
 }
 
-/// Checks how often each server is chosen.
+/// Checks the selection frequency of each server.
 pub(super) fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::new();

@@ -103,7 +103,7 @@ impl ExpectedEvent {
         }
     }
 
-    /// Returns the address of the server that the event is about.
+    /// Returns the address of the server to which the event refers.
     fn address(&self) -> Option<&ServerAddress> {
         match self {
             Self::TopologyOpeningEvent(_)
@@ -157,8 +157,9 @@ fn describe(
     address.map_or(Ok(()), |address| write!(f, " of {address}"))
 }
 
-/// Compares the events of discovery and monitoring among `actual` with `expected`: number, order
-/// and the fields in the file. Adjacent events that only open, or only close, come in any order.
+/// Compares the events of discovery and monitoring among `actual` with `expected`: number, order,
+/// and the fields in the file. Adjacent events that only open, or only close, may come in any
+/// order.
 pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
     let mut actual: Vec<_> = actual
@@ -203,7 +204,7 @@ fn is_compared(name: EventName) -> bool {
     )
 }
 
-/// Sorts each run of events of one kind whose relative order does not matter.
+/// Sorts each run of events of the same kind whose relative order does not matter.
 fn sort_unordered_runs<'e, T>(
     events: &mut [&'e T],
     key: impl Fn(&'e T) -> (EventName, Option<&'e ServerAddress>),

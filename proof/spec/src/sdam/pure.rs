@@ -25,7 +25,7 @@ pub fn check(file: &Value) -> Result<(), String> {
 struct PureMachine {
     machine: TopologyMachine,
     now: Instant,
-    /// From the calls to the pools.
+    /// The generations according to the calls to the pools.
     generations: BTreeMap<ServerId, Generation>,
     events: Vec<EventKind>,
 }

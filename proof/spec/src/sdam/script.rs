@@ -13,13 +13,14 @@ use serde_json::Value;
 use super::{events::ExpectedEvent, outcome::Outcome};
 use crate::{fields::read, running::deployment::encode};
 
-/// A file, parsed completely before it is run. Unknown keys are refused, so nothing is unchecked.
+/// A file, completely parsed before it is run. Unknown keys are refused, so nothing is left
+/// unchecked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
     #[serde(rename = "description")]
     _description: Option<IgnoredAny>,
-    /// The connection string that the topology is started with.
+    /// The connection string of the topology.
     pub uri: String,
     pub(super) phases: Vec<Phase>,
 }
@@ -67,7 +68,7 @@ impl TryFrom<Value> for Expectation {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "(ServerAddress, Document)")]
 pub struct Response {
-    /// The server that is checked.
+    /// The server that replies.
     pub address: ServerAddress,
     /// The BSON document of the reply; `None` for a network error.
     pub reply: Option<Vec<u8>>,
@@ -86,7 +87,7 @@ impl TryFrom<(ServerAddress, Document)> for Response {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "ApplicationErrorFormat")]
 pub struct ApplicationError {
-    /// The server that the connection leads to.
+    /// The server to which the connection leads.
     pub address: ServerAddress,
     /// The connection's generation; `None` for the pool's current one.
     pub generation: Option<Generation>,
@@ -146,7 +147,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     }
 }
 
-/// The message of errors that have none in the file.
+/// The message of errors without one in the file.
 const MESSAGE: &str = "simulated error";
 
 impl Script {
@@ -154,7 +155,7 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// If the file does not have the format, or no phase.
+    /// If the file does not have this format, or has no phases.
     pub fn parse(file: &Value) -> Result<Self, String> {
         let script: Self = read(file)?;
         if script.phases.is_empty() {
@@ -165,7 +166,7 @@ impl Script {
 }
 
 impl ApplicationError {
-    /// Returns the report of a pool whose generation is `current`.
+    /// Returns the report of a pool with generation `current`.
     pub fn report(&self, current: Generation) -> AppError<'_> {
         let generation = self.generation.unwrap_or(current);
         AppError::new(generation, self.stage, self.cause.clone())

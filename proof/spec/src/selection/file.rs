@@ -102,7 +102,7 @@ impl SelectionFile {
         })
     }
 
-    /// Returns the criteria; `None` if the file expects that they are invalid.
+    /// Returns the criteria; `None` if the file expects them to be invalid.
     pub(crate) fn criteria(&self) -> Result<Option<&Criteria>, String> {
         match (&self.criteria, self.expects_error) {
             (Ok(criteria), _) => Ok(Some(criteria)),
@@ -112,7 +112,7 @@ impl SelectionFile {
     }
 }
 
-/// The expected frequencies of choosing each server.
+/// The expected selection frequency of each server.
 pub(crate) struct InWindowFile {
     pub(crate) topology: TopologyDescription,
     /// The operations in progress.
@@ -182,7 +182,7 @@ impl InWindowFile {
             && self.frequencies.keys().eq(servers.iter().copied())
     }
 
-    /// Calls `choose` as often as the file says, and compares the frequencies of the servers.
+    /// Calls `choose` as often as the file requires, and compares the frequencies of the servers.
     pub(crate) fn compare(
         &self,
         mut choose: impl FnMut() -> Result<Option<ServerAddress>, String>,
@@ -264,7 +264,7 @@ impl RttFile {
     }
 }
 
-/// A topology description, without state machine or check of wire versions.
+/// A topology description, without a state machine or checks of wire versions.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyFields {

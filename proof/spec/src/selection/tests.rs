@@ -1,4 +1,4 @@
-//! Tests of the checks: a file with a wrong expectation must fail.
+//! Tests that a file with a wrong expectation fails.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Clients of the simulated deployments that the seeds lead to.
+//! Clients of the simulated deployments to which the seeds lead.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -16,7 +16,7 @@ use sdam_sim::{
 
 use super::{File, compare, zone};
 
-/// The longest time, which is virtual, until the servers are known.
+/// The maximum virtual time until the servers are known.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The deployment of a folder.
@@ -63,7 +63,7 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
     })
 }
 
-/// Does the same in single-threaded mode.
+/// Like [`discover`], in single-threaded mode.
 pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
     let builder = TopologyBuilder::new(options);
@@ -92,7 +92,7 @@ fn check(description: &TopologyDescription, file: &File) -> Result<(), String> {
     compare("hosts", &hosts, file.hosts.as_deref(), file.num_hosts)
 }
 
-/// Starts the deployment: that of the folder, with TLS if the client uses it.
+/// Starts the deployment of the folder, with TLS if the client uses it.
 fn start(kind: Kind, options: &Options) -> Sim {
     let hosts = |host: &'static str, ports: &'static [u16]| {
         ports

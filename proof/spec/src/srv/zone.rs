@@ -7,16 +7,16 @@ use sdam_core::{address::ServerAddress, srv::SrvRecords};
 /// The time to live of all records.
 pub const TTL: Duration = Duration::from_secs(86_400);
 
-/// The host of most records.
+/// The host in most records.
 pub const HOST: &str = "localhost.test.build.10gen.cc";
-/// The host of a record in a deeper domain.
+/// The host in a record of a deeper domain.
 pub const SUB_HOST: &str = "localhost.sub.test.build.10gen.cc";
 
 /// The SRV records: name, target and port.
 ///
-/// `test4` and `test9` have none on purpose, and neither has `10gen.cc`. The setup lists one record
-/// of `test22`, but its test expects two, as the tests of polling do. The last two are those of later
-/// tests about names that are their own hosts.
+/// `test4` and `test9` intentionally have none, nor has `10gen.cc`. The setup lists one record of
+/// `test22`, but its test expects two, like the polling tests. The last two are for later tests of
+/// names that are their own hosts.
 pub const SRV: &[(&str, &str, u16)] = &[
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27018),
@@ -104,7 +104,7 @@ pub fn srv(name: &str) -> SrvRecords {
     SrvRecords::new(hosts.collect(), TTL)
 }
 
-/// Returns the TXT records of `name`, the strings of each joined.
+/// Returns the TXT records of `name`. The strings of each record are joined.
 pub fn txt(name: &str) -> Vec<Box<str>> {
     let own = TXT.iter().filter(|(own, _)| *own == name);
     own.map(|(_, strings)| strings.concat().into()).collect()

@@ -11,14 +11,14 @@ use super::{
 };
 use crate::fields::read;
 
-/// The arrays of single writes, by the names of their commands.
+/// The arrays of single writes by command name.
 const STATEMENTS: [(&str, &str); 3] = [
     ("insert", "documents"),
     ("update", "updates"),
     ("delete", "deletes"),
 ];
 
-/// Returns the commands of a collection's `bulkWrite`: one for each run of writes of one kind.
+/// Returns the commands of a collection's `bulkWrite`: one for each run of writes of the same kind.
 pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Step>, String> {
     let requests = arguments.remove("requests").unwrap_or_default();
     let ordered = arguments.remove("ordered").unwrap_or(Value::Bool(true));
@@ -109,7 +109,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
     Ok(Step { kind, body })
 }
 
-/// Returns the numbers and ids of the documents that commands have written.
+/// Returns the numbers and ids of the documents written by commands.
 pub(super) fn written(steps: &[Step], replies: &[Document]) -> Value {
     let count = |reply: &Document, key: &str| reply.get_i32(key).unwrap_or_default();
     let [mut inserted, mut matched, mut modified, mut deleted] = [0; 4];

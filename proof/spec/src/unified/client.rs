@@ -23,10 +23,9 @@ use super::{
 };
 use crate::recorder::Recorder;
 
-/// The time limit of the format for waiting for an event.
+/// The format's time limit for waiting for an event.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Tests may shorten the pause between checks of clients that do not set it themselves; this is
-/// the smallest allowed value.
+/// Tests may shorten the pause between checks of clients that do not set it; this is the minimum.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// Commands whose events tests do not expect (unified test format: "configureFailPoint").
 const UNRECORDED: [&str; 1] = ["configureFailPoint"];
@@ -42,14 +41,14 @@ pub(super) struct Client {
     log: LogConfig,
 }
 
-/// The events and logs that a client has published.
+/// The published events and logs of a client.
 pub(super) struct Published {
     pub(super) events: Vec<Event>,
     pub(super) messages: Vec<Message>,
 }
 
 impl Client {
-    /// Starts a client of the deployment at `uri` with the settings of the entity `client`.
+    /// Starts a client of the deployment at `uri` with the settings of `client`.
     pub(super) fn start(
         uri: &str,
         runtime: &Runtime,
@@ -99,7 +98,7 @@ impl Client {
         self.recorder.wait_for(&*clock, limit, is_ready).await
     }
 
-    /// Returns what executes the client's operations.
+    /// Returns the executor of the client's operations.
     pub(super) fn driver(&self) -> Arc<Driver> {
         Arc::clone(&self.driver)
     }
@@ -157,12 +156,12 @@ impl Client {
         appended.map(drop).map_err(|error| error.to_string())
     }
 
-    /// Closes the client; may be called again.
+    /// Closes the client; may be called repeatedly.
     pub(super) async fn close(&self) {
         self.driver.close().await;
     }
 
-    /// Returns everything that was published before, and closes the client.
+    /// Closes the client and returns everything that was published before.
     pub(super) async fn end(mut self) -> Published {
         self.flush().await;
         self.close().await;
@@ -197,14 +196,14 @@ impl Client {
 
 /// Returns whether a test observes `event`.
 fn is_recorded(observed: Interest, event: &EventKind) -> bool {
-    // The topology publishes every clear, but a pool only that of a pool that is ready.
+    // The topology publishes every clear, but a pool publishes only a clear that pauses it.
     let is_published = !matches!(event, EventKind::PoolCleared { clear, .. } if clear.was_paused);
     observed.contains(event.name()) && is_published
 }
 
 /// Builds the options of a client of the deployment at `uri`.
 fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
-    // Members are discovered, but mongoses must be listed; a client gets several only on request.
+    // Members are discovered, but mongoses must be listed. A client gets several only on request.
     let mut uri = if client.use_multiple_mongoses || uri.contains("replicaSet=") {
         uri.to_owned()
     } else {

@@ -1,4 +1,4 @@
-//! Calls of helpers: their commands, and what results from the replies.
+//! Helper calls: their commands, and the results from the replies.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use super::{
 };
 use crate::fields::{Preference, read};
 
-/// The call of a helper with its arguments.
+/// A helper call with its arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Method {
     steps: Vec<Step>,
     pub(super) answer: Answer,
-    /// `readPreference`, which only commands of the application have.
+    /// `readPreference`; only commands of the application have it.
     pub(super) preference: Option<Preference>,
     /// The name of the session entity.
     pub(super) session: Option<String>,
-    /// `timeoutMS`
+    /// `timeoutMS`.
     pub(super) timeout: Option<Duration>,
-    /// The fields that the `getMore` of a command's cursor has besides.
+    /// Additional fields of `getMore` for the command's cursor.
     pub(super) get_more: Document,
 }
 
@@ -36,7 +36,7 @@ pub(super) enum Scope<'n> {
 }
 
 impl Method {
-    /// Reads a call; an error names the argument.
+    /// Reads a call. An error names the argument.
     pub(super) fn read(name: &str, mut arguments: Map<String, Value>) -> Result<Self, String> {
         let mut take = |key: &str| arguments.remove(key);
         let preference = take("readPreference").map(|value| read(&value));
@@ -74,14 +74,14 @@ impl Method {
         })
     }
 
-    /// Returns the commands for what performs them.
+    /// Returns the commands of the call in its scope.
     pub(super) fn steps(&self, scope: Scope<'_>) -> Vec<Step> {
         let mut steps = self.steps.clone();
         for Step { body, .. } in &mut steps {
             if let Some((_, target @ Bson::String(_))) = body.iter_mut().next()
                 && target.as_str() == Some("$")
             {
-                // Of a database or a client, commands of collections have the number 1.
+                // For a database or a client, collection commands have the target 1.
                 *target = match scope {
                     Scope::Client | Scope::Database => Bson::Int32(1),
                     Scope::Collection(name) => name.into(),
@@ -99,7 +99,7 @@ impl Method {
         steps
     }
 
-    /// Returns the result of the operation, whose commands were answered with `replies`.
+    /// Returns the result of an operation whose commands were answered with `replies`.
     pub(super) fn result(&self, replies: &[Document]) -> Value {
         let last = replies.last();
         let first = || {
@@ -125,7 +125,7 @@ impl Method {
     }
 }
 
-/// Converts a value to relaxed extended JSON, in which tests are written.
+/// Converts a value to relaxed extended JSON, the notation of the tests.
 pub(super) fn to_json(value: Option<&Bson>) -> Value {
     value
         .cloned()

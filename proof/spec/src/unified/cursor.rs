@@ -1,4 +1,4 @@
-//! Cursors and transactions, which need several commands.
+//! Cursors and transactions, which require several commands.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -22,11 +22,11 @@ pub(super) struct Cursor {
     collection: String,
     /// 0 once the server has closed it.
     id: i64,
-    /// The further fields of `getMore`.
+    /// Additional fields of `getMore`.
     get_more: Document,
-    /// The time limit of the cursor, and when it is over.
+    /// The time limit of the cursor and its deadline.
     timeout: Option<(Duration, Instant)>,
-    /// The number of documents that a find may return from here on.
+    /// The remaining number of documents that a find may return.
     left: Option<i32>,
     batch: VecDeque<Document>,
     connection: Option<PinnedConnection>,
@@ -34,8 +34,8 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Runs a command with a cursor and returns it. `get_more` has further fields of `getMore`;
-    /// `is_pinned` is whether the cursor keeps its connection behind a load balancer.
+    /// Runs a command with a cursor and returns the cursor. `get_more` has additional fields of
+    /// `getMore`; `is_pinned` is true if the cursor keeps its connection behind a load balancer.
     pub(super) async fn open(
         driver: Arc<Driver>,
         request: Request,
@@ -100,7 +100,7 @@ impl Cursor {
             }
             let now = self.driver.runtime().io.clock.now();
             let timeout = self.timeout.map(|(_, deadline)| deadline.since(now));
-            // A limit of 0 is none.
+            // A limit of 0 would mean no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
             let reply = self.run(body, timeout).await;
             self.is_broken = reply
@@ -111,8 +111,8 @@ impl Cursor {
         Ok(self.batch.pop_front())
     }
 
-    /// Closes the cursor at the server, within `timeout` or a new time limit of the cursor, and
-    /// checks its connection in.
+    /// Closes the cursor on the server, within `timeout` or a new time limit of the cursor, and
+    /// checks in its connection.
     pub(super) async fn close(mut self, timeout: Option<Duration>) {
         if self.id != 0 && !self.is_broken {
             let body = doc! { "killCursors": &self.collection, "cursors": [self.id] };
@@ -148,13 +148,13 @@ impl Cursor {
             .left
             .map(|left| left - (self.batch.len() - before) as i32);
         if self.id == 0 {
-            // An exhausted cursor needs its connection no longer.
+            // An exhausted cursor no longer needs its connection.
             self.connection = None;
         }
     }
 }
 
-/// A session with at most one transaction, which keeps its connection until the session ends.
+/// A session with at most one transaction. It keeps the transaction's connection until it ends.
 pub(super) struct Session {
     driver: Arc<Driver>,
     id: Document,

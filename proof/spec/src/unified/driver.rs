@@ -1,4 +1,4 @@
-//! The execution of commands by the client under test.
+//! Execution of commands by the client under test.
 
 use std::{
     error::Error,
@@ -22,14 +22,14 @@ use sdam_transport::{Runtime, pool::CommandReply};
 
 use super::{helper::Kind, outcome::Failure};
 
-/// The name of the session of commands without one.
+/// The name of the session for commands without a session.
 const IMPLICIT_SESSION: &str = "";
 
 /// The client under test.
 pub(super) struct Driver {
     client: Client,
     runtime: Runtime,
-    /// True if the implicit session was used.
+    /// True if the implicit session has been used.
     has_session: AtomicBool,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Request {
     pub(super) body: Document,
     pub(super) kind: Kind,
     pub(super) preference: Option<ReadPreference>,
-    /// The time limit in place of that of the client.
+    /// The time limit, which replaces that of the client.
     pub(super) timeout: Option<Duration>,
 }
 
@@ -109,7 +109,7 @@ impl Driver {
         }
     }
 
-    /// Adds the implicit session of drivers, unless the client adds one itself.
+    /// Adds the implicit session of drivers, unless the client itself adds one.
     fn with_session(&self, request: &Request) -> Document {
         let mut body = request.body.clone();
         if request.kind != Kind::Single && !body.contains_key("lsid") {
@@ -119,7 +119,7 @@ impl Driver {
         body
     }
 
-    /// Ends the implicit session and closes the client; may be called again.
+    /// Ends the implicit session and closes the client; may be called repeatedly.
     pub(super) async fn close(&self) {
         if self.has_session.swap(false, Ordering::Relaxed) {
             let body = doc! { "endSessions": [session_id(IMPLICIT_SESSION)] };
@@ -135,7 +135,7 @@ impl Driver {
 }
 
 impl Request {
-    /// Creates a command that the client knows nothing of.
+    /// Creates a command without information for the client.
     pub(super) fn generic(database: &str, body: Document) -> Self {
         Self {
             database: database.to_owned(),
@@ -146,7 +146,7 @@ impl Request {
         }
     }
 
-    /// Returns the command with `body`, which is that of the request.
+    /// Returns the command with `body`, the body of the request.
     fn command<'c>(&'c self, body: &'c [u8]) -> Result<Command<'c>, Box<dyn Error>> {
         let database = &*self.database;
         let mut command = match &self.kind {
@@ -182,7 +182,7 @@ impl From<&CommandError> for Failure {
     }
 }
 
-/// Returns the id of the session of this name.
+/// Returns the id of the session with this name.
 pub(super) fn session_id(name: &str) -> Document {
     let mut bytes = [1; 16];
     for (byte, own) in bytes.iter_mut().zip(name.bytes()) {
@@ -196,8 +196,8 @@ pub(super) fn session_id(name: &str) -> Document {
 }
 
 impl Failure {
-    /// Returns the error of a single write or of the write concern in the reply to a command that
-    /// has run.
+    /// Returns the error of a single write, or the write concern error, in the reply to a
+    /// successful command.
     fn of_write(reply: &CommandReply) -> Option<Self> {
         let concern = reply.write_concern_error();
         let labels = concern.map(|error| error.labels.iter().map(ToString::to_string));

@@ -1,4 +1,4 @@
-//! The entities that files and tests create.
+//! Entities that files and tests create.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::fields::Preference;
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Entity {
-    /// Buckets of files, which no test here uses.
+    /// GridFS buckets, which no test here uses.
     Bucket(IgnoredAny),
     Client(ClientEntity),
     Collection(CollectionEntity),
@@ -42,15 +42,15 @@ pub(super) struct ClientEntity {
     #[serde(default)]
     pub(super) observe_log_messages: LogLevels,
     pub(super) server_api: Option<ApiEntity>,
-    /// Events of commands with credentials are always published, without their documents.
+    /// Events of sensitive commands are always published, without their documents.
     #[serde(default, rename = "observeSensitiveCommands")]
     _observe_sensitive_commands: bool,
-    /// The longest wait until the pools have the minimum number of connections.
+    /// The maximum wait until the pools have the minimum number of connections.
     #[serde(default, rename = "awaitMinPoolSizeMS")]
     pub(super) await_min_pool_size_ms: Option<u64>,
 }
 
-/// The declared version of the API.
+/// The declared API version.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ApiEntity {
@@ -76,7 +76,7 @@ pub(super) struct SessionEntity {
     pub(super) client: String,
 }
 
-/// A thread, on which operations run one after the other.
+/// A thread that runs operations sequentially.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ThreadEntity {
@@ -115,7 +115,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns these options, and those of `other` that are not set here.
+    /// Returns these options, completed with those of `other` that are not set here.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             read_concern: self.read_concern.or(other.read_concern),
@@ -125,7 +125,7 @@ impl Options {
         }
     }
 
-    /// Applies the options to a command, as far as they concern commands of its kind.
+    /// Applies those options to a command that concern commands of its kind.
     pub(super) fn apply(&self, request: &mut Request) {
         let concern = match request.kind {
             Kind::Read => ("readConcern", &self.read_concern),
@@ -140,7 +140,7 @@ impl Options {
         }
         request.preference = match request.kind {
             Kind::Read => self.read_preference.clone().map(|preference| preference.0),
-            // Only the primary knows what exists.
+            // Only the primary has a complete list.
             Kind::List => Some(ReadPreference::default()),
             _ => request.preference.take(),
         };
@@ -148,7 +148,7 @@ impl Options {
     }
 }
 
-/// The least important level of observed messages for each component.
+/// The least important observed level for each component.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LogLevels {
@@ -162,12 +162,12 @@ pub(super) struct LogLevels {
     topology: Severity,
 }
 
-/// Larger than any document, because truncated ones cannot be compared (unified test format:
+/// Larger than any document, because truncated documents cannot be compared (unified test format:
 /// "observeLogMessages").
 const MAX_DOCUMENT_LENGTH: usize = 10_000;
 
 impl LogLevels {
-    /// Returns the configuration that lets exactly the observed messages through.
+    /// Returns the log configuration for exactly the observed messages.
     pub(super) fn config(&self) -> LogConfig {
         let mut config = LogConfig::default();
         config.command = self.command;

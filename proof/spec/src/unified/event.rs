@@ -1,4 +1,4 @@
-//! The events that tests observe, wait for and expect.
+//! Events that tests observe, wait for and expect.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::{command::to_json, matching::Expected};
 
-/// The name of an event in the format: lowercase first letter, `Event` last.
+/// The format's name of an event: with a lowercase first letter and the suffix `Event`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
 #[serde(try_from = "String")]
 pub(super) struct ObservedEvent(pub(super) EventName);
@@ -29,7 +29,7 @@ impl TryFrom<String> for ObservedEvent {
     }
 }
 
-/// The events that a test expects of a client.
+/// The events that a test expects from a client.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedEvents {
@@ -41,7 +41,7 @@ pub(super) struct ExpectedEvents {
     ignore_extra_events: bool,
 }
 
-/// A family of events, which are compared together.
+/// A family of events that are compared together.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum EventType {
@@ -51,7 +51,7 @@ enum EventType {
     Sdam,
 }
 
-/// An event to wait for or to expect, with the fields that a file specifies.
+/// An event that is awaited or expected, with the fields in the file.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "BTreeMap<ObservedEvent, BTreeMap<String, Expected>>")]
 pub(super) struct ExpectedEvent {
@@ -69,7 +69,8 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
         let (Some((ObservedEvent(name), fields)), None) = (events.next(), events.next()) else {
             return Err("an event has exactly one name".to_owned());
         };
-        // A field that no event has would never match, which must not pass as an absent event.
+        // A field that no event has would never match, which must not be mistaken for an absent
+        // event.
         match fields
             .keys()
             .find(|key| !fields_of(name).contains(&&***key))
@@ -81,7 +82,7 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
 }
 
 impl ExpectedEvent {
-    /// Returns whether `event` is of this name and has the specified fields.
+    /// Returns whether `event` has this name and the specified fields.
     pub(super) fn matches(&self, event: &EventKind) -> bool {
         self.compare(event).is_ok()
     }

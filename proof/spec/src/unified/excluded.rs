@@ -1,4 +1,4 @@
-//! The tests of what drivers do beyond single commands, which the client does not do.
+//! Excluded tests of driver features beyond single commands, which the client does not have.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ const SESSION: &str = "the client uses sessions for retried writes alone";
 const UNACKNOWLEDGED: &str = "the client waits for the reply to every write";
 const TRANSACTION: &str = "a transaction is several commands";
 
-/// The operations whose tests are left out, with the reasons.
+/// The operations whose tests are excluded, with the reasons.
 const OPERATIONS: &[(&str, &str)] = &[
     ("abortTransaction", TRANSACTION),
     ("assertSameLsidOnLastTwoCommands", SESSION),
@@ -24,8 +24,8 @@ const OPERATIONS: &[(&str, &str)] = &[
     ("withTransaction", TRANSACTION),
 ];
 
-/// Other tests that are left out: the description of the file, that of the test, and the reason. No
-/// description of a test means all.
+/// Other excluded tests: the description of the file, the description of the test, and the reason.
+/// An empty test description means all tests of the file.
 const TESTS: &[(&str, &str, &str)] = &[
     (
         "cursors are correctly pinned to connections for load-balanced clusters",
@@ -99,7 +99,7 @@ const TESTS: &[(&str, &str, &str)] = &[
     ("unacknowledged-client-bulkWrite", "", UNACKNOWLEDGED),
 ];
 
-/// Returns the tests of a file that are left out, with the reasons.
+/// Returns the excluded tests of a file, with the reasons.
 pub fn excluded(file: &Value) -> Vec<(&str, &'static str)> {
     let description = file["description"].as_str().unwrap_or_default();
     let tests = file["tests"].as_array().into_iter().flatten();
@@ -110,7 +110,7 @@ pub fn excluded(file: &Value) -> Vec<(&str, &'static str)> {
     excluded.collect()
 }
 
-/// Removes the excluded tests; returns whether no test is left.
+/// Removes the excluded tests. Returns whether no test is left.
 pub(super) fn remove(file: &mut Value) -> bool {
     let description = file["description"].as_str().unwrap_or_default().to_owned();
     let Some(tests) = file["tests"].as_array_mut() else {

@@ -1,7 +1,7 @@
 //! The unified test format: files and tests.
 //!
-//! Only what the files here use is defined; any other field, operation, entity or event of the
-//! format is refused by name.
+//! Only features used by the files here are defined. Any other field, operation, entity or event is
+//! refused by name.
 
 use bson::Document;
 use serde::{
@@ -22,7 +22,7 @@ use crate::{
     requirement::{Environment, Requirement, Version},
 };
 
-/// Options of pools that the specification has deprecated, and that new drivers must not have.
+/// Pool options that the specification deprecates and new drivers must not have.
 const OPTIONAL: [&str; 2] = ["waitQueueMultiple", "waitQueueSize"];
 
 #[derive(Debug, Deserialize)]
@@ -57,7 +57,7 @@ pub(super) struct Test {
 }
 
 impl File {
-    /// Reads a file; an error names the test and the field.
+    /// Reads a file. An error names the test and the field.
     pub(super) fn read(file: &Value) -> Result<Self, String> {
         let file: Self = read(file)?;
         match file.schema_version.0 {
@@ -66,7 +66,7 @@ impl File {
         }
     }
 
-    /// Returns whether a client connects to a load balancer, whatever the deployment is.
+    /// Returns whether a client connects to a load balancer, whatever the deployment.
     fn balances_load(&self) -> bool {
         self.create_entities.iter().any(|entity| match entity {
             Entity::Client(client) => {
@@ -87,10 +87,10 @@ impl File {
         entities.any(|entity| matches!(entity, Entity::Client(it) if it.use_multiple_mongoses))
     }
 
-    /// Returns whether `test` may run on a deployment of `environment`.
+    /// Returns whether `test` may run in `environment`.
     pub(super) fn admits(&self, test: &Test, environment: &Environment) -> bool {
         let requirements = [&self.run_on_requirements, &test.run_on_requirements];
-        // Clients authenticate only in tests that ask for it.
+        // Clients authenticate only in tests that require it.
         let asks = requirements.into_iter().flatten().flatten();
         let asks = asks.filter(|requirement| requirement.asks_for_authentication());
         let mut requirements = requirements.into_iter();
@@ -119,8 +119,8 @@ impl Test {
         self.fail_points().any(blocks)
     }
 
-    /// Returns the option that the test sets and that drivers need not have. The files say that
-    /// drivers without it leave the test out (CMAP: "Deprecated Options").
+    /// Returns an option of the test that drivers need not support. According to the files, drivers
+    /// without it skip the test (CMAP: "Deprecated Options").
     pub(super) fn optional_option(&self) -> Option<&str> {
         let calls = self.operations.iter().map(|operation| &operation.call);
         let entities = calls.filter_map(|call| match call {

@@ -1,22 +1,22 @@
-//! The helpers of drivers and the commands that they send, as data.
+//! The helpers of drivers and their commands, as data.
 
 use bson::{Bson, Document};
 use serde_json::{Map, Value};
 
 use crate::fields::read;
 
-/// The kind of a helper's command, as the client sees it.
+/// The kind of a helper's command from the client's view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A read with the preference of its collection; it may be retried.
+    /// A read with the preference of its collection. It may be retried.
     Read,
-    /// A read of the primary, which alone knows what exists; it may be retried.
+    /// A read from the primary, which has a complete list. It may be retried.
     List,
-    /// A write of single documents, which may be retried.
+    /// A write of single documents. It may be retried.
     Single,
     /// Any other write.
     Multi,
-    /// A command of the application.
+    /// A command sent by the application.
     Generic,
 }
 
@@ -33,17 +33,17 @@ pub(super) enum Answer {
     Field(&'static str),
     /// The numbers and ids of written documents.
     Written,
-    /// The numbers of a client's bulk write.
+    /// The counts of a client's bulk write.
     Bulk,
     /// The reply.
     Reply,
 }
 
-/// The helpers: the name, what its command is and results in, the command, and the arguments.
+/// The helpers: name, kind of command, kind of result, command, and arguments.
 ///
-/// In the command, `$` is the target: a collection, or 1 for a database or a client. A result `.n` is
-/// the field `n` of the reply. An argument goes to the field of its name; one of the form `a>b.0.c`
-/// goes to the field `c` of the first item of `b`.
+/// In the command, `$` is the target: a collection, or 1 for a database or a client. A result `.n`
+/// is the field `n` of the reply. An argument sets the field of the same name; one of the form
+/// `a>b.0.c` sets the field `c` of the first item of `b`.
 const HELPERS: &str = r#"
 aggregate | read | documents | {"aggregate":"$","cursor":{}} | pipeline batchSize>cursor.batchSize maxTimeMS
 count | read | .n | {"count":"$"} | filter>query maxTimeMS
@@ -106,7 +106,7 @@ impl Answer {
     }
 }
 
-/// A command of a helper, whose target is not known yet.
+/// A command of a helper whose target is not known yet.
 #[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) kind: Kind,

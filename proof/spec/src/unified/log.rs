@@ -15,7 +15,7 @@ pub(super) struct Message {
     pub(super) data: Value,
 }
 
-/// The messages that a test expects of a client.
+/// The messages that a test expects from a client.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedLog {
@@ -33,7 +33,7 @@ struct ExpectedMessage {
     #[serde(deserialize_with = "severity")]
     level: Severity,
     component: String,
-    /// True if the text of the field `failure` is left out.
+    /// True if the text of the field `failure` is redacted.
     #[serde(rename = "failureIsRedacted")]
     failure_is_redacted: Option<bool>,
     data: Expected,

@@ -18,7 +18,7 @@ pub(super) enum Expected {
     Scalar(Value),
 }
 
-/// A condition on a value, in its place.
+/// A condition in place of a value.
 #[derive(Debug, Deserialize, Serialize)]
 pub(super) enum Operator {
     #[serde(rename = "$$exists")]
@@ -29,7 +29,7 @@ pub(super) enum Operator {
     MatchAsDocument(Expected),
     #[serde(rename = "$$matchAsRoot")]
     MatchAsRoot(Expected),
-    /// The id of the session of this name.
+    /// The id of the session with this name.
     #[serde(rename = "$$sessionLsid")]
     SessionLsid(String),
     #[serde(rename = "$$type")]
@@ -45,7 +45,7 @@ pub(super) enum Types {
     Several(Vec<Type>),
 }
 
-/// A BSON type, as far as JSON tells it.
+/// A BSON type, as far as JSON can express it.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Type {
@@ -93,10 +93,10 @@ impl Type {
 }
 
 impl Expected {
-    /// Compares a value with the expected one; the error names the path of the difference.
+    /// Compares a value with the expected one. The error names the path of the difference.
     ///
-    /// Documents at the root may have more keys than expected, others may not. The documents of an
-    /// array at the root are at the root, too.
+    /// Documents at the root may have additional keys, other documents may not. The items of an
+    /// array at the root count as documents at the root.
     pub(super) fn compare(&self, actual: &Value) -> Result<(), String> {
         self.compare_at(true, Some(actual))
     }
@@ -146,7 +146,7 @@ impl Expected {
                 }
                 expected.len() == actual.len()
             }
-            // Numbers are compared independently of their type.
+            // Numbers are compared regardless of their types.
             (Self::Scalar(Value::Number(expected)), Some(Value::Number(actual))) => {
                 expected.as_f64() == actual.as_f64()
             }

@@ -1,4 +1,4 @@
-//! Errors of operations, and the ones that tests expect.
+//! Errors of operations, and expected errors.
 
 use std::fmt;
 
@@ -11,19 +11,19 @@ use super::matching::Expected;
 #[derive(Debug, Default)]
 pub(super) struct Failure {
     pub(super) message: String,
-    /// True if a server has replied with the error.
+    /// True if a server replied with the error.
     pub(super) is_server_error: bool,
     pub(super) code: Option<i32>,
     pub(super) code_name: Option<String>,
     pub(super) labels: Vec<String>,
     pub(super) is_timeout: bool,
-    /// The code and the message of the error of the write concern.
+    /// The code and the message of the write concern error.
     pub(super) write_concern: Option<(i32, String)>,
-    /// The result of the commands before the one that failed.
+    /// The result of the commands before the failed one.
     pub(super) result: Value,
 }
 
-/// The error that a test expects; all fields have to match.
+/// An expected error. All fields must match.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct ExpectedError {

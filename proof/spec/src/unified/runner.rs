@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{host::Target, thread::Thread};
 
-/// The time limits of the format for threads and for a new primary.
+/// The format's time limits for threads and for a new primary.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The result of an operation; the outer error is one of the test.
+/// The result of an operation. The outer error is an error of the test.
 type Outcome = Result<Result<Value, Failure>, String>;
 
 /// The entities that a test has created so far.
@@ -248,7 +248,7 @@ impl<'t> Runner<'t> {
         }
     }
 
-    /// Returns the execution of a method of `object`.
+    /// Prepares the execution of a method of `object`.
     fn prepare(
         &self,
         object: &str,
@@ -311,7 +311,7 @@ impl<'t> Runner<'t> {
         Ok((find(&self.clients, client)?.driver(), requests.collect()))
     }
 
-    /// Closes every client and returns what it has published before.
+    /// Closes every client and returns everything that it had published.
     pub(super) async fn end(self) -> BTreeMap<String, Published> {
         let mut published = BTreeMap::new();
         for (id, client) in self.clients {

@@ -1,4 +1,4 @@
-//! Tests of the runner: differences and unknown content must be reported.
+//! Tests that the runner reports differences and unknown content.
 
 use std::sync::{
     Arc,
@@ -170,7 +170,7 @@ const SINGLE: Environment = Environment {
     authentication: false,
 };
 
-/// Creates a host without real deployments, for errors that come earlier.
+/// Creates a host without deployments, for errors that occur earlier.
 fn host() -> Host {
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
     Host::new(Arc::new(DroppedTasks), block_on).with_deployments(vec![SINGLE], move |_| {
@@ -182,7 +182,7 @@ fn host() -> Host {
     })
 }
 
-/// Returns a file with one test, which performs `operation`.
+/// Returns a file with one test that performs `operation`.
 fn file(operation: &Value) -> Value {
     let client = json!({ "client": {
         "id": "c", "observeEvents": ["serverHeartbeatFailedEvent"],
@@ -227,7 +227,7 @@ fn operations_end_as_expected_or_the_file_fails() {
             "{error}"
         );
     };
-    // The tasks of the deployments are dropped, so selections say that their runtime has ended.
+    // The tasks of the deployments are dropped, so selections report that their runtime has ended.
     check(insert(None), "the runtime has shut down");
     check(
         insert(Some(false)),
@@ -257,7 +257,7 @@ fn a_test_whose_requirements_are_not_met_fails() {
     }
 }
 
-/// Each case is a text of the file, its replacement and the resulting error.
+/// Each case consists of a text in the file, its replacement and the resulting error.
 #[test]
 fn unsupported_content_is_refused_with_its_test_and_field() {
     for case in [

@@ -1,6 +1,6 @@
 use super::*;
 
-/// The runner must detect any difference: each case has exactly one error.
+/// Every difference must be detected: each case has exactly one error.
 #[test]
 fn a_wrong_expectation_fails() {
     let right = json!({

@@ -1,4 +1,4 @@
-//! The short checks: the driver's public behaviour on a real replica set of three.
+//! The short checks of the driver's public behaviour, on a real replica set of three members.
 
 mod change_streams;
 mod crud;
@@ -77,7 +77,7 @@ const CHECKS: [(&str, Check); 19] = [
 /// Runs the named checks, or all.
 ///
 /// # Errors
-/// If a check fails, or no check has a given name.
+/// If a check fails, or a name is unknown.
 pub fn run(names: &[String]) -> Result<()> {
     if let Some(name) = names
         .iter()

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::{Result, measure::NAMES};
 
-/// The values of one figure, in the order in which they were measured.
+/// The values of one figure, in order of measurement.
 #[derive(Debug, Default)]
 struct Figure {
     unit: String,
@@ -17,7 +17,7 @@ struct Figure {
     overlaid: Vec<f64>,
 }
 
-/// Figures in the order in which they were first printed.
+/// Figures in the order of their first output.
 #[derive(Debug, Default)]
 struct Figures {
     names: Vec<String>,
@@ -27,7 +27,7 @@ struct Figures {
 /// Runs `measure` of both programs, and prints a table of the medians and of the ratios.
 ///
 /// # Errors
-/// If a program fails, or prints something else.
+/// If a program fails or prints anything else.
 pub fn run(words: &[String]) -> Result<()> {
     let mut words = words.iter();
     let programs = [words.next(), words.next()];
@@ -49,7 +49,8 @@ pub fn run(words: &[String]) -> Result<()> {
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
         for name in &names {
-            // Neither is always first, so that neither always finds the processor cool or idle.
+            // The order alternates, so that neither program always finds the processor cool or
+            // idle.
             for turn in [round % 2, (round + 1) % 2] {
                 let program = if turn == 0 { published } else { overlaid };
                 let text = measure(program, &options, name)?;
@@ -98,8 +99,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Prints the medians, and the median, least and greatest ratio of values measured next to each
-    /// other.
+    /// Prints the medians, and the median, minimum and maximum ratio of adjacent measurements.
     fn print(&self) {
         println!("| figure | unit | published | overlaid | ratio (from to) |");
         println!("| --- | --- | ---: | ---: | ---: |");
@@ -135,7 +135,7 @@ fn middle(sorted: &[f64]) -> f64 {
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Returns a number with as many digits as are worth reading.
+/// Formats a number with a sensible number of digits.
 fn rounded(value: f64) -> String {
     let digits = match value.abs() {
         100.0.. => 0,

@@ -1,6 +1,6 @@
-//! Checks and measures the official Rust driver by its public API alone.
+//! Checks and measures the official Rust driver through its public API only.
 //!
-//! The same source is built with the driver as published and with the driver whose `sdam` module is
+//! The same source is built with the published driver and with the driver whose `sdam` module is
 //! replaced.
 
 mod check;
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         "check" => check::run(&words),
         "measure" => measure::run(&words),
         "compare" => compare::run(&words),
-        // The simulated servers of a measurement, in a process of their own.
+        // The simulated servers of a measurement, in a separate process.
         "serve" => measure::serve(&words),
         _ => Err(USAGE.into()),
     };

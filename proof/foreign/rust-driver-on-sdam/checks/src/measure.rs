@@ -1,4 +1,4 @@
-//! Figures of the driver, on simulated servers in another process and on a real replica set.
+//! Measurements of the driver, on simulated servers in another process and on a real replica set.
 
 mod checkout;
 mod deployment;
@@ -17,7 +17,7 @@ use serde_json::json;
 use self::server::Kind;
 use crate::Result;
 
-/// Makes measurements take a fraction of their time, for tests of the program.
+/// Shortens measurements to a fraction of their time, for tests of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Quick(bool);
 
@@ -51,7 +51,7 @@ const MEASUREMENTS: [Measurement; NAMES.len()] = [
 /// Runs the named measurements, or all.
 ///
 /// # Errors
-/// If one cannot be carried out, or none has a given name.
+/// If a measurement fails, or a name is unknown.
 pub fn run(words: &[String]) -> Result<()> {
     let (options, names): (Vec<_>, Vec<_>) = words.iter().partition(|word| word.starts_with('-'));
     if options.iter().any(|option| *option != "--quick") {
@@ -79,7 +79,7 @@ pub fn serve(words: &[String]) -> Result<()> {
 
 /// Prints a figure.
 fn print(figure: &str, unit: &str, value: f64) -> Result<()> {
-    // A value of many digits would pretend a precision that it does not have.
+    // More digits would suggest a precision that the value does not have.
     let value = (value * 1000.0).round() / 1000.0;
     let mut out = std::io::stdout().lock();
     writeln!(

@@ -1,4 +1,4 @@
-//! A record of the driver's events, and waiting for them.
+//! Records the driver's events and waits for them.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub enum Event {
     Command(CommandEvent),
 }
 
-/// All events of a client, in the order in which its handlers were called.
+/// All events of a client, in the order of the handler calls.
 #[derive(Clone, Debug)]
 pub struct Observer(watch::Sender<Vec<Event>>);
 
@@ -84,7 +84,7 @@ impl Observer {
         Err(format!("there was never {what}; the last events, newest first: {last:#?}").into())
     }
 
-    /// Waits for an event behind the first `skipped` ones.
+    /// Waits for an event after the first `skipped` events.
     pub async fn until_after(
         &self,
         skipped: usize,
@@ -123,7 +123,7 @@ impl Observer {
         other(&self.events()).ok_or_else(|| "the new primary is gone".into())
     }
 
-    /// Returns the primary that the driver knows.
+    /// Returns the primary known to the driver.
     pub fn primary(&self) -> Result<ServerAddress> {
         primary(&self.events()).ok_or_else(|| "the driver knows no primary".into())
     }

@@ -33,16 +33,16 @@ pub async fn sdam_in_order(set: &Set) -> Result<()> {
     order.end()
 }
 
-/// The SDAM events that are allowed next.
+/// The SDAM events that may come next.
 #[derive(Default)]
 struct SdamOrder {
-    /// Opened and not closed.
+    /// Servers that are opened and not closed.
     servers: BTreeSet<String>,
-    /// The newest type of each server that a `ServerDescriptionChangedEvent` named.
+    /// The latest type of each server in a `ServerDescriptionChangedEvent`.
     types: BTreeMap<String, String>,
-    /// The type of each server in the newest topology description.
+    /// The type of each server in the latest topology description.
     included: BTreeMap<String, String>,
-    /// The heartbeat in progress of each server, and whether it is awaited.
+    /// The current heartbeat of each server, and whether it is awaited.
     heartbeats: BTreeMap<String, bool>,
     pairs: usize,
     closed: bool,
@@ -116,7 +116,7 @@ impl SdamOrder {
         }
     }
 
-    /// Checks that the types in the topology description are those of the servers' own events.
+    /// Checks that the types in the topology description match the servers' own events.
     fn included_was_published(&self) -> Result<()> {
         for (address, kind) in &self.included {
             let published = self.types.get(address).map_or("Unknown", String::as_str);
@@ -186,7 +186,7 @@ enum Step {
     Other,
 }
 
-/// The state of a pool by its events.
+/// The state of a pool according to its events.
 #[derive(Default)]
 struct PoolOrder {
     created: bool,

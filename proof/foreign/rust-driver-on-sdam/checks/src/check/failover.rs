@@ -19,10 +19,10 @@ use tokio::task::JoinHandle;
 use super::{Set, set::Observed};
 use crate::{Result, ensure};
 
-/// The number of tasks that write, and of tasks that read.
+/// The number of writing tasks, and of reading tasks.
 const TASKS: i64 = 4;
 
-/// The number of operations of a task that have to succeed on the new primary.
+/// The number of operations of a task that must succeed on the new primary.
 const AFTERWARDS: u64 = 25;
 
 pub async fn through_a_step_down(set: &Set) -> Result<()> {
@@ -46,14 +46,14 @@ pub async fn through_a_kill(set: &Set) -> Result<()> {
     finished
 }
 
-/// Tasks that read and write without pause until they are told to finish.
+/// Tasks that continually read and write until they are signalled to finish.
 struct Load {
     things: Collection<Document>,
     finish: Arc<AtomicBool>,
-    /// Each returns the ids that it has inserted.
+    /// Writing tasks, which return the ids of the inserted documents.
     writers: Vec<JoinHandle<Result<BTreeSet<i64>>>>,
     readers: Vec<JoinHandle<Result<()>>>,
-    /// Operations that have succeeded.
+    /// The number of successful operations.
     done: Arc<AtomicU64>,
 }
 
@@ -88,8 +88,8 @@ impl Load {
         }
     }
 
-    /// Waits until each task has done its last operations; fails if any operation has failed, or if
-    /// the collection does not hold exactly the acknowledged documents.
+    /// Waits until each task has finished its last operations. Fails if any operation failed, or if
+    /// the collection does not contain exactly the acknowledged documents.
     async fn finish(self) -> Result<()> {
         self.finish.store(true, Ordering::Relaxed);
         for reader in self.readers {
@@ -111,7 +111,7 @@ impl Load {
     }
 }
 
-/// The end of a task: [`AFTERWARDS`] operations after it is told to finish.
+/// The end of a task: [`AFTERWARDS`] operations after the signal to finish.
 struct Laps {
     finish: Arc<AtomicBool>,
     done: Arc<AtomicU64>,
@@ -119,7 +119,7 @@ struct Laps {
 }
 
 impl Laps {
-    /// Counts an operation, and returns whether there is another.
+    /// Counts an operation, and returns whether another one follows.
     fn another(&mut self) -> bool {
         self.done.fetch_add(1, Ordering::Relaxed);
         if self.finish.load(Ordering::Relaxed) {

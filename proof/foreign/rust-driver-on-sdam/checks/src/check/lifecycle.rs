@@ -20,7 +20,7 @@ pub async fn shutdown(set: &Set) -> Result<()> {
     ends(set, "check-shutdown", false).await
 }
 
-/// Shuts a client down while a cursor is open, for which a shutdown that waits would wait forever.
+/// Shuts a client down while a cursor is open. A graceful shutdown would wait forever.
 pub async fn shutdown_immediate(set: &Set) -> Result<()> {
     ends(set, "check-shutdown-immediate", true).await
 }
@@ -37,7 +37,7 @@ pub async fn dropped(set: &Set) -> Result<()> {
     until_ended(set, &observer, name).await
 }
 
-/// Checks that a shutdown closes all connections, and that later operations fail.
+/// Checks that a shutdown closes all connections and fails later operations.
 async fn ends(set: &Set, name: &'static str, immediate: bool) -> Result<()> {
     let Observed { client, observer } = used(set, name).await?;
     let other = client.clone();
@@ -69,13 +69,13 @@ async fn used(set: &Set, name: &'static str) -> Result<Observed> {
     things
         .insert_many((0..10).map(|n| doc! { "_id": n }))
         .await?;
-    // Each member has at least the connection of its monitor.
+    // Each member has at least the monitor's connection.
     set.until_connections("connections", is_of(name), |count| count >= 3)
         .await?;
     Ok(observed)
 }
 
-/// Waits for the last events of a client, and for the end of its connections on the servers.
+/// Waits for the last events of a client, and for its connections to end on the servers.
 async fn until_ended(set: &Set, observer: &Observer, name: &'static str) -> Result<()> {
     observer
         .until_all("the end of the topology and its pools", |events| {
@@ -98,7 +98,7 @@ fn is_of(name: &'static str) -> impl Fn(&Document) -> bool + Clone {
     }
 }
 
-/// Returns the pooled connections that were created and not closed.
+/// Returns the pooled connections that were created but not closed.
 fn open_connections(events: &[Event]) -> BTreeSet<(String, u32)> {
     let mut open = BTreeSet::new();
     for event in events {

@@ -50,8 +50,8 @@ pub async fn warmed(set: &Set) -> Result<()> {
     };
     let observed = set.observed_with(options).await?;
     observed.client.warm_connection_pool().await;
-    // All connections are created when the call returns. Those that the pool itself has begun to
-    // establish before may be ready a little later.
+    // All connections are created when the call returns. Those that the pool had already begun to
+    // establish may be ready a little later.
     let created = warm_servers(&observed.observer.events(), |event| match event {
         CmapEvent::ConnectionCreated(event) => Some(&event.address),
         _ => None,
@@ -70,8 +70,8 @@ pub async fn warmed(set: &Set) -> Result<()> {
     observed.observer.until_all(what, are_ready).await
 }
 
-/// Returns the number of servers with at least [`WARM`] of the events for which `address` returns
-/// one.
+/// Returns the number of servers with at least [`WARM`] events for which `address` returns their
+/// address.
 fn warm_servers(events: &[Event], address: fn(&CmapEvent) -> Option<&ServerAddress>) -> usize {
     let mut numbers = BTreeMap::<String, u32>::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! Checks the server that each operation is sent to.
+//! Checks the server of each operation.
 
 use std::sync::Arc;
 
@@ -67,7 +67,7 @@ fn tagged(name: &str, value: &str) -> ReadPreferenceOptions {
         .build()
 }
 
-/// Sends a `ping` and returns the server that it was sent to.
+/// Sends a `ping` and returns the server that received it.
 async fn used(observed: &Observed, criteria: SelectionCriteria) -> Result<ServerAddress> {
     let before = observed.observer.count();
     let database = observed.client.database("admin");

@@ -1,4 +1,4 @@
-//! Transactions, and what others see of them.
+//! Transactions and their isolation.
 
 use mongodb::{
     ClientSession, Collection,
@@ -29,7 +29,7 @@ pub async fn aborted(set: &Set) -> Result<()> {
     })
 }
 
-/// Checks that a transaction is run again when the primary steps down in its middle.
+/// Checks that a transaction is retried when the primary steps down in the middle of it.
 pub async fn retried(set: &Set) -> Result<()> {
     let observed = set.observed().await?;
     let things = observed.collection("retried").await?;
@@ -56,7 +56,7 @@ pub async fn retried(set: &Set) -> Result<()> {
     set.heal().await
 }
 
-/// Inserts two documents in a transaction, which only the transaction sees.
+/// Inserts two documents in a transaction; only the transaction sees them.
 async fn started(observed: &Observed, name: &str) -> Result<(Collection<Document>, ClientSession)> {
     let things = observed.collection(name).await?;
     let mut session = observed.client.start_session().await?;

@@ -1,4 +1,4 @@
-//! The cost of an operation until it has a connection, and until it has its reply.
+//! The cost of an operation until it has a connection, and until it has a reply.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,10 +19,10 @@ use super::{
 };
 use crate::Result;
 
-/// The facts that the events of the operation in progress report.
+/// Facts from the events of the current operation.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
-    /// The time of the check-out, and the number of allocations until then.
+    /// The time of the check-out, and the number of allocations before it.
     out: Option<(Instant, usize)>,
     /// True if a connection was opened for the operation.
     cold: bool,
@@ -87,7 +87,7 @@ fn measure(kind: Kind, members: usize, name: &str, quick: Quick) -> Result<()> {
     samples.print(name)
 }
 
-/// The figures of operations that found an open connection.
+/// The measurements of operations that found an open connection.
 #[derive(Debug, Default)]
 struct Samples {
     out_time: Vec<f64>,

@@ -1,4 +1,4 @@
-//! Simulated servers in another process, and clients that know all of them.
+//! Simulated servers in another process, and clients that know all servers.
 
 use std::{
     collections::BTreeSet,
@@ -18,10 +18,10 @@ use tokio::{sync::watch, time::timeout};
 use super::server::Kind;
 use crate::{Result, observer::DEADLINE};
 
-/// A heartbeat interval that leaves nothing to do for the monitors of a started client.
+/// A heartbeat interval that keeps the monitors of a started client idle.
 pub const NO_HEARTBEATS: Duration = Duration::from_secs(3600);
 
-/// A deployment in a process that ends with this value.
+/// A deployment in another process. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Deployment {
     process: Child,
@@ -52,7 +52,7 @@ impl Deployment {
         })
     }
 
-    /// Returns the options of a client of all members, however late they answer.
+    /// Returns the options of a client of all members, however slowly they answer.
     pub async fn options(&self) -> Result<ClientOptions> {
         let mut options = ClientOptions::parse(&self.uri).await?;
         options.server_selection_timeout = Some(DEADLINE);
@@ -77,13 +77,13 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         drop(self.input.take());
-        // It ends by itself; the kill is only a safeguard.
+        // The process ends on its own; the kill is only a safeguard.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
-/// The servers that a client knows.
+/// The servers known to a client.
 #[derive(Debug, Default)]
 struct Known {
     /// Servers of a known type.
@@ -100,7 +100,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Adds an event handler that notes the servers, and before that calls `first`.
+    /// Adds an event handler that calls `first` and then records the servers.
     pub fn attach(
         options: &mut ClientOptions,
         deployment: &Deployment,
@@ -127,7 +127,7 @@ impl Ready {
         }
     }
 
-    /// Waits until all servers are known, and their changes awaited.
+    /// Waits until all servers are known and streaming.
     pub async fn wait(mut self) -> Result<()> {
         let complete = |known: &Known| {
             known.described.len() == self.members && known.streaming.len() == self.members

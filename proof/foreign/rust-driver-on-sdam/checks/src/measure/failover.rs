@@ -1,4 +1,4 @@
-//! The time without writes when the primary of a real set steps down or is killed.
+//! The time without writes when the primary of a real replica set steps down or is killed.
 
 use std::{
     sync::{
@@ -21,7 +21,7 @@ use crate::{
     check::{Observed, Set},
 };
 
-/// The number of writes on the new primary after which a failover is over.
+/// The number of writes on the new primary that ends a failover.
 const AFTERWARDS: usize = 20;
 
 /// The time limit of one failover.
@@ -45,7 +45,7 @@ async fn measure(set: &Set, quick: Quick) -> Result<()> {
     let observed = set
         .observed_with(|options| options.heartbeat_freq = None)
         .await?;
-    // A write waits for no secondary: those take a second to find the new primary's oplog.
+    // Writes wait for no secondary: secondaries take a second to find the new primary's oplog.
     let primary_alone = CollectionOptions::builder()
         .write_concern(WriteConcern::nodes(1))
         .build();
@@ -96,7 +96,8 @@ async fn through(
 ) -> Result<Failover> {
     let old = observed.observer.primary()?;
     writer.clear();
-    // The set has to be writable before the failover, or the gap would be that of the last one.
+    // The set must be writable before the failover; otherwise the gap would include the previous
+    // one.
     writer.until(|writes| writes.len() >= AFTERWARDS).await?;
     let elected = set.watch_election(&old);
     let trigger: JoinHandle<Result<()>> = tokio::spawn({
@@ -123,7 +124,7 @@ async fn disturb(set: &Set, cause: Cause, old: &ServerAddress) -> Result<()> {
     }
 }
 
-/// A task that writes without pause, and notes the end of each write.
+/// A task that writes continually and records the end of each write.
 struct Writer {
     writes: watch::Sender<Vec<Instant>>,
     finish: Arc<AtomicBool>,

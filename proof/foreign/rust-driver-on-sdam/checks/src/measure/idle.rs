@@ -1,4 +1,4 @@
-//! The work of a client that is not used, with three servers that stream.
+//! The work of an idle client with three streaming servers.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub fn all(quick: Quick) -> Result<()> {
         .enable_all()
         .build()?;
     let client = runtime.block_on(start(&deployment, None))?;
-    // One heartbeat, after which every connection of the monitors is open.
+    // One heartbeat, after which all connections of the monitors are open.
     runtime.block_on(async { sleep(Duration::from_secs(11)).await });
     // Whole heartbeat intervals of 10 s, so that each round has the same number of heartbeats.
     let time = Duration::from_secs(quick.or(10, 30));

@@ -1,4 +1,4 @@
-//! The memory of a client that monitors its servers, and of each further server.
+//! The memory of a client that monitors its servers, and of each additional server.
 
 use std::time::{Duration, Instant};
 
@@ -26,13 +26,13 @@ pub fn all(quick: Quick) -> Result<()> {
     print("memory/client_of_1000_mongoses", "KiB", most)
 }
 
-/// Returns the allocated KiB of each client.
+/// Returns the allocated KiB per client.
 fn per_client(kind: Kind, members: usize, number: usize) -> Result<f64> {
     let deployment = Deployment::start(kind, members)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    // What the process allocates once is not a client's.
+    // Excludes one-time allocations of the process.
     let first = runtime.block_on(start(&deployment, Some(NO_HEARTBEATS)))?;
     let before = settled(&runtime)?;
     let clients = (0..number).map(|_| runtime.block_on(start(&deployment, Some(NO_HEARTBEATS))));

@@ -1,4 +1,4 @@
-//! The cost of this process: allocations, processor time, sleeps of its threads.
+//! The resource usage of this process: allocations, processor time, sleeps of its threads.
 
 use std::{alloc::System, fs, time::Duration};
 
@@ -9,19 +9,19 @@ use crate::Result;
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Returns the number of allocations so far, growth of existing ones included.
+/// Returns the number of allocations so far, including reallocations that grow.
 pub fn allocations() -> usize {
     let stats = ALLOCATOR.stats();
     stats.allocations + stats.reallocations
 }
 
-/// Returns the number of bytes that are allocated now.
+/// Returns the number of bytes currently allocated.
 pub fn allocated() -> usize {
     let stats = ALLOCATOR.stats();
     stats.bytes_allocated - stats.bytes_deallocated
 }
 
-/// Returns the processor time of all threads that have not ended.
+/// Returns the processor time of all live threads.
 pub fn cpu() -> Result<Duration> {
     let mut sum = 0;
     for task in fs::read_dir("/proc/self/task")? {
@@ -32,7 +32,7 @@ pub fn cpu() -> Result<Duration> {
     Ok(Duration::from_nanos(sum))
 }
 
-/// Returns how often the threads that have not ended went to sleep.
+/// Returns how often the live threads went to sleep.
 pub fn sleeps() -> Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir("/proc/self/task")? {
@@ -45,7 +45,7 @@ pub fn sleeps() -> Result<u64> {
     Ok(sum)
 }
 
-/// Returns microseconds.
+/// Returns the duration in microseconds.
 pub fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }

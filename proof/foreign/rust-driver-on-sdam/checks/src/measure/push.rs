@@ -1,4 +1,4 @@
-//! The cost of a streamed reply: the time until it is an event, and the processor time.
+//! The cost of a streamed reply: the time until its event, and the processor time.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{Result, observer::DEADLINE};
 
-/// The number of pushes before those that are measured.
+/// The number of pushes before the measured ones.
 const FIRST: usize = 100;
 
-/// The pause between two pushes of one server.
+/// The pause between two pushes of a server.
 const PACE: Duration = Duration::from_millis(55);
 
 pub fn all(quick: Quick) -> Result<()> {
@@ -61,7 +61,7 @@ pub fn all(quick: Quick) -> Result<()> {
     Ok(())
 }
 
-/// Pushes replies and returns the time of each until its event.
+/// Pushes replies and returns the time from each push to its event.
 fn pushed(
     deployment: &mut Deployment,
     latencies: &Mutex<Vec<f64>>,

@@ -1,8 +1,8 @@
-//! Simulated servers in a process of their own: hello, `ping`, `find`, and replies that are pushed on
+//! Simulated servers in a separate process: hello, `ping`, `find`, and replies that are pushed on
 //! request.
 //!
-//! All members share one listener: each has a loopback address of its own. Replies have a
-//! `$clusterTime`, as those of real sets have, and one that does not advance.
+//! All members share one listener; each has its own loopback address. Like those of real sets,
+//! replies have a `$clusterTime`, which here does not advance.
 
 mod replies;
 
@@ -28,7 +28,7 @@ use crate::Result;
 /// The field of a pushed reply that holds the time of the push, in nanoseconds since 1970.
 pub const SENT_AT: &CStr = cstr!("sentAt");
 
-/// The number of members with the same third byte of their address.
+/// The number of members that share the third byte of their address.
 const PER_SUBNET: usize = 250;
 
 /// The kind of a simulated deployment.
@@ -58,14 +58,14 @@ impl Kind {
 struct Deployment {
     kind: Kind,
     members: Vec<String>,
-    /// The newest stream of each member, which sends a reply for each counter it receives.
+    /// The latest stream of each member, which sends a reply for each received counter.
     streams: Mutex<Vec<Option<mpsc::UnboundedSender<i64>>>>,
     /// The number of streams that were opened.
     opened: watch::Sender<usize>,
 }
 
-/// Prints the connection string, and carries out the commands on standard input: `push N MICROS`
-/// pushes N replies, of the members in turn, with this pause before each, and then prints `done`.
+/// Prints the connection string, and executes commands from standard input: `push N MICROS` pushes
+/// N replies of the members in turn, with this pause before each, and then prints `done`.
 pub fn run(kind: Kind, members: usize) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -104,7 +104,7 @@ async fn accept(listener: TcpListener, deployment: Arc<Deployment>) {
     while let Ok((socket, _)) = listener.accept().await {
         let deployment = Arc::clone(&deployment);
         tokio::spawn(async move {
-            // An error means that the client has closed the connection.
+            // An error means that the client closed the connection.
             let _ = converse(socket, &deployment).await;
         });
     }
@@ -178,7 +178,7 @@ async fn read(socket: &mut TcpStream) -> io::Result<WireMessage> {
     WireMessage::decode(bytes).map_err(io::Error::other)
 }
 
-/// Returns the member that has this address.
+/// Returns the member with this address.
 fn index(address: SocketAddr) -> usize {
     match address.ip() {
         IpAddr::V4(ip) => {
@@ -189,7 +189,7 @@ fn index(address: SocketAddr) -> usize {
     }
 }
 
-/// Returns the time in nanoseconds since 1970, which is the same clock in all processes.
+/// Returns the time in nanoseconds since 1970, from a clock that all processes share.
 pub fn now() -> i64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |now| now.as_nanos() as i64)

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Result;
 
-/// The number of tasks that run operations, each on its own connection.
+/// The number of concurrent tasks, each with its own connection.
 const TASKS: usize = 8;
 
 pub fn all(quick: Quick) -> Result<()> {
@@ -73,7 +73,7 @@ impl Operation {
     }
 }
 
-/// Runs an operation in each of [`TASKS`] tasks, one after the other.
+/// Runs operations sequentially in each of [`TASKS`] tasks.
 async fn load(client: &Client, operation: Operation, each: usize) -> Result<()> {
     let tasks: Vec<_> = (0..TASKS)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Values of the driver as values of the framework, and back.
+//! Conversions between the driver's and the framework's types.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ pub(crate) fn driver_object_id(id: ::sdam::ObjectId) -> ObjectId {
     ObjectId::from_bytes(id.bytes())
 }
 
-/// The framework's options. Those of pools and commands stay with the driver.
+/// The framework's options. Options of pools and commands stay with the driver.
 pub(crate) fn options(options: &ClientOptions) -> Options {
     let mut new = Options::new(options.hosts.iter().map(address).collect());
     new.direct_connection = options.direct_connection;
@@ -107,7 +107,7 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
         max: DRIVER_MAX_WIRE_VERSION,
     };
     new.driver_name = "the MongoDB Rust driver".into();
-    // The driver's own tests poll as fast as they like, and play checks themselves.
+    // The driver's own tests poll faster than allowed and simulate checks.
     #[cfg(test)]
     {
         let frequency = new.heartbeat_frequency.unwrap_or(new.min_heartbeat_frequency);
@@ -120,7 +120,7 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
     new
 }
 
-/// Converts times of the framework's clock to those of the calendar.
+/// Converts times of the framework's clock to calendar times.
 #[derive(Clone, Copy)]
 pub(crate) struct Now {
     instant: Instant,
@@ -192,7 +192,7 @@ pub(crate) fn driver_description(
     }
 }
 
-/// The reply that has led to this description, as far as it matters to descriptions.
+/// Rebuilds the reply that led to this description, as far as descriptions use it.
 fn hello(server: &::sdam::ServerDescription) -> HelloCommandResponse {
     use ::sdam::ServerType as Type;
     let is = |server_type| (server.server_type == server_type).then_some(true);
@@ -234,7 +234,7 @@ fn hello(server: &::sdam::ServerDescription) -> HelloCommandResponse {
     }
 }
 
-/// The description as the framework selects from it.
+/// Converts to the description from which the framework selects.
 pub(crate) fn description(server: &ServerDescription) -> ::sdam::ServerDescription {
     use ::sdam::ServerType as To;
     let mut new =
@@ -287,7 +287,7 @@ pub(crate) fn sdam_topology_type(topology_type: TopologyType) -> ::sdam::Topolog
     }
 }
 
-/// The framework's criteria. A predicate chooses among all servers that hold data.
+/// The framework's criteria. A predicate selects among all data-bearing servers.
 pub(crate) fn criteria(criteria: &SelectionCriteria, clock: &Arc<dyn Clock>) -> Result<Criteria> {
     let SelectionCriteria::Predicate(predicate) = criteria else {
         return preference_criteria(criteria);

@@ -1,4 +1,4 @@
-//! Errors of the driver as reports to the topology, and errors of servers as the driver's.
+//! Conversions of the driver's errors to reports, and of server errors to the driver's errors.
 
 use std::{io, sync::Arc};
 
@@ -11,7 +11,7 @@ use crate::{
     error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR},
 };
 
-/// The driver's own error, if it has caused this one, else one of the same kind.
+/// Returns the driver's own error if it caused this one, otherwise one of the same kind.
 pub(crate) fn to_driver(error: &ServerError) -> Error {
     if let Some(own) = error.source_as::<Error>() {
         return own.clone();
@@ -42,8 +42,8 @@ pub(crate) fn to_driver(error: &ServerError) -> Error {
     Error::new(kind, Some(labels))
 }
 
-/// The error of a monitor's attempt to connect. Only overload errors carry labels, so the stage of
-/// the others is not that of the connection's socket.
+/// Returns the error of a monitor's connection attempt. Only overload errors carry labels, so other
+/// errors are not attributed to the connection's socket.
 pub(crate) fn of_connecting(error: Error) -> TransportError {
     let (stage, text) = (stage_before_hello(&error), "connecting");
     if error.is_network_timeout() {
@@ -64,7 +64,8 @@ fn stage_before_hello(error: &Error) -> Stage {
     }
 }
 
-/// The report of an error on a pooled connection; `None` if it says nothing about the server.
+/// Returns the report of an error on a pooled connection; `None` if it says nothing about the
+/// server.
 pub(crate) fn report(
     error: &Error,
     phase: &HandshakePhase,
@@ -99,7 +100,7 @@ pub(crate) fn report(
     Some(report.with_source(error.clone()))
 }
 
-/// The server's reply with this error, or what would have led to it.
+/// Returns the server's reply with this error, or an equivalent reply.
 fn reply(error: &Error) -> Option<Vec<u8>> {
     let code = error.sdam_code()?;
     if let Some(response) = error.server_response() {

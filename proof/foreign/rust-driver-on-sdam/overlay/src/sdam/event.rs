@@ -1,4 +1,4 @@
-//! The framework's events as the driver's.
+//! Conversion of the framework's events to the driver's.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::{
     event::{sdam::*, EventHandler},
 };
 
-/// Passes events to the handler of the application and to traces.
+/// Passes events to the application's handler and to tracing.
 #[derive_where(Debug)]
 pub(crate) struct Events {
     handler: Option<EventHandler<SdamEvent>>,

@@ -1,4 +1,4 @@
-//! The driver's connection pool as a pool of the framework.
+//! The driver's connection pool as a pool for the framework.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{
     options::{ClientOptions, ServerAddress},
 };
 
-/// A server of the topology: its address and its pool.
+/// A server of the topology, with its address and pool.
 #[derive(Debug)]
 pub(crate) struct Server {
     pub(crate) address: ServerAddress,
@@ -33,12 +33,12 @@ impl Server {
         }
     }
 
-    /// Takes reports about connections to this server.
+    /// Returns the receiver of reports about connections to this server.
     pub(crate) fn updater(&self) -> &TopologyUpdater {
         &self.updater
     }
 
-    /// The number of operations in progress of a mocked server; the topology counts the real ones.
+    /// The number of operations in progress on a mocked server; the topology counts real ones.
     pub(crate) fn operation_count(&self) -> u32 {
         #[cfg(test)]
         return self.operation_count;
@@ -86,8 +86,8 @@ impl PoolFactory for Pools {
     }
 }
 
-/// The pool is a task with a mailbox: the first poll of a request sends it, and the worker takes
-/// these requests before any check-out. So their answers need not be waited for.
+/// The pool is a task with a mailbox: the first poll of a request sends it, and the worker handles
+/// such requests before any check-out. So there is no need to await their answers.
 impl PoolHandle for Server {
     fn ready(&self) {
         let _ = self.pool.mark_as_ready().now_or_never();

@@ -1,4 +1,4 @@
-//! The topology of a client: the framework's, behind the interface that the driver calls.
+//! The topology of a client: the framework's topology behind the driver's interface.
 
 mod handshake_phase;
 mod updater;
@@ -68,7 +68,7 @@ impl TopologyShutdown {
     }
 }
 
-/// The options and metadata that connections are established with.
+/// The options and metadata with which connections are established.
 pub(crate) struct TopologySpec {
     pub(crate) options: ClientOptions,
     pub(crate) metadata: Arc<RwLock<ClientMetadata>>,
@@ -163,7 +163,7 @@ impl Topology {
         self.shutdown.tasks.wait().await;
     }
 
-    /// Selects a server, and returns it with the criteria that were in force.
+    /// Selects a server, and returns it with the criteria that were used.
     pub(crate) async fn select(
         &self,
         criteria: &SelectionCriteria,
@@ -206,7 +206,7 @@ impl Topology {
                 Err(error) => traces.emit_failed_event(&self.latest().description, error),
             }
             let selected = selected?;
-            // What was learned while waiting may change the criteria.
+            // Information learned while waiting may change the criteria.
             if self.topology.snapshot().version() == version
                 || override_criteria(criteria, &self.watcher.view()) == overriding
             {
@@ -230,7 +230,7 @@ impl Topology {
     }
 }
 
-/// The runtime of the calling task, or that of the blocking interface.
+/// The runtime of the calling task, or of the blocking interface.
 fn runtime() -> Result<Runtime> {
     let handle = Handle::try_current();
     #[cfg(feature = "sync")]

@@ -33,7 +33,7 @@ impl Transport for DriverTransport {
         if self.disabled {
             std::future::pending::<()>().await;
         }
-        // The establisher keeps the time limit: `connect_timeout` is that of both.
+        // The establisher enforces the time limit; both use `connect_timeout`.
         let stream = self.establisher.make_stream(convert::driver_address(target));
         let stream = stream.await.map_err(error::of_connecting)?;
         Ok(Box::new(

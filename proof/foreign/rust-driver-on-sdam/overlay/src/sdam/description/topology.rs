@@ -128,8 +128,8 @@ pub(crate) fn minutes_to_duration(minutes: i32) -> Duration {
     Duration::from_secs(60 * u64::try_from(minutes).unwrap_or(0))
 }
 
-/// The servers of a description. They are converted when they are first looked at, because most
-/// descriptions are never looked at.
+/// The servers of a description. They are converted on first access, because most descriptions are
+/// never read.
 #[derive(Clone)]
 pub(crate) struct Servers(Arc<LazyLock<ServerMap, Box<dyn FnOnce() -> ServerMap + Send>>>);
 
@@ -198,7 +198,8 @@ pub(crate) fn add_read_preference(
     let any = ReadPreference::PrimaryPreferred { options: None };
     let preference = match criteria {
         SelectionCriteria::ReadPreference(preference) => preference,
-        // A router chooses the member itself; a member that the predicate chose has to serve it.
+        // A router chooses the member itself; a member chosen by the predicate must serve the
+        // command.
         SelectionCriteria::Predicate(_) => match server_type {
             ServerType::Mongos | ServerType::LoadBalancer => return,
             _ => &any,
@@ -207,7 +208,7 @@ pub(crate) fn add_read_preference(
     let specified = convert::read_preference(preference);
     let sent = Additions::for_read(topology_type, server_type, Some(&specified), Opcode::Msg);
     if sent.read_preference.is_some() {
-        // A direct connection is served by a member of any type.
+        // A direct connection may be served by a member of any type.
         let is_primary = matches!(preference, ReadPreference::Primary);
         command.set_read_preference(if is_primary { any } else { preference.clone() });
     }
@@ -218,17 +219,17 @@ pub(crate) fn choose_n<T>(values: &[T], n: usize) -> impl Iterator<Item = &T> {
     values.choose_multiple(&mut rand::rngs::SmallRng::from_os_rng(), n)
 }
 
-/// The topology's support of transactions.
+/// The topology's support for transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum TransactionSupportStatus {
-    /// No server is known yet that could tell.
+    /// No known server can tell yet.
     #[default]
     Undetermined,
 
     /// Sessions are not supported, or the servers are too old.
     Unsupported,
 
-    /// Sessions are supported, and the servers are new enough. A transaction may still fail for
+    /// Sessions are supported, and the servers are recent enough. A transaction may still fail for
     /// other reasons.
     Supported,
 }

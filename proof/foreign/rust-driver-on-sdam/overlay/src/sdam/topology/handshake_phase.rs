@@ -35,7 +35,7 @@ impl HandshakePhase {
         }
     }
 
-    /// The service behind a load balancer, which only the reply to hello names.
+    /// The service behind a load balancer, known only from the reply to hello.
     pub(crate) fn service_id(&self) -> Option<ObjectId> {
         match self {
             Self::PreHello { .. } => None,
@@ -45,7 +45,7 @@ impl HandshakePhase {
         }
     }
 
-    /// The generation that the pool has stamped the connection with; `None` behind a load balancer.
+    /// The generation that the pool assigned to the connection; `None` behind a load balancer.
     pub(super) fn generation(&self) -> Option<u32> {
         match self {
             Self::PreHello {

@@ -26,18 +26,18 @@ pub(crate) enum BroadcastMessage {
     SyncWorkers,
 }
 
-/// Takes reports about servers.
+/// Receives reports about servers.
 #[derive(Debug, Clone)]
 pub(crate) enum TopologyUpdater {
-    /// The updater of operations and look-ups of the client.
+    /// The updater for operations and look-ups of the client.
     Topology(TopologyWatcher),
-    /// The updater of one server's pool, whose generations are counted from the first one given.
+    /// The updater for one server's pool, whose generations count from the given first one.
     Pool {
         reporter: Reporter,
         first: Generation,
         server: Weak<Server>,
     },
-    /// To a test.
+    /// A channel for tests.
     #[cfg(test)]
     Channel(mpsc::UnboundedSender<AcknowledgedMessage<UpdateMessage, bool>>),
 }
@@ -55,10 +55,10 @@ impl TopologyUpdater {
         }
     }
 
-    /// Reports an error on a connection. Returns whether it has changed the topology.
+    /// Reports an error on a connection. Returns whether it changed the topology.
     ///
-    /// All effects have been ordered when it returns: the pool's worker takes a clear before any
-    /// later check-out.
+    /// All effects have been requested when it returns: the pool's worker handles a clear before
+    /// any later check-out.
     pub(crate) async fn handle_application_error(
         &self,
         #[allow(unused)] address: ServerAddress,
@@ -75,7 +75,7 @@ impl TopologyUpdater {
                     Some(generation) => {
                         Some(Generation::from_u64(first.as_u64() + u64::from(generation)))
                     }
-                    // The driver's pool counts the generations of services itself.
+                    // The driver's pool itself counts the generations of services.
                     None if server.upgrade().is_none_or(|it| phase.is_stale(&it.pool)) => None,
                     None => reporter.generation(phase.service_id().map(convert::object_id)),
                 };
@@ -115,7 +115,7 @@ impl TopologyUpdater {
         }
     }
 
-    /// Replaces the servers by the hosts of an SRV look-up.
+    /// Replaces the servers with the hosts of an SRV look-up.
     pub(crate) async fn sync_hosts(&self, hosts: HashSet<ServerAddress>) {
         if let Self::Topology(watcher) = self {
             watcher.sync_hosts(hosts);
@@ -142,7 +142,7 @@ fn is_update(outcome: ErrorOutcome) -> bool {
     )
 }
 
-/// The messages that the driver's own tests send and receive.
+/// Messages that the driver's own tests send and receive.
 #[cfg(test)]
 #[derive(Debug)]
 pub(crate) enum UpdateMessage {
@@ -178,7 +178,7 @@ impl TopologyUpdater {
         self.broadcast(BroadcastMessage::SyncWorkers).await;
     }
 
-    /// Plays the reply to a check.
+    /// Simulates the reply to a check.
     pub(crate) async fn update(&self, server: ServerDescription) -> bool {
         let Self::Topology(watcher) = self else {
             return false;
@@ -194,7 +194,7 @@ impl TopologyUpdater {
         true
     }
 
-    /// Plays the failure of a check.
+    /// Simulates the failure of a check.
     pub(crate) async fn handle_monitor_error(&self, address: ServerAddress, error: Error) -> bool {
         let Self::Topology(watcher) = self else {
             return false;

@@ -24,11 +24,11 @@ use crate::{
     TopologyType,
 };
 
-/// Reads the latest state. It does not keep the topology alive.
+/// Reads the latest state. Does not keep the topology alive.
 #[derive(Debug, Clone)]
 pub(crate) struct TopologyWatcher {
     shared: Arc<Shared>,
-    /// The version of the last state that was observed.
+    /// The version of the last observed state.
     seen: u64,
 }
 
@@ -39,7 +39,7 @@ struct Shared {
     #[derive_where(skip)]
     options: Arc<ClientOptions>,
     cluster_time: Mutex<Option<ClusterTime>>,
-    /// The driver's view of the version that was last asked for.
+    /// The driver's view of the last requested version.
     #[derive_where(skip)]
     view: Mutex<(u64, Arc<TopologyDescription>)>,
 }
@@ -118,13 +118,13 @@ impl TopologyWatcher {
         }
     }
 
-    /// The latest state, which [`wait_for_update`](Self::wait_for_update) then waits to change.
+    /// The latest state. [`wait_for_update`](Self::wait_for_update) waits until it changes.
     pub(crate) fn observe_latest(&mut self) -> TopologyState {
         self.seen = self.version();
         self.peek_latest()
     }
 
-    /// Waits for a state that has not been observed. Returns whether there is one.
+    /// Waits for a state that was not observed yet. Returns whether there is one.
     #[cfg(any(test, feature = "in-use-encryption"))]
     pub(crate) async fn wait_for_update(&mut self, timeout: impl Into<Option<Duration>>) -> bool {
         let Some(topology) = self.shared.topology.upgrade() else {
@@ -197,7 +197,8 @@ impl TopologyWatcher {
     }
 }
 
-/// The type that matters to read preferences, which all servers of a topology but Single share.
+/// The server type that matters to read preferences. All servers share it, except in topologies of
+/// type Single.
 fn only_type(topology: &::sdam::TopologyDescription) -> ::sdam::ServerType {
     use ::sdam::{ServerType, TopologyType};
     match topology.topology_type() {
@@ -215,10 +216,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Methods that only the driver's own tests use.
+/// Methods used only by the driver's own tests.
 #[cfg(test)]
 impl TopologyWatcher {
-    /// A topology has its seeds when it is created.
+    /// A topology has its seeds from the start.
     pub(crate) async fn wait_until_initialized(&mut self) {}
 
     pub(crate) fn server_addresses(&self) -> std::collections::HashSet<ServerAddress> {
@@ -237,7 +238,7 @@ impl TopologyWatcher {
         self.view().servers.get(address).cloned()
     }
 
-    /// Plays the outcome of a check.
+    /// Simulates the outcome of a check.
     pub(super) fn handle_check(
         &self,
         address: &ServerAddress,

@@ -37,9 +37,9 @@ const DEFAULT_LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
 /// A selected server. It counts as one operation in progress until it is dropped.
 #[derive(Debug)]
 pub(crate) enum SelectedServer {
-    /// Selected by the topology, which counts it.
+    /// Selected by the topology, which counts the operation.
     Counted(::sdam::SelectedServer<Arc<Server>>),
-    /// Selected from a description alone.
+    /// Selected from a description only.
     Plain(Arc<Server>),
 }
 
@@ -54,7 +54,7 @@ impl Deref for SelectedServer {
     }
 }
 
-/// The framework's criteria of an operation.
+/// The framework's criteria for an operation.
 pub(crate) fn criteria(
     criteria: &SelectionCriteria,
     deprioritized: Option<&HashSet<ServerAddress>>,
@@ -73,7 +73,7 @@ fn deprioritize(criteria: Criteria, addresses: Option<&HashSet<ServerAddress>>) 
     }
 }
 
-/// Selects a server of this description; `None` if none is suitable.
+/// Selects a server from this description; `None` if none is suitable.
 pub(crate) fn attempt_to_select_server(
     criteria: &SelectionCriteria,
     topology: &TopologyDescription,
