@@ -2,7 +2,7 @@
 //
 // usage: node check.mjs PATH_OF_THE_SERVE_EXAMPLE
 //
-// Nothing sleeps: every wait is for an event the driver publishes, with a deadline.
+// There are no sleeps: every wait is for an event published by the driver, with a deadline.
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -13,7 +13,7 @@ const SDAM = process.argv[2];
 const WIRE = { 4.4: 9, '5.0': 13, '6.0': 17, '7.0': 21, '8.0': 25 };
 const DEADLINE = 15000;
 
-/** A deployment in a process of its own. */
+/** A deployment in a separate process. */
 class Serve {
   static async start(...args) {
     const serve = new Serve();
@@ -40,7 +40,7 @@ class Serve {
   }
 }
 
-/** A client and what it believes. */
+/** A client and its view of the deployment. */
 class Watched {
   constructor(uri, options = {}) {
     this.client = new MongoClient(uri, {
@@ -127,7 +127,7 @@ async function replicaSet(version) {
     await watched.until('the whole set again', () => watched.whole());
     const second = watched.primary;
     await serve.do('kill primary');
-    // A write into a socket that was closed a moment ago is not retried by this driver.
+    // This driver does not retry a write to a socket that was just closed.
     await watched.until('no primary', () => watched.primary !== second);
     await watched.writeAndRead('during the failover');
     await watched.until('a third primary', () => watched.primary && watched.primary !== second);

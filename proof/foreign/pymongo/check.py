@@ -2,8 +2,8 @@
 
 usage: check.py PATH_OF_THE_SERVE_EXAMPLE
 
-Whatever PyMongo believes is compared with what the deployment is told to do. Nothing sleeps: every
-wait is for an event PyMongo publishes, with a deadline.
+Compares PyMongo's view with the actions on the deployment. There are no sleeps: every wait is for an
+event published by PyMongo, with a deadline.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ DEADLINE = 15.0
 
 
 class Serve:
-    """A deployment in a process of its own."""
+    """A deployment in a separate process."""
 
     def __init__(self, *arguments):
         self.process = subprocess.Popen(
@@ -54,7 +54,7 @@ class Serve:
 
 
 class Watch(monitoring.TopologyListener, monitoring.ServerListener, monitoring.ServerHeartbeatListener):
-    """Remembers what PyMongo publishes and lets a test wait for it."""
+    """Records PyMongo's events, and waits for them."""
 
     def __init__(self):
         self.changed = threading.Condition()
@@ -153,7 +153,7 @@ def replica_set(version):
         watch.until("the whole set again", whole)
         second = watch.primary()
         serve.do("kill primary")
-        # A write in between is retried until there is a primary again.
+        # A write in between is retried until there is a new primary.
         write_and_read(client, "during the failover")
         watch.until("a third primary", lambda w: w.primary() not in (None, second))
         dead = [int(l.split()[0]) for l in serve.do("status") if " down " in l]
@@ -267,7 +267,7 @@ def fail_points():
             client.test.things.insert_one({})
             raise AssertionError("the insert must fail")
         except AutoReconnect as error:
-            # As from mongod: a client would take an error of the version it knows for stale.
+            # Like mongod: a client would treat an error with the known version as stale.
             assert "topologyVersion" not in error.details, error.details
         watch.until("the primary marked unknown", lambda w: any(
             e.new_description.server_type_name == "Unknown" and e.new_description.error
@@ -346,8 +346,8 @@ def through_a_proxy():
                 write_and_read(client, "before the step-down")
                 before = client.admin.command("hello")["me"]
                 serve.do("stepdown 60")
-                # The old connection is closed, and the write is retried on a new one; but the client
-                # does not retry if its monitor has seen the old primary become a secondary before.
+                # The old connection is closed, and the write is retried on a new one, unless the client's
+                # monitor has already seen the old primary become a secondary.
                 write_and_read_soon(client, "after the step-down")
                 assert client.admin.command("hello")["me"] != before
             proxy.terminate()
@@ -368,7 +368,7 @@ def api_version():
 CHECKS = [
     (f"replica set of {version}", lambda v=version: replica_set(v))
     for version in VERSIONS
-    # Each PyMongo refuses servers it is too young for.
+    # Each PyMongo release refuses servers that are too old for it.
     if WIRE[version] >= common.MIN_SUPPORTED_WIRE_VERSION
 ] + [
     (check.__name__.replace("_", " "), check)

@@ -1,8 +1,9 @@
-"""Connects by PyMongo with each of several settings, and says why where it cannot.
+"""Connects with PyMongo for each of several settings, and prints the errors.
 
 Standard input is a JSON object: the address of the DNS server, the domain whose names are all the
-loopback address, the cases, each with a connection string and perhaps a proxy, and how many of them
-run at once. Standard output is a JSON array: null for each case that connects, else the error.
+loopback address, the cases, each with a connection string and optionally a proxy, and the number of
+concurrent cases. Standard output is a JSON array: null for each case that connects, otherwise the
+error.
 """
 
 import json
@@ -24,7 +25,7 @@ def resolve_by(server):
 
 
 def translate(domain):
-    """PyMongo looks up members by the system, which does not know the domain."""
+    """PyMongo looks up members with the system's resolver, which does not know the domain."""
     of_system = socket.getaddrinfo
 
     def getaddrinfo(host, *arguments, **options):
@@ -34,7 +35,7 @@ def translate(domain):
 
 
 def connect_through(proxy):
-    """PyMongo has no option for a proxy: its documentation names PySocks."""
+    """PyMongo has no proxy option: its documentation recommends PySocks."""
     host, port = proxy["address"].rsplit(":", 1)
     credential = [proxy.get("user"), proxy.get("password")]
     socks.set_default_proxy(socks.SOCKS5, host, int(port), False, *credential)
@@ -42,7 +43,7 @@ def connect_through(proxy):
 
 
 class ProxiedSocket(socks.socksocket):
-    """A socket of PySocks, which does not accept the flags of types."""
+    """A PySocks socket, which does not accept socket type flags."""
 
     def __init__(self, family, kind, *arguments):
         super().__init__(family, kind & ~socket.SOCK_CLOEXEC, *arguments)
@@ -50,7 +51,7 @@ class ProxiedSocket(socks.socksocket):
 
 def connect(arguments):
     dns_server, domain, case = arguments
-    # OpenSSL would ask for the password of a key at the terminal, or else on standard error.
+    # OpenSSL would prompt for the password of a key, on the terminal or on standard error.
     os.setsid()
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     resolve_by(dns_server)
@@ -67,7 +68,7 @@ def connect(arguments):
 def main():
     given = json.load(sys.stdin)
     work = [(given["dns"], given["domain"], case) for case in given["cases"]]
-    # Each case changes the process that it runs in.
+    # Each case changes its process.
     with multiprocessing.get_context("fork").Pool(given["at_once"], maxtasksperchild=1) as pool:
         json.dump(pool.map(connect, work, chunksize=1), sys.stdout)
 

@@ -2,10 +2,10 @@
 
 usage: through_proxy.py URI COLLECTION W
 
-Inserts documents with the write concern W. A line on standard input is answered once a document is
-acknowledged that was sent after it, by the longest time in seconds without an acknowledgement since the
-line before. At the end of the input the numbers of acknowledged documents that are missing, of
-acknowledged ones and of failed attempts are printed.
+Inserts documents with the write concern W. Each line on standard input is answered once a document
+sent after it is acknowledged. The answer is the longest time in seconds without an acknowledgement
+since the previous line. At the end of the input, prints the numbers of missing acknowledged documents,
+of acknowledged documents and of failed attempts.
 """
 
 import queue

@@ -1,7 +1,7 @@
-//! Simulated TLS: certificates of servers and clients, what servers demand, and faults.
+//! Simulated TLS: certificates of servers and clients, the servers' requirements, and faults.
 //!
-//! Nothing is kept secret. The bytes are records as those of TLS, and no payload is the plain text,
-//! so what is on the wire can be told from plain text.
+//! It is not secure. The bytes have the format of TLS records, and payloads are never plain text,
+//! so that traffic can be distinguished from plain text.
 
 mod client;
 mod handshake;
@@ -29,9 +29,9 @@ use crate::MemberId;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Certificate {
-    /// The hosts that it names.
+    /// The hosts for which the certificate is valid.
     pub names: Vec<Box<str>>,
-    /// The authority that has issued it.
+    /// The authority that issued the certificate.
     pub issuer: Box<str>,
     /// The first instant of its validity.
     pub not_before: Instant,
@@ -40,11 +40,11 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The authority that clients trust unless their options name another one, and that servers
-    /// trust.
+    /// The authority trusted by servers, and by clients whose options name no other.
     pub const AUTHORITY: &str = "the simulated authority";
 
-    /// Creates a certificate of `names` by [`AUTHORITY`](Self::AUTHORITY) that never expires.
+    /// Creates a certificate for `names`, issued by [`AUTHORITY`](Self::AUTHORITY), that never
+    /// expires.
     pub fn new<N: Into<Box<str>>>(names: impl IntoIterator<Item = N>) -> Self {
         let anonymous = Self {
             names: Vec::new(),
@@ -55,28 +55,28 @@ impl Certificate {
         anonymous.for_names(names)
     }
 
-    /// Sets the hosts that it names.
+    /// Sets the hosts for which the certificate is valid.
     #[must_use]
     pub fn for_names<N: Into<Box<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.names = names.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Sets the authority.
+    /// Sets the issuing authority.
     #[must_use]
     pub fn issued_by(mut self, authority: impl Into<Box<str>>) -> Self {
         self.issuer = authority.into();
         self
     }
 
-    /// Sets the first and the last instant of its validity.
+    /// Sets the first and the last instant of validity.
     #[must_use]
     pub fn valid(mut self, not_before: Instant, not_after: Instant) -> Self {
         (self.not_before, self.not_after) = (not_before, not_after);
         self
     }
 
-    /// Checks issuer and time.
+    /// Checks the issuer and the time.
     fn verify(&self, now: Instant, authority: &str) -> Result<(), Flaw> {
         if *self.issuer != *authority {
             Err(Flaw::UnknownIssuer(self.issuer.clone()))
@@ -89,7 +89,7 @@ impl Certificate {
         }
     }
 
-    /// Checks that it names `host`.
+    /// Checks that the certificate is valid for `host`.
     fn verify_name(&self, host: &str) -> Result<(), Flaw> {
         let named = self
             .names
@@ -126,20 +126,20 @@ impl fmt::Display for Flaw {
 
 impl std::error::Error for Flaw {}
 
-/// The server's acceptance of TLS and plain text (`tlsMode`).
+/// The acceptance of TLS and plain text by a server (`tlsMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsMode {
-    /// It accepts plain text, and closes a connection that begins with TLS.
+    /// The server accepts plain text, and closes a connection that begins with TLS.
     #[default]
     Disabled,
-    /// It accepts both.
+    /// The server accepts both.
     Allowed,
-    /// It accepts TLS, and closes a connection that begins with plain text.
+    /// The server accepts TLS, and closes a connection that begins with plain text.
     Required,
 }
 
-/// A fault of the TLS handshakes of a server. It meets handshakes that begin while it lasts.
+/// A fault of a server's TLS handshakes. It affects handshakes that begin while it is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TlsFault {
@@ -151,11 +151,11 @@ pub enum TlsFault {
     PlainText,
 }
 
-/// Controls for the TLS of the simulated servers, and the files of certificates that the options of
-/// clients name.
+/// Controls for the TLS of the simulated servers, and for the certificate files in the options of
+/// clients.
 ///
-/// Each member has a certificate of its own host name until it gets another one. An established
-/// connection lives on when the certificate of its server changes or expires.
+/// Each member initially has a certificate for its own host name. Established connections are
+/// unaffected when the certificate of a server changes or expires.
 ///
 /// ```
 /// use std::time::Duration;
@@ -187,17 +187,18 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).mode = Some(mode));
     }
 
-    /// Makes a TLS library the members' end of all connections that begin from now on and are
-    /// encrypted. It decides about certificates and versions; modes and faults stay in force.
+    /// Replaces the members' end of all later encrypted connections with a TLS library. It decides
+    /// about certificates and versions; modes and faults still apply.
     ///
-    /// The program's end is then the same library or another one, by
-    /// [`Io::with_tls`](sdam_transport::Io::with_tls) of the [runtime](super::Sim::runtime).
+    /// The program's end then uses the same or another library, set by
+    /// [`Io::with_tls`](sdam_transport::Io::with_tls) on the [runtime](super::Sim::runtime).
     pub fn accept_by(&self, acceptor: impl TlsAcceptor) {
         self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
     }
 
-    /// Makes all members demand certificates of clients by [`Certificate::AUTHORITY`], or not. As
-    /// in TLS 1.3, a client whose certificate is rejected learns it when it reads its first reply.
+    /// Makes all members require client certificates issued by [`Certificate::AUTHORITY`], or not.
+    /// As in TLS 1.3, a client with a rejected certificate learns of it when it reads the first
+    /// reply.
     pub fn demand_client_certificates(&self, demand: bool) {
         self.with(|tls| tls.demands_certificate = demand);
     }
@@ -207,12 +208,12 @@ impl TlsServers<'_> {
         self.0.state().server_tls(member).certificate
     }
 
-    /// Sets the certificate that `member` presents to new connections.
+    /// Sets the certificate of `member` for new connections.
     pub fn set_certificate(&self, member: MemberId, certificate: Certificate) {
         self.with(|tls| tls.server(member).certificate = Some(certificate));
     }
 
-    /// Gives `member` a certificate of its own name that never expires.
+    /// Sets the certificate of `member` to one for its own name that never expires.
     pub fn renew_certificate(&self, member: MemberId) {
         self.with(|tls| tls.server(member).certificate = None);
     }
@@ -222,12 +223,12 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).fault = fault);
     }
 
-    /// Creates the file of an authority, for the option `tlsCAFile`.
+    /// Creates the file of an authority for the option `tlsCAFile`.
     pub fn add_ca_file(&self, file: &str, authority: &str) {
         self.with(|tls| tls.authorities.insert(file.into(), authority.into()));
     }
 
-    /// Creates the file of a client's certificate, for the option `tlsCertificateKeyFile`.
+    /// Creates the file of a client certificate for the option `tlsCertificateKeyFile`.
     pub fn add_certificate_key_file(&self, file: &str, certificate: Certificate) {
         self.with(|tls| tls.certificates.insert(file.into(), certificate));
     }
@@ -243,7 +244,7 @@ impl fmt::Debug for TlsServers<'_> {
     }
 }
 
-/// The TLS of all servers, and the files of clients.
+/// The TLS state of all servers, and the files of clients.
 #[derive(Debug, Default)]
 pub(super) struct TlsState {
     mode: TlsMode,
@@ -255,7 +256,7 @@ pub(super) struct TlsState {
     handshakes: u64,
 }
 
-/// The settings that differ between servers.
+/// Settings that differ between servers.
 #[derive(Clone, Debug, Default)]
 struct Settings {
     mode: Option<TlsMode>,
@@ -275,7 +276,7 @@ pub(super) struct ServerTls {
 }
 
 impl ServerTls {
-    /// Begins the session of a new connection, if a library does that.
+    /// Begins the session of a new connection, if a library is set.
     fn accept(&self) -> Option<Accepted> {
         let session = self.acceptor.as_ref()?.accept(self.member);
         let fault = self.fault;
@@ -289,7 +290,7 @@ impl TlsState {
         self.mode == TlsMode::Required
     }
 
-    /// Ends all faults. Certificates stay.
+    /// Ends all faults. Certificates are kept.
     pub(super) fn heal(&mut self) {
         let servers = self.servers.values_mut();
         servers.for_each(|server| server.fault = None);
@@ -308,7 +309,7 @@ impl TlsState {
         }
     }
 
-    /// Returns a number that differs from handshake to handshake.
+    /// Returns a number that is different for each handshake.
     pub(super) fn nonce(&mut self) -> u64 {
         self.handshakes += 1;
         sdam_core::rng::mix(self.handshakes)

@@ -1,4 +1,4 @@
-//! The program's end: the TLS of the simulated runtime.
+//! The program's end of simulated TLS.
 
 use std::{
     fmt, io,
@@ -62,11 +62,11 @@ impl TlsProvider for SimTls {
     }
 }
 
-/// The TLS that the options of a topology ask for.
+/// TLS according to the options of a topology.
 #[derive(Debug)]
 struct ClientTls {
     shared: Arc<Shared>,
-    /// The authority that is trusted.
+    /// The trusted authority.
     authority: Box<str>,
     /// The client's own certificate.
     certificate: Option<Certificate>,
@@ -133,7 +133,7 @@ async fn send(stream: &mut Box<dyn ByteStream>, bytes: &[u8]) -> Result<(), Tran
 /// Reads the server's hello.
 async fn receive(stream: &mut Box<dyn ByteStream>) -> Result<ServerHello, TransportError> {
     let mut header = [0; HEADER];
-    // One byte tells plain text, of which there may be less than a header.
+    // The first byte reveals plain text, which may be shorter than a header.
     stream.read_exact(&mut header[..1]).await.map_err(broken)?;
     if !record::is_header(&header[..1]) {
         let message = "the server answered in plain text";
@@ -170,11 +170,11 @@ struct TlsStream {
     inner: Box<dyn ByteStream>,
     to_server: Cipher,
     to_client: Cipher,
-    /// Bytes that are not yet a whole record.
+    /// Bytes that do not form a whole record yet.
     incoming: Vec<u8>,
-    /// Plain text that was not read yet.
+    /// Plain text that is not read yet.
     plain: io::Cursor<Vec<u8>>,
-    /// Records that were not written yet.
+    /// Records that are not written yet.
     outgoing: Vec<u8>,
 }
 
@@ -246,7 +246,7 @@ impl AsyncWrite for TlsStream {
         let length = bytes.len().min(MAX_PAYLOAD);
         let records = self.to_server.seal(&bytes[..length]);
         self.outgoing = records;
-        // What cannot be written now is written by the next call.
+        // The rest is written by the next call.
         match self.poll_send(cx) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Ready(Ok(length)),

@@ -11,7 +11,7 @@ use super::{
 /// The first message of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ClientHello {
-    /// The host that the client believes to talk to (SNI).
+    /// The host that the client expects (SNI).
     pub(super) server_name: Box<str>,
     pub(super) nonce: u64,
 }
@@ -24,7 +24,7 @@ pub(super) struct ServerHello {
     pub(super) demands_certificate: bool,
 }
 
-/// The last message of a client, after which both send data.
+/// The last handshake message of a client, after which both sides send data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Finished {
     pub(super) certificate: Option<Certificate>,
@@ -80,7 +80,7 @@ impl Finished {
 }
 
 fn message(document: &Document) -> Vec<u8> {
-    // Documents of texts and numbers always have a binary form.
+    // Documents of strings and numbers can always be encoded.
     let payload = document.to_vec().unwrap_or_default();
     record::encode(Content::Handshake, &payload)
 }
@@ -103,7 +103,7 @@ fn read_certificate(document: &Document) -> Option<Certificate> {
     Some(certificate.valid(instant("notBefore")?, instant("notAfter")?))
 }
 
-/// Returns the bits of a number in the type of BSON.
+/// Returns the bits of a number as a BSON integer.
 fn signed(number: u64) -> i64 {
     number.cast_signed()
 }
@@ -126,7 +126,7 @@ impl Alert {
         record::encode(Content::Alert, &[2, self as u8])
     }
 
-    /// Returns what the alert of a server says of the client.
+    /// Returns the meaning of a server's alert about the client.
     pub(super) fn describe(payload: &[u8]) -> &'static str {
         match payload.get(1) {
             Some(45) => "the client's certificate is not valid now",

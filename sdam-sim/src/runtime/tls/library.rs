@@ -1,41 +1,41 @@
-//! A TLS library of the servers, in place of the simulated TLS.
+//! A TLS library for the servers, which replaces the simulated TLS.
 
 use std::{fmt::Debug, io};
 
 use super::TlsFault;
 use crate::MemberId;
 
-/// The servers' end of a TLS library, with which the program's end may use a real library in the
-/// simulation. [`TlsServers::accept_by`](super::TlsServers::accept_by) takes it.
+/// The server side of a TLS library, so that the program can use a real library in the simulation.
+/// Set by [`TlsServers::accept_by`](super::TlsServers::accept_by).
 ///
 /// # Contract
 ///
-/// The simulation holds its lock while it calls the methods, also those of [`TlsSession`]; they
-/// must not call it back. For a seed to reproduce a run, the lengths of what they return must not
-/// depend on chance. Signatures by Ed25519 have one length, those of most ECDSA implementations do
-/// not.
+/// The simulation holds its lock while it calls these methods and those of [`TlsSession`], so they
+/// must not call it back. For reproducible runs, the lengths of the returned bytes must not be
+/// random. Ed25519 signatures have a fixed length; those of most ECDSA implementations vary.
 pub trait TlsAcceptor: Debug + Send + Sync + 'static {
-    /// Begins the handshake of a client that has connected to `member`.
+    /// Begins the handshake of a client that connected to `member`.
     fn accept(&self, member: MemberId) -> Box<dyn TlsSession>;
 }
 
 /// The server's end of a connection.
 pub trait TlsSession: Debug + Send {
-    /// Takes bytes of the client, any part of a record or several, and returns the data in them.
+    /// Processes bytes from the client, in pieces of any length, and returns the decrypted data.
     ///
     /// # Errors
     ///
-    /// If the client is refused or sends nonsense. What [`outgoing`](Self::outgoing) then returns,
-    /// such as an alert, is sent before the connection is closed.
+    /// If the client is refused or sends invalid data. The bytes that [`outgoing`](Self::outgoing)
+    /// then returns, such as an alert, are sent before the connection is closed.
     fn receive(&mut self, bytes: &[u8]) -> io::Result<Vec<u8>>;
 
-    /// Encrypts data of the server for [`outgoing`](Self::outgoing), once the handshake is complete.
+    /// Encrypts data from the server for [`outgoing`](Self::outgoing), once the handshake is
+    /// complete.
     fn send(&mut self, data: &[u8]);
 
-    /// Takes the bytes that are to be sent to the client.
+    /// Takes the bytes to be sent to the client.
     fn outgoing(&mut self) -> Vec<u8>;
 
-    /// Returns whether the handshake is not complete.
+    /// Returns whether the handshake is incomplete.
     fn is_handshaking(&self) -> bool;
 }
 

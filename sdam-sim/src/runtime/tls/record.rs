@@ -1,4 +1,4 @@
-//! Records: the frames of TLS, with the header that TLS itself has.
+//! Records, the frames of TLS, with the standard header.
 
 use sdam_core::rng::mix;
 
@@ -15,8 +15,7 @@ pub(super) const HEADER: usize = 5;
 /// The maximum length of a payload.
 pub(super) const MAX_PAYLOAD: usize = 1 << 14;
 
-/// Returns whether `bytes`, at least one, can be the beginning of a record of TLS, also of a real
-/// one.
+/// Returns whether `bytes`, at least one, may be the beginning of a simulated or real TLS record.
 pub(in super::super) fn is_header(bytes: &[u8]) -> bool {
     matches!(bytes[0], 20..=23)
         && bytes.get(1).is_none_or(|major| *major == 3)
@@ -31,7 +30,7 @@ pub(super) fn payload_length(header: [u8; HEADER]) -> usize {
     usize::from(u16::from_be_bytes([header[3], header[4]]))
 }
 
-/// Returns a record with this payload, which is not longer than [`MAX_PAYLOAD`].
+/// Returns a record with this payload of at most [`MAX_PAYLOAD`] bytes.
 pub(super) fn encode(content: Content, payload: &[u8]) -> Vec<u8> {
     let length = u16::try_from(payload.len()).unwrap_or(u16::MAX);
     let mut record = vec![content as u8, 3, 3];
@@ -40,11 +39,11 @@ pub(super) fn encode(content: Content, payload: &[u8]) -> Vec<u8> {
     record
 }
 
-/// Takes a whole record from the beginning of `bytes`.
+/// Takes a whole record from the front of `bytes`.
 ///
 /// # Errors
 ///
-/// [`NoRecord`] if they begin with something else.
+/// [`NoRecord`] if `bytes` does not begin with a record.
 pub(super) fn take(bytes: &mut Vec<u8>) -> Result<Option<(Content, Vec<u8>)>, NoRecord> {
     if bytes.is_empty() {
         return Ok(None);
@@ -70,11 +69,11 @@ pub(super) fn take(bytes: &mut Vec<u8>) -> Result<Option<(Content, Vec<u8>)>, No
     Ok(Some((content, record.split_off(HEADER))))
 }
 
-/// Bytes that are no record.
+/// The error of bytes that are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NoRecord;
 
-/// A key stream, which changes every byte in a way that depends on its position.
+/// A key stream that changes every byte depending on its position.
 #[derive(Debug)]
 pub(super) struct Cipher {
     key: u64,
@@ -95,7 +94,7 @@ impl Cipher {
         }
     }
 
-    /// Returns the records of the next plain bytes.
+    /// Returns the records for the next plain bytes.
     pub(super) fn seal(&mut self, plain: &[u8]) -> Vec<u8> {
         let mut records = Vec::with_capacity(plain.len() + HEADER);
         for chunk in plain.chunks(MAX_PAYLOAD) {

@@ -13,17 +13,17 @@ use super::{
 #[derive(Debug, Default)]
 pub(in super::super) struct Endpoint {
     state: State,
-    /// Bytes that are not yet a whole record.
+    /// Bytes that do not form a whole record yet.
     incoming: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
 enum State {
-    /// It is open whether the client wants TLS.
+    /// The client has not sent enough to tell whether it uses TLS.
     #[default]
     New,
     Plain,
-    /// The client's last message is awaited.
+    /// The server waits for the client's last handshake message.
     Negotiating(Cipher, Cipher),
     /// Data is read and sent.
     Open(Cipher, Cipher),
@@ -33,14 +33,14 @@ enum State {
     Ended,
 }
 
-/// The settings on which a handshake depends.
+/// Settings that affect a handshake.
 #[derive(Debug)]
 pub(in super::super) struct Terms {
     pub(in super::super) now: Instant,
     pub(in super::super) tls: ServerTls,
-    /// A number that no other handshake has.
+    /// A number that is different for each handshake.
     pub(in super::super) nonce: u64,
-    /// True if the server's process answers; otherwise handshakes wait for it.
+    /// True if the server process answers; otherwise handshakes wait.
     pub(in super::super) answers: bool,
 }
 
@@ -51,12 +51,12 @@ pub(in super::super) struct Received {
     pub(in super::super) send: Vec<u8>,
     /// Plain text for the server's process.
     pub(in super::super) plain: Vec<u8>,
-    /// True to close the connection then.
+    /// True to close the connection afterwards.
     pub(in super::super) close: bool,
 }
 
 impl Endpoint {
-    /// Returns whether bytes are read without [`Terms`].
+    /// Returns whether bytes can be read without [`Terms`].
     pub(in super::super) fn is_settled(&self) -> bool {
         match &self.state {
             State::New | State::Negotiating(..) => false,
@@ -65,18 +65,18 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether bytes wait for the server's process.
+    /// Returns whether bytes wait for the server process.
     pub(in super::super) fn is_waiting(&self) -> bool {
         !self.is_settled() && !self.incoming.is_empty()
     }
 
-    /// Takes bytes that have arrived while it is not settled.
+    /// Processes received bytes until the connection is settled.
     pub(in super::super) fn negotiate(&mut self, terms: &Terms, bytes: &[u8]) -> Received {
         self.incoming.extend(bytes);
         let mut received = Received::default();
         if let State::New = self.state {
             let encrypted = match *self.incoming {
-                // One byte does not decide.
+                // One byte is not enough to decide.
                 [] | [20..=23] => return received,
                 _ => record::is_header(&self.incoming),
             };
@@ -103,7 +103,7 @@ impl Endpoint {
         received
     }
 
-    /// Takes bytes that have arrived after it was settled.
+    /// Processes received bytes of a settled connection.
     pub(in super::super) fn read(&mut self, bytes: &[u8]) -> Received {
         let mut received = Received::default();
         if let State::Plain = self.state {
@@ -138,7 +138,7 @@ impl Endpoint {
         self.incoming.clear();
     }
 
-    /// Lets the library read what has arrived. A fault of the handshake meets its first answer.
+    /// Passes the received bytes to the library. A fault of the handshake affects its first answer.
     fn ask_library(&mut self, received: &mut Received) {
         let State::Library(Accepted { session, fault }) = &mut self.state else {
             return;
@@ -158,7 +158,7 @@ impl Endpoint {
         }
     }
 
-    /// Returns the bytes to send for plain text of the server's process.
+    /// Returns the bytes to send for plain text from the server process.
     pub(in super::super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
         match &mut self.state {
             State::Open(_, to_client) => to_client.seal(&plain),
@@ -192,7 +192,7 @@ impl Endpoint {
         }
     }
 
-    /// Answers a client's hello, or fails as the server does.
+    /// Answers a client's hello, or fails like the server.
     fn greet(&mut self, terms: &Terms, hello: &ClientHello, received: &mut Received) {
         let answer = ServerHello {
             nonce: terms.nonce,
@@ -210,7 +210,7 @@ impl Endpoint {
         }
     }
 
-    /// Does what the fault does instead of sending the answer.
+    /// Applies the fault instead of sending the answer.
     fn fail(&mut self, fault: TlsFault, answer: &[u8], received: &mut Received) {
         received.send = match fault {
             TlsFault::Stall => {
@@ -229,7 +229,7 @@ impl Endpoint {
     }
 }
 
-/// Returns why the server rejects the client.
+/// Returns the reason why the server rejects the client.
 fn refusal(terms: &Terms, finished: &Finished) -> Option<Alert> {
     if !terms.tls.demands_certificate {
         return None;

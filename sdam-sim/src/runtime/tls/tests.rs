@@ -1,4 +1,4 @@
-//! Handshakes, certificates and faults, as a client meets them.
+//! Tests of handshakes, certificates and faults from the client's view.
 
 use std::sync::{Arc, Mutex};
 
@@ -30,7 +30,7 @@ fn sim() -> Sim {
 
 type Connected = Result<Box<dyn Connection>, TransportError>;
 
-/// Connects to the server within ten seconds, with these options of TLS.
+/// Connects to the server within ten seconds with these TLS options.
 fn connect(sim: &Sim, options: &str) -> Connected {
     let io = sim.runtime().io;
     let options = Options::parse(&format!("mongodb://a/?tls=true{options}")).unwrap();
@@ -261,7 +261,7 @@ fn a_handshake_waits_for_a_frozen_process() {
         spread: Duration::ZERO,
         chunked: false,
     });
-    // The process accepts the connection after one second, and gets the hello after three.
+    // The process accepts the connection after one second, but receives the hello after three.
     let scenario: Scenario = "2s freeze 0\n6s thaw 0".parse().unwrap();
     let began = sim.now();
     let io = sim.runtime().io;
