@@ -7,7 +7,7 @@
 //! tasks: [`io`] returns an [`Io`], which is sufficient for single-threaded mode only.
 //!
 //! Two operations have no timeout: a host name look-up lasts as long as the system's resolver
-//! takes, and connecting to a Unix domain socket lasts as long as its backlog is full.
+//! takes, and connecting to a Unix domain socket waits as long as the backlog is full.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod clock;

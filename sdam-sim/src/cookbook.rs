@@ -159,7 +159,7 @@
 //!     let program = async {
 //!         let mut reads = 0;
 //!         while sim.now() < end {
-//!             // No time-out: there has to be a server at once.
+//!             // No timeout: there must be a server immediately.
 //!             let Some(_server) = topology.try_select(&read)? else {
 //!                 return Err(format!("no readable server at {:?}", sim.now()).into());
 //!             };

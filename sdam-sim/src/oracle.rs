@@ -40,7 +40,7 @@ pub enum Oracle {
     Leaks,
     /// P8: after all faults are healed, the description matches the deployment.
     Convergence,
-    /// P9: no selection waits while a suitable server exists, or beyond its time-out.
+    /// P9: no selection waits while a suitable server exists, or past its timeout.
     Waiters,
     /// P10: closing completes.
     Close,

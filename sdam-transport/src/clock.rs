@@ -17,8 +17,8 @@ use sdam_core::time::{Instant, UnixTime};
 /// - A timer may be polled by any executor, and moved to another thread between two polls.
 /// - A timer may be dropped before it is ready, on any thread.
 /// - A clock whose timers block the thread that polls them says so by [`blocks`](Self::blocks).
-/// - All of this holds after the runtime behind the clock has ended, too, because a selection that
-///   is made outside of the runtime waits for its time-out.
+/// - All of this holds after the runtime behind the clock has ended, too, because a selection
+///   outside the runtime may still wait for its timeout.
 ///
 /// Timers with different deadlines may become ready in any order.
 /// [`ThreadClock`](crate::system::ThreadClock) keeps this contract on every runtime.

@@ -17,8 +17,8 @@ use crate::{
 ///
 /// - The caller holds no lock, and may poll the future by any executor on any thread.
 /// - A host name is looked up, and its addresses are tried until one answers.
-/// - An error says at which [`stage`](TransportError::stage) the attempt failed, and is a time-out
-///   exactly if time ran out.
+/// - An error says at which [`stage`](TransportError::stage) the attempt failed, and is a timeout
+///   if and only if time ran out.
 /// - The attempt ends with a time-out once `deadline` has passed; without one it takes as long as
 ///   the operating system allows.
 /// - Dropping the future abandons the attempt: a socket that it has opened is closed.
@@ -40,7 +40,7 @@ pub trait Transport: Send + Sync + Debug + 'static {
     ) -> Result<Box<dyn Connection>, TransportError>;
 
     /// Returns the steps that this transport performs itself. A topology refuses to start if its
-    /// options ask for TLS or a proxy that is neither listed here nor available as a layer.
+    /// options require TLS or a proxy that is neither listed here nor available as a layer.
     fn guards(&self) -> Guards {
         Guards::NONE
     }

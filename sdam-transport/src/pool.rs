@@ -63,8 +63,8 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
 ///   pool itself, such as a time-out in the wait queue, are never reported.
 /// - It reports the reply to each hello before the connection is used.
 /// - A connection with an unfinished command is not used again.
-/// - A message that cannot be the reply fails the command, and its connection is closed: nobody
-///   knows what later messages answer.
+/// - A message that cannot be the reply fails the command, and its connection is closed, because
+///   later messages may answer other requests.
 /// - A clear leaves connections in use alone unless it
 ///   [interrupts](PoolClear::interrupt_in_use) them; they are closed when they are checked in. A
 ///   clear of one service leaves connections to the others alone and fails no check-out.

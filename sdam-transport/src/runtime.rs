@@ -29,7 +29,7 @@ pub struct Io {
     pub transport: Arc<dyn Transport>,
     /// Looks up SRV seed lists; without one, `mongodb+srv` is a configuration error.
     pub resolver: Option<Arc<dyn Resolver>>,
-    /// Negotiates TLS over the transport's streams; without one, options that ask for TLS are a
+    /// Negotiates TLS over the transport's streams; without one, options that require TLS are a
     /// configuration error, unless the transport [negotiates it itself](Transport::guards).
     pub tls: Option<Arc<dyn TlsProvider>>,
     /// The source of unique identifiers of topologies and sessions.

@@ -20,12 +20,12 @@ use futures::future::BoxFuture;
 /// - The task runs to completion, or is dropped when the runtime ends: it is never leaked, so that
 ///   drop guards inside it always fire.
 /// - A task that panics is dropped and ends alone; the runtime and its other tasks continue.
-/// - Where the runtime has ended already, the task is dropped, perhaps before `spawn` returns, and
+/// - Where the runtime has ended already, the task is dropped, possibly before `spawn` returns, and
 ///   `spawn` does not panic.
 ///
 /// A runtime that does not catch panics wraps the task in
 /// [`catch_unwind`](futures::FutureExt::catch_unwind).
-/// [`Remote`](crate::local::Remote) keeps this contract for every executor of one thread.
+/// [`Remote`](crate::local::Remote) keeps this contract for every single-threaded executor.
 pub trait Spawner: Send + Sync + Debug + 'static {
     /// Starts `task`.
     fn spawn(&self, task: Task);

@@ -9,7 +9,7 @@ use std::{
 use bson::Document;
 use sdam_transport::wire::{OpCode, OpMsg, OpQuery, WireMessage};
 
-/// The time-out for a reply.
+/// The timeout for a reply.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The wait time of awaitable hellos that are expected to time out.

@@ -70,8 +70,8 @@ impl Set {
         .await
     }
 
-    /// Returns the time at which another member than `old` first says that it is writable. The
-    /// search begins at once.
+    /// Returns the time of the first reply in which a member other than `old` is writable. The
+    /// search begins immediately.
     pub fn watch_election(
         &self,
         old: &ServerAddress,
@@ -95,7 +95,7 @@ impl Set {
                         _ => *client = member.client(),
                     }
                 }
-                // Replies are sought this often, so that the servers have time for other work.
+                // A pause between requests leaves the servers time for other work.
                 std::thread::sleep(Duration::from_millis(2));
             }
             Err("no other primary was elected".into())
