@@ -1,9 +1,11 @@
 //! Server discovery and monitoring tests: from replies and errors to descriptions, generations and
 //! events.
 //!
-//! A file is a [`Script`] of phases. The code under test is a [`Subject`]: the state machine alone
-//! ([`pure`]), or any other implementation that accepts replies and returns its state.
+//! A file is a [`Script`] of phases. The code under test is a [`Subject`]: the state machine of the
+//! topology alone, that of the whole deployment ([`pure`]), or any other implementation that accepts
+//! replies and returns its state.
 
+mod deployment;
 mod events;
 mod outcome;
 pub mod pure;

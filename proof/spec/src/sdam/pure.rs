@@ -1,4 +1,4 @@
-//! The state machine alone: no task, no connection, no clock.
+//! The state machines alone: no task, no connection, no clock.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -14,11 +14,13 @@ use sdam_core::{
 };
 use serde_json::Value;
 
-use super::{ApplicationError, Observation, Response, Subject};
+use super::{ApplicationError, Observation, Response, Subject, deployment};
 
-/// Runs `file` against a [`TopologyMachine`].
+/// Runs `file` against a [`TopologyMachine`], and against a
+/// [`Deployment`](sdam_core::deployment::Deployment).
 pub fn check(file: &Value) -> Result<(), String> {
-    super::check(file, |options| Ok(PureMachine::start(&options)))
+    super::check(file, |options| Ok(PureMachine::start(&options)))?;
+    deployment::check(file).map_err(|difference| format!("as a deployment: {difference}"))
 }
 
 /// A machine and the state that its effects produce.

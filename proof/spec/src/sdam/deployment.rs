@@ -1,0 +1,194 @@
+//! The state machine of a whole deployment, with connections that answer at once.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use sdam_core::{
+    address::ServerAddress,
+    deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
+    error::{ErrorKind, ServerError, Stage},
+    event::{EventKind, EventName},
+    hello::{Handshake, Hello},
+    ids::{Generation, ObjectId, ServerId},
+    monitor::MonitorConfig,
+    options::Options,
+    rng::Rng,
+    time::Instant,
+};
+use serde_json::Value;
+
+use super::{ApplicationError, Observation, Response, Subject};
+
+/// Runs `file` against a [`Deployment`].
+pub(super) fn check(file: &Value) -> Result<(), String> {
+    super::check(file, |options| Ok(Driven::start(&options)))
+}
+
+/// A deployment, and the state that its outputs produce.
+struct Driven {
+    deployment: Deployment,
+    now: Instant,
+    /// The connections of checks on which an answer is outstanding.
+    asked: BTreeMap<ServerId, (ConnId, Asked)>,
+    /// From the calls to the pools.
+    generations: BTreeMap<ServerId, Generation>,
+    events: Vec<EventKind>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Connection,
+    Reply,
+}
+
+impl Driven {
+    fn start(options: &Options) -> Self {
+        let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        let id = ObjectId::from_bytes([1; 12]);
+        let mut driven = Self {
+            deployment: Deployment::new(options, Arc::new(config), id, Rng::new(1)),
+            now: Instant::EPOCH,
+            asked: BTreeMap::new(),
+            generations: BTreeMap::new(),
+            events: Vec::new(),
+        };
+        driven.handle(Input::Open);
+        driven
+    }
+
+    fn handle(&mut self, input: Input<'_>) {
+        let outputs = self.deployment.handle(self.now, input);
+        self.perform(outputs);
+    }
+
+    fn perform(&mut self, outputs: Outputs) {
+        for output in outputs {
+            match output {
+                Output::Connect { conn, .. } => self.ask(conn, Asked::Connection),
+                Output::Send { conn, .. } | Output::Read { conn, .. } => {
+                    self.ask(conn, Asked::Reply);
+                }
+                Output::Disconnect { conn } if conn.role == Role::Check => {
+                    self.asked.remove(&conn.server);
+                }
+                Output::OpenServer { server, .. } => {
+                    self.generations.insert(server, Generation::FIRST);
+                }
+                Output::PoolClear { server, clear } => {
+                    self.generations.insert(server, clear.generation);
+                }
+                Output::CloseServer { server } => {
+                    self.generations.remove(&server);
+                }
+                Output::Emit(event) if !is_heartbeat(&event) => self.events.push(event),
+                Output::Emit(_)
+                | Output::Disconnect { .. }
+                | Output::Wake { .. }
+                | Output::PoolReady { .. }
+                | Output::Publish(_)
+                | Output::LookUp { .. } => {}
+            }
+        }
+        // Each input happens at a different time.
+        self.now = self.now + Duration::from_millis(1);
+    }
+
+    fn ask(&mut self, conn: ConnId, asked: Asked) {
+        if conn.role == Role::Check {
+            self.asked.insert(conn.server, (conn, asked));
+        }
+    }
+
+    /// Returns the connection on which a check of the server waits for its reply.
+    fn connection(&mut self, server: ServerId) -> Option<ConnId> {
+        if !self.asked.contains_key(&server) {
+            // The files do not tell how long after the last check this one is.
+            self.now = self.now + Duration::from_secs(1);
+            self.handle(Input::Due {
+                timer: Timer::Server(server),
+                wanted: true,
+            });
+        }
+        let (conn, asked) = *self.asked.get(&server)?;
+        if asked == Asked::Connection {
+            self.handle(Input::Connected { conn });
+        }
+        let (conn, asked) = *self.asked.get(&server)?;
+        (asked == Asked::Reply).then_some(conn)
+    }
+
+    fn server(&self, address: &ServerAddress) -> Option<ServerId> {
+        Some(self.deployment.description().server(address)?.id)
+    }
+}
+
+impl Subject for Driven {
+    fn respond(&mut self, response: &Response) -> Result<(), String> {
+        let Some(server) = self.server(&response.address) else {
+            return Ok(());
+        };
+        let conn = self
+            .connection(server)
+            .ok_or_else(|| format!("{} is not checked", response.address))?;
+        self.asked.remove(&server);
+        let at = self.now;
+        match &response.reply {
+            Some(reply) => self.handle(Input::Reply {
+                conn,
+                sent: at,
+                at,
+                hello: Hello::parse(reply),
+                bytes: reply.as_slice().into(),
+                more_to_come: false,
+            }),
+            None => self.handle(Input::Failed {
+                conn,
+                at,
+                error: ServerError::new(
+                    ErrorKind::Network,
+                    Stage::Hello,
+                    "network error of the test file",
+                ),
+            }),
+        }
+        Ok(())
+    }
+
+    fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
+        let server = self
+            .server(&error.address)
+            .ok_or_else(|| format!("{} is not a server of the topology", error.address))?;
+        let current = self.deployment.generation(server, None);
+        let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
+        let report = error.report(current);
+        let (_, outputs) = self.deployment.handle_error(self.now, server, &report);
+        self.perform(outputs);
+        Ok(())
+    }
+
+    fn observe(&mut self) -> Result<Observation, String> {
+        Ok(Observation {
+            description: Arc::clone(self.deployment.description()),
+            generations: self.generations.clone(),
+            events: std::mem::take(&mut self.events),
+        })
+    }
+
+    fn end(mut self) -> Result<(), String> {
+        self.handle(Input::Close);
+        match (self.generations.len(), self.asked.len()) {
+            (0, 0) => Ok(()),
+            (pools, checks) => Err(format!(
+                "{pools} pools and {checks} checks are left after the deployment was closed"
+            )),
+        }
+    }
+}
+
+fn is_heartbeat(event: &EventKind) -> bool {
+    matches!(
+        event.name(),
+        EventName::ServerHeartbeatStarted
+            | EventName::ServerHeartbeatSucceeded
+            | EventName::ServerHeartbeatFailed
+    )
+}
