@@ -1,5 +1,6 @@
 //! Running files in one column of the table.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -94,7 +95,7 @@ impl Column {
     /// those on real servers share their fail points.
     const fn workers(self) -> usize {
         match self {
-            Self::Tokio | Self::Smol | Self::AsyncStd => 8,
+            Self::Tokio | Self::Smol | Self::AsyncStd => 24,
             // Every worker has worlds of its own.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
@@ -199,15 +200,17 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                 let files = files.iter();
                 files.map(move |file| (suite, file))
             });
-            let files: Vec<_> = files.collect();
+            let mut files: Vec<_> = files.enumerate().collect();
+            // The longest first, so that none of them is left for the end.
+            files.sort_by_cached_key(|(_, (_, file))| Reverse(file.json.to_string().len()));
             loop {
-                let index = next.fetch_add(1, Ordering::Relaxed);
-                let Some((suite, file)) = files.get(index) else {
+                let place = next.fetch_add(1, Ordering::Relaxed);
+                let Some((index, (suite, file))) = files.get(place) else {
                     return;
                 };
                 let verdict = check(column, host.as_ref(), suite, file);
                 // The receiver is dropped once a file took too long.
-                if verdicts.send((index, verdict)).is_err() {
+                if verdicts.send((*index, verdict)).is_err() {
                     return;
                 }
             }
