@@ -58,7 +58,7 @@ Example, for bash with the package bash-completion:
 
 /// Shows what a client sees of a MongoDB deployment, and why.
 ///
-/// Without a subcommand it shows a simulated replica set and a failover of it.
+/// Without a subcommand, it shows a failover of a simulated replica set.
 #[derive(Debug, Parser)]
 #[command(name = "sdam", version, after_help = AFTER, max_term_width = 100)]
 #[command(infer_long_args = false, disable_help_subcommand = false)]
@@ -90,7 +90,7 @@ enum Command {
 
 /// Returns the definition of the command line.
 pub fn command() -> clap::Command {
-    // A negative number is a value, which is then refused by its range.
+    // Accept negative numbers as values, so that the range check can reject them.
     let allow = |argument: clap::Arg| argument.allow_negative_numbers(true);
     let takes =
         |argument: &clap::Arg| !argument.is_positional() && argument.get_action().takes_values();
@@ -111,7 +111,7 @@ pub fn command() -> clap::Command {
     })
 }
 
-/// Runs the program with its arguments, the first of which is its name.
+/// Runs the program with these arguments; the first is the program's name.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     let matches = command().try_get_matches_from(arguments);
     match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
@@ -176,7 +176,7 @@ impl Cli {
             Some(Command::Report(arguments)) => {
                 Exit::of(report::run(&arguments, standard_output(), io::stderr()))
             }
-            // Rendered first, because the generators panic if their reader has gone.
+            // Rendered into memory first, because the generators panic if the reader has gone.
             Some(Command::Completions { shell }) => {
                 let mut text = Vec::new();
                 clap_complete::generate(shell, &mut command(), "sdam", &mut text);
@@ -187,12 +187,12 @@ impl Cli {
     }
 }
 
-/// Becomes ready at Ctrl-C, at SIGTERM, and when the reader of standard output has left.
+/// Becomes ready at Ctrl-C, at SIGTERM, and when the reader of standard output has gone.
 async fn stopped_or_abandoned() {
     select(pin!(exit::stopped()), pin!(abandoned())).await;
 }
 
-/// Prints a request for help on standard output, and an error on standard error.
+/// Prints help on standard output and errors on standard error.
 fn report(mut error: clap::Error) -> Exit {
     if matches!(
         error.kind(),

@@ -1,4 +1,4 @@
-//! Finds disagreements between clients, from two or more recordings of the same time.
+//! Finds disagreements between clients in two or more recordings of the same period.
 
 mod clocks;
 mod json;
@@ -37,7 +37,7 @@ web-2 on another:
 
 /// Compares what clients in different places saw of one deployment.
 ///
-/// It shows where they disagreed about the primary or about the type of a server, from when to when.
+/// It shows from when to when they disagreed about the primary or about the type of a server.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -45,10 +45,10 @@ pub struct Arguments {
     /// Recordings by `sdam watch --record FILE --vantage NAME`.
     #[arg(required = true, num_args = 2.., value_name = "RECORDING")]
     pub recordings: Vec<PathBuf>,
-    /// The maximum duration of a disagreement: clients learn of a change one after the other.
+    /// The longest disagreement to ignore: clients learn of a change at different times.
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0.5")]
     pub tolerance: Duration,
-    /// Print one JSON object, instead of text for people.
+    /// Print one JSON object instead of text for people.
     #[arg(long)]
     pub json: bool,
 }
@@ -57,7 +57,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Only those of the two streams; other errors are printed and set the exit code.
+/// Only errors of the two streams; other errors are printed and set the exit code.
 pub fn run(
     arguments: &Arguments,
     mut output: impl Write,
@@ -107,9 +107,9 @@ pub fn run(
 #[derive(Debug)]
 struct Comparison {
     clients: Vec<Client>,
-    /// The clock of each client, beside that of the first one.
+    /// The clock of each client relative to the first client's.
     clocks: Vec<Clock>,
-    /// The time that all recordings cover, in nanoseconds since 1970 by the clock of the first.
+    /// The period that all recordings cover, in nanoseconds since 1970 on the first client's clock.
     from: u64,
     to: u64,
     tolerance: Duration,

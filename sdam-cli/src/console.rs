@@ -22,7 +22,7 @@ pub struct Console<O, R> {
 }
 
 impl Console<Output, Output> {
-    /// Opens standard output, in colours if it is a terminal and the user has not disabled them,
+    /// Opens standard output, coloured if it is a terminal and the user has not disabled colours,
     /// and standard error. Neither blocks the program.
     pub fn standard() -> Self {
         Self {
@@ -33,8 +33,7 @@ impl Console<Output, Output> {
     }
 }
 
-/// Opens the standard streams like [`Console::standard`], for a program that has nothing to do but to
-/// write.
+/// Opens the standard streams like [`Console::standard`], for a program that only writes.
 pub(crate) fn console() -> Console<impl Write, Stderr> {
     Console {
         output: standard_output(),

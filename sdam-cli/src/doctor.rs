@@ -1,5 +1,5 @@
 //! A check-up of a deployment: each step from the connection string to the selection of a server,
-//! with a verdict and what to do.
+//! with a verdict and a remedy.
 
 mod arguments;
 mod check;
@@ -29,11 +29,11 @@ use crate::{
 
 /// Checks the deployment of `arguments`, and prints the findings.
 ///
-/// Has to be called in the context of a tokio runtime with I/O and timers.
+/// Must be called within a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; other errors are printed on the console and set the exit code.
+/// Only write errors; other errors are printed on the console and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -66,7 +66,7 @@ pub async fn run<O: Write, R: Write>(
     }
 }
 
-/// Returns the connection string and the runtime, and the simulated deployment if it was asked for.
+/// Returns the connection string, the runtime, and the simulated deployment if one was requested.
 fn prepare(arguments: &Arguments) -> Result<(String, Runtime, Option<ReplicaSet>), Failure> {
     let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
     Ok((uri, arguments.target.runtime()?, simulated))
@@ -86,7 +86,7 @@ async fn examine(
     Ok(exit)
 }
 
-/// Returns what is printed of what was seen, and the exit code.
+/// Returns the text to print for the observation, and the exit code.
 fn conclude(
     arguments: &Arguments,
     uri: &str,

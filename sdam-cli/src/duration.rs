@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Returns a duration with three digits or so, such as `6.214 s`, `12.3 ms` or `2 h 05 min`.
+/// Formats a duration with about three digits, such as `6.214 s`, `12.3 ms` or `2 h 05 min`.
 pub(crate) fn short(time: Duration) -> String {
     let seconds = time.as_secs();
     let millis = time.as_secs_f64() * 1000.0;

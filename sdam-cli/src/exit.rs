@@ -44,14 +44,14 @@ impl Exit {
     /// An error unrelated to the deployment, such as writing the output.
     pub const FAILED: Self = Self(4);
 
-    /// A signal has ended the program; `code` is 128 and the number of the signal.
+    /// A signal ended the program; `code` is 128 plus the number of the signal.
     pub(crate) fn signalled(code: u8) -> Self {
         Self(code)
     }
 
     /// Converts the result of a program to its exit code.
     ///
-    /// A reader that closes its end, such as `head`, is no error; any other error is printed on
+    /// A reader that closes its end, such as `head`, is not an error; any other error is printed on
     /// standard error.
     pub fn of(result: io::Result<Self>) -> Self {
         match result {
@@ -67,14 +67,14 @@ impl Exit {
     }
 }
 
-/// Runs `program` on a new runtime, and ends when it does.
+/// Runs `program` on a new runtime, and returns when it ends.
 ///
-/// Monitors run on a separate thread. Its remaining tasks are not waited for: a DNS look-up is a
+/// Monitors run on a separate thread. The remaining tasks are not awaited: a DNS look-up runs on a
 /// thread that cannot be interrupted.
 ///
 /// # Errors
 ///
-/// If the runtime cannot be created, those of `program`, and if its output is not read to the end.
+/// If the runtime cannot be created, if `program` fails, or if its output is not read to the end.
 pub fn run<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
     F: Future<Output = io::Result<Exit>>,
@@ -88,7 +88,7 @@ where
     Ok(exit)
 }
 
-/// Runs `program` on a new runtime, like [`run`], if it ends by itself and may wait for its reader.
+/// Runs `program` on a new runtime, like [`run`], if it ends by itself and may block on its reader.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
@@ -99,19 +99,19 @@ pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io:
     result
 }
 
-/// Becomes ready at Ctrl-C. If that cannot be handled, it ends the process as usual.
+/// Becomes ready at Ctrl-C. If the signal cannot be handled, it ends the process as usual.
 ///
-/// Has to be awaited in the context of a tokio runtime with I/O.
+/// Must be awaited within a tokio runtime with I/O.
 pub async fn interrupted() {
     if signal::ctrl_c().await.is_err() {
         pending::<()>().await;
     }
 }
 
-/// Becomes ready at Ctrl-C and at SIGTERM. If these cannot be handled, they end the process as
+/// Becomes ready at Ctrl-C and at SIGTERM. If a signal cannot be handled, it ends the process as
 /// usual.
 ///
-/// Has to be awaited in the context of a tokio runtime with I/O.
+/// Must be awaited within a tokio runtime with I/O.
 pub async fn stopped() {
     #[cfg(unix)]
     if let Ok(mut terminate) = signal::unix::signal(signal::unix::SignalKind::terminate()) {

@@ -1,4 +1,4 @@
-//! Explained selection: the server of an operation, and why the others were rejected.
+//! Explained selection: the server for an operation, and why the others were rejected.
 
 mod arguments;
 mod changes;
@@ -31,9 +31,9 @@ use crate::{
     watch::is_known,
 };
 
-/// The time to wait for the state of the other servers, once there is a suitable one.
+/// The time to wait for the state of the other servers once there is a suitable one.
 const EXTRA_TIME: Duration = Duration::from_secs(1);
-/// The number of concurrently selecting tasks.
+/// The number of tasks that select concurrently.
 const TASKS: u32 = 20;
 /// The simulated duration of an operation.
 const OPERATION: Duration = Duration::from_millis(5);
@@ -41,13 +41,13 @@ const OPERATION: Duration = Duration::from_millis(5);
 /// The tags of the simulated members.
 const TAGS: [(&str, &str); 3] = [("ny", "1"), ("ny", "2"), ("la", "1")];
 
-/// Selects a server by `arguments`, and prints the result for each server.
+/// Selects a server according to `arguments`, and prints the result for each server.
 ///
-/// Has to be called in the context of a tokio runtime with I/O and timers.
+/// Must be called within a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; other errors are printed on the console and set the exit code.
+/// Only write errors; other errors are printed on the console and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -63,7 +63,7 @@ pub async fn run<O: Write, R: Write>(
         }
     };
     let result = session.run(arguments, &mut console).await;
-    // Also after an error of writing, so that no connection is cut during an exchange.
+    // Also after a write error, so that no exchange is cut off.
     session.topology.close().await;
     result
 }
@@ -128,10 +128,10 @@ impl Session {
         }
     }
 
-    /// Selects once the deployment is known.
+    /// Selects a server once the deployment is known.
     async fn select(&self) -> Result<ServerAddress, SelectionError> {
         self.topology.select(&self.criteria).await?;
-        // A server that is still silent then is shown as such.
+        // Servers that are still silent by then are shown as such.
         let _known = self
             .topology
             .wait_for(|now| is_known(now.description()).then_some(()), EXTRA_TIME)
@@ -154,7 +154,7 @@ impl Session {
         write!(console.output, "{table}{notes}{changes}")
     }
 
-    /// Formats what would make the rejected servers eligible.
+    /// Formats the changes that would make the rejected servers eligible.
     fn changes(&self, palette: Palette) -> String {
         let description = Arc::clone(self.topology.snapshot().description());
         let settings = Settings::new(self.topology.options());
@@ -162,7 +162,8 @@ impl Session {
         table::changes(palette, &changes)
     }
 
-    /// Selects repeatedly, holds each server for an operation's time, and shows the distribution.
+    /// Selects repeatedly, holds each server for the duration of an operation, and shows the
+    /// distribution.
     async fn load<O: Write, R: Write>(
         &self,
         rounds: u32,
@@ -203,7 +204,7 @@ impl Session {
     }
 }
 
-/// A number of selections that tasks share, and their results.
+/// The number of remaining selections, shared by tasks, and the results.
 struct Load {
     left: Mutex<u32>,
     shares: Mutex<BTreeMap<ServerAddress, Share>>,

@@ -1,5 +1,5 @@
-//! Pages about deployments over HTTP: metrics for Prometheus, whether it is writable, the
-//! primary, and the topology as JSON.
+//! Pages about deployments over HTTP: metrics for Prometheus, writability, the primary, and the
+//! topology as JSON.
 
 mod arguments;
 mod deployment;
@@ -34,19 +34,19 @@ pub use self::arguments::{Arguments, otel_variables};
 use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
 use crate::{exit::Exit, failure::Failure, http, log::LogSink, target::SIMULATED};
 
-/// The interval for aggregating metrics that nothing fetches, so that their memory is bounded.
+/// The interval at which metrics are aggregated if nobody fetches them, which bounds their memory.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
-/// `output` is their address; errors and remarks go to `remarks`.
+/// `output` is the address of the pages; errors and remarks go to `remarks`.
 ///
 /// A deployment whose hosts cannot be looked up counts as down, and the look-up is repeated.
 ///
-/// Has to be called in the context of a tokio runtime with I/O and timers.
+/// Must be called within a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing `output`; other errors go to `remarks` and the exit code.
+/// Only errors of writing to `output`; other errors go to `remarks` and set the exit code.
 pub async fn run(
     arguments: &Arguments,
     mut output: impl Write,
@@ -58,7 +58,7 @@ pub async fn run(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut interrupt = pin!(interrupt.fuse());
-    // From its first poll on it notices signals, which may follow the first line.
+    // Signals are noticed from the first poll on, and may come right after the first line.
     if interrupt.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }
@@ -70,25 +70,25 @@ pub async fn run(
     output.flush()?;
     let remarks = RefCell::new(remarks);
     let remark = |words: &dyn Display| {
-        // A monitoring program goes on if its remarks cannot be written.
+        // Monitoring continues even if remarks cannot be written.
         let _ = writeln!(remarks.borrow_mut(), "{words}");
     };
     exporter.serve(arguments, remark, interrupt).await;
     Ok(Exit::SUCCESS)
 }
 
-/// The deployments and the listener of their pages.
+/// The deployments and the listener for their pages.
 struct Exporter {
     runtime: Runtime,
     pages: Pages,
     listener: TcpListener,
-    /// The simulated deployment, if it was asked for.
+    /// The simulated deployment, if one was requested.
     simulated: Option<ReplicaSet>,
     push: Option<Push>,
 }
 
 impl Exporter {
-    /// Checks the command line and binds the port. Nothing connects before [`serve`](Self::serve).
+    /// Checks the arguments and binds the port. Nothing connects before [`serve`](Self::serve).
     async fn bind(arguments: &Arguments) -> Result<Self, Failure> {
         let push = Push::new(arguments.otlp.as_deref(), &arguments.otel);
         let push = push.map_err(Failure::config)?;
@@ -125,8 +125,8 @@ impl Exporter {
         })
     }
 
-    /// Watches the deployments and serves their pages until `stop` is ready and the exchanges that
-    /// have begun have ended.
+    /// Watches the deployments and serves their pages until `stop` is ready and all running
+    /// exchanges have ended.
     async fn serve(
         self,
         arguments: &Arguments,
@@ -170,7 +170,7 @@ impl Exporter {
             () = pin!(show.fuse()) => {}
             () = pin!(pushed.fuse()) => {}
         }
-        // Closed topologies would be reported as outages.
+        // After the topologies are closed, their state would be reported as outages.
         if let Some(push) = &push {
             push.flush(arguments.flush, &pages.metrics(), &remark).await;
         }
@@ -178,7 +178,7 @@ impl Exporter {
     }
 }
 
-/// Runs `act` repeatedly, for the first time after one `period`.
+/// Calls `act` repeatedly, first after one `period`.
 async fn every(period: Duration, act: impl Fn()) {
     let mut ticks = interval(period);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

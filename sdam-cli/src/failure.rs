@@ -1,4 +1,4 @@
-//! The error of a program that cannot start its work.
+//! The error of a program that cannot start.
 
 use std::{
     fmt::Display,
@@ -23,7 +23,7 @@ impl Failure {
         Self(Exit::FAILED, error.to_string())
     }
 
-    /// The address of `option` cannot be listened on.
+    /// The program cannot listen on the address of `option`.
     pub(crate) fn listen(option: &str, address: SocketAddr, error: &io::Error) -> Self {
         let reason = match error.kind() {
             ErrorKind::AddrInUse => "another program listens there; choose another port, or 0",
@@ -36,7 +36,7 @@ impl Failure {
         Self::other(format!("{option} {address}: {reason}"))
     }
 
-    /// Adds where the invalid value is, if it has such a name.
+    /// Adds the origin of the invalid value, if it is known.
     pub(crate) fn of(self, origin: Option<String>) -> Self {
         match origin {
             Some(origin) => Self(self.0, format!("{origin}: {}", self.1)),
@@ -44,7 +44,7 @@ impl Failure {
         }
     }
 
-    /// Returns the message.
+    /// Prints the message and returns the exit code.
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
         writeln!(remarks, "error: {}", self.1)?;
         Ok(self.0)

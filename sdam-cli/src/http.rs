@@ -1,5 +1,5 @@
-//! An HTTP/1 server for pages: `GET` and `HEAD`, one request for each connection, and limits on
-//! all input of a client.
+//! An HTTP/1 server for pages: `GET` and `HEAD`, one request for each connection, with limits on
+//! everything a client sends.
 
 #[cfg(test)]
 mod tests;
@@ -35,17 +35,17 @@ pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
 pub const MAX_CONNECTIONS: usize = 64;
 /// The time limit of a request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
-/// The time limit of a whole exchange, whichever side is slow.
+/// The time limit of a complete exchange, regardless of the slow side.
 const TIMEOUT: Duration = Duration::from_secs(15);
-/// The time that exchanges get to end when the server stops.
+/// The time that running exchanges get when the server stops.
 const GRACE: Duration = Duration::from_secs(2);
-/// The pause after a failed accept, which fails while there are no free file descriptors.
+/// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The length of a request's body that is read, so that the client gets its answer.
+/// The number of bytes of a request's body to read, so that the client receives the answer.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
-/// Answers requests on `listener` with `answer` until `stop` is ready; then exchanges that have
-/// begun end, within two seconds.
+/// Answers requests on `listener` with `answer` until `stop` is ready. Running exchanges may then
+/// take two more seconds.
 ///
 /// # Cancel safety
 ///
@@ -60,7 +60,7 @@ where
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_LENGTH)
         .keep_alive(false)
-        // Some clients close their side once they have asked.
+        // Some clients shut down their sending side after the request.
         .half_close(true);
     let graceful = GracefulShutdown::new();
     let mut connections = FuturesUnordered::new();
@@ -86,7 +86,7 @@ where
                     let connection = server.serve_connection(TokioIo::new(stream), service);
                     let connection = graceful.watch(connection);
                     connections.push(async {
-                        // An error of a client that disconnects or is too slow is not reported.
+                        // Errors of clients that disconnect or are too slow are not reported.
                         let _ = timeout(TIMEOUT, connection).await;
                     });
                 }
@@ -123,7 +123,7 @@ pub fn status(status: StatusCode) -> Response<String> {
     text(status, format!("{status}\n"))
 }
 
-/// Returns the names and values of a request's query, in order, as they were sent.
+/// Returns the names and values of a request's query, in order and undecoded.
 pub fn parameters(request: &Parts) -> impl Iterator<Item = (&str, &str)> {
     let pairs = request.uri.query().unwrap_or_default().split('&');
     pairs
@@ -146,8 +146,8 @@ where
     refusal
 }
 
-/// Reads a body: closing with unread bytes would reset the connection, and the client might lose
-/// the answer.
+/// Reads and discards a body: closing with unread bytes would reset the connection, and the client
+/// might lose the answer.
 async fn discard(mut body: Incoming) {
     let mut length = 0;
     while length < MAX_BODY_LENGTH {

@@ -1,4 +1,4 @@
-//! Files that a command line names; `-` is standard input.
+//! Files named on the command line; `-` is standard input.
 
 use std::{
     fs::File,
@@ -14,10 +14,10 @@ use futures::{
     executor::block_on,
 };
 
-/// The interval at which a program in the background checks that it may read from its terminal.
+/// The interval at which a background program checks whether it may read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
-/// Returns the name of the file for messages.
+/// Returns the file's name for messages.
 pub(crate) fn name(path: &Path) -> String {
     if is_standard(path) {
         "standard input".to_owned()
@@ -46,18 +46,18 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads the file, which has to be text in UTF-8.
+/// Reads a UTF-8 text file.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Returns the lines of standard input, without their line breaks, until its end or an error. What
-/// is not UTF-8 is replaced.
+/// Returns the lines of standard input, without line breaks, until its end or an error. Invalid
+/// UTF-8 is replaced.
 ///
-/// A thread reads ahead by one line; in the background of a terminal it waits. It is not waited for at
-/// the end of the program.
+/// A thread reads ahead by one line; while the program is in the background of a terminal, it
+/// waits. The program does not wait for the thread when it ends.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub(crate) fn lines() -> io::Result<impl Stream<Item = String>> {
 }
 
 fn read_lines(mut lines: Sender<String>) {
-    // A process in the background that reads from its terminal is stopped.
+    // The system stops a background process that reads from its terminal.
     while is_in_background() {
         thread::sleep(BACKGROUND_POLL);
     }
@@ -80,14 +80,14 @@ fn read_lines(mut lines: Sender<String>) {
         let text = String::from_utf8_lossy(&bytes);
         let line = text.trim_end_matches(['\r', '\n']).to_owned();
         bytes.clear();
-        // An error means that the program is about to end.
+        // An error means that the program is ending.
         if block_on(lines.send(line)).is_err() {
             return;
         }
     }
 }
 
-/// Returns whether standard input is a terminal that other processes use now.
+/// Returns whether standard input is a terminal that is currently used by other processes.
 #[cfg(unix)]
 fn is_in_background() -> bool {
     let user = rustix::termios::tcgetpgrp(io::stdin());

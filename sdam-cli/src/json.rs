@@ -21,12 +21,12 @@ mod tests;
 /// The version of the format; incremented when a key changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// The inclusion of round-trip times.
+/// Inclusion of round-trip times in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
     /// With `rttMs` and `minRttMs`.
     Shown,
-    /// Without them: nothing was measured, so there is nothing to compare.
+    /// Without them, because they were not measured.
     LeftOut,
 }
 
@@ -84,7 +84,7 @@ fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
     Value::Object(object)
 }
 
-/// Converts the removal of a server.
+/// Converts a removed server.
 fn departure(departure: &Departure) -> Value {
     json!({
         "address": departure.address.as_str(),

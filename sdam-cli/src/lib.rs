@@ -1,23 +1,24 @@
-//! The program `sdam`: what a client sees of a MongoDB deployment, and why.
+//! The program `sdam`: shows what a client sees of a MongoDB deployment, and why.
 //!
-//! Each subcommand is a module with its arguments and a function that runs it on given outputs, so
-//! that it can be tested without a process.
+//! Each subcommand is a module with its arguments and a function that runs it with given outputs,
+//! so tests need no process.
 //!
 //! | module | subcommand |
 //! | --- | --- |
 //! | [`watch`] | `watch`: the servers of a deployment, and every change |
-//! | [`doctor`] | `doctor`: what is wrong with a deployment, seen from here, and what to do |
-//! | [`explain`] | `explain`: which server an operation would go to, and why |
+//! | [`doctor`] | `doctor`: problems of a deployment, seen from here, and their remedies |
+//! | [`explain`] | `explain`: the server that an operation would go to, and why |
 //! | [`export`] | `export`: metrics and health over HTTP |
 //! | [`proxy`] | `proxy`: one address for the primary, and one for reads |
 //! | [`serve`] | `serve`: a simulated deployment on loopback |
 //! | [`sim`] | `sim`: a client of a simulated deployment, in virtual time |
 //! | [`report`] | `report`: a recording as one page of HTML |
-//! | [`compare`] | `compare`: where the clients of several recordings disagreed |
-//! | [`replay`] | `replay`: how a client interprets replies and errors |
+//! | [`compare`] | `compare`: disagreements between the clients of several recordings |
+//! | [`replay`] | `replay`: a client's interpretation of replies and errors |
 //!
-//! Beside them: [`cli`] (the command line), [`console`] (the standard streams), [`target`] (the deployment that it names), [`exit`],
-//! [`recording`], [`output`], [`terminal`], [`json`], [`log`], [`http`].
+//! Other modules: [`cli`] (the command line), [`console`] (the standard streams), [`target`] (the
+//! deployment to connect to), [`exit`], [`recording`], [`output`], [`terminal`], [`json`], [`log`],
+//! [`http`].
 
 pub mod cli;
 pub mod compare;

@@ -1,7 +1,7 @@
-//! Log messages as lines of text, configured by the variables MONGODB_LOG_*.
+//! Log messages as lines of text, configured by the MONGODB_LOG_* variables.
 //!
-//! A program with a logger passes the same messages to it, for instance with
-//! `sdam::events::trace::TracingSink`; this module is a minimal replacement.
+//! This module is a minimal replacement for a logger. A program that has one passes the same
+//! messages to it, for instance with `sdam::events::trace::TracingSink`.
 
 use std::{
     env, fmt,
@@ -35,16 +35,16 @@ pub struct LogSink {
 
 struct State {
     out: Box<dyn Write + Send>,
-    /// One moment on both clocks, so that lines carry the time of the event and not of writing.
+    /// The same moment on both clocks, so that lines carry the time of the event, not of writing.
     anchor: Option<(Instant, SystemTime)>,
 }
 
 impl LogSink {
-    /// Opens the output that `config` names. `None` if it enables nothing.
+    /// Opens the output named by `config`. `None` if logging is disabled.
     ///
     /// # Errors
     ///
-    /// If the file of MONGODB_LOG_PATH cannot be opened; the error names it.
+    /// If the file in MONGODB_LOG_PATH cannot be opened; the error names it.
     pub fn open(config: LogConfig) -> io::Result<Option<Self>> {
         if config.interest() == Interest::NONE {
             return Ok(None);
@@ -62,7 +62,7 @@ impl LogSink {
         Ok(Some(Self::new(config, out)))
     }
 
-    /// Writes what `config` enables to `out`.
+    /// Creates a sink that writes the messages enabled by `config` to `out`.
     pub fn new(config: LogConfig, out: Box<dyn Write + Send>) -> Self {
         let state = Mutex::new(State { out, anchor: None });
         Self { config, state }
@@ -86,7 +86,7 @@ impl EventSink for LogSink {
             format!("{severity:?}").to_uppercase(),
             component.as_str()
         );
-        // In one call, so that lines are not mixed; an error cannot be reported anywhere.
+        // In a single call, so that lines are not mixed. An error cannot be reported anywhere.
         let _ = state.out.write_all(line.as_bytes());
     }
 
@@ -103,7 +103,7 @@ impl fmt::Debug for LogSink {
     }
 }
 
-/// Formats date and time in UTC (RFC 3339).
+/// Formats a date and time in UTC (RFC 3339).
 pub(crate) fn timestamp(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let millis = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);

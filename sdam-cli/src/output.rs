@@ -1,4 +1,4 @@
-//! Output without blocking on the reader.
+//! Output that does not block on its reader.
 //!
 //! A program has to keep monitoring and to end on request even if its reader, such as a pager, has
 //! stopped reading. So a separate thread writes, and the program waits for it only briefly.
@@ -20,12 +20,12 @@ use crate::file_error::cannot_write;
 #[cfg(test)]
 mod tests;
 
-/// Returns standard output, whose errors name it.
+/// Returns standard output with errors that name it.
 pub(crate) fn standard_output() -> impl Write + Send + 'static {
     Named("standard output", io::stdout())
 }
 
-/// A stream whose errors name it.
+/// A stream with errors that name it.
 struct Named<W>(&'static str, W);
 
 impl<W> Named<W> {
@@ -49,7 +49,7 @@ impl<W: Write> Write for Named<W> {
 /// The size of the buffer; output beyond it is lost.
 const CAPACITY: usize = 1 << 20;
 
-/// The time limit of a flush; an active reader has read by then.
+/// The time limit of a flush, which is long enough for an active reader.
 const WRITE_TIMEOUT: Duration = Duration::from_millis(50);
 
 /// The time limit of the final flush.
@@ -57,8 +57,8 @@ const FINISH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A writer that never blocks for long. Clones write to the same output.
 ///
-/// Dropping the last clone waits until everything is written, or for at most a second, unless the
-/// reader is known not to read.
+/// Dropping the last clone waits until everything is written, for at most a second, unless the
+/// reader is known to be stuck.
 #[derive(Clone)]
 pub struct Output(Arc<Handle>);
 
@@ -67,7 +67,7 @@ struct Handle(Arc<Shared>);
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Notified when the writing thread has written or failed, or there is something to write.
+    /// Notified when the writing thread has written or failed, or when there is output to write.
     changed: Condvar,
 }
 
@@ -77,7 +77,7 @@ struct State {
     writer: Writer,
     /// True if a wait has timed out, and the reader has not read since.
     stuck: bool,
-    /// The number of bytes that did not fit.
+    /// The number of bytes that were discarded because the buffer was full.
     lost: usize,
     error: Option<io::Error>,
     ended: bool,
@@ -86,11 +86,11 @@ struct State {
 /// The state of the writing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writer {
-    /// It waits for output.
+    /// Waits for output.
     #[default]
     Waiting,
     Writing,
-    /// It has failed.
+    /// Has failed.
     Failed,
 }
 
@@ -105,7 +105,7 @@ impl Output {
         Self::new(Named("standard error", io::stderr()))
     }
 
-    /// Creates an output to `writer`, with a thread that writes to it.
+    /// Creates an output with a thread that writes to `writer`.
     pub fn new(mut writer: impl Write + Send + 'static) -> Self {
         let shared = Arc::<Shared>::default();
         let own = Arc::clone(&shared);
@@ -138,7 +138,7 @@ impl Output {
 }
 
 impl Write for Output {
-    /// Writes all of `bytes`, or nothing if there is no room for all of them.
+    /// Writes all of `bytes`, or nothing if they do not fit.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let shared = &self.0.0;
         let mut state = shared.lock();
@@ -154,7 +154,7 @@ impl Write for Output {
         Ok(bytes.len())
     }
 
-    /// Waits briefly for the reader, so that an error is returned by the call that caused it.
+    /// Waits briefly for the reader, so that the call that caused an error returns it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
         let timeout = if shared.lock().stuck {
@@ -194,7 +194,7 @@ impl Shared {
         }
     }
 
-    /// Waits until nothing is left to be written, for at most `timeout`.
+    /// Waits until everything is written, for at most `timeout`.
     fn wait(&self, timeout: Duration) -> MutexGuard<'_, State> {
         let busy = |state: &mut State| !state.is_idle();
         let (state, _) = self
@@ -227,7 +227,7 @@ impl State {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        // After a timeout it does not wait again.
+        // After a timeout, do not wait again.
         let stuck = self.0.lock().stuck;
         let timeout = if stuck {
             Duration::ZERO
@@ -239,8 +239,8 @@ impl Drop for Handle {
     }
 }
 
-/// Becomes ready when the reader of standard output has left. Only a pipe has a reader, and it never
-/// leaves where the system does not tell.
+/// Becomes ready when the reader of standard output has gone. Never becomes ready if the output is
+/// not a pipe, or if the system cannot tell.
 pub async fn abandoned() {
     let (gone, left) = oneshot::channel();
     let thread = thread::Builder::new().name("reader".to_owned());
@@ -253,7 +253,7 @@ pub async fn abandoned() {
     }
 }
 
-/// Waits until what is written to `pipe` can no longer be read.
+/// Blocks until the reading end of `pipe` is closed.
 #[cfg(unix)]
 fn wait_for_the_end_of(pipe: &impl std::os::fd::AsFd) {
     use rustix::{
@@ -261,7 +261,7 @@ fn wait_for_the_end_of(pipe: &impl std::os::fd::AsFd) {
         io::Errno,
     };
 
-    // Only its end is reported, which always is.
+    // Requests only the closing, which is always reported.
     let mut descriptors = [PollFd::new(pipe, PollFlags::empty())];
     while poll(&mut descriptors, None) == Err(Errno::INTR) {}
 }

@@ -1,7 +1,7 @@
 //! `proxy`: one address for the primary of a deployment, and one for reads.
 //!
-//! Bytes are relayed as they are, so any driver and any authentication works. What a client may not
-//! do is discover the members: it connects with `directConnection=true`.
+//! Bytes are relayed unchanged, so any driver and any authentication works. Clients must not
+//! discover the members, so they connect with `directConnection=true`.
 
 mod arguments;
 mod dial;
@@ -44,21 +44,21 @@ use self::{
 };
 use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
 
-/// The pause after a failed accept, which fails while there are no free file descriptors.
+/// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// The default time that replies in progress may take at the end of the program.
+/// The default time that replies in progress may take when the program ends.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Relays connections by `arguments` until `signals` has an item: after the first the program waits
-/// for the replies in progress, after the second it ends at once.
+/// Relays connections according to `arguments` until `signals` yields an item. After the first
+/// item, the program waits for the replies in progress; after the second, it ends at once.
 ///
-/// The first line of the output has the connection strings for clients.
+/// The first line of the output contains the connection strings for clients.
 ///
-/// Has to be called in the context of a tokio runtime with I/O and timers.
+/// Must be called within a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; other errors are printed on the console and set the exit code.
+/// Only write errors; other errors are printed on the console and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
@@ -76,14 +76,15 @@ pub async fn run<O: Write, R: Write>(
     let mut notices = Notices::new(output, remarks, arguments.json);
     let topology = proxy.topology.clone();
     let result = proxy.run(&mut notices, signals).await;
-    // Also after an error of writing, so that no connection is cut during an exchange.
+    // Also after a write error, so that no exchange is cut off.
     topology.close().await;
     result.map(|()| Exit::SUCCESS)
 }
 
-/// Has an item for each Ctrl-C and each SIGTERM; one that cannot be handled ends the process as usual.
+/// Yields an item for each Ctrl-C and each SIGTERM. A signal that cannot be handled ends the
+/// process as usual.
 ///
-/// Has to be called in the context of a tokio runtime with I/O.
+/// Must be called within a tokio runtime with I/O.
 #[cfg(unix)]
 pub fn signals() -> impl Stream<Item = ()> {
     use tokio::signal::unix::{SignalKind, signal};
@@ -98,9 +99,9 @@ pub fn signals() -> impl Stream<Item = ()> {
     futures::stream::select_all(streams)
 }
 
-/// Has an item for each Ctrl-C.
+/// Yields an item for each Ctrl-C.
 ///
-/// Has to be called in the context of a tokio runtime with I/O.
+/// Must be called within a tokio runtime with I/O.
 #[cfg(not(unix))]
 pub fn signals() -> impl Stream<Item = ()> {
     futures::stream::repeat(()).then(|()| crate::exit::interrupted())
@@ -113,7 +114,7 @@ struct Proxy {
     uris: Vec<String>,
     warnings: Vec<String>,
     max_connections: usize,
-    /// The simulated deployment, if it was asked for.
+    /// The simulated deployment, if one was requested.
     simulated: Option<ReplicaSet>,
 }
 
@@ -235,7 +236,7 @@ impl Proxy {
     }
 }
 
-/// A client that got no member, and why.
+/// A client without a member, and the reason.
 type Refusal = (SocketAddr, String);
 
 /// Waits for the end of a connection.
@@ -246,7 +247,7 @@ async fn ended(relays: &mut JoinSet<Option<Refusal>>) -> Option<Refusal> {
     }
 }
 
-/// Waits for a client on any of `ports`.
+/// Waits for a client on one of `ports`.
 async fn accept(ports: &[(TcpListener, Port)]) -> (TcpStream, SocketAddr, Port) {
     if ports.is_empty() {
         return pending().await;
@@ -270,7 +271,7 @@ async fn is_dropped(stopped: Shared<oneshot::Receiver<()>>) {
     let _ = stopped.await;
 }
 
-/// Returns the TLS of connections to members; `None` if bytes are relayed as they are.
+/// Returns the TLS layer of connections to members; `None` if bytes are relayed unchanged.
 fn layer(
     arguments: &Arguments,
     options: &Options,

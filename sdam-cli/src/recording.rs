@@ -1,7 +1,8 @@
-//! Recordings as input: everything that a client has observed, with its times.
+//! Recordings as input: all observations of a client, with their times.
 //!
-//! `sdam watch --record FILE` writes a recording. A program that reads one replays it in the pure
-//! state machine (`sdam_events::replay`), and gets the same events as a live client's sink would.
+//! `sdam watch --record FILE` writes a recording. A program that reads a recording replays it in
+//! the pure state machine (`sdam_events::replay`), and gets the same events as a live client's
+//! sink.
 
 use std::{
     fmt::{self, Write as _},
@@ -29,7 +30,7 @@ use crate::{
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// From how many bytes on the progress of reading is shown: about 150,000 lines.
+/// The length in bytes above which the progress of reading is shown: about 150,000 lines.
 const LONG: usize = 64 << 20;
 
 /// A recording that was read to its end.
@@ -38,15 +39,15 @@ const LONG: usize = 64 << 20;
 pub struct Recording {
     /// The name of the file, for messages.
     pub name: String,
-    /// The options of the recorded client that have an effect on its topology.
+    /// The recorded client's options that affect its topology.
     pub options: Options,
     /// Everything recorded, in order. Times never decrease.
     ///
-    /// Beside the events that a sink of a live client gets, there are its inputs
-    /// (`EventKind::Input`): they hold the round-trip times after each check. The description of a
-    /// selection is that of its moment.
+    /// In addition to the events of a live client's sink, there are the client's inputs
+    /// (`EventKind::Input`), with the round-trip times after each check. A selection contains the
+    /// description at its moment.
     pub events: Vec<Event>,
-    /// Why the end of the file was not used, in words.
+    /// The reason why the end of the file was not used.
     pub defect: Option<String>,
     /// The SHA-256 digest of the file, in hexadecimal digits.
     pub digest: String,
@@ -56,15 +57,15 @@ pub struct Recording {
 impl Recording {
     /// Reads the recording in the file `path`; from standard input if it is `-`.
     ///
-    /// If it is long, and standard error is a terminal, the progress is shown there.
+    /// If the file is long and standard error is a terminal, the progress is shown there.
     ///
-    /// The recording of a killed program, whose last line lacks its end, is used up to there, and
-    /// [`defect`](Self::defect) says so.
+    /// If the program was killed while recording, the last line may be incomplete. The recording is
+    /// then used up to that line, and [`defect`](Self::defect) says so.
     ///
     /// # Errors
     ///
-    /// If the file cannot be read or is no recording. The message names the file, the line and the
-    /// remedy.
+    /// If the file cannot be read or is not a recording. The message names the file, the line and
+    /// the remedy.
     pub fn open(path: &Path) -> Result<Self, RecordingError> {
         let name = input::name(path);
         let bytes = input::read(path);
@@ -79,12 +80,12 @@ impl Recording {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// Like [`open`](Self::open).
     pub fn parse(name: impl Into<String>, bytes: &[u8]) -> Result<Self, RecordingError> {
         Self::read(name.into(), bytes, bytes)
     }
 
-    /// Reads the recording `bytes` by `reader`, which sees the progress.
+    /// Parses `bytes` through `reader`, which tracks the progress.
     fn read(name: String, bytes: &[u8], reader: impl BufRead) -> Result<Self, RecordingError> {
         let mut events = Vec::new();
         let outcome = replay_to(reader, |event| events.push(event.clone())).map_err(|error| {
@@ -116,7 +117,7 @@ impl Recording {
         })
     }
 
-    /// Returns the name of the place of the client, from `--vantage`.
+    /// Returns the name of the client's place, from `--vantage`.
     pub fn vantage(&self) -> Option<&str> {
         self.origin.vantage.as_deref()
     }
@@ -139,14 +140,14 @@ impl Recording {
         self.end().since(self.start())
     }
 
-    /// Returns the wall-clock time of `at`; `None` if the recording does not tell, as those of
-    /// version 2 do not.
+    /// Returns the wall-clock time of `at`; `None` if the recording has no wall-clock times, as in
+    /// version 2.
     pub fn wall(&self, at: Instant) -> Option<SystemTime> {
         self.origin.wall(at)
     }
 }
 
-/// Creates the file of a new recording, which --record names. One that exists is kept.
+/// Creates the file of a new recording, for --record. Does not overwrite an existing file.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
         return Err(Failure::config(format!(
@@ -159,7 +160,7 @@ pub(crate) fn create(path: &Path) -> Result<File, Failure> {
     file.open(path).map_err(|error| cannot_record(path, &error))
 }
 
-/// Says why the recording that --record names cannot be written.
+/// Explains why the recording for --record cannot be written.
 pub(crate) fn cannot_record(path: &Path, error: &io::Error) -> Failure {
     Failure::other(cannot_write(format!("--record {}", path.display()), error))
 }
@@ -176,7 +177,7 @@ impl fmt::Display for RecordingError {
 
 impl std::error::Error for RecordingError {}
 
-/// Returns the progress of reading `length` bytes; hidden if that takes less than about a second.
+/// Returns the progress of reading `length` bytes; hidden if it takes less than about a second.
 fn progress(name: &str, length: usize) -> ProgressBar {
     if length < LONG {
         return ProgressBar::hidden();

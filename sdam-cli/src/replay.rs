@@ -1,7 +1,7 @@
-//! Replay of replies and errors from a text: the effects on a topology.
+//! Replays replies and errors from a text, and shows their effects on a topology.
 //!
-//! Nothing is connected: the state machine of `sdam-core` processes one line after the other, and
-//! its state after each one is printed.
+//! There are no connections: the state machine of `sdam-core` processes each line, and its new
+//! state is printed.
 
 mod application_error;
 mod line;
@@ -61,9 +61,9 @@ Exit codes: 0 done, 1 some lines were invalid, 2 with --trace: the new client be
 Example:
   echo '{"uri":"mongodb://a,b/?replicaSet=rs"}' | sdam replay"#;
 
-/// Shows what a client makes of the replies and errors of servers.
+/// Shows how a client interprets the replies and errors of servers.
 ///
-/// Reads one JSON object a line, and prints the description of the topology after each.
+/// Reads one JSON object per line, and prints the description of the topology after each.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -81,7 +81,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Only those of the streams; other errors are printed and set the exit code.
+/// Only errors of the streams; other errors are printed and set the exit code.
 pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -> io::Result<Exit> {
     let path = arguments.trace.as_deref().unwrap_or(&arguments.lines);
     let name = input::name(path);
@@ -92,12 +92,12 @@ pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -
     }
 }
 
-/// Reads the lines `input` of the file `name`, prints the state after each to `output`, and errors to
-/// `remarks`.
+/// Reads the lines `input` of the file `name`. Prints the state after each to `output`, and errors
+/// to `remarks`.
 ///
 /// # Errors
 ///
-/// Only those of the two outputs: an invalid line leads to [`Exit::BAD_LINES`].
+/// Only errors of the two outputs: an invalid line leads to [`Exit::BAD_LINES`].
 pub fn lines(
     name: &str,
     mut input: impl BufRead,
@@ -145,7 +145,7 @@ fn is_recording(line: &[u8]) -> bool {
     header.is_ok_and(|header: Value| header.get("recording").is_some())
 }
 
-/// A topology whose servers' replies are read from lines.
+/// A topology whose servers' replies come from lines of text.
 #[derive(Debug, Default)]
 pub struct Replay {
     /// `None` until the first line.
@@ -176,7 +176,7 @@ impl Replay {
             (None, _) => return Err(r#"the first line must be {"uri":"mongodb://..."}"#.into()),
             (Some(_), Step::Start(_)) => return Err("the topology is already started".into()),
             (Some(topology), step) => {
-                // Only the order of events matters, so any increase of the time will do.
+                // Only the order of events matters, so any step will do.
                 self.now = self.now + Duration::from_secs(1);
                 let remark = match step {
                     Step::Start(_) => None,
@@ -195,9 +195,9 @@ impl Replay {
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {
-        // Events are discarded, so their topology id does not matter.
+        // Events are discarded, so the topology id does not matter.
         let mut topology = TopologyMachine::new(options, ObjectId::default());
-        // There are no pools and no monitors, so effects for them are dropped, here and below.
+        // There are no pools and no monitors, so their effects are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));
         self.topology = Some(topology);
         let warnings = options.multi_threaded_warnings();
@@ -205,7 +205,7 @@ impl Replay {
     }
 }
 
-/// Applies the result of a check to `topology`; returns a remark if that changes nothing.
+/// Applies the result of a check to `topology`; returns a remark if it changes nothing.
 fn check(
     topology: &mut TopologyMachine,
     now: Instant,
@@ -231,7 +231,7 @@ fn check(
     remark
 }
 
-/// Applies an application error to `topology`; returns a remark if that changes nothing.
+/// Applies an application error to `topology`; returns a remark if it changes nothing.
 fn report(
     topology: &mut TopologyMachine,
     now: Instant,

@@ -1,4 +1,4 @@
-//! A picture of an incident: a recording as one page of HTML.
+//! Renders a recording as one page of HTML.
 
 mod columns;
 mod data;
@@ -56,7 +56,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Only those of the two streams; other errors are printed and set the exit code.
+/// Only errors of the two streams; other errors are printed and set the exit code.
 pub fn run(
     arguments: &Arguments,
     mut output: impl Write,
@@ -83,7 +83,7 @@ pub fn run(
 }
 
 impl Arguments {
-    /// Returns the file of the page; `None` for standard output.
+    /// Returns the output file; `None` for standard output.
     fn destination(&self) -> Option<PathBuf> {
         let is_stream = |path: &Path| path.as_os_str() == "-";
         match &self.output {
@@ -94,7 +94,7 @@ impl Arguments {
     }
 }
 
-/// Writes the page to a file, unless that has something else in it.
+/// Writes the page to a file, unless the file contains something else.
 fn save(page: &Page, path: &Path, force: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::other(cannot_write(path.display(), &error));
     if !force && !is_free(path).map_err(failed)? {
@@ -106,7 +106,7 @@ fn save(page: &Page, path: &Path, force: bool) -> Result<(), Failure> {
     fs::write(path, &page.html).map_err(failed)
 }
 
-/// Returns whether `path` is missing, empty, a device or an older report.
+/// Returns whether `path` is missing, empty, a device, or an older report.
 fn is_free(path: &Path) -> io::Result<bool> {
     let file = match File::open(path) {
         Ok(file) if file.metadata()?.is_file() => file,

@@ -55,13 +55,13 @@ pub struct Arguments {
 
 /// Serves the deployment of `arguments` until `stop` is ready or a command ends it.
 ///
-/// The scenario comes first, then the `commands`.
+/// The scenario runs first, then the `commands`.
 ///
-/// Has to be called in the context of a tokio runtime with timers.
+/// Must be called within a tokio runtime with timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; other errors are printed and set the exit code.
+/// Only write errors; other errors are printed and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
@@ -92,7 +92,7 @@ pub async fn run<O: Write, R: Write>(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut stop = pin!(stop.fuse());
-    // From its first poll on it notices signals, which may follow the first line.
+    // Signals are noticed from the first poll on, and may come right after the first line.
     if stop.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }
@@ -121,7 +121,7 @@ pub async fn run<O: Write, R: Write>(
     end.map(|()| Exit::SUCCESS)
 }
 
-/// Says how to control the deployment.
+/// Explains how to control the deployment.
 fn announce(remarks: &mut impl Write) -> io::Result<()> {
     let verbs: Vec<_> = Command::verbs().collect();
     let words = format!(
@@ -187,7 +187,7 @@ impl<O: Write> Session<O> {
         }
     }
 
-    /// Executes a command, up to its answer; the inner error is the answer.
+    /// Executes a command and prints everything except the answer; an inner error is the answer.
     async fn execute(&mut self, command: &Command) -> io::Result<Result<Next, String>> {
         let done = match command {
             Command::Step(Step::Act(action)) => self.server.apply(action),
@@ -215,7 +215,7 @@ impl<O: Write> Session<O> {
         Ok(done.map(|()| Next::Line).map_err(|error| error.to_string()))
     }
 
-    /// Prints and flushes, also into a pipe.
+    /// Prints and flushes, so that a pipe gets the output at once.
     fn print(&mut self, text: &str) -> io::Result<()> {
         writeln!(self.output, "{text}")?;
         self.output.flush()

@@ -1,7 +1,7 @@
-//! `sim`: a client of a simulated deployment, in virtual time: what it makes of a scenario.
+//! `sim`: a client of a simulated deployment in virtual time, and its reaction to a scenario.
 //!
-//! The client is a real topology, with its monitors, its handshakes and its framing. Hours of outage
-//! take milliseconds, and the same seed yields the same output.
+//! The client is a real topology, with its monitors, handshakes and framing. Hours of outage take
+//! milliseconds, and the same seed yields the same output.
 
 mod application;
 mod arguments;
@@ -18,11 +18,11 @@ pub use self::arguments::{Arguments, Seeds};
 use self::plan::{Plan, Show};
 use crate::{console::Console, exit::Exit, simulated::Command};
 
-/// Simulates the scenario of `arguments`, once or once for each seed.
+/// Simulates the scenario of `arguments`, once or for each seed.
 ///
 /// # Errors
 ///
-/// Only those of writing; other errors are printed on the console and set the exit code.
+/// Only write errors; other errors are printed on the console and set the exit code.
 pub fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,

@@ -1,6 +1,6 @@
 //! Spelling suggestions.
 
-/// Returns the known word that is similar to an unknown one, in any case of its letters.
+/// Returns the known word most similar to an unknown one, ignoring case.
 pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let word = word.to_ascii_lowercase();
     let candidates = known.into_iter().map(|known| {
@@ -8,12 +8,12 @@ pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         (distance, known)
     });
     let (distance, known) = candidates.min()?;
-    // Three of twelve letters may differ, but not all; the word itself is no misspelling.
+    // Three of twelve letters may differ, but not all; the word itself is not a misspelling.
     let most = (1 + word.len() / 6).min(word.len().saturating_sub(1));
     (1..=most).contains(&distance).then_some(known)
 }
 
-/// Returns how many letters have to be inserted, removed or replaced.
+/// Returns the number of letters to insert, remove or replace.
 fn distance(a: &str, b: &str) -> usize {
     let mut row: Vec<usize> = (0..=b.chars().count()).collect();
     for (index, letter) in a.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! The simulated deployment that a command line describes, for `sdam sim` and `sdam serve`.
+//! The simulated deployment described by a command line, for `sdam sim` and `sdam serve`.
 
 mod script;
 
@@ -11,7 +11,7 @@ use sdam_sim::{Blueprint, ServerVersion, SetConfig, deployment::Status, serve::B
 pub(crate) use self::script::{Command, Script};
 use crate::{failure::Failure, values::whole};
 
-/// The simulated deployment, and what happens to it.
+/// The simulated deployment, and the steps that change it.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Simulated {
     #[command(flatten)]
@@ -19,7 +19,7 @@ pub(crate) struct Simulated {
     /// The release to simulate, 3.6 to 8.0 [default: 8.0].
     #[arg(long, value_name = "X.Y")]
     version: Option<ServerVersion>,
-    /// The number of processes that wait to be added to the replica set.
+    /// Number of processes that wait to be added to the replica set.
     #[arg(
         long, value_name = "N", value_parser = whole::<u16>(0..=1000),
         conflicts_with_all = ["sharded", "load_balanced", "standalone"]
@@ -28,11 +28,11 @@ pub(crate) struct Simulated {
     /// The seed of every random choice.
     #[arg(long, value_name = "N", value_parser = whole::<u64>(0..=u64::MAX))]
     pub(crate) seed: Option<u64>,
-    /// Steps that happen to the deployment, one a line, such as `kill primary`; `sleep SECONDS`
+    /// Steps that change the deployment, one per line, such as `kill primary`; `sleep SECONDS`
     /// waits, and a line may begin with its time: `1.5s kill primary`. `-` is standard input.
     #[arg(long, value_name = "FILE", visible_alias = "script")]
     scenario: Option<PathBuf>,
-    /// Print what a line of a scenario can be, and end.
+    /// Print the possible lines of a scenario, and exit.
     #[arg(long)]
     pub(crate) steps: bool,
 }
@@ -64,7 +64,7 @@ enum Processes {
 }
 
 impl Simulated {
-    /// Reads the scenario; `None` if the command line names none.
+    /// Reads the scenario; `None` if there is none on the command line.
     pub(crate) fn script(&self) -> Result<Option<Script>, Failure> {
         self.scenario.as_deref().map(Script::open).transpose()
     }
@@ -94,7 +94,7 @@ impl Simulated {
         builder
     }
 
-    /// Describes the deployment in virtual time.
+    /// Describes the deployment for virtual time.
     pub(crate) fn blueprint(&self) -> Blueprint {
         let hosts = |name, count| {
             (0..count).map(move |number: u16| ServerAddress::new(&format!("{name}{number}"), 27017))
@@ -108,7 +108,7 @@ impl Simulated {
                 hosts.fold(set, Blueprint::spare)
             }
             Processes::Sharded(mongoses) => Blueprint::sharded(hosts("mongos", mongoses)),
-            // All mongoses have the address of the balancer.
+            // All mongoses have the address of the load balancer.
             Processes::LoadBalanced(mongoses) => {
                 Blueprint::load_balanced(hosts("balancer", 1).cycle().take(usize::from(mongoses)))
             }

@@ -1,4 +1,4 @@
-//! The deployment that a command line names.
+//! The deployment given on a command line.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
@@ -8,7 +8,7 @@ use sdam_sim::serve::{ReplicaSet, ServeError};
 
 use crate::{failure::Failure, file_error::cannot_read, input, values::name_server};
 
-/// The words about a simulated deployment in the first line of the output.
+/// The mark of a simulated deployment in the first line of the output.
 pub(crate) const SIMULATED: &str = "(simulated)";
 
 /// The deployment to connect to.
@@ -20,20 +20,21 @@ pub struct Target {
     /// Read the connection string from FILE; from standard input if it is `-`.
     #[arg(long, value_name = "FILE", conflicts_with = "uri")]
     pub uri_file: Option<PathBuf>,
-    /// Simulate the deployment: a replica set on loopback, which acknowledges writes and keeps nothing.
+    /// Simulate the deployment: a replica set on loopback, which acknowledges writes but stores
+    /// nothing.
     #[arg(long)]
     pub demo: bool,
     /// Addresses to dial for members whose names are not reachable from here, such as those behind
     /// a tunnel: mongo-0:27017=localhost:30001,mongo-1:27017=localhost:30002
     #[arg(long, value_name = "MEMBER=PLACE,...")]
     pub translate: Option<AddressTable>,
-    /// The DNS server to ask for the records of a mongodb+srv string, instead of those of the system.
+    /// DNS server for the records of a mongodb+srv string, instead of the system's.
     #[arg(long, value_name = "IP:PORT", value_parser = name_server)]
     pub dns: Option<SocketAddr>,
 }
 
 impl Target {
-    /// Names the deployment of a connection string.
+    /// Creates the target for a connection string.
     pub fn new(uri: &str) -> Self {
         Self {
             uri: Some(uri.to_owned()),
@@ -41,7 +42,7 @@ impl Target {
         }
     }
 
-    /// Asks for a simulated deployment.
+    /// Requests a simulated deployment.
     pub fn demo() -> Self {
         Self {
             demo: true,
@@ -49,10 +50,10 @@ impl Target {
         }
     }
 
-    /// Returns the connection string; `None` if the command line asks for a simulated deployment.
+    /// Returns the connection string; `None` if a simulated deployment is requested.
     ///
-    /// Nothing is simulated unasked: a program with a misspelled variable would report on, or write
-    /// to, a deployment that does not exist.
+    /// Simulates only on request. Otherwise, because of a misspelled variable, a program could
+    /// report on, or write to, a deployment that does not exist.
     pub(crate) fn uri(&self) -> Result<Option<String>, Failure> {
         let path = match (&self.uri, &self.uri_file) {
             (None, None) if self.demo => return Ok(None),
@@ -82,8 +83,7 @@ impl Target {
         }
     }
 
-    /// Returns the connection string, and the deployment that `simulate` starts if the command line
-    /// asks for one.
+    /// Returns the connection string, and the deployment started by `simulate` if one is requested.
     pub(crate) fn deployment(
         &self,
         simulate: impl FnOnce() -> Result<ReplicaSet, ServeError>,
@@ -95,12 +95,12 @@ impl Target {
         Ok((set.uri().to_owned(), Some(set)))
     }
 
-    /// Says that the deployment of `uri` is a simulated one.
+    /// Returns the note that the deployment of `uri` is simulated.
     pub(crate) fn simulation(uri: &str) -> String {
         format!("a simulated replica set, for any client: {uri}")
     }
 
-    /// Returns the runtime of the calling context, with the DNS server of the command line.
+    /// Returns the runtime of the calling context, with the command line's DNS server.
     pub(crate) fn runtime(&self) -> Result<Runtime, Failure> {
         let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         if let Some(server) = self.dns {
@@ -122,7 +122,7 @@ impl Target {
         })
     }
 
-    /// Returns the builder of a topology that dials where the command line says.
+    /// Returns the builder of a topology that dials the command line's addresses.
     pub(crate) fn builder(&self, options: Options) -> TopologyBuilder {
         let builder = TopologyBuilder::new(options);
         match &self.translate {
@@ -134,8 +134,9 @@ impl Target {
 
 /// Hides the user names and passwords of connection strings in `text`.
 ///
-/// A password may contain any character, so all between `://` and the last `@` before the next one,
-/// or before the end of the line, is hidden; so is a part that may be the begin of a password.
+/// A password may contain any character, so everything between `://` and the last `@` before the
+/// next `://` or the end of the line is hidden, as is a part that may be the beginning of a
+/// password.
 pub(crate) fn redact(text: &str) -> String {
     text.split_inclusive('\n').map(redact_line).collect()
 }

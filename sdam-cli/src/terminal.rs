@@ -8,7 +8,7 @@ use std::{
 /// The maximum number of columns of a line, unless a single word is longer.
 pub const WIDTH: usize = 80;
 
-/// The use of colours.
+/// Use of colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Palette {
     /// No escape sequences.
@@ -39,8 +39,8 @@ pub enum Tone {
 impl Palette {
     /// Chooses colours for a terminal, unless the user has disabled them.
     ///
-    /// `no_color` is the environment variable `NO_COLOR`, which counts if it is not empty, and
-    /// `term` is `TERM`.
+    /// `no_color` is the environment variable `NO_COLOR`, which counts if it is not empty; `term`
+    /// is `TERM`.
     pub fn detect(is_terminal: bool, no_color: Option<&OsStr>, term: Option<&OsStr>) -> Self {
         let unwanted = no_color.is_some_and(|value| !value.is_empty());
         if is_terminal && !unwanted && term.is_none_or(|term| term != "dumb") {
@@ -68,7 +68,7 @@ impl Palette {
     }
 }
 
-/// A text that is displayed in its colour.
+/// A text to display in its colour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Painted {
     code: Option<&'static str>,
@@ -84,8 +84,9 @@ impl fmt::Display for Painted {
     }
 }
 
-/// Replaces control characters, because texts from servers must not control the terminal. So are
-/// the characters that change the direction of a text, which can make an address look like another.
+/// Replaces control characters, because texts from servers must not control the terminal. Also
+/// replaces characters that change the direction of text, which can make an address look like
+/// another.
 pub(crate) fn sanitize(text: &str) -> String {
     let turns = |c: char| {
         matches!(
@@ -103,7 +104,7 @@ pub(crate) fn sanitize(text: &str) -> String {
     text.chars().map(replaced).collect()
 }
 
-/// Wraps `text` with `indent` columns left free; words stay whole.
+/// Wraps `text` between words, leaving `indent` columns free.
 pub fn wrap(text: &str, indent: usize) -> Vec<String> {
     let room = WIDTH.saturating_sub(indent).max(1);
     let mut lines: Vec<String> = Vec::new();

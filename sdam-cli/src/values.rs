@@ -1,4 +1,4 @@
-//! The values of options.
+//! Parsers for the values of options.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-/// The port of name servers.
+/// The default port of name servers.
 const DNS_PORT: u16 = 53;
 
 /// Parses a number of seconds, such as `2.5`.
@@ -17,7 +17,7 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     duration.ok_or_else(|| "it needs a number of seconds, for example 2.5".to_owned())
 }
 
-/// Parses a number of seconds above zero.
+/// Parses a positive number of seconds.
 pub(crate) fn some_seconds(text: &str) -> Result<Duration, String> {
     match seconds(text)? {
         Duration::ZERO => Err("it needs a number of seconds above 0, for example 2.5".to_owned()),
@@ -25,7 +25,7 @@ pub(crate) fn some_seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Returns the parser of whole numbers in `range`.
+/// Returns a parser for whole numbers in `range`.
 pub(crate) fn whole<T: TryFrom<u64>>(
     range: RangeInclusive<u64>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone {

@@ -1,6 +1,6 @@
 //! The servers of a deployment, and their changes.
 //!
-//! Everything here uses the public interface of `sdam`: event sink, snapshots, waiting.
+//! Uses only the public interface of `sdam`: event sink, snapshots, waiting.
 
 mod arguments;
 mod demonstration;
@@ -51,13 +51,13 @@ pub fn has_screen() -> bool {
     io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb
 }
 
-/// Watches the deployment of `arguments` until `interrupt` is ready or everything was shown.
+/// Watches the deployment of `arguments` until `interrupt` is ready or everything has been shown.
 ///
-/// Has to be called in the context of a tokio runtime with I/O and timers.
+/// Must be called within a tokio runtime with I/O and timers.
 ///
 /// # Errors
 ///
-/// Only those of writing; other errors are printed on the console and set the exit code.
+/// Only write errors; other errors are printed on the console and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -85,7 +85,7 @@ impl Session {
         let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
-            // One seed is enough, so that the demonstration shows the discovery of the others.
+            // A single seed, so that the demonstration shows the discovery of the others.
             options.seeds.truncate(1);
             return Ok(Self {
                 runtime,
@@ -110,7 +110,7 @@ impl Session {
             self.options.server_selection_timeout = timeout;
         }
         let mut interrupt = pin!(interrupt.fuse());
-        // From its first poll on it notices signals.
+        // Signals are noticed from the first poll on.
         if interrupt.as_mut().now_or_never().is_some() {
             return Ok(Exit::SUCCESS);
         }
@@ -129,7 +129,7 @@ impl Session {
         }
         let (notes, heard) = mpsc::unbounded();
         if let Some(demonstration) = &self.demonstration {
-            // The receiver is still here.
+            // The receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
         let show = async {
@@ -142,7 +142,7 @@ impl Session {
         let result = if arguments.wants_screen() {
             let source = self.demonstration.as_ref().map_or("LIVE", |_| "DEMO");
             let setup = started.screen(arguments, source, console.palette, heard);
-            // The screen stays after the demonstration, until the user quits.
+            // After the demonstration, the screen stays until the user quits.
             let show = show.then(|end| match end {
                 Ok(()) => pending().left_future(),
                 Err(error) => ready(error).right_future(),
@@ -173,7 +173,7 @@ impl Session {
                 follow(&topology, started.events, heard, &mut view, until).await
             }
         };
-        // Also after an error of writing, so that no connection is cut during an exchange.
+        // Also after a write error, so that no exchange is cut off.
         topology.close().await;
         let lost = recording.and_then(|recording| recording.take_error());
         match (result, lost) {
@@ -214,7 +214,8 @@ async fn once<O: Write, R: Write>(
     view.snapshot(&description)
 }
 
-/// Shows every change until `until` is ready, and `notes` in between. Closes the topology.
+/// Shows every change until `until` is ready, and the `notes` that arrive meanwhile. Closes the
+/// topology.
 pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     topology: &Topology<P>,
     mut events: EventStream,
@@ -232,7 +233,7 @@ pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     };
     topology.close().await;
     let mut rest: Vec<_> = iter::from_fn(|| events.try_next()).collect();
-    // The last change is the closing of the topology, which is no change of the deployment.
+    // The last change comes from closing the topology, so it is no change of the deployment.
     let is_change = |kind: &EventKind| matches!(kind, EventKind::TopologyDescriptionChanged { .. });
     rest.truncate(
         rest.iter()
@@ -249,7 +250,7 @@ pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     }
 }
 
-/// Shows the notes that have been sent.
+/// Shows the notes received so far.
 fn show_notes<O: Write, R: Write>(
     notes: &mut UnboundedReceiver<String>,
     view: &mut View<O, R>,

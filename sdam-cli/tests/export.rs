@@ -1,4 +1,4 @@
-//! A real Prometheus, with the files of `deploy`, scrapes the program during a failover.
+//! Tests that a real Prometheus, with the files of `deploy`, scrapes the program during a failover.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -81,7 +81,7 @@ fn get(address: &str, target: &str) -> String {
     reply
 }
 
-/// Returns whether a result has a value, and not that of an empty histogram.
+/// Returns whether a result has a value other than that of an empty histogram.
 fn is_number(result: &Value) -> bool {
     result["value"][1].as_str() != Some("NaN")
 }
@@ -100,8 +100,8 @@ fn wait_for(prometheus: &Prometheus, query: &str) -> usize {
     }
 }
 
-/// Returns the queries of the dashboard as Grafana sends them: of all panels and annotations, and
-/// the one for the names of the deployments.
+/// Returns the dashboard's queries as Grafana sends them: for all panels, for annotations, and for
+/// the deployments' names.
 fn dashboard_queries() -> Vec<String> {
     let dashboard: Value = serde_json::from_str(&read("grafana/sdam.json")).unwrap();
     let list = |value: &Value| value.as_array().unwrap().clone();

@@ -69,7 +69,7 @@ fn a_wrong_set_name_is_reported_with_the_right_one() {
         let mut arguments = Arguments::default();
         arguments.target = Target::new(uri);
         arguments.once = true;
-        // With `directConnection` the only server stays in the topology, so the wait times out.
+        // With `directConnection`, the only server stays in the topology, so the wait times out.
         arguments.timeout = Some(Duration::from_secs(2));
         let mut output = Vec::new();
         let console = Console {
@@ -118,7 +118,7 @@ fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
     });
     wait_for(&pieces, &["ReplicaSetWithPrimary"]).unwrap();
     set.step_down().unwrap();
-    // The new primary may be known before the old one, or between two checks of that.
+    // The new primary may be known before the loss of the old one, or between two checks of it.
     wait_for(&pieces, &["no primary for ", "never without primary: "]).unwrap();
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);

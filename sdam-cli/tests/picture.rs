@@ -10,10 +10,10 @@ const SIZE: (u16, u16) = (100, 27);
 const CELL: (f64, f64) = (8.4, 18.0);
 const MARGIN: f64 = 12.0;
 
-/// The file of the README.
+/// The picture in the README.
 const PICTURE: &str = "../docs/images/watch.svg";
 
-/// The additions for the picture, compared with the test: five members, a minute of history, a slow
+/// The differences between the picture and the test: five members, a minute of history, a slow
 /// election.
 struct Scene {
     members: usize,
@@ -44,7 +44,7 @@ fn a_real_failover_is_seen_on_the_full_screen() {
     let Some(terminal) = or_skip(Terminal::open(SIZE.0, SIZE.1)).unwrap() else {
         return;
     };
-    // With horizons the members have names, at least for clients that speak TLS.
+    // With horizons, the members have names, at least for clients that use TLS.
     let certificates = Arc::new(Certificates::create().unwrap());
     let places = ["ny", "ny", "ny", "la", "la"].into_iter().enumerate();
     let members = places.take(scene.members).map(|(number, place)| {
@@ -92,7 +92,7 @@ fn name(number: usize) -> String {
     format!("db-{number}.sdam.example")
 }
 
-/// Returns the command that watches the set by the names of its members.
+/// Returns the command that watches the set by its members' names.
 fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
     let names: Vec<_> = (0..set.size()).map(name).collect();
     let places = names.iter().zip(set.members()).map(|(name, member)| {
@@ -109,7 +109,7 @@ fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
     format!("clear; {program} watch --translate {places} '{uri}'; echo \"exit $?\"")
 }
 
-/// Draws what a terminal shows, with escape sequences for its colours, on a dark background.
+/// Draws the contents of a terminal, given with escape sequences for colours, on a dark background.
 fn svg(shown: &str) -> String {
     let (wide, high) = (
         f64::from(SIZE.0) * CELL.0 + 2.0 * MARGIN,
@@ -161,7 +161,7 @@ struct Look {
 impl Look {
     /// Follows the codes of an escape sequence.
     fn change(&mut self, codes: &str) {
-        // The eight colours have short codes, and places in the table of 256.
+        // The eight colours have short codes, and entries in the table of 256.
         let codes = codes.replace("38;5;", "3");
         codes.split(';').for_each(|code| match code {
             "" | "0" => *self = Self::default(),

@@ -1,4 +1,4 @@
-//! The proxy before real servers: PyMongo in direct-connection mode during failovers, and TLS.
+//! Tests the proxy with real servers: PyMongo in direct-connection mode during failovers, and TLS.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -50,7 +50,8 @@ impl Write for Sent {
     }
 }
 
-/// Returns the command `python3` with PyMongo, which `cargo xtask foreign` fetches; `None` without it.
+/// Returns the command `python3` with PyMongo, which `cargo xtask foreign` fetches; `None` if it is
+/// missing.
 fn python() -> Option<Command> {
     let python = || {
         let mut command = Command::new("python3");
@@ -62,7 +63,7 @@ fn python() -> Option<Command> {
     found.is_ok_and(|found| found.status.success()).then(python)
 }
 
-/// A running program: its connection string, its remarks, and how to end it.
+/// A running program: its connection string, its remarks, and a way to end it.
 struct Running {
     uri: String,
     remarks: Receiver<String>,
@@ -100,21 +101,21 @@ impl Running {
         while !next().starts_with("primary: ") {}
     }
 
-    /// Returns where clients connect.
+    /// Returns the address for clients.
     fn address(&self) -> SocketAddr {
         let rest = self.uri.strip_prefix("mongodb://").unwrap();
         rest.split_once("/?").unwrap().0.parse().unwrap()
     }
 
     fn finish(self) {
-        // The clients have gone, so the program has nothing to wait for.
+        // The clients are gone, so the program waits for nothing.
         self.signals.unbounded_send(()).unwrap();
         let exit = self.thread.join().unwrap();
         assert_eq!(exit.unwrap(), Exit::SUCCESS);
     }
 }
 
-/// A program with PyMongo that writes until its input ends.
+/// A program that writes with PyMongo until its input ends.
 struct Writer {
     child: Child,
     input: ChildStdin,
@@ -140,8 +141,8 @@ impl Writer {
         writer
     }
 
-    /// Waits until a document is acknowledged that is sent from now on. Returns the longest time
-    /// without an acknowledgement since the last call.
+    /// Waits until a document sent from now on is acknowledged. Returns the longest time without an
+    /// acknowledgement since the last call.
     fn gap(&mut self) -> String {
         writeln!(self.input).unwrap();
         let line = self.printed.next().unwrap().unwrap();
@@ -168,8 +169,8 @@ fn assert_closed(result: &Result<(), Error>) {
     assert!(result.as_ref().err().is_some_and(is_closed), "{result:?}");
 }
 
-/// Makes connections to the old primary that are idle, and one in the middle of an insert, while it
-/// is stopped. All are closed when there is another one, and when it goes on nothing reaches it.
+/// Stops the old primary while it has idle connections and one in the middle of an insert. All are
+/// closed once there is another primary, and nothing reaches the old one after it continues.
 fn pause(set: &ReplicaSet, program: &Running, mut others_write: impl FnMut()) {
     let address = program.address();
     let connect = || Client::connect_with_timeout(address, TIMEOUT).unwrap();
@@ -212,7 +213,7 @@ fn pause(set: &ReplicaSet, program: &Running, mut others_write: impl FnMut()) {
             .unwrap()
     };
     assert_eq!([count("before"), count("asked"), count("late")], [3, 0, 0]);
-    // The old one has answered as primary for a moment, and was not taken for one.
+    // The old primary briefly answered as primary and was ignored.
     assert_eq!(program.remarks.try_recv(), Err(TryRecvError::Empty));
 }
 
@@ -243,7 +244,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     let old = set.step_down().unwrap();
     program.next_primary();
     gaps("step-down");
-    // It may be elected again at once.
+    // It may be re-elected at once.
     let unfreeze = doc! { "replSetFreeze": 0 };
     set.member(old).run_command("admin", unfreeze).unwrap();
     pause(&set, &program, || gaps("pause"));
@@ -255,7 +256,7 @@ fn no_acknowledged_write_is_lost_when_the_primary_steps_down_is_stopped_and_is_k
     let result = careful.finish();
     eprintln!("{result}");
     assert!(result.starts_with("missing=0 "), "{result}");
-    // Of writes without a majority, the last ones of each primary may be missing.
+    // Without majority writes, the last writes of each primary may be missing.
     for writer in [proxied, direct] {
         writer.finish();
     }
@@ -292,7 +293,7 @@ fn the_proxy_speaks_tls_with_members_unless_clients_do() {
         check(false),
         ("directConnection=true".to_owned(), Some(true))
     );
-    // The server refuses a client that does not speak TLS with it.
+    // The server refuses a client that does not use TLS.
     assert_eq!(
         check(true),
         ("directConnection=true&tls=true".to_owned(), None)

@@ -15,7 +15,7 @@ use sdam_cli::recording::Recording;
 use sdam_live::{Error, Terminal, or_skip, target_dir};
 use sdam_sim::serve::{Builder, ReplicaSet};
 
-/// Opens a terminal with the modes of its begin, or skips the test.
+/// Opens a terminal with its default modes, or skips the test.
 fn open(width: u16, height: u16) -> Option<Screen> {
     let terminal = or_skip(Terminal::open(width, height)).unwrap()?;
     let screen = Screen {
@@ -25,7 +25,7 @@ fn open(width: u16, height: u16) -> Option<Screen> {
     Some(screen)
 }
 
-/// A terminal and its modes before the program has started.
+/// A terminal, and its modes before the start of the program.
 struct Screen {
     terminal: Terminal,
     modes: String,
@@ -59,7 +59,7 @@ impl Screen {
         self.terminal.key(name).unwrap();
     }
 
-    /// Checks that the program has ended with this code and left the terminal as it was.
+    /// Checks that the program ended with this code and restored the terminal.
     fn is_restored(&self, code: u8) {
         let text = self.wait_for(&format!("exit {code}"));
         assert!(!text.contains("events, newest last"), "{text}");
@@ -72,7 +72,7 @@ impl Screen {
     }
 }
 
-/// The number of the program's process.
+/// Returns the id of the program's process.
 fn pid(screen: &Screen) -> String {
     let shell = screen.terminal.state("#{pane_pid}").unwrap();
     let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
@@ -87,7 +87,7 @@ fn signal(name: &str, pid: &str) {
     assert!(kill.success());
 }
 
-/// Keeps a capture for people: `target/screens/NAME.txt`, and with colours in `NAME.ansi`.
+/// Saves a capture for people: `target/screens/NAME.txt`, and with colours in `NAME.ansi`.
 fn keep(screen: &Screen, name: &str) -> Result<(), Error> {
     let folder = target_dir().join("screens");
     let io = |error| Error::Io("write a capture".to_owned(), error);
@@ -170,7 +170,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     replays(&screen, &folder.path().join(name));
 }
 
-/// Shows the screen in several sizes, at last in 120 columns.
+/// Shows the screen in several sizes, the last with 120 columns.
 fn resizes(screen: &Screen) {
     screen.terminal.resize(40, 12).unwrap();
     screen
@@ -300,7 +300,7 @@ fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
     let set = set();
     screen.start(&format!("watch '{}'", set.uri()));
     screen.wait_for("OK  writable for");
-    // As a terminal that becomes smaller and larger between two frames spoils the screen.
+    // A terminal that shrinks and grows between two frames corrupts the screen in the same way.
     let tty = screen.terminal.state("#{pane_tty}").unwrap();
     let mut output = fs::OpenOptions::new().write(true).open(tty).unwrap();
     output.write_all(b"\x1b[H\x1b[Kspoilt").unwrap();
@@ -352,7 +352,7 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
     };
     let set = set();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // What is typed before the prompt would be input of the program.
+    // Anything typed before the prompt would become the program's input.
     let has_prompt = || {
         let ends = |text: &str| text.trim_end().ends_with("ready$");
         screen.terminal.wait_until("a prompt", ends).unwrap();

@@ -1,4 +1,4 @@
-//! `sdam serve`, `sdam sim` and `sdam replay` as processes: signals, pipes, standard input.
+//! Tests `sdam serve`, `sdam sim` and `sdam replay` as processes: signals, pipes, standard input.
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! Manual pages, in troff: one of the program, one of each subcommand.
+//! Manual pages in troff: one for the program and one for each subcommand.
 
 use std::{
     fs,
@@ -92,7 +92,7 @@ fn page(command: &clap::Command) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Renders the end of the help: its paragraphs are filled, its indented lines stay as they are.
+/// Renders the end of the help: paragraphs are filled, indented lines are kept as they are.
 fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     writeln!(page, ".SH NOTES")?;
     let mut is_indented = false;
@@ -122,7 +122,7 @@ fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Escapes what troff would interpret, or print as another character.
+/// Escapes characters that troff would interpret or replace.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\e")
         .replace('-', "\\-")

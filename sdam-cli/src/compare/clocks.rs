@@ -1,10 +1,10 @@
 //! The difference between the clocks of two clients.
 //!
-//! Each hello reply has the server's time. The smallest difference between the arrival of a reply
-//! and the time in it is that of the two clocks, plus the time on the way. For two clients of one
-//! server, the server's clock and the least time on the way cancel out. Servers before 3.6 or
-//! without that field leave the changes of `topologyVersion` that both clients saw: those are a
-//! weaker proof, because a client may be late for another reason.
+//! Each hello reply contains the server's time. The smallest difference between a reply's arrival
+//! and that time is the difference between the two clocks plus the time in transit. For two clients
+//! of one server, the server's clock and the minimum transit time cancel out. Replies of servers
+//! before 3.6, and replies without the field, leave only the changes of `topologyVersion` that both
+//! clients saw. That is weaker evidence, because a client may be late for another reason.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -20,35 +20,35 @@ use sdam_core::{
 
 use crate::recording::Recording;
 
-/// The number of changes seen by both clients that are enough for an estimate.
+/// The minimum number of changes seen by both clients for an estimate.
 const ENOUGH: usize = 3;
 
 /// The clock of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Clock {
-    /// The clock to which others are compared.
+    /// The clock with which others are compared.
     Reference,
-    /// It is ahead by these nanoseconds, more or less.
+    /// Ahead by about this many nanoseconds.
     Ahead {
         nanos: i64,
         uncertainty: Duration,
         evidence: Evidence,
     },
-    /// The clients have nothing in common by which to tell.
+    /// The recordings have nothing in common from which to estimate.
     Unknown,
 }
 
 /// The basis of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// The times in the replies of so many servers.
+    /// The times in the replies of this many servers.
     ServerTimes(usize),
-    /// So many changes of `topologyVersion`.
+    /// This many changes of `topologyVersion`.
     Changes(usize),
 }
 
 impl Clock {
-    /// Estimates the clock of `recording` beside that of `reference`.
+    /// Estimates the clock of `recording` relative to the clock of `reference`.
     pub(super) fn beside(reference: &Recording, recording: &Recording) -> Self {
         if std::ptr::eq(reference, recording) {
             return Self::Reference;
@@ -58,7 +58,7 @@ impl Clock {
         estimate.unwrap_or(Self::Unknown)
     }
 
-    /// Returns the nanoseconds to add to its times.
+    /// Returns the nanoseconds to add to the recording's times.
     pub(super) fn correction(&self) -> i64 {
         match self {
             Self::Ahead { nanos, .. } => nanos.saturating_neg(),
@@ -70,7 +70,7 @@ impl Clock {
 /// The facts about a recording's clock. Times are nanoseconds since 1970.
 #[derive(Default)]
 struct Sightings {
-    /// For each server the least difference to its clock, and the least round-trip time.
+    /// The smallest difference to the clock and the smallest round-trip time of each server.
     servers: BTreeMap<String, (i64, Option<Duration>)>,
     /// The time at which each topology version was first seen, except the first one of each server.
     versions: HashMap<(String, TopologyVersion), i64>,
@@ -140,11 +140,12 @@ fn local_time(reply: &[u8]) -> Option<i64> {
     Some(time.timestamp_millis())
 }
 
-/// Estimates by the server that both reach fastest.
+/// Estimates from the server that both clients reach fastest.
 fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let common = one.servers.iter().filter_map(|(address, (here, rtt))| {
         let (there, other_rtt) = other.servers.get(address)?;
-        // A reply is on its way for at most a round trip, and its time is a whole millisecond.
+        // A reply travels for at most one round trip, and the time in it is rounded to a
+        // millisecond.
         let trip = rtt.unwrap_or_default() + other_rtt.unwrap_or_default();
         Some((trip + Duration::from_millis(1), there.saturating_sub(*here)))
     });
@@ -157,7 +158,7 @@ fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     })
 }
 
-/// Estimates by the median of the changes that both have seen.
+/// Estimates from the median of the changes that both clients saw.
 fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let differences = one.versions.iter().filter_map(|(version, here)| {
         let there = other.versions.get(version)?;

@@ -8,7 +8,7 @@ use super::{
     views::Subject,
 };
 
-/// Returns the comparison as JSON. Durations are seconds, times are those of the first client.
+/// Returns the comparison as JSON. Durations are in seconds; times are on the first client's clock.
 pub(super) fn of(comparison: &Comparison) -> Value {
     let clients = comparison.clients.iter().zip(&comparison.clocks);
     let clients = clients.map(|(client, clock)| {
@@ -68,7 +68,7 @@ fn of_clock(clock: &Clock) -> (Value, Value, Value) {
     }
 }
 
-/// Returns a disagreement; `server` is null if it is about the primary.
+/// Returns one disagreement; `server` is null if it concerns the primary.
 fn of_period(comparison: &Comparison, server: &Value, period: &Period) -> Value {
     let views = period.views.iter().map(|(at, views)| {
         let names = comparison.clients.iter().map(|client| client.name.clone());

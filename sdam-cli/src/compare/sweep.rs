@@ -1,11 +1,11 @@
 use super::views::{Client, Subject};
 
-/// A time in which clients disagreed without interruption.
+/// A period of uninterrupted disagreement between clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Period {
     pub(super) from: u64,
     pub(super) to: u64,
-    /// From when on the clients saw what, in their order.
+    /// The views of all clients, in order, each with its start time.
     pub(super) views: Vec<(u64, Vec<Option<String>>)>,
 }
 
@@ -15,7 +15,7 @@ impl Period {
     }
 }
 
-/// Returns the times between `from` and `to` in which the clients' views of `subject` differ.
+/// Returns the periods between `from` and `to` in which the clients' views of `subject` differ.
 pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64) -> Vec<Period> {
     let changes = clients.iter().flat_map(|client| client.changes(subject));
     let changes = changes.filter(|at| (from..to).contains(at));
@@ -50,7 +50,7 @@ pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64)
 mod tests {
     use super::*;
 
-    /// Compares clients that take these values for true from these times on.
+    /// Compares clients with these views and start times.
     fn check(views: &[&[(u64, Option<&str>)]], expected: &[(u64, u64, usize)]) {
         let clients: Vec<_> = views
             .iter()

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{duration::short, log::timestamp};
 
-/// The number of periods of each subject that are shown.
+/// The maximum number of periods to show for each subject.
 const MAX_PERIODS: usize = 20;
 
 /// Formats a time in UTC.
@@ -31,7 +31,7 @@ pub(super) fn no_overlap(clients: &[Client]) -> String {
     )
 }
 
-/// Writes the comparison for people.
+/// Writes the comparison as text for people.
 pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
     let (from, length) = (time(comparison.from), comparison.to - comparison.from);
     let count = comparison.clients.len();

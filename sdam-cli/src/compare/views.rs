@@ -21,20 +21,20 @@ pub(super) enum Subject {
 /// The views of one client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// The name of its place, or of the file.
+    /// The name of the client's place, or of the file.
     pub(super) name: String,
     pub(super) file: String,
-    /// The time at which the client first knew the state of each server, and the time at which it
+    /// The time at which the client first knew the state of each server and the time at which it
     /// stopped, in nanoseconds since 1970.
     pub(super) from: u64,
     pub(super) to: u64,
-    /// State the client believed, with start times; `None` stands for no primary or for no member.
+    /// State the client believed, with start times; `None` means no primary or not a member.
     views: BTreeMap<Subject, Vec<(u64, Option<String>)>>,
 }
 
 impl Client {
-    /// Reads what the client of `recording` saw. It is named by its file if one of the `others` has
-    /// the same name.
+    /// Extracts the views of the client in `recording`. The client is named after the file if one
+    /// of the `others` has the same name.
     pub(super) fn of(recording: &Recording, others: &[Self]) -> Result<Self, String> {
         let wall = |at: Instant| {
             let wall = recording.wall(at)?.duration_since(UNIX_EPOCH).ok()?;
@@ -76,7 +76,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Creates a client that takes these values for true from these times on.
+    /// Creates a client with these views and start times.
     #[cfg(test)]
     pub(super) fn with_views(subject: Subject, views: &[(u64, Option<&str>)]) -> Self {
         let views = views
@@ -111,7 +111,7 @@ impl Client {
         }
         for server in servers {
             let name = match server.server_type {
-                // A guess of the client about a server that it has not reached.
+                // The client's guess about a server that it has not reached.
                 ServerType::PossiblePrimary => ServerType::Unknown,
                 known => known,
             };
@@ -127,14 +127,14 @@ impl Client {
         }
     }
 
-    /// Returns whether both have seen a server of the same address.
+    /// Returns whether both clients have seen a server at the same address.
     pub(super) fn shares_a_server_with(&self, other: &Self) -> bool {
         let is_server = |subject: &&Subject| matches!(subject, Subject::Server(_));
         let mut servers = self.views.keys().filter(is_server);
         servers.any(|subject| other.views.contains_key(subject))
     }
 
-    /// Moves all times by these nanoseconds.
+    /// Shifts all times by this many nanoseconds.
     pub(super) fn shift(&mut self, nanos: i64) {
         let views = self.views.values_mut().flatten().map(|(at, _)| at);
         for at in views.chain([&mut self.from, &mut self.to]) {
@@ -142,21 +142,21 @@ impl Client {
         }
     }
 
-    /// Returns what the client took for true at this time.
+    /// Returns the client's view of `subject` at this time.
     pub(super) fn view(&self, subject: &Subject, at: u64) -> Option<&str> {
         let views = self.views.get(subject)?;
         let after = views.partition_point(|(from, _)| *from <= at);
         views.get(after.checked_sub(1)?)?.1.as_deref()
     }
 
-    /// Returns when the client changed its mind.
+    /// Returns the times at which the client's view of `subject` changed.
     pub(super) fn changes(&self, subject: &Subject) -> impl Iterator<Item = u64> {
         let views = self.views.get(subject);
         views.into_iter().flatten().map(|(at, _)| *at)
     }
 }
 
-/// Returns what any of the clients has a view of, the primary first.
+/// Returns every subject that any client has a view of, the primary first.
 pub(super) fn subjects(clients: &[Client]) -> BTreeSet<Subject> {
     let subjects = clients.iter().flat_map(|client| client.views.keys());
     subjects.cloned().collect()

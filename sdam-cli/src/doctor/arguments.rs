@@ -37,26 +37,26 @@ pub struct Arguments {
     /// Print one JSON document.
     #[arg(long)]
     pub json: bool,
-    /// Show also what is well.
+    /// Also show passed checks.
     #[arg(long, short)]
     pub verbose: bool,
     /// Show one line for each problem, and the summary.
     #[arg(long, conflicts_with_all = ["json", "verbose"])]
     pub short: bool,
-    /// Show this check alone, and the failures that prevent it; may be repeated.
+    /// Show only this check, and the failures that prevent it; may be repeated.
     #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
     pub only: Vec<CheckId>,
-    /// Accept what this check finds, at this host or everywhere; may be repeated. JSON keeps the
-    /// finding, with "suppressed": true.
+    /// Accept findings of this check, at this host or everywhere; may be repeated. JSON keeps them,
+    /// with "suppressed": true.
     #[arg(long, value_name = "ID[@HOST]", value_parser = Suppression::parse)]
     pub suppress: Vec<Suppression>,
-    /// From which severity on the exit code is not 0.
+    /// Minimum severity for a non-zero exit.
     #[arg(long, value_name = "SEVERITY", value_enum, default_value_t)]
     pub fail_on: FailOn,
-    /// Show the checks, and connect to nothing.
+    /// List the checks, without connecting to anything.
     #[arg(long)]
     pub list: bool,
-    /// Explain this check and what it may find, and connect to nothing.
+    /// Explain this check and its possible findings, without connecting to anything.
     #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
     pub explain: Option<CheckId>,
     /// Time limit of one step of a connection [default: 0.5].
@@ -74,11 +74,11 @@ impl CheckId {
     }
 }
 
-/// The severity from which on the exit code is not 0. The codes of a wrong connection string and of
-/// a check that could not be made stay.
+/// The minimum severity for a non-zero exit. The exit codes for an invalid connection string and
+/// for a check that could not be made do not depend on it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum FailOn {
-    /// A warning, or worse.
+    /// A warning or a failure.
     #[default]
     Warning,
     /// A failure.
@@ -87,7 +87,7 @@ pub enum FailOn {
     Never,
 }
 
-/// Findings that do not count: those of a check, at one host or everywhere.
+/// Findings to ignore: those of one check, at one host or everywhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suppression {
     check: Check,
@@ -105,8 +105,8 @@ impl Suppression {
         Ok(Self { check, host })
     }
 
-    /// Returns whether this is about the findings of `check` about `subject`. A host without port
-    /// stands for every port.
+    /// Returns whether this covers findings of `check` about `subject`. A host without a port
+    /// covers every port.
     pub(super) fn covers(&self, check: Check, subject: Option<&str>) -> bool {
         let is_host = |host: &String| {
             let subject = subject.unwrap_or_default().to_ascii_lowercase();

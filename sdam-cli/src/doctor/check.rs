@@ -1,6 +1,6 @@
 //! The checks, in the order in which they are made and shown.
 
-/// A question that the doctor answers.
+/// A check: a question that the doctor answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Check {
     Uri,
@@ -21,7 +21,7 @@ pub(super) enum Check {
 }
 
 impl Check {
-    /// Every check.
+    /// All checks.
     pub(super) const ALL: [Self; 15] = [
         Self::Uri,
         Self::DnsSrv,
@@ -61,7 +61,7 @@ impl Check {
         }
     }
 
-    /// Returns what the check asks, in one line.
+    /// Returns the question of the check, in one line.
     pub(super) const fn question(self) -> &'static str {
         match self {
             Self::Uri => "does the connection string mean what it says?",

@@ -3,7 +3,7 @@
 use super::check::Check;
 
 impl Check {
-    /// Returns the paragraphs about the check.
+    /// Returns the paragraphs that explain the check.
     pub(super) fn explanation(self) -> &'static [&'static str] {
         let mut entries = EXPLANATIONS.iter();
         let own = entries.find(|(check, _)| *check == self);

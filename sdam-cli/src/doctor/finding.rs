@@ -1,4 +1,4 @@
-//! The answer of a check.
+//! The finding of a check.
 
 use std::time::Duration;
 
@@ -10,21 +10,21 @@ use super::{
 };
 use crate::exit::Exit;
 
-/// The severity of an answer.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
     Ok,
     Info,
-    /// Not asked, because an earlier check of the same host has failed.
+    /// Skipped, because an earlier check of the same host failed.
     Skip,
     Warn,
     Fail,
-    /// The check itself could not be made.
+    /// The check could not be made.
     Error,
 }
 
 impl Status {
-    /// Every status.
+    /// All statuses.
     pub(super) const ALL: [Self; 6] = [
         Self::Ok,
         Self::Info,
@@ -46,11 +46,11 @@ impl Status {
     }
 }
 
-/// The answer of one check about one subject.
+/// The finding of one check about one subject.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Finding {
     pub(super) check: Check,
-    /// The step of the connection that failed, if the check is about the whole of it.
+    /// The step of the connection that failed, if the check covers the whole connection.
     pub(super) step: Option<Check>,
     /// A server, or another subject; `None` for the deployment as a whole.
     pub(super) subject: Option<String>,
@@ -58,13 +58,13 @@ pub(super) struct Finding {
     /// One sentence without its full stop.
     pub(super) title: String,
     pub(super) evidence: Vec<(&'static str, Value)>,
-    /// Probable causes; several if they cannot be told apart from here.
+    /// Probable causes; more than one if they cannot be told apart from here.
     pub(super) causes: Vec<String>,
     pub(super) remedies: Vec<String>,
-    /// The finding that has to be repaired first, if the check was skipped.
+    /// The finding to repair first, if the check was skipped.
     pub(super) blocked_by: Option<String>,
     pub(super) took: Option<Duration>,
-    /// True if the user has accepted it.
+    /// True if the user has accepted the finding.
     pub(super) suppressed: bool,
 }
 
@@ -123,14 +123,14 @@ impl Finding {
         is_bad && !self.suppressed
     }
 
-    /// Returns whether the connection string cannot be used, so that nothing else was checked.
+    /// Returns whether the connection string is unusable, so that nothing else was checked.
     fn is_configuration(&self) -> bool {
         self.check == Check::Uri && self.status == Status::Fail
     }
 }
 
-/// Marks what the user has accepted. A check that could not be made is no finding to accept, and
-/// nor is a connection string that cannot be used.
+/// Marks the findings that the user has accepted. A check that could not be made and an unusable
+/// connection string cannot be accepted.
 pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
     for finding in findings {
         let is_finding = matches!(finding.status, Status::Info | Status::Warn | Status::Fail);
@@ -142,7 +142,7 @@ pub(super) fn suppress(findings: &mut [Finding], suppressions: &[Suppression]) {
     }
 }
 
-/// Keeps the findings of the checks `only`, and the failures for which one of them was not made.
+/// Keeps the findings of the checks `only`, and the failures that prevented one of them.
 pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
     if only.is_empty() {
         return;

@@ -1,4 +1,4 @@
-//! From what was seen to findings: no I/O, no clock.
+//! Derives findings from an observation, without I/O or a clock.
 
 mod connection;
 mod set;
@@ -44,7 +44,7 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
         finding.blocked_by = first_problem(&findings);
         findings.push(finding);
     }
-    // Stable, so that servers keep their order.
+    // A stable sort, so that servers keep their order.
     findings.sort_by_key(|finding| finding.check);
     if let Some(deployment) = &seen.deployment {
         let finding = selection(deployment, options, first_problem(&findings));
@@ -95,7 +95,8 @@ fn login(login: &Login) -> Finding {
         .remedy("check the credentials and authMechanism, and the log of the server")
 }
 
-/// Returns whether there are servers for writes and for the reads of the connection string.
+/// Returns the finding about the availability of servers for writes and for the connection string's
+/// reads.
 fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
     let names = |explanation: &Explanation| -> Vec<Value> {
         let eligible = explanation.eligible();
@@ -117,7 +118,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
             "there are servers for writes and reads".to_owned(),
         ),
         (Some(missing), Some(_)) => (Status::Skip, missing),
-        // Reads may be all that a program needs of a set without a primary.
+        // A program that only reads can use a set without a primary.
         (Some(missing), None) => (Status::Fail, missing),
     };
     let mut finding = Finding::new(Check::Select, status, title)
@@ -150,7 +151,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
     finding
 }
 
-/// Returns the message with the code of a server's error.
+/// Returns the message of a server's error with its code.
 fn text(error: &ServerError) -> String {
     match error.code {
         Some(code) => format!("{} (code {code})", error.message),

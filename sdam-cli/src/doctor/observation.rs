@@ -12,23 +12,23 @@ use sdam_core::{
 };
 use sdam_select::explain::Explanation;
 
-/// All that was seen.
+/// The complete observation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observation {
-    /// Why the connection string cannot be used.
+    /// The reason why the connection string cannot be used.
     pub(super) config: Option<ConfigError>,
     pub(super) warnings: Vec<Warning>,
     /// The look-ups of a `mongodb+srv` string.
     pub(super) srv: Option<Srv>,
     /// `None` if the seeds are not known.
     pub(super) options: Option<Options>,
-    /// The seeds first, then the members that servers have named.
+    /// The seeds, followed by the members that servers named.
     pub(super) hosts: Vec<Host>,
     pub(super) deployment: Option<Deployment>,
     pub(super) login: Option<Login>,
 }
 
-/// The look-ups of the SRV and the TXT record, which are made at the same time.
+/// The concurrent look-ups of the SRV and the TXT record.
 #[derive(Clone, Debug)]
 pub(super) struct Srv {
     /// The name in the connection string.
@@ -37,7 +37,7 @@ pub(super) struct Srv {
     pub(super) name: String,
     pub(super) hosts: Result<Vec<ServerAddress>, ServerError>,
     pub(super) texts: Result<Vec<Box<str>>, ServerError>,
-    /// Why the records cannot be used.
+    /// The reason why the records cannot be used.
     pub(super) refused: Option<ConfigError>,
     pub(super) took: Duration,
 }
@@ -48,19 +48,19 @@ pub(super) struct Host {
     pub(super) address: ServerAddress,
     /// The address that was dialled, if it differs.
     pub(super) place: Option<ServerAddress>,
-    /// The server that names it as a member; `None` for a seed.
+    /// The server that named this one as a member; `None` for a seed.
     pub(super) named_by: Option<ServerAddress>,
-    /// `None` if no name was looked up: for an IP address, a socket, and behind a proxy.
+    /// `None` if there was no look-up: for an IP address, for a socket, and behind a proxy.
     pub(super) look_up: Option<LookUp>,
-    /// The attempts to connect, unless a proxy makes them.
+    /// The attempts to connect; empty if a proxy connects.
     pub(super) dials: Vec<Dial>,
     /// The error that ended the check.
     pub(super) error: Option<ServerError>,
-    /// True if the server answers with TLS where none was asked for, or without where it was.
+    /// True if the server uses TLS although it was not requested, or does not although it was.
     pub(super) is_reverse: bool,
     pub(super) session: Option<TlsSession>,
     pub(super) greeting: Option<Greeting>,
-    /// The time that connecting took, with TLS.
+    /// The time needed to connect, including TLS.
     pub(super) connected: Option<Duration>,
 }
 
@@ -110,7 +110,7 @@ pub(super) enum Reached {
 pub(super) struct TlsSession {
     pub(super) protocol: String,
     pub(super) cipher: String,
-    /// The end of the server's certificate, in seconds since 1970.
+    /// The expiry of the server's certificate, in seconds since 1970.
     pub(super) not_after: Option<i64>,
     pub(super) names: Vec<String>,
     /// The time of the handshake, in seconds since 1970.
@@ -127,7 +127,7 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    /// Returns the average round-trip time without that of the first reply, which takes longer.
+    /// Returns the average round-trip time without the first reply, which takes longer.
     pub(super) fn average(&self) -> Option<Duration> {
         let later = self.round_trips.get(1..).filter(|later| !later.is_empty());
         let counted = later.unwrap_or(&self.round_trips);

@@ -1,4 +1,4 @@
-//! Looks at a deployment: look-ups, connections, replies, a login. Nothing is judged here.
+//! Observes a deployment: look-ups, connections, replies, a login. Judges nothing.
 
 mod deployment;
 mod host;
@@ -24,9 +24,9 @@ use crate::target::Target;
 /// The time limit of one step of a connection.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Looks at the deployment of the connection string `uri`.
+/// Observes the deployment of the connection string `uri`.
 ///
-/// It ends within about four times `step`, the limit of a single step.
+/// Takes at most about four times `step`, the limit of a single step.
 pub(super) async fn observe(
     target: &Target,
     uri: &str,
@@ -94,7 +94,7 @@ fn refusal(error: StartError) -> ConfigError {
     }
 }
 
-/// Checks all seeds at the same time, and each member that they name as soon as it is known.
+/// Checks all seeds concurrently, and every other member as soon as a server names it.
 async fn all_hosts(line: &Line<'_>, options: &Options) -> (Vec<Host>, Option<Login>) {
     let mut known: BTreeSet<ServerAddress> = options.seeds.iter().cloned().collect();
     let seeds = known.clone().into_iter();
@@ -120,7 +120,7 @@ async fn all_hosts(line: &Line<'_>, options: &Options) -> (Vec<Host>, Option<Log
     (hosts, login)
 }
 
-/// Returns the members that a server names, and its own name.
+/// Returns the members that a server names, and the server's own name.
 pub(super) fn members(hello: &Hello) -> impl Iterator<Item = &ServerAddress> {
     let lists = [&hello.hosts, &hello.passives, &hello.arbiters];
     lists.into_iter().flatten().chain(&hello.me)

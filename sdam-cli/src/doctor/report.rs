@@ -12,7 +12,7 @@ use super::{
 };
 use crate::terminal::{Palette, Tone, columns, wrap};
 
-/// The columns of the matrix; that of TLS is of two checks.
+/// The columns of the matrix; the TLS column combines two checks.
 const COLUMNS: [(&str, &[Check]); 4] = [
     ("addr", &[Check::DnsAddr]),
     ("tcp", &[Check::Tcp]),
@@ -38,7 +38,7 @@ pub(super) fn explanation(check: Check) -> String {
     text
 }
 
-/// Formats a matrix of the servers, the findings that are not well, or all, and a summary.
+/// Formats a matrix of the servers, the problems or all findings, and a summary.
 pub(super) fn text(
     palette: Palette,
     findings: &[Finding],
@@ -64,7 +64,7 @@ pub(super) fn text(
     text
 }
 
-/// Formats a line for each problem, and the summary in the last one.
+/// Formats one line for each problem, and the summary as the last line.
 pub(super) fn short(palette: Palette, findings: &[Finding], seen: &Observation) -> String {
     let mut text = String::new();
     for finding in findings.iter().filter(|own| own.is_problem()) {
@@ -151,7 +151,7 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
     text
 }
 
-/// Formats one finding: what, why, and what to do.
+/// Formats one finding: title, causes and remedies.
 fn block(text: &mut String, palette: Palette, finding: &Finding) {
     let (tone, word) = mark(finding.status);
     let accepted = if finding.suppressed {
@@ -178,7 +178,7 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
             Value::String(word) => word.clone(),
             Value::Number(number) if number.is_f64() => {
                 let tenths = (number.as_f64().unwrap_or_default() * 10.0).round();
-                // Without the sign of -0.
+                // Adding 0 removes the sign of -0.
                 format!("{:.1}", tenths / 10.0 + 0.0)
             }
             other => other.to_string(),
@@ -191,7 +191,7 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
     }
 }
 
-/// Returns the word for a status, in five columns, and its tone.
+/// Returns the word for a status, padded to five columns, and its tone.
 fn mark(status: Status) -> (Tone, String) {
     let (tone, word) = match status {
         Status::Ok => (Tone::Good, status.name().to_owned()),

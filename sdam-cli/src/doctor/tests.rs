@@ -15,7 +15,7 @@ use self::servers::{Server, listener, standalone};
 use super::*;
 use crate::terminal::{Palette, WIDTH, columns};
 
-/// A name server with the SRV records of one name.
+/// A name server with the SRV records of a single name.
 #[derive(Debug)]
 struct Records(Vec<ServerAddress>);
 
@@ -34,7 +34,7 @@ impl Resolver for Records {
     }
 }
 
-/// Runs `task` with the runtime of a program that has these SRV records.
+/// Runs `task` with a runtime whose name server has these SRV records.
 fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) -> T) -> T {
     let tokio = Tokio::new_multi_thread()
         .worker_threads(1)
@@ -64,7 +64,7 @@ fn observe(arguments: &Arguments, uri: &str) -> Observation {
     })
 }
 
-/// Returns the arguments for JSON, with time for a machine under load.
+/// Returns arguments for JSON output, with time limits for a machine under load.
 fn arguments() -> Arguments {
     Arguments {
         json: true,
@@ -78,7 +78,7 @@ fn run_json(arguments: &Arguments, uri: &str) -> (Exit, Value) {
     (exit, serde_json::from_str(&output).unwrap())
 }
 
-/// Returns the first problem, as `id status`, and the whole finding.
+/// Returns the first problem, as `id status`, and the complete finding.
 fn first(document: &Value) -> (String, Value) {
     let checks = document["checks"].as_array().unwrap();
     let problem = checks.iter().find(|check| {
@@ -96,7 +96,7 @@ fn first(document: &Value) -> (String, Value) {
 }
 
 /// Checks the first problem of the deployment `uri`, the exit code, and that the finding has a
-/// remedy and says `words`.
+/// remedy and contains `words`.
 fn check(uri: &str, expected: &str, exit: Exit, words: &str) {
     check_with(&arguments(), uri, expected, exit, words);
 }
@@ -117,7 +117,7 @@ fn check_with(arguments: &Arguments, uri: &str, expected: &str, exit: Exit, word
 }
 
 /// Checks that text, short text and JSON have the same exit code and the same first problem, and
-/// that its remedy, or the finding, names a host or an option. Returns the document.
+/// that the remedy or the finding names a host or an option. Returns the document.
 fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exit) -> Value {
     let conclude = |json, short| {
         let mut arguments = arguments.clone();
@@ -127,7 +127,7 @@ fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exi
         text
     };
     let json = conclude(true, false);
-    // One document and the end of its line.
+    // One document, followed by a line break.
     assert_eq!(json.find('\n'), Some(json.len() - 1));
     let document: Value = serde_json::from_str(&json).unwrap();
     let (problem, finding) = first(&document);
@@ -184,14 +184,14 @@ fn words(text: &str) -> String {
     words.join(" ")
 }
 
-/// Returns the arguments that dial the members of `set` at their places.
+/// Returns the arguments that map the members of `set` to their real addresses.
 fn translated(set: &ReplicaSet) -> Arguments {
     let mut arguments = arguments();
     arguments.target.translate = Some(set.places().iter().cloned().collect());
     arguments
 }
 
-/// Panics at each attempt to connect to port 1, and refuses the others.
+/// Panics at each attempt to connect to port 1, and refuses all others.
 #[derive(Debug)]
 struct Panicking;
 
@@ -215,7 +215,7 @@ impl sdam::Transport for Panicking {
 fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     let tokio = Tokio::new_current_thread().enable_all().build().unwrap();
     let mut output = Vec::new();
-    // Behind a proxy no address is dialled alone, so the transport is asked at once.
+    // Behind a proxy, addresses are not dialled separately, so the transport is called at once.
     let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?proxyHost=127.0.0.1";
     let exit = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
@@ -260,7 +260,7 @@ fn one_check_is_shown_alone_with_the_failures_that_prevent_it() {
     check(set.uri(), "hello", &["hello"], Exit::SUCCESS);
     check(set.uri(), "tls.verify", &[], Exit::SUCCESS);
     check(&refused, "uri", &["uri"], Exit::SUCCESS);
-    // Skipped, not made, and not made because the string is wrong.
+    // Skipped checks, checks that could not be made, and an invalid connection string.
     check(&refused, "hello", &["tcp", "hello"], Exit::FAILURES);
     check(&refused, "lag", &["tcp"], Exit::FAILURES);
     check("mongodb:/a", "lag", &["uri"], Exit::CONFIGURATION);
@@ -343,7 +343,7 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
     }
 }
 
-/// Runs without a runtime, so that nothing can be connected.
+/// Runs without a runtime, so that connecting is impossible.
 fn offline(arguments: &Arguments) -> String {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let console = Console {

@@ -50,7 +50,7 @@ pub struct Arguments {
     /// Time limit [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
-    /// Select N times from 20 tasks at once, and show how that loads the servers.
+    /// Select N times from 20 concurrent tasks, and show the load on the servers.
     #[arg(
         long, value_name = "N", num_args = 0..=1, default_missing_value = "1000",
         value_parser = whole::<u32>(1..=1_000_000)
@@ -59,7 +59,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Returns the read preference; `default` is that of the connection string.
+    /// Returns the read preference; `default` is the connection string's.
     pub fn preference(&self, default: &ReadPreference) -> ReadPreference {
         let mut preference = default.clone();
         preference.mode = self.read.unwrap_or(preference.mode);

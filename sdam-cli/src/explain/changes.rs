@@ -1,4 +1,4 @@
-//! The changes of the criteria or settings that would make each rejected server eligible.
+//! The changes to the criteria or settings that would make each rejected server eligible.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use sdam_select::{
     explain::{Rejection, Verdict, explain},
 };
 
-/// No server needs more: mode, staleness, tags, latency.
+/// The maximum number of changes that a server can need: mode, staleness, tags, latency.
 const STEPS: usize = 5;
 
-/// Returns the change for each available server that is rejected, if one exists.
+/// Returns the change for each rejected server that is available, if such a change exists.
 pub(super) fn changes(
     topology: &TopologyDescription,
     settings: &Settings,
@@ -59,7 +59,8 @@ impl Draft {
         }
     }
 
-    /// Changes what rejects `server` until it is eligible; `None` if that cannot be done.
+    /// Removes the reasons for rejecting `server` until it is eligible; `None` if that is
+    /// impossible.
     fn for_server(
         mut self,
         topology: &TopologyDescription,
@@ -79,11 +80,11 @@ impl Draft {
         None
     }
 
-    /// Changes what has led to `rejection`; `None` if nothing is left to change.
+    /// Removes the reason for `rejection`; `None` if nothing is left to change.
     fn relax(&mut self, rejection: &Rejection) -> Option<()> {
         let words = match rejection {
             Rejection::Type { .. } | Rejection::NotPreferred { .. } => {
-                // It accepts more servers than every other mode.
+                // The mode that accepts the most servers.
                 if self.preference.mode == ReadMode::Nearest {
                     return None;
                 }
@@ -121,7 +122,7 @@ impl Draft {
         Some(())
     }
 
-    /// Returns those of a server's tags whose names are asked for.
+    /// Returns the server's tags whose names appear in the criteria.
     fn similar(&self, own: &TagSet) -> TagSet {
         let wanted = self.preference.tag_sets.iter().flat_map(TagSet::iter);
         let names: Vec<_> = wanted.map(|(name, _)| name).collect();
@@ -131,7 +132,7 @@ impl Draft {
     }
 }
 
-/// Writes tags as on the command line.
+/// Formats tags in the syntax of the command line.
 fn written(tags: &TagSet) -> String {
     if tags.is_empty() {
         return "''".to_owned();

@@ -12,7 +12,7 @@ use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
 
 /// Columns for the mark before a server's address.
 const MARK: usize = 2;
-/// Columns for `RSSecondary`, the longest type that can be selected, and most others.
+/// Columns for `RSSecondary`, the longest type that can be selected; most other types fit, too.
 const TYPE: usize = 11;
 /// Columns for `999.99 ms`.
 const RTT: usize = 9;
@@ -46,7 +46,7 @@ pub(super) fn explanation(
         );
         let (tone, verdict) = verdict(server, is_chosen);
         let indent = columns(&row);
-        // Long addresses leave no space beside them.
+        // A long address takes a line of its own.
         let (indent, mut row) = if indent + BAR <= WIDTH {
             (indent, row)
         } else {
@@ -75,7 +75,7 @@ fn verdict(server: &ExplainedServer, is_chosen: bool) -> (Tone, String) {
     }
 }
 
-/// Formats the probable problems although a server was found.
+/// Formats the probable problems even if a server was found.
 pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
     let mut text = String::new();
     for diagnosis in diagnoses {
@@ -104,7 +104,7 @@ pub(super) fn changes(palette: Palette, changes: &[(ServerAddress, String)]) -> 
     text
 }
 
-/// Wraps lines that may be longer than the screen, and keeps their indentation.
+/// Wraps lines that may be longer than the screen, keeping their indentation.
 pub(super) fn lines(lines: &str) -> String {
     let mut text = String::new();
     for line in lines.lines() {
@@ -114,7 +114,7 @@ pub(super) fn lines(lines: &str) -> String {
     text
 }
 
-/// Formats the number of selections per server, and its maximum of concurrent operations.
+/// Formats the number of selections and the maximum number of concurrent operations of each server.
 pub(super) fn distribution(
     palette: Palette,
     servers: &BTreeMap<ServerAddress, Share>,
@@ -147,7 +147,7 @@ pub(super) struct Share {
 }
 
 fn paragraph(text: &mut String, palette: Palette, tone: Tone, words: &str, indent: usize) {
-    // Continuation lines have a deeper indentation.
+    // Continuation lines are indented further.
     for (index, line) in wrap(words, indent + 2).into_iter().enumerate() {
         let indent = indent + if index > 0 { 2 } else { 0 };
         // Writing to a string cannot fail.

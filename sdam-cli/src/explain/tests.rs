@@ -4,7 +4,7 @@ use tokio::runtime::Builder as Tokio;
 use super::*;
 use crate::terminal::{WIDTH, columns};
 
-/// Returns the command line that asks for the simulated deployment.
+/// Returns the arguments for the simulated deployment.
 fn demo() -> Arguments {
     Arguments {
         target: Target::demo(),
@@ -85,7 +85,7 @@ fn tag_sets_are_tried_in_order() {
     let verdicts = verdicts(&output);
     let chosen: Vec<_> = verdicts.iter().filter(|(chosen, ..)| *chosen).collect();
     assert_eq!(chosen.len(), 1, "{output}");
-    // The text is wrapped; this is its first line.
+    // The first line of a wrapped text.
     let others = verdicts.iter().filter(|(chosen, ..)| !*chosen);
     assert!(
         others
@@ -174,7 +174,7 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     };
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes(&writing), [expected; 2]);
-    // The tags of the primary are unknown to the test: it is one of the three.
+    // The test does not know which of the three members is primary, and so not its tags either.
     let nowhere = Arguments {
         read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],

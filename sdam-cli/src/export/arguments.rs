@@ -59,26 +59,27 @@ pub struct Arguments {
     /// Watch the deployments of FILE: their names and connection strings, in TOML.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "demo"])]
     pub targets: Option<PathBuf>,
-    /// Address to serve at; port 0 is a free one.
+    /// Address to serve at; port 0 chooses a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
     /// Also push the metrics, changes and failovers to an OpenTelemetry collector, by OTLP over HTTP.
     ///
-    /// Metrics have the names of /metrics, changes of the topology are log records, and each failover
-    /// is a span whose events are its parts. Without this option, the variables
-    /// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or LOGS, TRACES) name the
-    /// collector. OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TIMEOUT,
+    /// Metrics have the same names as on /metrics, changes of the topology are log records, and
+    /// each failover is a span whose events are its phases. Without this option, the variables
+    /// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or LOGS, TRACES) name
+    /// the collector. OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TIMEOUT,
     /// OTEL_EXPORTER_OTLP_CERTIFICATE, OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME,
-    /// OTEL_RESOURCE_ATTRIBUTES, and none in OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their usual
-    /// meaning. A collector that is down is reported on standard error, and has no other effect.
+    /// OTEL_RESOURCE_ATTRIBUTES, and none in OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their
+    /// usual meaning. A collector that is down is reported on standard error, and has no other
+    /// effect.
     #[arg(long, value_name = "URL")]
     #[cfg_attr(not(feature = "otlp"), arg(hide = true))]
     pub otlp: Option<String>,
-    /// The variables of OpenTelemetry, which are not part of the command line; used with the feature
+    /// The OpenTelemetry variables, which are not part of the command line; used with the feature
     /// `otlp`.
     #[arg(skip)]
     pub otel: BTreeMap<String, String>,
-    /// Time that the program waits for the collector when it ends.
+    /// The time that the program waits for the collector when it ends.
     #[arg(skip = FLUSH)]
     pub flush: Duration,
     /// The interval between step-downs of a simulated deployment's primary.
@@ -98,7 +99,7 @@ const FLUSH: Duration = Duration::from_secs(2);
 /// The default of [`Arguments::failover_period`].
 const FAILOVER_PERIOD: Duration = Duration::from_secs(30);
 
-/// Returns the variables OTEL_* of the process, except empty ones, which count as missing.
+/// Returns the OTEL_* variables of the process. Empty ones count as missing.
 pub fn otel_variables() -> BTreeMap<String, String> {
     let pairs = env::vars_os();
     let pairs = pairs

@@ -1,4 +1,4 @@
-//! One deployment: how its topology is started, and what is known before.
+//! One deployment: the start of its topology, and its state before that.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -19,7 +19,7 @@ use tokio::{
 use super::{numbers::Numbers, targets::Named};
 use crate::target::Target;
 
-/// The pause after the first failed look-up; it doubles with each.
+/// The pause after the first failed look-up; it doubles after each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ pub(super) struct Deployment {
     numbers: Numbers,
     sinks: Vec<Arc<dyn EventSink>>,
     watched: OnceCell<Watched>,
-    /// Why there is no topology yet, since the first look-up has failed.
+    /// The reason why there is no topology yet, after the first failed look-up.
     reason: RefCell<Option<String>>,
     /// Notified when a look-up has ended.
     looked_up: Notify,
@@ -43,7 +43,7 @@ pub(super) struct Watched {
 }
 
 impl Deployment {
-    /// Combines the parts of a deployment; its events go to `numbers` and `sinks`.
+    /// Combines the parts of a deployment; events go to `numbers` and `sinks`.
     pub(super) fn new(named: Named, numbers: Numbers, sinks: Vec<Arc<dyn EventSink>>) -> Self {
         Self {
             named,
@@ -55,17 +55,17 @@ impl Deployment {
         }
     }
 
-    /// Returns the name; `None` if the deployment is the only one.
+    /// Returns the name; `None` if this is the only deployment.
     pub(super) fn name(&self) -> Option<&str> {
         self.named.name.as_deref()
     }
 
-    /// Returns whether the deployment is a simulated one.
+    /// Returns whether the deployment is simulated.
     pub(super) fn is_simulated(&self) -> bool {
         self.named.is_simulated
     }
 
-    /// Returns the topology, or why there is none yet.
+    /// Returns the topology, or the reason why there is none yet.
     pub(super) fn watched(&self) -> Result<&Watched, String> {
         self.watched.get().ok_or_else(|| {
             let reason = self.reason.borrow();
@@ -78,8 +78,8 @@ impl Deployment {
 
     /// Looks up the hosts of a `mongodb+srv` string until that succeeds, and starts the topology.
     ///
-    /// `remark` is called with the warnings of the topology, with the first error and at the end of
-    /// the errors.
+    /// `remark` is called with the topology's warnings, with the first error, and when the errors
+    /// end.
     pub(super) async fn start(
         &self,
         target: &Target,
@@ -123,14 +123,14 @@ impl Deployment {
         for sink in &self.sinks {
             builder = builder.sink(Arc::clone(sink));
         }
-        // The last one, so that what its page shows was delivered to all.
+        // The last sink, so that all others already have what its page shows.
         builder
             .sink(self.numbers.clone())
             .start(runtime.clone())
             .map_err(|error| error.to_string())
     }
 
-    /// Waits until its state is known, for at most `limit`.
+    /// Waits until the deployment's state is known, for at most `limit`.
     pub(super) async fn checked(&self, limit: Duration) {
         let known = |topology: &TopologyDescription| {
             let mut servers = topology.servers().iter();
@@ -168,7 +168,7 @@ impl Deployment {
     }
 }
 
-/// Returns whether a check of the server has ended.
+/// Returns whether a check of the server has completed.
 fn is_checked(server: &ServerDescription) -> bool {
     server.server_type.is_available() || server.error.is_some()
 }

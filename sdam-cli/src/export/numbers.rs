@@ -17,12 +17,12 @@ use sdam_events::{
     sink::{EventSink, Interest},
 };
 
-/// Upper bounds of the buckets of durations, in seconds: from a round trip to a slow failover.
+/// Upper bounds of the duration buckets, in seconds: from a round trip to a slow failover.
 const BUCKETS: &[f64] = &[
     0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
 ];
 
-/// The metrics of one deployment, and the sink that converts its events to them.
+/// The metrics of one deployment, and the sink that converts its events into metrics.
 ///
 /// A program usually installs one shared recorder with [`metrics::set_global_recorder`]. This
 /// recorder is local, so that several exporters can run independently in one process.
@@ -37,7 +37,7 @@ struct Inner {
 }
 
 impl Numbers {
-    /// Creates the metrics of a deployment, each with these labels.
+    /// Creates the metrics of a deployment, all with these labels.
     pub(super) fn new(
         labels: &[(&str, String)],
         clock: &Arc<dyn Clock>,
@@ -58,7 +58,7 @@ impl Numbers {
                 "1 if a replica set's primary is known."
             );
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
-            // The first failover would be invisible to a query if it created its metrics.
+            // If the first failover created its metrics, queries would not see it.
             counter!("sdam_failovers_total").absolute(0);
             let _ = histogram!("sdam_failover_duration_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
@@ -79,7 +79,7 @@ impl Numbers {
         Ok(numbers)
     }
 
-    /// Returns the metrics in the text format of Prometheus; without a topology those of a
+    /// Returns the metrics in the text format of Prometheus. Without a topology, they describe a
     /// deployment that does not answer.
     pub(super) fn render(&self, topology: Option<&Topology>) -> String {
         let Inner { sink, clock, .. } = &*self.0;
@@ -121,8 +121,8 @@ impl fmt::Debug for Numbers {
     }
 }
 
-/// Removes the series of servers that have left the topology: a series that stays at zero is an
-/// alert that never ends.
+/// Removes the series of servers that have left the topology: a series that stays at zero would
+/// cause an alert that never ends.
 fn without_former_servers(page: &str, topology: &TopologyDescription) -> String {
     let servers = topology.servers().iter();
     let current: Vec<_> = servers
@@ -140,8 +140,8 @@ fn without_former_servers(page: &str, topology: &TopologyDescription) -> String 
     page.split_inclusive('\n').filter(is_current).collect()
 }
 
-/// Merges pages, so that the samples of a metric follow each other and its description, as the
-/// format requires.
+/// Merges pages so that the samples of a metric directly follow its description, as the format
+/// requires.
 pub(super) fn merge(pages: impl IntoIterator<Item = String>) -> String {
     let mut families: BTreeMap<String, (String, String)> = BTreeMap::new();
     for page in pages {

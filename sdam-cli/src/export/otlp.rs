@@ -1,7 +1,7 @@
-//! Pushes what the exporter sees to a collector of OpenTelemetry, by OTLP over HTTP: the metrics of
-//! the page `/metrics`, a log record for each change, and a span for each failover.
+//! Pushes the exporter's observations to an OpenTelemetry collector, by OTLP over HTTP: the metrics
+//! of the page `/metrics`, a log record for each change, and a span for each failover.
 //!
-//! A collector that is down or slow costs the exporter nothing but the memory of a bounded queue.
+//! If the collector is down or slow, the exporter only needs memory for a bounded queue.
 
 mod collector;
 mod messages;
@@ -35,38 +35,38 @@ use self::{
     settings::{Settings, Signal},
 };
 
-/// The time that records wait for others to be sent with.
+/// The time that records wait for others to be sent with them.
 const DELAY: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to send records.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The connection to the collector, and what waits for it.
+/// The connection to the collector, and the waiting records.
 pub(super) struct Push {
     settings: Settings,
     collector: Collector,
     sender: Sender,
     queue: Arc<Queue>,
-    /// The time when counting began.
+    /// The start time of the counters.
     start: SystemTime,
-    /// The troubles that were reported and have not ended.
+    /// The reported problems that have not ended.
     troubles: RefCell<BTreeSet<Place>>,
 }
 
 /// The subject of a problem: each is reported when it begins and when it ends.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
-    /// A host does not answer.
+    /// A host that does not answer.
     Host(String),
-    /// A path is refused.
+    /// A path that is refused.
     Path(Signal),
 }
 
 impl Push {
-    /// Prepares the push; `None` if nothing names a collector.
+    /// Prepares the push; `None` if no collector is configured.
     ///
     /// # Errors
     ///
-    /// Says which option or variable is invalid, and what it needs.
+    /// Names the invalid option or variable and its remedy.
     pub(super) fn new(
         option: Option<&str>,
         variables: &BTreeMap<String, String>,
@@ -89,8 +89,8 @@ impl Push {
         Arc::new(Records::new(labels, io, Arc::clone(&self.queue)))
     }
 
-    /// Pushes the metrics of `page` in their interval, and records soon after they are made, for
-    /// ever. `remark` is called when a trouble begins and when it ends.
+    /// Pushes metrics at their interval, and records soon after they are created, for ever.
+    /// `remark` is called when a problem begins and when it ends.
     ///
     /// # Cancel safety
     ///
@@ -109,7 +109,7 @@ impl Push {
                 sleep(pause).await;
                 self.push_logs(&remark).await;
                 self.push_spans(&remark).await;
-                // What is left waits for the collector.
+                // The remaining records wait for the collector.
                 let is_done = self.queue.is_empty();
                 pause = if is_done {
                     DELAY
@@ -142,7 +142,7 @@ impl Push {
             end: nanos(SystemTime::now()),
         };
         let body = || self.sender.metrics(page::metrics(page, span));
-        // What does not arrive is part of the next push.
+        // Undelivered metrics are part of the next push.
         self.push(Signal::Metrics, body, remark).await;
     }
 
@@ -162,8 +162,8 @@ impl Push {
         }
     }
 
-    /// Pushes a message, if its kind is wanted. Returns whether it is done with: `false` means that
-    /// it should be sent again.
+    /// Pushes a message if its kind is enabled. Returns `false` if the message should be sent
+    /// again.
     async fn push(
         &self,
         signal: Signal,
@@ -178,7 +178,7 @@ impl Push {
         matches!(outcome, Ok(()) | Err(Trouble::Refused(_)))
     }
 
-    /// Reports the beginning and the end of a trouble.
+    /// Reports the beginning and the end of a problem.
     fn report(
         &self,
         signal: Signal,

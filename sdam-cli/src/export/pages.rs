@@ -1,4 +1,4 @@
-//! The pages: which there are, and of which deployment.
+//! The pages, and the deployment that each request names.
 
 use std::{fmt::Display, time::Duration};
 
@@ -30,14 +30,14 @@ const INDEX: &str = "\
 /-/healthy     200 while this program runs
 ";
 
-/// The header with the time limit of Prometheus, in seconds.
+/// The header with Prometheus' time limit, in seconds.
 const SCRAPE_TIMEOUT: &str = "x-prometheus-scrape-timeout-seconds";
-/// The time limit of a probe without such a header: the default of Prometheus.
+/// The time limit of a probe without such a header, which is Prometheus' default.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The part of a time limit that is left for the answer, at most.
+/// The maximum part of a time limit to reserve for sending the answer.
 const OFFSET: Duration = Duration::from_millis(500);
 
-/// The status and the text of an answer to an invalid request.
+/// The status and text of the answer to an invalid request.
 struct Refusal(StatusCode, String);
 
 /// The pages of all deployments.
@@ -81,7 +81,7 @@ impl Pages {
         }
     }
 
-    /// Returns a page about the topology of the requested deployment, if that has one yet.
+    /// Returns a page about the topology of the requested deployment, if it has one yet.
     fn described(
         &self,
         request: &Parts,
@@ -94,8 +94,8 @@ impl Pages {
         Ok(page(watched, snapshot.description()))
     }
 
-    /// Returns the deployment that a request names. Only the file of targets has names: a request
-    /// cannot make this program connect anywhere.
+    /// Returns the deployment that a request names. Only names in the file of targets are accepted,
+    /// so a request cannot make this program connect elsewhere.
     fn requested(&self, request: &Parts, known: &[&str]) -> Result<&Deployment, Refusal> {
         others(request, known)?;
         let mut parameters = http::parameters(request);
@@ -114,8 +114,8 @@ impl Pages {
     }
 }
 
-/// Refuses parameters that have no effect. Prometheus adds some only if configured to, so one is
-/// expected to have an effect.
+/// Refuses parameters that have no effect. Prometheus sends parameters only if configured to, so
+/// their sender expects an effect.
 fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
     match http::parameters(request).find(|(name, _)| !known.contains(name)) {
         Some((name, _)) => Err(bad(format!("there is no parameter {name}"))),
@@ -135,7 +135,7 @@ fn metrics(page: &str) -> Response<String> {
     )
 }
 
-/// Returns how long a probe may wait: shorter than Prometheus does.
+/// Returns how long a probe may wait, which is less than Prometheus waits.
 fn patience(headers: &HeaderMap) -> Duration {
     let seconds = headers
         .get(SCRAPE_TIMEOUT)
@@ -145,7 +145,7 @@ fn patience(headers: &HeaderMap) -> Duration {
     limit.saturating_sub(OFFSET.min(limit / 2))
 }
 
-/// Returns the topology; before there is one, an empty one with the reason.
+/// Returns the topology; if there is none yet, an empty one with the reason.
 fn topology(deployment: &Deployment) -> Response<String> {
     let mut json = match deployment.watched() {
         Ok(watched) => {
@@ -170,7 +170,7 @@ fn health(
     settings: &Settings,
     criteria: &Criteria,
 ) -> Response<String> {
-    // Nothing is selected: a health request is not an operation and must not be counted as one.
+    // Selects nothing: a health request is not an operation and must not be counted as one.
     let explanation = explain(topology, settings, criteria);
     if explanation.eligible().next().is_some() {
         http::text(StatusCode::OK, "ok\n")

@@ -1,4 +1,5 @@
-//! The deployments of a command line: their names, their connection strings, where these come from.
+//! The deployments of a command line: their names, their connection strings, and the origin of
+//! these.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -24,14 +25,14 @@ pub(super) struct Named {
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
-    /// True if the deployment is a simulated one.
+    /// True if the deployment is simulated.
     pub(super) is_simulated: bool,
-    /// The place of the connection string: the file, the line and the name.
+    /// The origin of the connection string: the file, the line and the name.
     origin: Option<String>,
 }
 
 impl Named {
-    /// Creates the only deployment, which may be a simulated one.
+    /// Creates the only deployment, which may be simulated.
     pub(super) fn only(uri: String, is_simulated: bool) -> Self {
         Self {
             name: None,
@@ -41,15 +42,15 @@ impl Named {
         }
     }
 
-    /// Returns the labels of everything that is said about the deployment.
+    /// Returns the labels of all output about the deployment.
     pub(super) fn labels(&self) -> Vec<(&'static str, String)> {
         let name = self.name.clone().map(|name| ("deployment", name));
         let simulated = self.is_simulated.then(|| ("simulated", "true".to_owned()));
         name.into_iter().chain(simulated).collect()
     }
 
-    /// Finds the errors of the connection string for which no look-up is needed, and those of the
-    /// files that it names. Performs no other I/O.
+    /// Finds errors in the connection string that need no look-up, and in the files that it names.
+    /// Performs no other I/O.
     pub(super) fn check(&self, target: &Target, runtime: &Runtime) -> Result<(), Failure> {
         let origin = || self.origin.clone();
         let string = ConnectionString::parse(&self.uri).and_then(as_if_resolved);
@@ -61,7 +62,7 @@ impl Named {
     }
 }
 
-/// Adds records to a `mongodb+srv` string that could be those of its host.
+/// Adds plausible records to a `mongodb+srv` string.
 fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigError> {
     let Some(srv) = string.srv() else {
         return Ok(string);
@@ -75,7 +76,7 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 ///
 /// # Errors
 ///
-/// If the file cannot be read, or is not such a table. The error names the file, the line and the
+/// If the file cannot be read or is not such a table. The error names the file, the line and the
 /// name, but shows no connection string.
 pub(super) fn read(path: &Path) -> Result<Vec<Named>, Failure> {
     let file = format!("--targets {}", path.display());
@@ -84,7 +85,7 @@ pub(super) fn read(path: &Path) -> Result<Vec<Named>, Failure> {
     parse(&text, &file).map_err(Failure::config)
 }
 
-/// Reads the deployments of `text`, which `file` names.
+/// Reads the deployments of `text`; `file` is its name.
 fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
     let line = |at: usize| {
         let before = text.get(..at).unwrap_or_default();

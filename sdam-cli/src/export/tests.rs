@@ -25,7 +25,7 @@ use crate::target::Target;
 /// A running program.
 pub(super) struct Running {
     address: SocketAddr,
-    /// The lines of its remarks.
+    /// The lines of the program's remarks.
     pub(super) remarks: mpsc::Receiver<String>,
     interrupt: oneshot::Sender<()>,
     thread: thread::JoinHandle<Exit>,
@@ -119,7 +119,7 @@ impl Running {
         }
     }
 
-    /// Interrupts it. No remark may be left.
+    /// Interrupts the program. No remark may be left.
     pub(super) fn finish(self) {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);
@@ -206,7 +206,7 @@ fn health_depends_on_the_requested_read_preference() {
         assert!(reason.contains(seed.as_str()), "{reason}");
     }
     assert_eq!(program.get("/healthz?read=primary").0, 503);
-    // The member that is left may not have been checked yet.
+    // The remaining member may not have been checked yet.
     program.get_until("/healthz?read=nearest", 200);
     let (status, reason) = program.get("/primary");
     assert_eq!(status, 503);
@@ -387,7 +387,7 @@ fn each_of_several_deployments_has_its_own_pages() {
 #[test]
 fn probes_of_dead_and_live_deployments_have_the_same_labels() {
     let set = ReplicaSet::start(3).unwrap();
-    // It accepts connections and never answers.
+    // Accepts connections and never answers.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let program = Running::start_many(&format!(
         "live = '{}'\ndead = 'mongodb://{}'\n",
@@ -397,7 +397,7 @@ fn probes_of_dead_and_live_deployments_have_the_same_labels() {
     let start = Instant::now();
     let header = "X-Prometheus-Scrape-Timeout-Seconds: 2";
     let (status, dead) = program.ask_with("GET", "/probe?target=dead", header);
-    // Without the header it would wait for 9.5 seconds; a machine under load is slow.
+    // Without the header, it would wait for 9.5 seconds; a machine under load is slow.
     assert!(start.elapsed() < Duration::from_secs(8));
     assert_eq!(status, 200);
     let (_, live) = program.get("/probe?target=live");

@@ -1,4 +1,4 @@
-//! The push to a collector of OpenTelemetry, without the feature `otlp`: there is none.
+//! Replaces the push to an OpenTelemetry collector if the feature `otlp` is disabled.
 
 use std::{
     collections::BTreeMap, convert::Infallible, fmt::Display, future::Ready, sync::Arc,
@@ -12,7 +12,8 @@ use sdam_events::sink::EventSink;
 pub(super) struct Push(Infallible);
 
 impl Push {
-    /// Refuses the option `--otlp`; variables alone are not meant for this program.
+    /// Refuses the option `--otlp`. Variables alone are ignored, because they may be meant for
+    /// other programs.
     pub(super) fn new(
         option: Option<&str>,
         _: &BTreeMap<String, String>,

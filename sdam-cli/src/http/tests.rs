@@ -43,7 +43,7 @@ async fn read(mut stream: TcpStream) -> String {
     reply
 }
 
-/// Returns the answer to `parts`, which are sent one by one.
+/// Returns the answer to `parts`, which are sent separately.
 fn talk(parts: &[&[u8]]) -> String {
     with_server(async |address| {
         let mut stream = TcpStream::connect(address).await.unwrap();

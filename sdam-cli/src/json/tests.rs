@@ -1,4 +1,4 @@
-//! Compares whole documents, because scripts rely on every key and every spelling.
+//! Compares complete documents, because scripts rely on every key and spelling.
 
 use std::time::Duration;
 
@@ -111,7 +111,7 @@ fn round_trip_times_can_be_omitted() {
     check(&topology, RoundTrips::LeftOut, &expected);
 }
 
-/// Fields of the whole topology come only from a machine that has processed its history.
+/// The topology's own fields can only come from a machine that has processed its history.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {
     use sdam_core::{

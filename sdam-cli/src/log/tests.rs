@@ -50,8 +50,8 @@ impl Write for Shared {
     }
 }
 
-/// Returns the log lines that `config` enables for a topology from start to close. It selects a
-/// server of `set` in between.
+/// Returns the log lines enabled by `config` for a topology from start to close, with one selection
+/// of a server of `set`.
 fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));
@@ -111,7 +111,7 @@ fn lines_have_time_severity_component_and_specified_message() {
 fn only_enabled_components_and_levels_are_logged() {
     let mut config = LogConfig::default();
     config.server_selection = Severity::Info;
-    // Without a suitable server a selection certainly waits.
+    // Without a suitable server, a selection always waits.
     let set = ReplicaSet::start(1).unwrap();
     set.kill(0).unwrap();
     let logged = lines(&set, config);

@@ -40,10 +40,10 @@ Example, also with a port for reads:
     --listen-read 127.0.0.1:27118 --read secondary \\
     'mongodb://127.0.0.1:27017/?replicaSet=rs0'";
 
-/// Relays connections to the primary, wherever that is: clients connect to one address.
+/// Relays connections to the current primary: clients connect to one address.
 ///
-/// The replica set that --demo simulates acknowledges writes and keeps nothing; the first line of the
-/// output then ends with (simulated), and with --json the first object says so.
+/// The replica set that --demo simulates acknowledges writes but stores nothing; the first line of
+/// the output then ends with (simulated), and with --json the first object says so.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -51,14 +51,14 @@ pub struct Arguments {
     #[command(flatten)]
     /// The deployment.
     pub target: Target,
-    /// Address at which clients reach the primary; port 0 is a free one.
+    /// Address at which clients reach the primary; port 0 chooses a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
     /// Address at which clients reach a member by --read and --tags [default: 127.0.0.1:27118 with
-    /// --read or --tags, else nowhere].
+    /// --read or --tags, else none].
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
     pub listen_read: Option<SocketAddr>,
-    /// The mode of the read preference [default: that of the connection string].
+    /// The mode of the read preference [default: the connection string's].
     #[arg(long, value_name = "MODE", value_parser = mode(), ignore_case = true)]
     pub read: Option<ReadMode>,
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
@@ -72,14 +72,14 @@ pub struct Arguments {
     /// the primary changes, 10 when the proxy stops].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub drain: Option<Duration>,
-    /// The number of connections of clients at a time; further ones are closed. Each takes two file
-    /// descriptors.
+    /// Maximum number of concurrent client connections; further ones are closed. Each takes two
+    /// file descriptors.
     #[arg(
         long, value_name = "N", value_parser = whole::<usize>(1..=1_000_000),
         default_value_t = MAX_CONNECTIONS
     )]
     pub max_connections: usize,
-    /// Relay the bytes of clients that speak TLS with the members themselves.
+    /// Relay the bytes of clients that use TLS with the members themselves.
     #[arg(long)]
     pub tls_passthrough: bool,
     /// Print addresses, changes and refusals as JSON, one object a line, on standard output.
@@ -95,8 +95,8 @@ const LISTEN_READ: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::L
 const MAX_CONNECTIONS: usize = 1000;
 
 impl Arguments {
-    /// Returns where to listen for reads, and their read preference; `default` is that of the
-    /// connection string.
+    /// Returns the address to listen on for reads, and their read preference; `default` is the
+    /// connection string's.
     pub(super) fn reads(&self, default: &ReadPreference) -> Option<(SocketAddr, ReadPreference)> {
         let asked = self.read.is_some() || !self.tags.is_empty();
         let listen = self.listen_read.or(asked.then_some(LISTEN_READ))?;

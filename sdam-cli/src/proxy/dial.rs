@@ -1,7 +1,8 @@
 //! Connections to members as streams of bytes.
 //!
-//! A transport returns connections that carry whole messages. The layer of TLS gets the stream
-//! below them, behind the translation of addresses and a proxy; so a layer of our own takes it.
+//! A transport returns connections that carry complete messages. The TLS layer gets the stream
+//! below them, after address translation and the connection through a proxy, so a special layer
+//! captures the stream.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -19,10 +20,10 @@ use sdam::{
 };
 use sdam_core::address::ServerAddress;
 
-/// Makes the way to each member of a deployment.
+/// Creates the connection settings for each member of a deployment.
 #[derive(Debug)]
 pub(super) struct Ways {
-    /// Encrypts what is relayed; `None`: the bytes are relayed as they are.
+    /// The TLS layer for relayed bytes; `None` if the bytes are relayed unchanged.
     pub(super) tls: Option<Arc<dyn Tls>>,
 }
 
@@ -35,8 +36,9 @@ impl PoolFactory for Ways {
     }
 }
 
-/// The way to one member. It keeps no connection: each belongs to the task that relays it, which
-/// follows the state of the topology, because a step-down clears no pool.
+/// The connection settings for one member. There are no pooled connections: each belongs to the
+/// task that relays it, which follows the state of the topology, because a step-down clears no
+/// pool.
 #[derive(Debug)]
 pub(super) struct Way {
     new: NewPool,
@@ -50,7 +52,7 @@ impl PoolHandle for Way {
 }
 
 impl Way {
-    /// Opens a stream to the member, in `limit` at most.
+    /// Opens a stream to the member within `limit`.
     ///
     /// # Cancel safety
     ///
@@ -73,13 +75,13 @@ impl Way {
         slot.take().ok_or_else(none)
     }
 
-    /// Reports an error of a connection to the topology.
+    /// Reports a connection error to the topology.
     pub(super) fn report(&self, error: &AppError<'_>) {
         self.new.reporter.handle_error(error);
     }
 }
 
-/// A layer that keeps the stream of the one connection it is made for.
+/// A TLS layer that captures the stream of a single connection.
 #[derive(Debug)]
 struct Slot {
     tls: Option<Arc<dyn Tls>>,
@@ -106,7 +108,7 @@ impl Tls for Slot {
         };
         let mut kept = self.stream.lock().unwrap_or_else(PoisonError::into_inner);
         *kept = Some(stream);
-        // The transport makes a connection of it, which is dropped unused.
+        // The transport wraps this in a connection, which is dropped unused.
         Ok(Box::new(NonBlocking(Cursor::new(Vec::new()))))
     }
 }

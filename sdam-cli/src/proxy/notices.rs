@@ -15,7 +15,7 @@ use crate::target::SIMULATED;
 /// The primary of a replica set, with its election.
 type Primary = (ServerAddress, Role);
 
-/// The outputs, and the primary that was printed last.
+/// The outputs, and the last printed primary.
 #[derive(Debug)]
 pub(super) struct Notices<O, R> {
     output: O,
@@ -34,8 +34,8 @@ impl<O: Write, R: Write> Notices<O, R> {
         }
     }
 
-    /// Prints the connection strings for clients, in the order of the ports, and whether the members
-    /// are simulated.
+    /// Prints the connection strings for clients, in the order of the ports, and whether the
+    /// members are simulated.
     pub(super) fn listening(&mut self, uris: &[String], is_simulated: bool) -> io::Result<()> {
         if self.json {
             let (uri, reads) = (uris.first(), uris.get(1));
@@ -55,7 +55,7 @@ impl<O: Write, R: Write> Notices<O, R> {
         writeln!(self.remarks, "warning: {warning}")
     }
 
-    /// Prints the primary, if it is another one than before or was elected again.
+    /// Prints the primary if it has changed or was elected again.
     pub(super) fn primary(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let now = snapshot.description().primary();
         let now = now.map(|server| (server.address.clone(), role(server)));
@@ -92,7 +92,7 @@ impl<O: Write, R: Write> Notices<O, R> {
         writeln!(self.remarks, "refused {client}: {reason}")
     }
 
-    /// Prints that the program waits for `connections`.
+    /// Prints that the program is waiting for `connections`.
     pub(super) fn stopping(&mut self, connections: usize) -> io::Result<()> {
         if self.json {
             let event = json!({ "event": "stopping", "connections": connections });

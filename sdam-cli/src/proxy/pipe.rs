@@ -1,4 +1,4 @@
-//! Bytes on their way from one stream to another.
+//! Bytes in transit from one stream to another.
 
 use std::{
     io,
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// The size of a buffer: several common messages, or a part of a long one.
 const CAPACITY: usize = 32 << 10;
 
-/// The buffer of one direction. A later read waits until what was read is written.
+/// The buffer of one direction. All of it is written before more is read.
 #[derive(Debug)]
 pub(super) struct Pipe {
     buffer: Box<[u8]>,
@@ -32,13 +32,13 @@ impl Pipe {
         }
     }
 
-    /// Returns whether everything that was read is written.
+    /// Returns whether everything read so far is written.
     pub(super) fn is_empty(&self) -> bool {
         self.start == self.end
     }
 
-    /// Reads once, behind what is there; pending for ever if the buffer is full. Returns the number
-    /// of bytes, 0 at the end.
+    /// Reads once, appending to the buffer; stays pending while the buffer is full. Returns the
+    /// number of bytes, 0 at the end.
     pub(super) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -72,7 +72,7 @@ impl Pipe {
         Poll::Ready(Ok(()))
     }
 
-    /// Flushes what was written, which a stream with TLS may hold back.
+    /// Flushes the written bytes, which a TLS stream may hold back.
     pub(super) fn poll_flush(
         &mut self,
         cx: &mut Context<'_>,
@@ -86,5 +86,5 @@ impl Pipe {
     }
 }
 
-/// The socket of a client, with the I/O traits of the other side.
+/// The socket of a client, with the I/O traits of the member's side.
 pub(super) type Client = TokioStream<TcpStream>;

@@ -1,4 +1,4 @@
-//! One listening address: which members its clients reach, and how long they wait for one.
+//! One listening address: the members that its clients reach, and the time they wait for one.
 
 use std::{
     future::{Future, poll_fn},
@@ -27,7 +27,7 @@ use super::{
 /// The pause before the next attempt to connect, unless the topology changes earlier.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// State that the tasks of a port share.
+/// State shared by the tasks of a port.
 #[derive(Clone, Debug)]
 pub(super) struct Port {
     pub(super) topology: Topology<Way>,
@@ -40,7 +40,7 @@ pub(super) struct Port {
 pub(super) struct Limits {
     /// The limit for a client that waits for a member.
     pub(super) wait: Duration,
-    /// The limit for connecting to a member; `None`: that of the operating system.
+    /// The limit for connecting to a member; `None` means the operating system's.
     pub(super) connect: Option<Duration>,
     /// The limit for a reply in progress when the member loses its role.
     pub(super) drain: Duration,
@@ -61,14 +61,14 @@ impl Port {
     ///
     /// # Errors
     ///
-    /// Why the client was refused: there was no member in time.
+    /// The reason why the client was refused: there was no member in time.
     pub(super) async fn serve(
         &self,
         client: TcpStream,
         stopped: impl Future<Output = ()>,
     ) -> Result<(), String> {
-        // Without delay, and with probes of an idle client, which may have gone silently. A failure
-        // costs only these.
+        // No delay, and keep-alive probes, because an idle client may disappear silently. A failure
+        // costs nothing else.
         let _ = tune_tcp(&client);
         let (mut client, mut up) = (TokioStream(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
@@ -90,7 +90,7 @@ impl Port {
         Ok(())
     }
 
-    /// Selects a member and connects to it, again until both succeed.
+    /// Selects a member and connects to it, repeatedly until both succeed.
     async fn find(&self) -> Result<Found, String> {
         let deadline = Instant::now() + self.limits.wait;
         loop {
@@ -130,10 +130,10 @@ impl Port {
         }
     }
 
-    /// Reports a connection that broke in the middle of an exchange.
+    /// Reports a connection that broke during an exchange.
     ///
-    /// Before the first reply it may be the client's fault, so it counts as an error of hello, which
-    /// changes nothing. Members close idle connections for reasons of their own.
+    /// Before the first reply, the client may be at fault, so this counts as an error of hello,
+    /// which changes nothing. Members may close idle connections at any time.
     fn report(&self, selected: &SelectedServer<Way>, relay: &Relay, end: End) {
         let End::Member(error) = end else {
             return;
@@ -152,12 +152,13 @@ impl Port {
         };
         let error = AppError::network(selected.generation(), stage, message);
         selected.pool().report(&error);
-        // The report ends the check in progress, and without a waiting client the next one is late.
+        // The report ends the current check, and the next one would be late if no client is
+        // waiting.
         self.topology.request_check();
     }
 }
 
-/// Reads what a waiting client sends, until it closes its connection.
+/// Reads the bytes that a waiting client sends, until it closes its connection.
 async fn left(client: &mut Client, up: &mut Pipe) {
     while let Ok(1..) = poll_fn(|cx| up.poll_fill(cx, client)).await {}
 }

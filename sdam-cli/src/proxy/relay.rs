@@ -18,21 +18,21 @@ use super::{
     tenure::Tenure,
 };
 
-/// The time of silence after which a member's reply counts as complete.
+/// The duration of silence after which a member's reply counts as complete.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// Why a relayed connection has ended.
+/// The reason why a relayed connection ended.
 #[derive(Debug)]
 pub(super) enum End {
-    /// The client has closed it.
+    /// The client closed it.
     Client,
-    /// The member has closed it, or it broke.
+    /// The member closed it, or it broke.
     Member(Option<io::Error>),
-    /// The member has lost its role, or the program ends.
+    /// The member lost its role, or the program is ending.
     Closed,
 }
 
-/// The two sockets, and what is on its way between them.
+/// The two sockets, and the bytes in transit between them.
 #[derive(Debug)]
 pub(super) struct Relay {
     client: Client,
@@ -41,11 +41,11 @@ pub(super) struct Relay {
     down: Pipe,
     topology: Topology<Way>,
     tenure: Tenure,
-    /// True if the member owes a reply: the last bytes went to it.
+    /// True if the member owes a reply, because it received the last bytes.
     awaits: bool,
-    /// The time when the member has last sent something.
+    /// The time when the member last sent something.
     heard: Option<Instant>,
-    /// True if data from the client are forwarded to the member.
+    /// True if data from the client is forwarded to the member.
     forwards: bool,
 }
 
@@ -79,10 +79,10 @@ impl Relay {
         self.awaits
     }
 
-    /// Relays until one side closes the connection, or until `lost` or `stopped` after which a
+    /// Relays until one side closes the connection, or until `lost` or `stopped`, after which a
     /// reply may take the given time.
     ///
-    /// After the loss of the role nothing is sent to the member any more.
+    /// After the loss of the role, the member is sent nothing more.
     pub(super) async fn run(
         &mut self,
         (lost, patience): (impl Future<Output = ()>, Duration),
@@ -116,8 +116,8 @@ impl Relay {
         }
     }
 
-    /// Returns when to look again whether a connection that is to be closed by `limit` is idle;
-    /// `None` if it is, or the time is up.
+    /// Returns when to check again whether a connection to be closed by `limit` is idle; `None` if
+    /// it is, or if the limit has passed.
     fn due(&self, limit: Instant) -> Option<Instant> {
         let now = Instant::now();
         if now >= limit {
@@ -165,8 +165,8 @@ impl Relay {
                     Ok(_) => {}
                 }
             }
-            // Before every write, so that the member gets nothing once its loss is known, even if
-            // the task has not been woken for that yet.
+            // Checked before every write, so that the member gets nothing after its loss is known,
+            // even if this task has not been woken yet.
             if !self.forwards || !self.tenure.holds(&self.topology.snapshot()) {
                 return Poll::Ready(End::Closed);
             }

@@ -1,12 +1,12 @@
-//! Watches a selected member for as long as it has the role for which it was selected.
+//! Watches a selected member while it has the role for which it was selected.
 
 use futures::StreamExt;
 use sdam::{ObjectId, SelectedServer, ServerDescription, ServerId, ServerType, Snapshot, Topology};
 
 use super::dial::Way;
 
-/// The role of a member at the time of a selection. It ends with another role, an error, and for a
-/// primary with another election, even if it wins that.
+/// The role of a member at the time of a selection. It ends when the role changes, at an error, and
+/// for a primary at the next election, even if the same member wins it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Tenure {
     server: ServerId,
@@ -15,7 +15,7 @@ pub(super) struct Tenure {
 
 pub(super) type Role = (ServerType, Option<ObjectId>);
 
-/// Returns the role of a member, with the election that has made it primary.
+/// Returns the role of a member, with the election that made it primary.
 pub(super) fn role(server: &ServerDescription) -> Role {
     let is_primary = server.server_type == ServerType::RsPrimary;
     let election = server.election_id().filter(|_| is_primary);
@@ -23,20 +23,20 @@ pub(super) fn role(server: &ServerDescription) -> Role {
 }
 
 impl Tenure {
-    /// Returns the tenure of a member that was just selected; `None` if it has ended already.
+    /// Returns the tenure of a member that was just selected; `None` if it has already ended.
     pub(super) fn begin(selected: &SelectedServer<Way>, snapshot: &Snapshot) -> Option<Self> {
         let server = selected.id();
         let role = role(snapshot.description().server_by_id(server)?);
         (role.0 == selected.server_type()).then_some(Self { server, role })
     }
 
-    /// Returns whether the member is known to have the same role still.
+    /// Returns whether the member is still known to have the same role.
     pub(super) fn holds(&self, snapshot: &Snapshot) -> bool {
         let server = snapshot.description().server_by_id(self.server);
         !snapshot.is_closed() && server.is_some_and(|server| role(server) == self.role)
     }
 
-    /// Waits for the end.
+    /// Waits until the tenure ends.
     ///
     /// # Cancel safety
     ///

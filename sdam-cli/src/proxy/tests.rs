@@ -1,4 +1,4 @@
-//! Complete runs of the program against simulated deployments, whose members record what they get.
+//! Complete runs of the program with simulated deployments whose members record what they receive.
 
 mod harness;
 
@@ -50,7 +50,7 @@ fn a_client_waits_while_a_killed_primary_is_replaced() {
     client.hello("before");
     set.kill(sdam_sim::Target::Primary).unwrap();
     client.assert_closed();
-    // The connection ends with the member, maybe before the proxy knows more.
+    // The connection ends with the member, possibly before the proxy notices.
     program.loses(&old);
     let mut next = Client::connect(&program.uris[0]);
     let reply = next.hello("after");
@@ -81,7 +81,7 @@ fn a_frozen_primary_gets_nothing_once_another_is_elected_even_when_it_goes_on() 
     let new = reply.get_str("me").unwrap().to_owned();
     assert_ne!(new, old);
     set.thaw(frozen).unwrap();
-    // Its answers of before arrive now.
+    // The earlier replies arrive now.
     for number in 0..5 {
         let marker = format!("thawed-{number}");
         Client::connect(&program.uris[0]).hello(&marker);
@@ -131,7 +131,7 @@ fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     set.step_down().unwrap();
     let reply = waiting.receive().unwrap();
     assert!(!reply.get_bool("isWritablePrimary").unwrap());
-    // The client may learn of it before the proxy does.
+    // The client may notice before the proxy does.
     program.loses(&old);
     waiting.send("late", None);
     waiting.assert_closed();
@@ -177,7 +177,7 @@ fn connections_for_reads_spread_by_their_number_and_end_when_the_member_becomes_
         let own = readers.iter().filter(|(me, _)| *me == readers[0].0);
         own.count()
     };
-    // One that is known later gets the next ones, until both have as many.
+    // A member that becomes known later gets the next connections until both have the same number.
     while readers.len() < 10 || of_first(&readers) * 2 != readers.len() {
         let mut client = Client::connect(&program.uris[1]);
         let me = client.hello("read").get_str("me").unwrap().to_owned();
@@ -270,7 +270,7 @@ fn wrong_arguments_are_named_with_the_remedy() {
     assert!(remarks.contains(&busy.listen.to_string()), "{remarks}");
 }
 
-/// A member that ends a connection before its reply, and one that ends an idle one.
+/// One member ends a connection before its reply, another ends an idle connection.
 #[test]
 fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
     let set = Deployment::start(Builder::replica_set(1));

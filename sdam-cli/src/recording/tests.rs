@@ -16,7 +16,7 @@ use super::{LONG, ProgressBar, Recording, progress};
 /// The wall-clock time at which simulations begin: 2023-11-14T22:13:20Z.
 pub(crate) const WALL: Duration = Duration::from_secs(1_700_000_000);
 
-/// A client of a simulated deployment, which is recorded.
+/// A recorded client of a simulated deployment.
 pub(crate) struct Client {
     pub(crate) topology: Topology,
     sink: Arc<RecordSink<Vec<u8>>>,

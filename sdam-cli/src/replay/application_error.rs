@@ -1,4 +1,4 @@
-//! The errors of operations, in the format of the specification's tests.
+//! Errors of operations, in the format of the specification's tests.
 
 use std::borrow::Cow;
 
@@ -79,7 +79,7 @@ impl TryFrom<Format> for ApplicationError {
 }
 
 impl ApplicationError {
-    /// Returns the report of a pool whose generation is `current`.
+    /// Returns the error as reported by a pool with the generation `current`.
     pub(super) fn report(&self, current: Generation) -> AppError<'_> {
         let generation = self.generation.unwrap_or(current);
         AppError::new(generation, self.stage, self.cause.clone())

@@ -42,7 +42,7 @@ enum CheckError {
 }
 
 impl Step {
-    /// Parses a line; the error message describes what is invalid.
+    /// Parses a line; the error message describes the problem.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let value: Value =
             serde_json::from_slice(line.trim_ascii_end()).map_err(|error| not_json(&error))?;
@@ -87,8 +87,8 @@ impl Step {
     }
 }
 
-/// Reads an application error. The tests name the server inside of it, where a copied line may
-/// keep it.
+/// Reads an application error. In the tests, the server is named inside it; accept that, so that
+/// lines can be copied.
 fn application_error(
     address: Option<ServerAddress>,
     mut error: Map<String, Value>,
@@ -107,7 +107,7 @@ fn application_error(
     }
 }
 
-/// Formats a JSON error without the line number, which is always the first, but with the column.
+/// Formats a JSON error with the column, but without the line number, which is always 1.
 fn not_json(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let reason = text.split(" at line ").next().unwrap_or(&text);
@@ -117,7 +117,7 @@ fn not_json(error: &serde_json::Error) -> String {
     )
 }
 
-/// Converts `value`; the error names the path of the field.
+/// Converts `value`; the error contains the path of the invalid field.
 fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
 }

@@ -20,8 +20,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Only those of the two outputs: an invalid recording leads to [`Exit::BAD_LINES`], one that is
-/// not reproduced to [`Exit::DIFFERENT`].
+/// Only errors of the two outputs: an invalid recording leads to [`Exit::BAD_LINES`], a different
+/// result to [`Exit::DIFFERENT`].
 pub fn trace(
     name: &str,
     recording: impl BufRead,

@@ -1,8 +1,8 @@
-//! Columns of numbers in little space.
+//! Compact columns of numbers.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-/// Numbers as LEB128, which takes one byte for each 7 bits, and as base64 in the page.
+/// Numbers as LEB128, which takes one byte for each 7 bits, encoded as base64 in the page.
 #[derive(Debug, Default)]
 pub(super) struct Column(Vec<u8>);
 
@@ -38,7 +38,7 @@ impl FromIterator<u64> for Column {
     }
 }
 
-/// Returns the differences of numbers that never decrease.
+/// Returns the differences between consecutive numbers, which never decrease.
 pub(super) fn deltas(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = u64> {
     let mut previous = 0;
     numbers.into_iter().map(move |number| {

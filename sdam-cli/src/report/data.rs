@@ -1,4 +1,4 @@
-//! The data of a page, for its script.
+//! The page's data for its script.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::recording::Recording;
 
-/// The number of lanes that a page shows.
+/// The maximum number of lanes on a page.
 pub(super) const MAX_LANES: usize = 64;
 
-/// Returns the data as JSON that can stand inside an element `script`.
+/// Returns the data as JSON that is safe inside an element `script`.
 pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     let mut strings = Strings::default();
     let mut rows: Vec<Vec<&Row>> = timeline.lanes.iter().map(|_| Vec::new()).collect();
@@ -68,7 +68,7 @@ pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     escape(&data.to_string())
 }
 
-/// Returns which lanes are shown: by name, or if there are too many, the affected ones first.
+/// Returns the lanes to show: by name, or, if there are too many, affected ones first.
 pub(super) fn order(timeline: &Timeline) -> Vec<usize> {
     let lanes = &timeline.lanes;
     let mut order: Vec<usize> = (0..lanes.len()).collect();
@@ -104,7 +104,7 @@ fn columns(rows: &[Row], strings: &mut Strings) -> Value {
     })
 }
 
-/// Texts, each of them once.
+/// A table of distinct strings.
 #[derive(Default)]
 struct Strings {
     all: Vec<String>,
@@ -123,7 +123,7 @@ impl Strings {
     }
 }
 
-/// Replaces what could end an element `script` or a line of it.
+/// Escapes characters that could end an element `script` or a line in it.
 fn escape(json: &str) -> String {
     json.replace('<', "\\u003c")
         .replace('\u{2028}', "\\u2028")

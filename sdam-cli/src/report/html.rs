@@ -10,7 +10,7 @@ pub(super) fn text(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            // Controls are not allowed in HTML.
+            // Control characters are not allowed in HTML.
             letter if letter.is_control() && letter != '\n' => escaped.push('\u{fffd}'),
             letter => escaped.push(letter),
         }

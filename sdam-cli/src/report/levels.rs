@@ -1,8 +1,8 @@
-//! Level of detail: what a lane looks like from a distance.
+//! Levels of detail: a lane viewed from a distance.
 //!
-//! A level divides the span of the recording into a power of two of equal buckets. A bucket holds
-//! the number of heartbeats, the range of the round-trip times, and the worst state, so that even
-//! the shortest loss is visible at every zoom. Buckets in which nothing happens are left out.
+//! A level divides the span of the recording into equal buckets, whose number is a power of two. A
+//! bucket holds the number of heartbeats, the range of the round-trip times, and the worst state,
+//! so that even the shortest loss is visible at every zoom. Empty buckets are left out.
 
 use super::{
     columns::Column,
@@ -10,7 +10,8 @@ use super::{
     timeline::{Lane, Row, State},
 };
 
-/// The levels, as numbers of bits. The first has more buckets than a screen has pixels.
+/// The levels, as base-2 logarithms of their numbers of buckets. The first level has more buckets
+/// than a screen has pixels.
 const BITS: [u32; 3] = [12, 14, 16];
 
 /// A part of the span.
@@ -20,7 +21,7 @@ pub(super) struct Bucket {
     pub(super) heartbeats: u64,
     pub(super) failed: u64,
     pub(super) clears: u64,
-    /// The round-trip times' range in nanoseconds; zeros if there are none.
+    /// The range of round-trip times in nanoseconds; zeros if there are none.
     pub(super) fastest: u64,
     pub(super) slowest: u64,
     pub(super) worst: Option<State>,
@@ -28,7 +29,7 @@ pub(super) struct Bucket {
     pub(super) last: Option<State>,
 }
 
-/// Returns the levels of a lane with so many events that a page cannot draw each of them.
+/// Returns the levels of a lane with too many events to draw individually; empty for other lanes.
 pub(super) fn levels(lane: &Lane, rows: &[&Row], span: u64) -> Vec<(u32, Vec<Bucket>)> {
     let events = rows.len() + lane.bands.len();
     let bits = BITS.iter().filter(|bits| events > 1 << (*bits - 1));
@@ -93,7 +94,7 @@ impl Bucket {
     }
 }
 
-/// Returns the buckets as a column of 8 numbers each.
+/// Encodes the buckets as a column with 8 numbers for each.
 pub(super) fn encode(buckets: &[Bucket]) -> String {
     let mut column = Column::default();
     let mut previous = 0;

@@ -1,4 +1,4 @@
-//! The picture of the whole span without script, for print.
+//! The picture of the whole span, which needs no script and can be printed.
 
 use std::fmt::Write as _;
 
@@ -70,7 +70,7 @@ fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: 
     let (y, height) = (top + 3, HEIGHT - 6);
     for (index, band) in bands.iter().enumerate() {
         let from = x(timeline, band.from);
-        // The shortest loss is visible as well.
+        // Keep even the shortest loss visible.
         let to = x(timeline, timeline.end_of(bands, index)).max(from + 1);
         let width = to - from;
         let path = &mut paths[band.state as usize];

@@ -1,7 +1,7 @@
-//! The page: one file of HTML with its style, its script and its data.
+//! The page: one HTML file with its style, its script and its data.
 //!
-//! The finding is static HTML, so it shows without script and in print. The content policy forbids
-//! requests of any kind and scripts other than the page's own.
+//! The finding is static HTML, so it shows without scripts and in print. The content policy forbids
+//! all requests and all scripts other than the page's own.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sha2::{Digest, Sha256};
@@ -26,7 +26,7 @@ const SCRIPT: &str = concat!(
     include_str!("page/main.js"),
 );
 
-/// The beginning of every page, which distinguishes an older report from other files.
+/// The beginning of every page, by which older reports are recognized.
 pub(super) const MARK: &str = "<!DOCTYPE html>\n<!-- sdam report -->\n";
 
 /// A page and its headline.
@@ -77,7 +77,8 @@ fn hash(content: &str) -> String {
     format!("sha256-{}", STANDARD.encode(Sha256::digest(content)))
 }
 
-/// Returns the time of day in UTC; the time since the start if the recording does not tell.
+/// Returns the time of day in UTC; the time since the start if the recording has no wall-clock
+/// times.
 fn clock(recording: &Recording, timeline: &Timeline, at: u64) -> String {
     let instant = timeline.start + std::time::Duration::from_nanos(at);
     match recording.wall(instant) {
@@ -184,10 +185,10 @@ fn footer(recording: &Recording, timeline: &Timeline) -> String {
     )
 }
 
-/// The keys of the marks.
+/// The legend of the marks.
 const MARKS: &str = "<li><svg viewBox=\"0 0 12 12\" class=\"key\"><path class=\"tick\" d=\"M5 2h2v10h-2z\"/></svg> failed heartbeat<li><svg viewBox=\"0 0 12 12\" class=\"key\"><path class=\"clear\" d=\"M6 0L12 6L6 12L0 6z\"/></svg> pool cleared<li><svg viewBox=\"0 0 12 12\" class=\"key\"><path class=\"curve\" d=\"M0 10L4 4L8 8L12 2\"/></svg> round-trip time";
 
-/// The places that the script fills.
+/// The elements that the script fills.
 const VIEW: &str = "<div id=\"view\" hidden>\n<div class=\"tools\"><button id=\"out\" title=\"zoom out (-)\">\u{2212}</button><button id=\"in\" title=\"zoom in (+)\">+</button><button id=\"all\" title=\"whole span (0)\">All</button><button id=\"previous\" title=\"previous problem (p)\">\u{2039} problem</button><button id=\"next\" title=\"next problem (n)\">problem \u{203a}</button><span id=\"range\"></span></div>\n<div id=\"plot\" tabindex=\"0\" role=\"application\" aria-label=\"lanes over time; arrows move, plus and minus zoom, n and p go to problems\"><canvas id=\"canvas\"></canvas><div id=\"names\"></div><div id=\"tip\" hidden></div></div>\n</div>\n";
 
 const EVENTS: &str = "<section id=\"events\" hidden>\n<h2>Events</h2>\n<div class=\"tools\"><input id=\"filter\" type=\"search\" placeholder=\"filter: server or text\" aria-label=\"filter\"><span id=\"kinds\"></span><span id=\"count\"></span></div>\n<div id=\"rows\" tabindex=\"0\" role=\"table\" aria-label=\"events\"><div id=\"height\"><div id=\"window\"></div></div></div>\n<pre id=\"detail\">Select an event in a lane or in the list.</pre>\n</section>\n";

@@ -1,4 +1,4 @@
-//! The events of a recording in words.
+//! Descriptions of the events of a recording.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -12,12 +12,12 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-/// The kind of an event, by which the page filters.
+/// The kind of an event, for the page's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
-    /// The type of the topology, its primary, its members.
+    /// The topology's type, primary or members changed.
     Set,
-    /// The type or another property of a server.
+    /// A server's type or another property changed.
     Server,
     Heartbeat,
     HeartbeatFailed,
@@ -49,14 +49,14 @@ impl Kind {
     }
 }
 
-/// The server of an event.
+/// The server that an event concerns.
 pub(super) enum Subject<'e> {
     Set,
     Address(&'e str),
     Id(ServerId),
 }
 
-/// An event in words.
+/// The description of an event.
 pub(super) struct Words<'e> {
     pub(super) kind: Kind,
     pub(super) subject: Subject<'e>,
@@ -185,7 +185,7 @@ fn of_input(input: &RecordedInput) -> Option<Words<'_>> {
                 Cause::Timeout(text) => format!("timeout: {text}").into(),
                 Cause::Protocol(text) => format!("protocol error: {text}").into(),
                 Cause::Auth(text) => format!("authentication failed: {text}").into(),
-                // The reply's error is in the events that follow, if it has an effect.
+                // The following events contain the reply's error if it has an effect.
                 Cause::Reply(_) => "an error reply".into(),
             };
             let text = format!("reported by an operation at {}: {cause}", error.stage);
@@ -203,7 +203,7 @@ fn of_input(input: &RecordedInput) -> Option<Words<'_>> {
     }
 }
 
-/// Returns what has changed of the whole topology.
+/// Describes the changes of the whole topology.
 fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
     let (old_type, new_type) = (previous.topology_type(), new.topology_type());
     let primary = |of: &TopologyDescription| of.primary().map(|server| server.address.to_string());
@@ -219,7 +219,7 @@ fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Opti
     (!changes.is_empty()).then(|| changes.join("; "))
 }
 
-/// Returns what has changed of a server.
+/// Describes the changes of a server.
 fn server_change(previous: &ServerDescription, new: &ServerDescription) -> String {
     let error = |of: &ServerDescription| of.error.as_ref().map(ToString::to_string);
     if previous.server_type != new.server_type {

@@ -40,7 +40,7 @@ fn verdict(recording: &Recording) -> Verdict {
     Verdict::of(&timeline, &|at| format!("{}", at / 1_000_000_000))
 }
 
-/// Keeps the events before the first one for which this holds.
+/// Keeps the events before the first event that satisfies `is_end`.
 fn until(mut recording: Recording, is_end: impl FnMut(&Event) -> bool) -> Recording {
     let end = recording.events.iter().position(is_end).unwrap();
     recording.events.truncate(end);
@@ -315,7 +315,7 @@ fn the_page_gives_the_times_of_day_and_the_place() {
     assert_eq!(recording().wall(Instant::EPOCH), Some(UNIX_EPOCH + WALL));
 }
 
-/// Returns a recording with so many events: a failover, and heartbeats behind it.
+/// Returns a recording of `count` events: a failover, followed by heartbeats.
 fn long(count: usize) -> Recording {
     let mut recording = recording();
     recording.events.pop();

@@ -1,7 +1,7 @@
-//! A recording as lanes over time: what the page draws and the verdict is about.
+//! A recording as lanes over time, which the page draws and the verdict evaluates.
 //!
-//! Times are nanoseconds since the start of the recording. The time line ends where the client
-//! stopped monitoring: that the topology is unknown afterwards is no finding.
+//! Times are nanoseconds since the start of the recording. The time line ends when the client
+//! stopped monitoring, because an unknown topology after that is not a finding.
 
 use sdam_core::{
     event::EventKind,
@@ -18,7 +18,7 @@ use crate::recording::Recording;
 
 mod builder;
 
-/// A pause without any record that is longer than this is a gap, unless such pauses are usual.
+/// The length above which a pause without records is a gap, unless such pauses are usual.
 const GAP: u64 = 30_000_000_000;
 
 /// The state of a server or of the topology, from the best to the worst.
@@ -30,11 +30,11 @@ pub(super) enum State {
     /// Accepts writes: a primary, a router, a standalone server.
     Writable,
     Secondary,
-    /// Reached, but of no use to operations: an arbiter, a member that starts.
+    /// Reachable, but not usable by operations: an arbiter, a starting member.
     Other,
     /// Not reached yet.
     Undiscovered,
-    /// Lost, or never reached because of an error. For a topology: it was writable before.
+    /// Lost, or never reached because of an error. A topology is lost if it was writable before.
     Lost,
 }
 
@@ -64,16 +64,16 @@ impl State {
     }
 }
 
-/// A state from this time on, until that of the next band.
+/// A state from this time until the next band.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Band {
     pub(super) from: u64,
     pub(super) state: State,
-    /// The type in the specification's spelling; for the topology also its primary.
+    /// The type in the specification's spelling, with the primary for a topology.
     pub(super) name: String,
 }
 
-/// The life of a server.
+/// The history of a server.
 #[derive(Debug, Default)]
 pub(super) struct Lane {
     pub(super) address: String,
@@ -82,18 +82,18 @@ pub(super) struct Lane {
     pub(super) failed: u64,
     pub(super) clears: u64,
     pub(super) losses: u64,
-    /// The time in which the server was lost.
+    /// The total time for which the server was lost.
     pub(super) lost: u64,
     pub(super) error: Option<String>,
     /// The average round-trip time after each check.
     pub(super) rtts: Vec<u64>,
 }
 
-/// An event in words.
+/// A described event.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
     pub(super) at: u64,
-    /// The line of the recording.
+    /// The line number in the recording.
     pub(super) line: u64,
     pub(super) kind: Kind,
     /// The index of the server's lane; `None` for the topology.
@@ -105,15 +105,15 @@ pub(super) struct Row {
     pub(super) rtt: Option<u64>,
 }
 
-/// A time without a writable server, or a change of the primary without one.
+/// A period without a writable server, or a change of the primary without such a period.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) outage: Outage,
-    /// `None` if the recording ends before.
+    /// `None` if the recording ends first.
     pub(super) end: Option<Failover>,
-    /// True if the lost server streamed its state, so that the client noticed the loss at once.
+    /// True if the lost server was streaming, so that the client noticed the loss at once.
     pub(super) is_immediate: bool,
-    /// Why the primary was lost.
+    /// The reason why the primary was lost.
     pub(super) cause: Option<String>,
     /// The first pool clear and the first successful selection after the loss.
     pub(super) cleared: Option<Instant>,
@@ -127,7 +127,7 @@ pub(super) struct Timeline {
     pub(super) span: u64,
     pub(super) lanes: Vec<Lane>,
     pub(super) set: Vec<Band>,
-    /// True if the deployment is a replica set, so that writes need a primary.
+    /// True if the deployment is a replica set, in which writes need a primary.
     pub(super) is_replica_set: bool,
     pub(super) rows: Vec<Row>,
     pub(super) changes: Vec<Change>,

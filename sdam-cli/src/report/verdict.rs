@@ -1,4 +1,4 @@
-//! The finding in one sentence, and how a failover was spent.
+//! The finding in one sentence, and the phases of failovers.
 
 use std::time::Duration;
 
@@ -29,20 +29,20 @@ impl Severity {
 #[derive(Debug)]
 pub(super) struct Verdict {
     pub(super) severity: Severity,
-    /// A summary of the event in a few words.
+    /// A summary in a few words.
     pub(super) headline: String,
-    /// One or two sentences more.
+    /// One or two more sentences.
     pub(super) details: String,
 }
 
-/// A part of the time of a failover.
+/// A phase of a failover.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Split {
     pub(super) name: &'static str,
     pub(super) meaning: String,
     pub(super) from: u64,
     pub(super) time: u64,
-    /// A class of the style sheet, which chooses the colour.
+    /// The class of the style sheet that sets the colour.
     pub(super) class: &'static str,
 }
 
@@ -100,7 +100,7 @@ impl Verdict {
     }
 }
 
-/// Returns what writes need.
+/// Returns the kind of server that writes need.
 pub(super) fn wanted(timeline: &Timeline) -> &'static str {
     if timeline.is_replica_set {
         "primary"
@@ -110,13 +110,13 @@ pub(super) fn wanted(timeline: &Timeline) -> &'static str {
 }
 
 impl Change {
-    /// Returns whether there was a time without a writable server.
+    /// Returns whether there was a period without a writable server.
     pub(super) fn is_gap(&self) -> bool {
         let end = self.end.as_ref();
         end.is_none_or(|end| !end.without_primary().is_zero())
     }
 
-    /// Returns how long the loss may have gone unnoticed.
+    /// Returns the maximum time for which the loss was unnoticed.
     fn unnoticed(&self) -> u64 {
         if self.is_immediate {
             return 0;
@@ -132,13 +132,13 @@ impl Change {
         self.over(timeline).saturating_sub(noticed)
     }
 
-    /// Returns when a writable server was known again; the end of the recording, if none was.
+    /// Returns when a writable server was known again; the end of the recording if none was.
     pub(super) fn over(&self, timeline: &Timeline) -> u64 {
         let end = self.end.as_ref();
         end.map_or(timeline.span, |end| timeline.offset(end.writable_again))
     }
 
-    /// Returns how the time from the last proof of the old primary was spent.
+    /// Returns the phases of the time since the last proof of the old primary.
     pub(super) fn splits(&self, timeline: &Timeline) -> Vec<Split> {
         let at = |instant| timeline.offset(instant);
         let (last, noticed) = (at(self.outage.last_writable), at(self.outage.noticed));
@@ -192,7 +192,7 @@ impl Change {
     }
 }
 
-/// Tells one outage in two sentences.
+/// Describes one outage in two sentences.
 fn story(change: &Change, timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let noticed = clock(timeline.offset(change.outage.noticed));
     let lost = match &change.outage.lost {
@@ -263,7 +263,7 @@ fn without_gap(
     }
 }
 
-/// Says why no primary was found.
+/// Explains why no primary was found.
 fn never_found(timeline: &Timeline) -> String {
     let mut states = timeline.lanes.iter().filter_map(|lane| {
         let band: &Band = lane.bands.last()?;

@@ -17,7 +17,7 @@ impl Write for Lines {
         while let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.0.drain(..=end).collect();
             let line = String::from_utf8(line).unwrap();
-            // The test may have seen enough.
+            // The test may have stopped reading.
             let _ = self.1.unbounded_send(line.trim_end().to_owned());
         }
         Ok(bytes.len())
@@ -36,7 +36,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     runtime.block_on(future)
 }
 
-/// Serves with `commands`; returns the output, the remarks and the exit code.
+/// Serves `commands`; returns the output, the remarks and the exit code.
 fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) {
     let (lines, printed) = mpsc::unbounded();
     let mut remarks = Vec::new();
@@ -51,7 +51,7 @@ fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) 
     (printed, String::from_utf8(remarks).unwrap(), exit)
 }
 
-/// A file of steps.
+/// Creates a file of steps.
 fn scenario(text: &str) -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("faults.txt");
@@ -93,7 +93,7 @@ fn the_connection_string_comes_first_and_each_command_is_answered() {
         "error: `restrat` is not an action: did you mean `restart`?"
     );
     assert!(network.contains("no simulated network"), "{network}");
-    // Only the commands are announced beside the output, all of them.
+    // The remarks announce exactly the commands.
     assert!(
         remarks.starts_with("note: commands on standard input: stepdown, "),
         "{remarks}"

@@ -1,4 +1,4 @@
-//! A simulated application: it writes, one document after the other.
+//! A simulated application that writes one document after the other.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -14,14 +14,14 @@ use sdam_core::time::Instant;
 pub(super) struct Writes {
     pub(super) succeeded: u64,
     pub(super) failed: u64,
-    /// The error of the first write that has failed, and when that was.
+    /// The error of the first failed write, and its time.
     pub(super) first_error: Option<(Instant, String)>,
     pub(super) longest: Longest,
     /// The start of the write in progress.
     current: Option<Instant>,
 }
 
-/// The longest write, whether it has succeeded, failed, or not ended.
+/// The longest write, whether it succeeded, failed, or has not ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Longest {
     pub(super) began: Instant,
@@ -29,7 +29,7 @@ pub(super) struct Longest {
     pub(super) has_ended: bool,
 }
 
-/// Inserts a document through `client` again and again, with a pause before each, and never ends.
+/// Inserts documents through `client` for ever, with a pause before each.
 pub(super) async fn write(
     client: &Client,
     clock: &dyn Clock,
@@ -48,7 +48,7 @@ pub(super) async fn write(
 }
 
 impl Writes {
-    /// Returns the writes at the end of the simulation, `now`.
+    /// Completes the writes at the end of the simulation, `now`.
     pub(super) fn at_the_end(mut self, now: Instant) -> Self {
         self.measure(now, false);
         self
@@ -65,7 +65,7 @@ impl Writes {
         }
     }
 
-    /// Remembers the current write if it is the longest one.
+    /// Stores the current write if it is the longest so far.
     fn measure(&mut self, now: Instant, has_ended: bool) {
         let Some(began) = self.current.take() else {
             return;

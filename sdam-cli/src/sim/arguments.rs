@@ -29,7 +29,7 @@ Examples:
 
 /// Simulates a deployment and a client of it in virtual time.
 ///
-/// It shows what the client sees of a failover or of another scenario.
+/// It shows how the client sees a failover or another scenario.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]
@@ -47,23 +47,23 @@ pub struct Arguments {
     /// Time that the simulation continues after the last step.
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(super) rest: Duration,
-    /// Let an application insert a document through the client, again and again with this pause, and
-    /// tell how many fail and how long they take.
+    /// Simulate an application that inserts a document through the client, again and again with
+    /// this pause, and report how many inserts fail and how long they take.
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub(super) write_every: Option<Duration>,
-    /// Print one JSON object for each change, as `sdam watch --json` does, or with --seeds one for
+    /// Print one JSON object for each change, like `sdam watch --json`, or with --seeds one for
     /// each seed, instead of lines for people.
     #[arg(long)]
     pub(super) json: bool,
     /// Record the client, for `sdam watch --from`, `sdam report`, `sdam compare` and `sdam replay`.
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     pub(super) record: Option<PathBuf>,
-    /// Simulate once with each seed from A to before B, and print one line for each.
+    /// Simulate once with each seed from A up to but excluding B, and print one line for each.
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
     pub(super) seeds: Option<Seeds>,
 }
 
-/// A range of seeds that is not empty.
+/// A non-empty range of seeds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seeds(pub(super) Range<u64>);
 

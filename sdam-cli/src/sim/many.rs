@@ -1,4 +1,4 @@
-//! The same scenario with many seeds.
+//! Simulates the same scenario with many seeds.
 
 use std::{
     io::{self, Write},
@@ -12,7 +12,7 @@ use crate::{console::Console, duration::short, exit::Exit, terminal::Palette, wa
 
 /// Simulates the scenario with each seed, and prints a line for each and a summary.
 ///
-/// On a terminal the progress is shown on standard error.
+/// On a terminal, standard error shows the progress.
 pub(super) fn run<O: Write, R: Write>(
     plan: &Plan,
     seeds: &Seeds,
@@ -70,7 +70,7 @@ pub(super) fn run<O: Write, R: Write>(
     Ok(summary.worst.exit())
 }
 
-/// The outcomes of many seeds.
+/// The combined outcomes of many seeds.
 #[derive(Debug)]
 struct Summary {
     /// The time without a known writable server, for each seed.
@@ -81,7 +81,7 @@ struct Summary {
     writes: Option<Writes>,
 }
 
-/// The writes with many seeds.
+/// The combined writes of many seeds.
 #[derive(Debug, Default)]
 struct Writes {
     all: u64,

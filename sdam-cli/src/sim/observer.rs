@@ -16,7 +16,7 @@ use crate::watch::{
     model::{Model, Run},
 };
 
-/// A sink that keeps what an outcome is made of.
+/// A sink that collects the observations for the outcome.
 #[derive(Debug)]
 pub(super) struct Observer(Mutex<State>);
 
@@ -33,9 +33,9 @@ struct State {
 pub(super) struct Seen {
     /// The time when a writable server was first found.
     pub(super) found: Option<Instant>,
-    /// The times without a writable server, of which the last one may not have ended.
+    /// The periods without a writable server; the last one may not have ended.
     pub(super) runs: Vec<Run>,
-    /// The number of times that a server was lost, or the primary has stepped down.
+    /// The number of times that a server was lost or the primary stepped down.
     pub(super) flaps: usize,
     /// The state at the end.
     pub(super) access: Access,
@@ -56,7 +56,7 @@ impl Observer {
         }))
     }
 
-    /// Returns what the client has seen before its topology was closed.
+    /// Returns the client's observations up to the closing of its topology.
     pub(super) fn seen(&self) -> Seen {
         let state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let mut seen = state.seen.clone();
@@ -70,7 +70,7 @@ impl Observer {
 impl State {
     fn observe(&mut self, event: &Event) {
         if let EventKind::Input(input) = &event.kind {
-            // The loss of the servers that follows is no change of the deployment.
+            // The servers lost after this are no change of the deployment.
             self.is_over |= **input == RecordedInput::Close;
         }
         if self.is_over {

@@ -19,15 +19,15 @@ use crate::{
 /// The time of day at which simulations begin, 2024-01-01T00:00:00Z, in seconds since 1970.
 pub(super) const BEGIN: Duration = Duration::from_secs(1_704_067_200);
 
-/// A step that was taken, or was not possible.
+/// A step that was taken or refused.
 #[derive(Clone, Debug)]
 pub(super) struct Taken {
     pub(super) at: Instant,
-    /// Its file and line.
+    /// The file and line of the step.
     pub(super) place: String,
     pub(super) words: String,
     pub(super) error: Option<ActionError>,
-    /// The true primary after it.
+    /// The actual primary after the step.
     pub(super) primary: Option<ServerAddress>,
 }
 
@@ -44,7 +44,7 @@ pub(super) struct Outcome {
 }
 
 impl Outcome {
-    /// Describes the steps that were not possible, each with its file and line.
+    /// Describes the refused steps, each with its file and line.
     pub(super) fn refusals(&self) -> impl Iterator<Item = String> {
         self.steps.iter().filter_map(|step| {
             let error = step.error?;
@@ -52,8 +52,8 @@ impl Outcome {
         })
     }
 
-    /// Returns how long there was no writable server after the first one was found, as far as the
-    /// client could use it; the whole time if none was found.
+    /// Returns how long no writable server was available to the client after it had found the first
+    /// one; the whole time if it found none.
     pub(super) fn without(&self) -> Duration {
         match self.client.found {
             Some(_) => self.client.runs.iter().map(|run| self.length(run)).sum(),
@@ -61,14 +61,14 @@ impl Outcome {
         }
     }
 
-    /// Returns how long there was no writable server in `run`, as far as the client could use it.
+    /// Returns how long no writable server was available to the client in `run`.
     fn length(&self, run: &Run) -> Duration {
         let begin = self.cause(run).map_or(run.noticed, |step| step.at);
         run.writable_again.unwrap_or(self.end).since(begin)
     }
 
-    /// Returns the step that has taken the writable server away: one between the last proof of it
-    /// and its loss. Preferably it is the first after which another server, or none, is primary.
+    /// Returns the step that removed the writable server: one between the last proof of the server
+    /// and its loss. Prefers the first step after which another server, or none, is primary.
     fn cause(&self, run: &Run) -> Option<&Taken> {
         let window = run.last_writable..=run.noticed;
         let taken = self.steps.iter().filter(|step| step.error.is_none());
@@ -77,7 +77,7 @@ impl Outcome {
         taken.clone().find(is_end).or_else(|| taken.next_back())
     }
 
-    /// Describes the outcome in one line; `wanted` is what writes need.
+    /// Describes the outcome in one line; `wanted` is the kind of server that writes need.
     pub(super) fn line(&self, wanted: &str) -> String {
         let (seed, access) = (self.seed, self.client.access);
         let without = match (&*self.client.runs, self.client.found) {
@@ -103,7 +103,7 @@ impl Outcome {
         line
     }
 
-    /// Describes the outcome in a few lines; `wanted` is what writes need.
+    /// Describes the outcome in a few lines; `wanted` is the kind of server that writes need.
     pub(super) fn text(&self, wanted: &str) -> String {
         let mut lines = vec![self.line(wanted)];
         if let Some(found) = self.client.found {
@@ -128,7 +128,7 @@ impl Outcome {
         lines.map(|line| line + "\n").collect()
     }
 
-    /// Tells of a loss: when, by which step, and when and why the client noticed it.
+    /// Describes a loss: its time, its step, and when and why the client noticed it.
     fn loss(&self, run: &Run, wanted: &str) -> String {
         let lost = match &run.lost {
             Some(lost) => format!("{lost} was lost"),
@@ -150,7 +150,7 @@ impl Outcome {
         }
     }
 
-    /// Tells how the time without a writable server ended.
+    /// Describes the end of the period without a writable server.
     fn end_of(&self, run: &Run, wanted: &str) -> String {
         let length = short(self.length(run));
         let Some(end) = run.writable_again else {
@@ -206,7 +206,7 @@ impl Outcome {
     }
 }
 
-/// Tells of the longest write, and of the first one that has failed.
+/// Describes the longest write and the first failed one.
 fn tell(writes: &Writes) -> Vec<String> {
     let Longest {
         began,
@@ -231,7 +231,7 @@ fn tell(writes: &Writes) -> Vec<String> {
     lines
 }
 
-/// Returns the time of day in the simulation.
+/// Formats the time of day in the simulation.
 fn time(at: Instant) -> String {
     time_of_day(UNIX_EPOCH + BEGIN + at.since(Instant::EPOCH))
 }

@@ -43,12 +43,12 @@ pub(super) struct Plan {
     blueprint: Blueprint,
     is_replica_set: bool,
     script: Script,
-    /// The scenario, if it is not that of the user.
+    /// The default scenario, if the user gave none.
     default: Option<String>,
     options: Options,
     /// The time that the simulation continues after the last step.
     rest: Duration,
-    /// The pause between the writes of an application; `None` if there is none.
+    /// The pause between the writes of an application; `None` if there is no application.
     pause: Option<Duration>,
 }
 
@@ -76,7 +76,7 @@ impl Plan {
         };
         let blueprint = simulated.blueprint();
         let blueprint = blueprint.epoch_millis(BEGIN.as_millis() as i64);
-        // Its connection string does not depend on the seed.
+        // The connection string does not depend on the seed.
         let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(0));
         let uri = with_options(deployment.uri(), &arguments.options);
         Ok(Self {
@@ -90,7 +90,7 @@ impl Plan {
         })
     }
 
-    /// Prints what the user did not say, and what is doubtful.
+    /// Prints the defaults that are used, and warnings.
     pub(super) fn announce(&self, remarks: &mut impl Write) -> io::Result<()> {
         for warning in self.options.multi_threaded_warnings() {
             writeln!(remarks, "warning: {warning}")?;
@@ -104,7 +104,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns what writes need.
+    /// Returns the kind of server that writes need.
     pub(super) fn wanted(&self) -> &'static str {
         if self.is_replica_set {
             "primary"
@@ -113,7 +113,7 @@ impl Plan {
         }
     }
 
-    /// Simulates the scenario with `seed`; the inner error is that of the options or the recording.
+    /// Simulates the scenario with `seed`; the inner error is from the options or the recording.
     pub(super) fn simulate<O: Write, R: Write>(
         &self,
         seed: u64,
@@ -160,7 +160,7 @@ impl Plan {
             end.set(sim.now());
             Ok(())
         };
-        // `until` has no errors.
+        // `until` never fails.
         let _ = sim.block_on(follow(client.topology(), events, heard, &mut view, until))?;
         if let Some((path, recorder)) = recorder
             && let Some(error) = recorder.take_error()
@@ -178,9 +178,9 @@ impl Plan {
         }))
     }
 
-    /// Takes the steps at their times, waits for the rest of the time, and notes each step.
+    /// Takes the steps at their times, notes each one, and waits for the remaining time.
     async fn play(&self, sim: &Sim, notes: &UnboundedSender<String>, taken: &RefCell<Vec<Taken>>) {
-        // Notes without a receiver are dropped.
+        // Notes are dropped if nobody receives them.
         let say = |note: String| drop(notes.unbounded_send(note));
         let clock = sim.runtime().io.clock;
         let start = clock.now();

@@ -9,7 +9,7 @@ use crate::{
     terminal::Palette,
 };
 
-/// Simulates; returns the output, the remarks and the exit code.
+/// Runs a simulation; returns the output, the remarks and the exit code.
 fn simulate(words: &[&str]) -> (String, String, Exit) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let console = Console {
@@ -43,7 +43,7 @@ impl Folder {
     }
 }
 
-/// Returns the last lines, which tell the outcome, without their breaks.
+/// Returns the last lines, which describe the outcome, without line breaks.
 fn outcome(output: &str) -> String {
     let start = output.rfind("seed ").unwrap();
     output[start..]
@@ -122,7 +122,7 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     let (output, ..) = folder.simulate(&["--record", &path]);
     let (json, ..) = folder.simulate(&["--json"]);
     assert_eq!(watched(&["--json", "--from", &path]), json);
-    // Beside the changes there are the steps and the outcome.
+    // The output contains the changes, the steps and the outcome.
     let changes = &output[..output.rfind("seed 0: ").unwrap()];
     let changes = changes.replace("00:00:10.000Z  kill primary\n", "");
     let changes = changes.replace("00:00:40.000Z  restart 0\n", "");
@@ -253,7 +253,7 @@ fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() 
         );
         (number(&outage["noticedMs"]), length)
     };
-    // A server of 4.2 is polled: at 20 s by default.
+    // A 4.2 server is polled, by default at 20 s.
     let (noticed, long) = without("");
     assert!((20_000.0..20_100.0).contains(&noticed), "{noticed}");
     let (noticed, short) = without("heartbeatFrequencyMS=1000");
@@ -271,7 +271,7 @@ fn an_application_tells_how_its_writes_fared() {
         serde_json::from_str(&json).unwrap()
     };
     let number = |value: &Value| value.as_f64().unwrap();
-    // It notices the loss long before the next check.
+    // The operation notices the loss long before the next check.
     let patient = json("");
     let noticed = number(&patient["outages"][0]["noticedMs"]);
     assert!((13_000.0..13_600.0).contains(&noticed), "{patient}");
@@ -302,7 +302,7 @@ fn an_application_tells_how_its_writes_fared() {
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("writes: 0 of "), "{last}");
 
-    // A write that has not ended counts with the time up to the end.
+    // A write that has not ended counts with its time so far.
     let folder = Folder::with("5s net blackhole 0");
     let words = ["--standalone", "--for", "9", "--write-every", "1"];
     let (text, ..) = folder.simulate(&words);
@@ -351,7 +351,7 @@ fn many_seeds_are_a_line_each_and_a_summary_that_names_seeds() {
         *ends,
         "seeds 3..8: 5 writable at the end, 0 readable only, 0 neither"
     );
-    // The line of a seed has the time that the summary gives for it.
+    // The line of a seed shows the same time as the summary.
     let time = |line: &str| {
         let (_, rest) = line.split_once("no primary for ").unwrap();
         rest.split_once(';').unwrap().0.to_owned()

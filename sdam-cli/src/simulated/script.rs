@@ -1,4 +1,4 @@
-//! Scripts of the steps that happen to a simulated deployment, as lines of text.
+//! Scripts of steps that change a simulated deployment, as lines of text.
 
 #[cfg(test)]
 mod tests;
@@ -12,7 +12,7 @@ use sdam_sim::{
 
 use crate::{failure::Failure, file_error::cannot_read, input, similar::closest, values::seconds};
 
-/// The steps of a file, with the time of each.
+/// The timed steps of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Script {
     /// The name of the file.
@@ -24,11 +24,12 @@ pub(crate) struct Script {
 /// A line of a script.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Line {
-    /// Its number, from 1.
+    /// The line number, from 1.
     pub(crate) number: usize,
-    /// Its time from the start; that of the line before if it does not begin with one.
+    /// The time since the start; equal to the previous line's if the line does not begin with a
+    /// time.
     pub(crate) at: Duration,
-    /// True if the line begins with its time.
+    /// True if the line begins with a time.
     pub(crate) is_timed: bool,
     pub(crate) command: Command,
 }
@@ -36,9 +37,9 @@ pub(crate) struct Line {
 /// The command of a line.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Command {
-    /// Something happens to the deployment.
+    /// Changes the deployment.
     Step(Step),
-    /// The next line waits.
+    /// Delays the next line.
     Sleep(Duration),
     Status,
     Help,
@@ -50,8 +51,8 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// If the file cannot be read, or a line is invalid; the message names the file and each such
-    /// line.
+    /// If the file cannot be read, or a line is invalid. The message names the file and each
+    /// invalid line.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let name = input::name(path);
         let text = input::read_text(path);
@@ -64,7 +65,7 @@ impl Script {
     ///
     /// # Errors
     ///
-    /// Those of [`open`](Self::open).
+    /// Like [`open`](Self::open).
     pub(crate) fn parse(name: String, text: &str) -> Result<Self, Failure> {
         let mut script = Self {
             name,
@@ -104,7 +105,7 @@ impl Script {
         format!("{}:{line}", self.name)
     }
 
-    /// Returns when the last line is over.
+    /// Returns the time at which the last line ends.
     pub(crate) fn duration(&self) -> Duration {
         let ends = self.lines.iter().map(|line| match line.command {
             Command::Sleep(time) => line.at.saturating_add(time),
@@ -122,17 +123,17 @@ sleep SECONDS                  wait
 help                           this text
 quit                           stop";
 
-    /// Returns the syntax and meaning of every command for a served deployment.
+    /// Returns the syntax and meaning of all commands for a served deployment.
     pub(crate) fn help() -> String {
         [Action::SYNTAX, Self::SYNTAX].join("\n")
     }
 
-    /// Returns the syntax and meaning of every command for a simulation, which has a network.
+    /// Returns the syntax and meaning of all commands for a simulation, which has a network.
     pub(crate) fn help_with_network() -> String {
         [Action::SYNTAX, NetFault::SYNTAX, Self::SYNTAX].join("\n")
     }
 
-    /// Returns the first word of every command for a served deployment.
+    /// Returns the first words of all commands for a served deployment.
     pub(crate) fn verbs() -> impl Iterator<Item = &'static str> {
         let lines = Action::SYNTAX.lines().chain(Self::SYNTAX.lines());
         let lines = lines.filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()));
@@ -143,7 +144,7 @@ quit                           stop";
     ///
     /// # Errors
     ///
-    /// What is wrong, and what to write instead.
+    /// The problem and its remedy.
     pub(crate) fn parse(line: &str) -> Result<Option<Self>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
@@ -187,7 +188,7 @@ fn parse_line(line: &str) -> Result<Option<(Option<Duration>, Command)>, String>
     }
 }
 
-/// Says what is wrong with a step, and which word may have been meant or what to write instead.
+/// Explains the error in a step, with a suggestion or a remedy.
 fn explain(error: &ParseStepError) -> String {
     let reason = error.reason();
     let wrong = reason.split('`').nth(1).unwrap_or_default();
@@ -198,7 +199,7 @@ fn explain(error: &ParseStepError) -> String {
     }
 }
 
-/// Returns the words that a step is made of: verbs, settings, and names of members.
+/// Returns the words of which steps consist: verbs, settings, and names of members.
 fn words() -> impl Iterator<Item = &'static str> {
     let lines = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
     let lines = lines.flat_map(|line| {

@@ -31,8 +31,8 @@ Example:
 
 /// Shows the servers of a deployment, and every change, until Ctrl-C or the key q.
 ///
-/// With --demo it starts a simulated replica set, lets its primary step down after a few seconds, shows
-/// the failover, and ends. So does `sdam` without a subcommand.
+/// With --demo, it starts a simulated replica set, makes its primary step down after a few seconds,
+/// shows the failover, and exits. `sdam` without a subcommand does the same.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_help = AFTER)]
 #[expect(
@@ -50,7 +50,7 @@ pub struct Arguments {
     /// Print one JSON object for each change, instead of lines for people.
     #[arg(long)]
     pub json: bool,
-    /// Wait until the topology is known, print one snapshot, end.
+    /// Wait until the topology is known, print one snapshot, and exit.
     #[arg(long)]
     pub once: bool,
     /// Time that --once waits [default: serverSelectionTimeoutMS].
@@ -69,14 +69,14 @@ pub struct Arguments {
     /// Playback speed, relative to the recorded one; `max` for no pauses.
     #[arg(long, value_name = "N", default_value = "1", requires = "from")]
     pub speed: Speed,
-    /// Use only characters of ASCII on the full screen; so does a locale without UTF-8.
+    /// Use only ASCII characters on the full screen; implied by a locale without UTF-8.
     #[arg(long)]
     pub ascii: bool,
     /// True if the full screen can be used, because standard input and output are terminals. Not
     /// part of the command line.
     #[arg(skip)]
     pub screen: bool,
-    /// The pause of a simulated deployment after its start, so that its discovery can be read.
+    /// The pause of a simulated deployment after its start, in which its discovery can be read.
     #[arg(skip = PAUSE)]
     pub pause: Duration,
     /// The log configuration, which is not part of the command line.
@@ -88,7 +88,7 @@ pub struct Arguments {
 const PAUSE: Duration = Duration::from_secs(3);
 
 impl Arguments {
-    /// Returns whether to use the full screen. Log messages on the terminal would spoil it.
+    /// Returns whether to use the full screen. Log messages on the terminal would corrupt it.
     pub(crate) fn wants_screen(&self) -> bool {
         let logs =
             self.log.interest() != Interest::NONE && !matches!(self.log.output, LogOutput::File(_));

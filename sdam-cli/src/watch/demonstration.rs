@@ -12,16 +12,16 @@ use sdam_sim::{
 
 use super::is_known;
 
-/// The hand-over time of the old primary, like that of one that has work to finish.
+/// The time that the old primary takes to hand over, as if it had to finish operations.
 const HAND_OVER: Duration = Duration::from_millis(400);
-/// The time limit of each wait; the normal time is less than a tenth of it.
+/// The time limit of each wait, more than ten times the normal duration.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A simulated replica set and its scripted step-down.
 #[derive(Debug)]
 pub(super) struct Demonstration {
     set: ReplicaSet,
-    /// The pause after the start, so that the discovery can be read.
+    /// The pause after the start, in which the discovery can be read.
     pause: Duration,
 }
 
@@ -45,12 +45,12 @@ impl Demonstration {
         topology: &Topology,
         notes: UnboundedSender<String>,
     ) -> Result<(), String> {
-        // Notes without a receiver are dropped.
+        // Notes are dropped if nobody receives them.
         let say = |note: String| drop(notes.unbounded_send(note));
         let primary = self.primary(topology, None).await?;
         tokio::time::sleep(self.pause).await;
         say(format!("asking the primary {primary} to step down"));
-        // The next step does not wait, so the note has to be shown before.
+        // The next step does not wait, so the note must be shown first.
         tokio::task::yield_now().await;
         self.set.step_down().map_err(|error| error.to_string())?;
         self.primary(topology, Some(&primary)).await?;

@@ -1,7 +1,7 @@
 //! The full screen.
 //!
-//! Events, keys and signals change the model and the state of the screen; frames are drawn from
-//! these alone. Monitoring runs on another thread, so a slow terminal does not delay it.
+//! Events, keys and signals change the model and the state of the screen; frames depend on these
+//! alone. Monitoring runs on another thread, so a slow terminal does not delay it.
 
 mod canvas;
 mod frame;
@@ -53,16 +53,16 @@ use crate::{
 };
 use sdam_events::channel::EventStream;
 
-/// The interval of frames while nothing happens.
+/// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
-/// The interval while the stopwatch runs.
+/// The interval between frames while the stopwatch runs.
 const RUNNING: Duration = Duration::from_millis(100);
-/// The least interval of frames, while much happens.
+/// The minimum interval between frames while much happens.
 const BUSY: Duration = Duration::from_millis(50);
-/// The maximum number of events that are processed between two looks at the keys.
+/// The maximum number of events to process before checking the keys.
 const BATCH: usize = 1000;
 
-/// The source of events and of the time.
+/// The source of the events and of the time.
 pub(super) enum Feed {
     Live {
         events: EventStream,
@@ -72,7 +72,7 @@ pub(super) enum Feed {
 }
 
 impl Feed {
-    /// Waits for the next event. At the end it waits for ever.
+    /// Waits for the next event; for ever after the last one.
     async fn next(&mut self) -> Event {
         let event = match self {
             Self::Live { events, .. } => events.next().await,
@@ -91,7 +91,7 @@ impl Feed {
         }
     }
 
-    /// Returns whether a recording was played to its end.
+    /// Returns whether a recording has been played to its end.
     fn is_over(&self) -> bool {
         match self {
             Self::Live { .. } => false,
@@ -110,19 +110,19 @@ impl Feed {
 /// The settings and subject of a screen.
 pub(super) struct Setup {
     pub(super) feed: Feed,
-    /// The options of the client whose events these are.
+    /// The options of the client that produces the events.
     pub(super) options: Options,
     /// The read preference of the connection string.
     pub(super) preference: ReadPreference,
-    /// One moment on both clocks.
+    /// The same moment on both clocks.
     pub(super) wall: (Instant, SystemTime),
-    /// The source of the events, in a word.
+    /// The source of the events in one word.
     pub(super) source: String,
-    /// The recording, and its file if it has a name.
+    /// The recording, with its file if it has a name.
     pub(super) tape: Option<(Tape, Option<PathBuf>)>,
     /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,
-    /// Only characters of ASCII.
+    /// Restricts output to ASCII characters.
     pub(super) ascii: bool,
     pub(super) palette: Palette,
 }
@@ -131,7 +131,7 @@ pub(super) struct Setup {
 ///
 /// # Errors
 ///
-/// Those of the terminal. It is restored in any case.
+/// Terminal errors. The terminal is restored in any case.
 pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Result<Exit> {
     signals::guard()?;
     let signals = Signals::new()?;
@@ -141,7 +141,7 @@ pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Re
     let end = screen.run(&terminal, signals, keys, until).await;
     drop(terminal);
     match end {
-        // The terminal has gone.
+        // The terminal is gone.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::SUCCESS),
         end => end,
     }
@@ -164,9 +164,9 @@ struct Screen {
     source: String,
     tape: Option<(Tape, Option<PathBuf>)>,
     notes: UnboundedReceiver<String>,
-    /// The last of them.
+    /// The last note.
     note: Option<String>,
-    /// The results of saving.
+    /// The results of saving the recording.
     saved: (UnboundedSender<String>, UnboundedReceiver<String>),
     glyphs: Glyphs,
     palette: Palette,
@@ -273,7 +273,7 @@ impl Screen {
                 terminal.resume()?;
                 self.painter.forget();
             }
-            // The size may be the same again, but what the terminal shows is not.
+            // The size may have returned to the old value, but the terminal's contents have not.
             Signal::Resize => self.painter.forget(),
         }
         Ok(Next::Now)
@@ -306,7 +306,7 @@ impl Screen {
         Ok(Next::Now)
     }
 
-    /// Returns the frozen state, or the current one.
+    /// Returns the frozen state if there is one, otherwise the current one.
     fn shown(&self) -> &Model {
         self.state.frozen.as_deref().unwrap_or(&self.model)
     }

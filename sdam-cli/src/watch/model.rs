@@ -1,6 +1,6 @@
-//! The known state of a deployment, derived from the events of a topology and from the time.
+//! The known state of a deployment, derived from the events of a topology and the time.
 //!
-//! Without I/O, so it works on live events and on recorded ones.
+//! Does no I/O, so it works with both live and recorded events.
 
 mod history;
 mod lag;
@@ -45,10 +45,10 @@ use crate::terminal::Tone;
 
 /// The period over which losses are counted.
 pub(super) const FLAP_PERIOD: Duration = Duration::from_secs(60 * 60);
-/// The maximum number of losses that are kept.
+/// The maximum number of losses to keep.
 const FLAPS: usize = 10_000;
 
-/// The state of a deployment as its monitors see it.
+/// The state of a deployment according to its monitors.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
     facts: Facts,
@@ -68,12 +68,12 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The events that the state is derived from.
+    /// The events from which the state is derived.
     pub(crate) const INTEREST: Interest = Interest::SDAM
         .union(Interest::POOL_STATES)
         .union(Interest::INPUTS);
 
-    /// Creates the state of a topology without events; `options` decide selections.
+    /// Creates the state of a topology without events; `options` determine selections.
     pub(crate) fn new(options: &Options) -> Self {
         Self {
             facts: Facts::new(),
@@ -317,7 +317,7 @@ impl Model {
                 new: None,
                 ..
             } => {
-                // A primary that is lost counts as a lost server.
+                // The loss of a primary is counted as the loss of a server.
                 let still = self.servers.get(old);
                 if still.is_some_and(|old| old.description.server_type.is_available()) {
                     self.flap(at, old);
@@ -360,7 +360,7 @@ impl Model {
         &self.topology
     }
 
-    /// Returns since when the topology has its type.
+    /// Returns the time of the last change of the topology's type.
     pub(super) fn type_since(&self) -> Instant {
         self.type_since
     }
@@ -385,8 +385,8 @@ impl Model {
         &self.log
     }
 
-    /// Returns how often a server was lost, or the primary has stepped down, in the last hour; of
-    /// one server if `address` is given.
+    /// Returns how often in the last hour a server was lost or the primary stepped down; for one
+    /// server if `address` is given.
     pub(crate) fn flaps(&self, address: Option<&ServerAddress>) -> usize {
         let now = self.now;
         let recent = self.flaps.iter().rev();
@@ -396,14 +396,14 @@ impl Model {
             .count()
     }
 
-    /// Returns how often a server was lost, or the primary has stepped down, since the begin.
+    /// Returns how often a server was lost or the primary stepped down since the beginning.
     pub(crate) fn all_flaps(&self) -> usize {
         self.flaps.len()
     }
 
-    /// Returns how far the last write of `server` is behind that of the primary, or behind the
-    /// newest one of a secondary if there is no primary (Max Staleness: "staleness"). `None` if
-    /// that is much, but the secondary may have caught up with a new write since its last answer.
+    /// Returns the lag of the last write of `server` behind the primary's, or behind the newest
+    /// secondary's if there is no primary (Max Staleness: "staleness"). `None` if the lag is large
+    /// but the secondary may have replicated a new write since its last answer.
     pub(super) fn lag(&self, server: &Server) -> Option<Duration> {
         /// Returns the age of the last write when the server reported it, in nanoseconds.
         fn age(server: &ServerDescription) -> Option<i128> {
@@ -430,8 +430,8 @@ impl Model {
         (lag < GRACE || is_certain).then_some(lag)
     }
 
-    /// Explains which servers an operation would go to; a write without a read preference. `None`
-    /// if the read preference is invalid.
+    /// Explains the selection for an operation; `None` stands for a write. Returns `None` if the
+    /// read preference is invalid.
     pub(super) fn explain(&self, preference: Option<&ReadPreference>) -> Option<Explanation> {
         let criteria = match preference {
             None => Criteria::write(),
@@ -444,8 +444,8 @@ impl Model {
         ))
     }
 
-    /// Returns the description with the round-trip times and last writes of the last checks, which
-    /// are no change.
+    /// Returns the description with the round-trip times and write dates of the last checks, which
+    /// do not count as changes.
     fn current(&self) -> TopologyDescription {
         if !self.topology.is_compatible() {
             return TopologyDescription::clone(&self.topology);
@@ -459,13 +459,13 @@ impl Model {
     }
 }
 
-/// Returns a topology type without the words that it has in common with others.
+/// Returns a topology type without the words it shares with others.
 pub(super) fn brief_type(kind: TopologyType) -> &'static str {
     let name = kind.as_str();
     name.strip_prefix("ReplicaSet").unwrap_or(name)
 }
 
-/// Returns the role of a server in the words of an operator.
+/// Returns the role of a server in operators' terms.
 pub(super) const fn state(role: ServerType) -> &'static str {
     match role {
         ServerType::Unknown => "UNKNOWN",

@@ -1,14 +1,14 @@
-//! Recorded events at their recorded distances, or faster.
+//! Plays recorded events at their recorded intervals, or faster.
 
 use std::{iter::Peekable, str::FromStr, time::Duration, vec};
 
 use sdam_core::{event::Event, time::Instant};
 use tokio::time::{self, sleep_until};
 
-/// The speed at which a recording is played.
+/// The speed of playback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// As many times as fast as it was recorded.
+    /// This multiple of the recorded speed.
     Times(f64),
     /// Without pauses.
     Max,
@@ -37,7 +37,7 @@ pub(super) struct Player {
     /// The times of the first and the last event.
     start: Instant,
     end: Instant,
-    /// The time when playing began; `None` before that.
+    /// The time when playback began; `None` before that.
     began: Option<time::Instant>,
 }
 
@@ -63,7 +63,7 @@ impl Player {
         let at = self.events.peek()?.at;
         if let Speed::Times(times) = self.speed {
             let after = at.since(self.start).as_secs_f64() / times;
-            // A duration of more than centuries is as good as no end.
+            // A duration of centuries counts as endless.
             if let Ok(after) = Duration::try_from_secs_f64(after)
                 && let Some(due) = began.checked_add(after)
             {

@@ -1,4 +1,4 @@
-//! Recordings instead of a deployment.
+//! Shows recordings instead of a deployment.
 
 use std::{
     future::Future,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{console::Console, exit::Exit, failure::Failure, recording::Recording};
 
-/// Shows the recording `path` until its end; on the full screen until the user quits.
+/// Shows the recording `path` until its end, or on the full screen until the user quits.
 pub(super) async fn run<O: Write, R: Write>(
     path: &Path,
     arguments: &Arguments,
@@ -38,10 +38,10 @@ pub(super) async fn run<O: Write, R: Write>(
         writeln!(console.remarks, "warning: {name}: {defect}")?;
     }
     let start = recording.start();
-    // An old recording does not say when it was made: its times are those since its begin.
+    // An old recording has no wall-clock time, so its times are shown relative to its start.
     let wall = (start, recording.wall(start).unwrap_or(UNIX_EPOCH));
     let mut events = recording.events;
-    // The closing of the topology is no change of the deployment.
+    // Closing the topology is no change of the deployment.
     let is_end = |event: &Event| match &event.kind {
         EventKind::Input(input) => **input == RecordedInput::Close,
         _ => false,

@@ -1,4 +1,4 @@
-//! The output for terminals.
+//! Output for terminals.
 
 use std::{fmt::Write, mem, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
 #[cfg(test)]
 mod tests;
 
-/// The column of texts that belong to a time, after `12:34:56.789Z  `.
+/// The column of text after a time, such as `12:34:56.789Z  `.
 const TEXT: usize = 15;
 /// The column of a server's address, after the mark of its change.
 const ADDRESS: usize = 3;
@@ -23,9 +23,9 @@ const ADDRESS: usize = 3;
 const TYPE: usize = 15;
 /// Columns for `9999.99 ms`.
 const RTT: usize = 10;
-/// Columns for addresses, unless a longer one appears.
+/// Columns for addresses, unless a longer one occurs.
 const LONGEST_ADDRESS: usize = WIDTH - ADDRESS - TYPE - RTT - 4;
-/// With more servers only the changed ones are shown.
+/// The maximum number of servers to list; with more, only changed ones are shown.
 const LIST_LIMIT: usize = 12;
 
 /// Formats descriptions and facts as lines.
@@ -38,7 +38,7 @@ pub(super) struct Screen {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Change {
     Joined,
-    /// The changed fields, in the words of the specification.
+    /// The changed fields, in the specification's terms.
     Changed(String),
     Same,
 }
@@ -116,7 +116,7 @@ impl Screen {
         let mut text = String::new();
         let mut time = time;
         for words in wrap(words, TEXT) {
-            // A text that cannot be wrapped, such as a connection string, moves left.
+            // A text that cannot be wrapped, such as a connection string, is indented less.
             let indent = if TEXT + columns(&words) > WIDTH && time.is_empty() {
                 ADDRESS
             } else {
@@ -228,7 +228,7 @@ fn changes<'t>(
     servers.map(|server| (change(server), &**server)).collect()
 }
 
-/// Returns the servers that have left since `previous`, or all remembered ones without it.
+/// Returns the servers that have left since `previous`; without `previous`, all remembered ones.
 fn left<'t>(
     previous: Option<&'t TopologyDescription>,
     new: &'t TopologyDescription,
@@ -252,7 +252,8 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     if before.server_type != now.server_type {
         return format!("was {}", before.server_type);
     }
-    // It changes with all other fields, so it is only mentioned if nothing else has changed.
+    // It changes together with all other fields, so it is mentioned only if nothing else has
+    // changed.
     changed_fields(before, now).unwrap_or_else(|| "new topologyVersion".to_owned())
 }
 
@@ -327,7 +328,7 @@ pub(super) fn describe(failover: &Failover) -> String {
     }
 }
 
-/// Two decimals, except where they would show almost nothing.
+/// Formats seconds with two decimals, or with more if these would show almost nothing.
 fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 0.1 {

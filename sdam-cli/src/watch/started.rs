@@ -1,4 +1,4 @@
-//! A started topology and what receives its events.
+//! A started topology and the receivers of its events.
 
 use std::{
     path::{Path, PathBuf},
@@ -28,7 +28,7 @@ use crate::{
     terminal::Palette,
 };
 
-/// A started topology and what receives its events.
+/// A started topology and the receivers of its events.
 pub(super) struct Started {
     pub(super) topology: Topology,
     pub(super) events: EventStream,
@@ -47,7 +47,7 @@ impl Started {
         let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
         let tape = match &arguments.record {
             Some(path) => Some(named_tape(path)?),
-            // Without one, nothing can be saved; that is no reason not to watch.
+            // Without a tape, nothing can be saved, but watching is still possible.
             None if arguments.wants_screen() => Tape::temporary().ok().map(|tape| (tape, None)),
             None => None,
         };
@@ -85,7 +85,7 @@ impl Started {
         })
     }
 
-    /// Returns what the full screen shows, of events from `source`.
+    /// Returns the settings of the full screen for events from `source`.
     pub(super) fn screen(
         self,
         arguments: &Arguments,

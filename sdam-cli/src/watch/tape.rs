@@ -1,4 +1,4 @@
-//! The file of a recording, which can be saved under a name while it is being written.
+//! The file of a recording, which can be copied under another name while it is being written.
 
 use std::{
     fs::File,
@@ -10,9 +10,9 @@ use std::{
     },
 };
 
-/// The limit of a recording without a name, which the user may not be aware of.
+/// The maximum size of an unnamed recording, of which the user may be unaware.
 const LIMIT: u64 = 1 << 30;
-/// The piece of the file that is copied at once.
+/// The number of bytes to copy at once.
 const PIECE: usize = 1 << 20;
 
 /// The file of a recording. Clones write to the same file.
@@ -28,13 +28,13 @@ struct Shared {
 }
 
 impl Tape {
-    /// Takes the empty `file`, which can be read and written.
+    /// Takes the empty `file`, which must be readable and writable.
     pub(super) fn of(file: File) -> Self {
         Self::new(file, u64::MAX)
     }
 
-    /// Creates a file without a name in the folder for temporary files; the system removes it when
-    /// the program ends, however it ends. It takes 1 GiB.
+    /// Creates an unnamed file in the folder for temporary files, limited to 1 GiB. The system
+    /// removes it when the program ends for any reason.
     pub(super) fn temporary() -> io::Result<Self> {
         Ok(Self::new(tempfile::tempfile()?, LIMIT))
     }
@@ -53,18 +53,18 @@ impl Tape {
         self.0.length.load(Ordering::Relaxed)
     }
 
-    /// Returns whether writing has failed, or the limit was reached, so that the rest is missing.
+    /// Returns whether writing has failed or has reached the limit, so that the rest is missing.
     pub(super) fn has_stopped(&self) -> bool {
         self.0.has_stopped.load(Ordering::Relaxed)
     }
 
-    /// Copies what was written so far to the new file `path`; returns the number of bytes.
+    /// Copies everything written so far to the new file `path`; returns the number of bytes.
     ///
-    /// Writers wait only while a piece is read.
+    /// Writers wait only while a piece is being read.
     ///
     /// # Errors
     ///
-    /// If the file exists or cannot be written.
+    /// If the file already exists or cannot be written.
     pub(super) fn save(&self, path: &Path) -> io::Result<u64> {
         let mut copy = File::options().write(true).create_new(true).open(path)?;
         let length = self.length();

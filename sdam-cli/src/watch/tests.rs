@@ -1,4 +1,4 @@
-//! Complete runs of the program, against simulated deployments on loopback.
+//! Complete runs of the program with simulated deployments on loopback.
 
 use std::{
     env, fs,
@@ -78,7 +78,7 @@ fn types(snapshot: &Value) -> Vec<&str> {
     types.collect()
 }
 
-/// The time limit of runs that should end long before.
+/// The time limit of runs that should end long before it.
 const LONG: &str = "60";
 
 #[test]
@@ -122,7 +122,7 @@ fn once_a_set_without_a_majority_is_readable_only() {
         "ReplicaSetNoPrimary",
         "readable only",
     );
-    // The secondary may still report the old primary, which makes it a possible one.
+    // The secondary may still report the old primary as a possible one.
     let dead = |of: &&str| matches!(*of, "Unknown" | "PossiblePrimary");
     let (dead, alive): (Vec<_>, Vec<_>) = types(&json).into_iter().partition(dead);
     assert_eq!((dead.len(), alive), (2, vec!["RSSecondary"]));
@@ -185,7 +185,7 @@ fn configuration_errors_name_the_option_and_the_remedy() {
         ["`tls` is `1`", "leave the option out"],
     );
     check(
-        // Refused before anything is looked up.
+        // Refused before any look-up.
         "mongodb+srv://a.example.com,b.example.com/",
         ["mongodb+srv", "one host"],
     );
@@ -210,7 +210,7 @@ struct Deaf(std::sync::mpsc::Receiver<()>);
 
 impl Write for Deaf {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        // Nothing is sent: this returns when the test is over.
+        // Nothing is ever sent, so this returns when the test ends.
         let _ = self.0.recv();
         Err(io::ErrorKind::BrokenPipe.into())
     }
@@ -378,8 +378,8 @@ fn a_closed_output_ends_the_program_without_an_error() {
     assert_eq!(remarks, b"");
 }
 
-/// One program records a failover, and another one reproduces it; after the recording was
-/// modified, it does not.
+/// One program records a failover, and another one reproduces it; after the recording has been
+/// modified, it no longer does.
 #[test]
 fn recordings_can_be_replayed() {
     let file = Scratch::new("failover");
@@ -398,7 +398,7 @@ fn recordings_can_be_replayed() {
     primaries.dedup();
     assert_eq!(primaries.len(), 2, "{primaries:?}");
 
-    // The recording now contains the last primary as a secondary.
+    // The modified recording contains the last primary as a secondary.
     let changed = recording.rfind("RSPrimary").unwrap();
     let tampered = format!(
         "{}RSSecondary{}",
@@ -412,7 +412,7 @@ fn recordings_can_be_replayed() {
     assert!(remarks.contains("\nerror: in.jsonl: line "), "{remarks}");
 }
 
-/// Returns the lines without their times, without those that only the demonstration adds.
+/// Returns the lines without their times, and without the lines added by the demonstration.
 fn untimed(text: &str) -> Vec<&str> {
     let lines = text.lines().map(|line| match line.get(..TEXT) {
         Some(time) if !line.starts_with(' ') && time.contains(':') => &line[TEXT..],
@@ -420,14 +420,14 @@ fn untimed(text: &str) -> Vec<&str> {
     });
     let notes = ["a simulated", "asking the primary", "the end"];
     let is_note = |line: &&str| notes.iter().any(|note| line.starts_with(note));
-    // The connection string is on a line of its own.
+    // The connection string is on a separate line.
     let is_string = |line: &&str| line.contains("mongodb://");
     lines
         .filter(|line| !is_note(line) && !is_string(line))
         .collect()
 }
 
-/// The column of texts behind the time.
+/// The column of text after the time.
 const TEXT: usize = 15;
 
 #[test]

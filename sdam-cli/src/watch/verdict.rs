@@ -1,4 +1,4 @@
-//! The readability and writability of a deployment, and whether enough is known to decide it.
+//! The readability and writability of a deployment, and whether enough is known to determine them.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use sdam_select::{Settings, has_readable_server};
 
 use crate::{exit::Exit, terminal::Tone};
 
-/// The readability and writability of a deployment, the best first.
+/// The readability and writability of a deployment, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
     /// There is a writable server.
     Writable,
     /// There are only readable servers.
     ReadableOnly,
-    /// There is no usable server, or the client is incompatible with one of them.
+    /// There is no usable server, or the client is incompatible with one of the servers.
     Neither,
 }
 
@@ -65,11 +65,12 @@ impl fmt::Display for Access {
     }
 }
 
-/// Returns whether the state of all servers is known, so that waiting would only show changes.
+/// Returns whether the state of all servers is known, so that waiting longer would only show
+/// changes.
 ///
 /// True if every server has answered or failed, so that no other member can turn out to be the
-/// primary, and at least one has answered. If none has, they may be about to start, which the
-/// user's timeout limits. A topology without servers will never have one again.
+/// primary, and at least one has answered. If none has, they may be about to start; the user's
+/// timeout limits that wait. A topology without servers will never have one again.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
     let answered = servers
@@ -83,7 +84,7 @@ fn has_replied_or_failed(server: &ServerDescription) -> bool {
     server.last_update_time.is_some() || server.server_type == ServerType::LoadBalancer
 }
 
-/// The maximum number of servers that are named.
+/// The maximum number of servers to name.
 const MAX_NAMED: usize = 10;
 
 /// Explains why a topology is not known.
@@ -116,7 +117,7 @@ mod tests {
 
     use super::*;
 
-    /// Builds a server that was checked; without a type it did not answer.
+    /// Builds a server that was checked; one without a type did not answer.
     fn checked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
         let (id, address) = (
             ServerId::from_u64(u64::from(port)),

@@ -24,7 +24,7 @@ use crate::{
     terminal::Tone,
 };
 
-/// The console, and the state of its output.
+/// The console and the state of its output.
 pub(crate) struct View<O, R> {
     console: Console<O, R>,
     json: bool,
@@ -32,9 +32,9 @@ pub(crate) struct View<O, R> {
     screen: Screen,
     facts: Facts,
     settings: Settings,
-    /// One moment on both clocks, so that lines carry the time of the event and not of printing.
+    /// The same moment on both clocks, so that lines carry the time of the event, not of printing.
     anchor: Option<(Instant, SystemTime)>,
-    /// The clock of the topology; `None` if its time passes like that of the wall.
+    /// The clock of the topology; `None` if its time passes like wall-clock time.
     clock: Option<Arc<dyn Clock>>,
 }
 
@@ -52,20 +52,19 @@ impl<O: Write, R: Write> View<O, R> {
         }
     }
 
-    /// Says in each JSON object that the deployment is a simulated one; in text, a note does.
+    /// Marks the deployment as simulated in each JSON object; in text, a note says so.
     pub(crate) fn of_a_simulation(mut self) -> Self {
         self.simulated = true;
         self
     }
 
-    /// Sets one moment on both clocks, instead of that of the first event.
+    /// Sets the same moment on both clocks, instead of the moment of the first event.
     pub(crate) fn beginning(mut self, anchor: (Instant, SystemTime)) -> Self {
         self.anchor = Some(anchor);
         self
     }
 
-    /// Takes the time of notes from `clock`, whose time is virtual. Needs a
-    /// [beginning](Self::beginning).
+    /// Uses the virtual time of `clock` for notes. Requires [`beginning`](Self::beginning).
     pub(crate) fn on(mut self, clock: Arc<dyn Clock>) -> Self {
         self.clock = Some(clock);
         self
@@ -135,14 +134,14 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&format!("{json}\n"))
     }
 
-    /// Prints and flushes at once, for a reader that is watching.
+    /// Prints and flushes at once, for a reader who is watching.
     fn print(&mut self, text: &str) -> io::Result<()> {
         self.console.output.write_all(text.as_bytes())?;
         self.console.output.flush()
     }
 }
 
-/// Formats the time of day in UTC, as in servers' logs.
+/// Formats the time of day in UTC, as servers' logs do.
 pub(crate) fn time_of_day(wall: SystemTime) -> String {
     let since_epoch = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
     let (seconds, millis) = (since_epoch.as_secs(), since_epoch.subsec_millis());

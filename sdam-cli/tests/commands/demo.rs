@@ -1,4 +1,4 @@
-//! Simulated deployments: nothing is simulated unasked, and what is simulated says so.
+//! Simulated deployments: only on request, and always marked as such.
 
 use std::{
     io::{Read, Write},
@@ -14,7 +14,7 @@ use crate::{
     refusals::is_helpful,
 };
 
-/// Command lines that ask for the simulation.
+/// Command lines that request the simulation.
 const DEMOS: [&str; 10] = [
     "",
     "watch --demo",

@@ -1,4 +1,4 @@
-//! Deployments and files that command lines name.
+//! Deployments and files for the command lines.
 
 use std::{fmt::Write as _, fs, sync::LazyLock};
 
@@ -23,7 +23,7 @@ pub(crate) static FILES: LazyLock<Vec<(&str, Vec<u8>)>> = LazyLock::new(|| {
     files
 });
 
-/// A simulated set of three members, which nothing changes.
+/// A simulated set of three members that never changes.
 static SET: LazyLock<ReplicaSet> = LazyLock::new(|| ReplicaSet::start(3).unwrap());
 
 /// Creates a folder with the files.
@@ -41,7 +41,7 @@ pub(crate) fn seed() -> &'static str {
     hosts.split(',').next().unwrap()
 }
 
-/// Splits arguments at spaces, and puts what they stand for into them; `given` is what is tested.
+/// Splits arguments at spaces and replaces placeholders; `given` is the tested value.
 pub(crate) fn arguments(name: &str, text: &str, given: &str) -> Vec<String> {
     let hosts = || {
         let hosts = (1..=250).fold(String::new(), |mut hosts, port| {
@@ -75,7 +75,8 @@ fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> 
             client.wait_for("was Unknown");
         }
     }
-    // A recording counts up to its last event, so that there has to be one after the last discovery.
+    // A recording covers the time up to its last event, so there must be an event after the last
+    // discovery.
     set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into())
         .unwrap();
     for client in &mut clients {

@@ -1,5 +1,5 @@
-//! Every subcommand as its user has it: the example in its help, a reader that leaves, signals,
-//! wrong arguments. The subcommands and their options are those of the program.
+//! Tests every subcommand from its user's view: the example in its help, a reader that leaves,
+//! signals, wrong arguments. The subcommands and options are taken from the program.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -39,7 +39,7 @@ fn definition(name: &str) -> Command {
     program.find_subcommand(name).unwrap().clone()
 }
 
-/// Runs a check of each subcommand on a thread of its own.
+/// Runs a check of each subcommand on a separate thread.
 fn each(check: impl Fn(&Case) + Sync) {
     let check = &check;
     std::thread::scope(|scope| {
@@ -66,7 +66,7 @@ fn the_table_has_every_subcommand_and_every_path() {
     }
 }
 
-/// Returns the commands of the example at the end of a help, each with its continued lines.
+/// Returns the commands of the example at the end of a help, with their continuation lines.
 fn example(help: &str) -> Vec<String> {
     let (_, end) = help.rsplit_once("\nExample").unwrap();
     let lines: Vec<_> = end.lines().filter(|line| line.starts_with("  ")).collect();
@@ -83,7 +83,7 @@ fn example(help: &str) -> Vec<String> {
 
 /// Runs a command of an example in the shell, and interrupts it if it does not end.
 fn run_example(room: &Room, command: &str, end: End) {
-    // The deployment is another one, and the ports have to be free.
+    // Uses another deployment and free ports.
     let script = command.replace("127.0.0.1:27017", seed());
     let script = ["9216", "27117", "27118"]
         .iter()
@@ -91,7 +91,7 @@ fn run_example(room: &Room, command: &str, end: End) {
             script.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
         });
     let script = script.replace(" --port 27017", "");
-    // The shell gets the signal as well, and returns the exit code of the program.
+    // The shell also receives the signal, and returns the program's exit code.
     let script = format!("trap : INT\n{script}");
     let mut running = Running::start(room.command("sh").args(["-c", &script]));
     let code = match end {
@@ -137,7 +137,7 @@ fn the_examples_of_the_program_work_as_printed() {
     for (command, end) in commands.iter().zip(ends) {
         run_example(&room, command, end);
     }
-    // It names the deployment of all examples.
+    // The help names the command that starts the deployment of all examples.
     assert!(help.output.contains("`sdam serve --port 27017`"));
     let short = room.run(&["-h"]);
     assert_eq!((short.code, &*short.remarks), (0, ""));
@@ -173,7 +173,7 @@ fn the_commands_of_the_guide_work_as_printed() {
     room.is_clean();
 }
 
-/// Returns the command with the output of a case.
+/// Returns the command that prints the output of a case.
 fn printing(case: &Case, room: &Room) -> std::process::Command {
     let (text, input) = case.printing;
     let mut command = room.sdam(&arguments(case.name, text, ""));
@@ -217,7 +217,7 @@ fn output_that_cannot_be_written_is_an_error() {
         assert_eq!(ended.code, 4, "{}: {ended:?}", case.name);
         is_helpful(&ended, "standard output: ");
 
-        // Closed, it is /dev/null.
+        // A closed output is replaced by /dev/null.
         if let Output::Short = case.output {
             let (text, _) = case.printing;
             let words = arguments(case.name, text, "");
@@ -243,7 +243,7 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
     match moment {
         Moment::Printed => running.wait_for(""),
         Moment::Connected => connection = Some(silent.accept().unwrap()),
-        // Once more is written than a pipe holds, the program has read.
+        // Once more has been written than a pipe holds, the program has read some of it.
         Moment::Reading => running.write(&vec![b'\n'; 4 * PIPE]),
     }
     running.signal(signal);

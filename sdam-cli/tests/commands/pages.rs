@@ -1,4 +1,4 @@
-//! Completions and manual pages have every subcommand and every option.
+//! Tests that completions and manual pages contain every subcommand and every option.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::{
     table::CASES,
 };
 
-/// Returns the names of the options of a subcommand, except those that this build does not have.
+/// Returns the names of a subcommand's options, except those missing from this build.
 fn options(definition: &Command) -> Vec<&str> {
     let shown = definition
         .get_arguments()
@@ -27,7 +27,7 @@ fn completions_have_every_subcommand_and_every_option() {
         for case in CASES {
             assert!(ended.output.contains(case.name), "{shell} {}", case.name);
             for option in options(&definition(case.name)) {
-                // Fish has options without their dashes.
+                // Completions for fish contain options without their dashes.
                 let has = [format!("--{option}"), format!("-l {option}")]
                     .iter()
                     .any(|option| ended.output.contains(option));

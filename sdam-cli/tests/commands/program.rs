@@ -1,4 +1,4 @@
-//! Processes of the program, in a folder of their own.
+//! Processes of the program in a separate folder.
 
 use std::{
     ffi::OsStr,
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 /// The time limit of every process, for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A folder in which processes run, with one for their temporary files.
+/// A folder in which processes run, with a folder for their temporary files.
 pub(crate) struct Room(TempDir);
 
 impl Room {
@@ -41,7 +41,7 @@ impl Room {
         fs::write(self.path().join(name), content).unwrap();
     }
 
-    /// Returns the command that runs another program, which finds ours on its search path.
+    /// Returns the command for another program, with ours on its search path.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let own = Path::new(env!("CARGO_BIN_EXE_sdam")).parent().unwrap();
         let others = std::env::var_os("PATH").unwrap_or_default();
@@ -65,8 +65,8 @@ impl Room {
         command
     }
 
-    /// Returns the command that runs the program with these arguments, and with the usual effect of
-    /// signals: a shell makes what it starts in the background ignore SIGINT.
+    /// Returns the command that runs the program with these arguments and with the default handling
+    /// of signals: a shell makes background processes ignore SIGINT.
     pub(crate) fn interruptible(&self, arguments: &[impl AsRef<OsStr>]) -> Command {
         let mut command = self.command("env");
         command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_sdam")]);
@@ -86,7 +86,7 @@ impl Room {
     }
 }
 
-/// A process and those that it has started.
+/// A process and the processes that it started.
 pub(crate) struct Running {
     child: Child,
     output: Option<BufReader<ChildStdout>>,
@@ -98,14 +98,14 @@ pub(crate) struct Running {
 /// The end of a process.
 #[derive(Debug)]
 pub(crate) struct Ended {
-    /// The exit code as a shell has it: 128 and the number of the signal that ended the process.
+    /// The exit code as in a shell: 128 plus the number of the signal that ended the process.
     pub(crate) code: i32,
     pub(crate) output: String,
     pub(crate) remarks: String,
 }
 
 impl Running {
-    /// Starts a process whose standard output is read.
+    /// Starts a process and reads its standard output.
     pub(crate) fn start(command: &mut Command) -> Self {
         Self::start_to(command, Stdio::piped())
     }
@@ -125,7 +125,7 @@ impl Running {
         let (watched, end) = mpsc::channel();
         thread::spawn(move || {
             if end.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // It may have ended this very moment.
+                // It may have just ended.
                 let _ = kill_process_group(group, Signal::KILL);
             }
         });
@@ -138,12 +138,12 @@ impl Running {
         }
     }
 
-    /// Writes to the standard input of a process that was started with a pipe for it.
+    /// Writes to the standard input of a process that was started with a pipe.
     pub(crate) fn write(&mut self, bytes: &[u8]) {
         self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
-    /// Reads so many bytes of the output, or all if it has fewer; returns their number.
+    /// Reads up to `most` bytes of the output; returns their number.
     pub(crate) fn read(&mut self, most: usize) -> usize {
         let output = self.output.as_mut().unwrap();
         let mut bytes = Vec::new();
@@ -158,7 +158,7 @@ impl Running {
         line
     }
 
-    /// Reads lines, at least one, up to the first that contains a text.
+    /// Reads at least one line, up to the first line that contains a text.
     pub(crate) fn wait_for(&mut self, text: &str) {
         let mut seen = String::new();
         loop {
@@ -176,7 +176,7 @@ impl Running {
         self.output = None;
     }
 
-    /// Sends a signal to the process and those that it has started.
+    /// Sends a signal to the process and the processes that it started.
     pub(crate) fn signal(&self, signal: Signal) {
         kill_process_group(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -203,7 +203,7 @@ impl Running {
 }
 
 impl Ended {
-    /// Returns everything that was printed.
+    /// Returns the complete output.
     pub(crate) fn text(&self) -> String {
         format!("{}{}", self.output, self.remarks)
     }

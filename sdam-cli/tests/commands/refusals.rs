@@ -11,7 +11,7 @@ use crate::{
     table::{Case, Use},
 };
 
-/// A message has one of these words before the remedy.
+/// Words of which a message contains one before the remedy.
 const REMEDIES: [&str; 14] = [
     "it needs ",
     "use ",
@@ -29,10 +29,10 @@ const REMEDIES: [&str; 14] = [
     "tip: ",
 ];
 
-/// A text that is a value of no typed option.
+/// A text that no typed option accepts as a value.
 const NONSENSE: &str = "n0nsense";
 
-/// Wrong connection strings, and what the message says of each.
+/// Invalid connection strings, and part of the message for each.
 const STRINGS: [(&str, &str); 5] = [
     ("localhost:27017", "write mongodb://localhost:27017"),
     ("http://localhost", "begin it with mongodb://"),
@@ -41,7 +41,7 @@ const STRINGS: [(&str, &str); 5] = [
     ("mongodb://user:secret@", "the host is empty"),
 ];
 
-/// Checks that a message names the input and says what to do.
+/// Checks that a message names the input and the remedy.
 pub(crate) fn is_helpful(ended: &Ended, input: &str) {
     let text = ended.text();
     let message = text.split("\nFor more information").next().unwrap();
@@ -61,7 +61,7 @@ fn words(case: &Case, text: &str) -> Vec<String> {
     arguments(case.name, text, "")
 }
 
-/// Returns the options of a subcommand that are written out.
+/// Returns the long options of a subcommand.
 fn options(definition: &clap::Command) -> impl Iterator<Item = (&Arg, &str)> {
     let arguments = definition.get_arguments();
     arguments.filter_map(|argument| Some((argument, argument.get_long()?)))
@@ -110,7 +110,7 @@ fn wrong_values_are_named_with_what_the_option_needs() {
         };
         for (_, option) in options(&definition).filter(|(argument, _)| is_typed(argument)) {
             for value in [NONSENSE, "-1", ""] {
-                // An empty set of tags is one that every member has.
+                // An empty tag set is valid: it matches every member.
                 if value.is_empty() && option == "tags" {
                     continue;
                 }

@@ -1,22 +1,22 @@
-//! The subcommands, and what the tests need to know about each.
+//! The subcommands, and the facts that the tests need about each.
 
-/// The way in which a command of an example ends.
+/// The way in which an example's command ends.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
-    /// With this exit code.
+    /// It ends with this exit code.
     Code(i32),
-    /// With 0, by Ctrl-C after a line with this text.
+    /// It ends with 0, by Ctrl-C after a line that contains this text.
     After(&'static str),
 }
 
 /// The output of a command line.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
-    /// It has more than 64 KiB, which is more than a pipe holds.
+    /// It exceeds 64 KiB, which is more than a pipe holds.
     Long,
     /// It is always short.
     Short,
-    /// It begins with a line, and the program goes on.
+    /// It begins with a line, and the program continues.
     Endless,
 }
 
@@ -27,15 +27,15 @@ pub(crate) enum Moment {
     Printed,
     /// It is connected to a server that does not reply.
     Connected,
-    /// It has read much, and waits for more.
+    /// It has read much, and is waiting for more.
     Reading,
 }
 
-/// The use of a path that an option names.
+/// The use of a path given by an option.
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Input,
-    /// An input of which each line counts.
+    /// An input in which each line counts.
     Lines,
     Output,
     /// The folder for outputs.
@@ -45,24 +45,24 @@ pub(crate) enum Use {
 /// A subcommand.
 ///
 /// In arguments, `URI` stands for the connection string of a simulated set of three members,
-/// `SILENT` for that of a server that does not reply, and `FILE` for the path that is tested. There
-/// are the files of [`FILES`](super::FILES).
+/// `SILENT` for that of a server that does not reply, and `FILE` for the tested path. The folder
+/// contains [`FILES`](super::FILES).
 pub(crate) struct Case {
     pub(crate) name: &'static str,
-    /// The way in which the commands of its example end.
+    /// The way in which the example's commands end.
     pub(crate) example: &'static [End],
     pub(crate) output: Output,
-    /// Arguments with that output, and the standard input: a file, or `-` for none.
+    /// Arguments with this output, and the standard input: a file, or `-` for none.
     pub(crate) printing: (&'static str, &'static str),
     /// Arguments, a moment, and the exit codes after SIGINT and SIGTERM.
     pub(crate) interrupted: &'static [(&'static str, Moment, [i32; 2])],
-    /// Each path of the command line, by its id: arguments with it, and what it is.
+    /// Each path of the command line, by id: arguments that contain it, and its use.
     pub(crate) paths: &'static [(&'static str, &'static str, Use)],
-    /// Other wrong arguments, with words of the message: the input and the remedy.
+    /// Other invalid arguments, with words of the message: the input and the remedy.
     pub(crate) refused: &'static [(&'static str, [&'static str; 2])],
 }
 
-/// The exit codes of a process that a signal ends.
+/// The exit codes of a process ended by a signal.
 const KILLED: [i32; 2] = [130, 143];
 
 /// The paths of a deployment.

@@ -20,10 +20,10 @@ use crate::doctor::{
     observation::{Greeting, Host, Reached, TlsSession},
 };
 
-/// Certificates that end within this time are worth a warning.
+/// Certificates that expire within this many days cause a warning.
 const EXPIRES_SOON: i64 = 30;
 
-/// Returns the findings about one server, in order, and the steps that the first failure blocks.
+/// Returns the findings about one server, in order, and the steps blocked by the first failure.
 pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
     findings.extend(look_up(host));
@@ -40,7 +40,7 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         let mut finding = failure(host, error);
         let step = finding.check;
         findings.retain(|own| own.check != step);
-        // The names in the set's configuration are not the user's: the whole step is about them.
+        // Names in the set's configuration are not the user's, so report the whole connection.
         if let Some(by) = &host.named_by {
             finding = member(finding, by.as_str());
         }
@@ -97,7 +97,7 @@ fn look_up(host: &Host) -> Option<Finding> {
     Some(finding.evidence("addresses", addresses).took(found.took))
 }
 
-/// Returns the finding about the addresses of which at least one accepts connections.
+/// Returns the finding about the addresses if at least one of them accepts connections.
 fn dials(host: &Host) -> Option<Finding> {
     let fastest = host
         .dials
@@ -206,7 +206,7 @@ fn release(wire: WireVersions) -> String {
     release.to_owned()
 }
 
-/// Makes the failed step of a connection a finding about a name of the set.
+/// Turns the failed step of a connection into a finding about a name in the set's configuration.
 fn member(mut finding: Finding, named_by: &str) -> Finding {
     finding.step = Some(finding.check);
     finding.title = format!("the set names this member, but from here {}", finding.title);
@@ -220,7 +220,7 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
     finding.evidence("namedBy", named_by)
 }
 
-/// Returns the finding about the step that has failed.
+/// Returns the finding about the failed step.
 fn failure(host: &Host, error: &ServerError) -> Finding {
     let finding = match error.stage {
         _ if error.kind == ErrorKind::Internal => {
@@ -243,7 +243,7 @@ fn failure(host: &Host, error: &ServerError) -> Finding {
         Some(place) => finding.evidence("dialled", place.as_str()),
         None => finding,
     };
-    // Each attempt is shown already.
+    // Each attempt has its own finding.
     if host.dials.is_empty() || error.stage != Stage::Connect {
         finding.evidence("error", text(error))
     } else {
@@ -359,7 +359,7 @@ fn no_hello(host: &Host, error: &ServerError) -> Finding {
     }
 }
 
-/// Returns the first letters of an answer that is no message: they were taken for its length.
+/// Returns the first bytes of an invalid answer as letters: they were read as the message length.
 fn first_letters(error: &WireError) -> Option<String> {
     let bytes = match error {
         WireError::LengthAboveLimit { declared, .. } => u32::try_from(*declared).ok()?,

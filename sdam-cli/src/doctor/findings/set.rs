@@ -1,4 +1,4 @@
-//! Findings about the set: how the servers belong together.
+//! Findings about the set: whether the servers belong together.
 
 use std::collections::BTreeMap;
 
@@ -87,7 +87,7 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
     })
 }
 
-/// Returns whether the members call themselves by the names that were used to connect.
+/// Checks that the members use the same names for themselves as the connection string does.
 fn names(hosts: &[Host]) -> Option<Finding> {
     let differs = hosts.iter().find_map(|host| {
         let (_, hello) = greeted(host)?;
@@ -107,7 +107,7 @@ fn names(hosts: &[Host]) -> Option<Finding> {
     })
 }
 
-/// Returns whether there is exactly one primary, and all members agree about it.
+/// Checks that there is exactly one primary and that all members agree on it.
 fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     let of = |kind| -> Vec<_> {
         let servers = hellos.iter().filter(|(_, hello)| hello.server_type == kind);
@@ -115,7 +115,7 @@ fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
             .map(|(host, hello)| (&host.address, *hello))
             .collect()
     };
-    // Two names of one server are one primary.
+    // Two names of one server count as one primary.
     let primaries: BTreeMap<_, _> = of(ServerType::RsPrimary)
         .into_iter()
         .map(|(address, hello)| (hello.me.as_ref().unwrap_or(address), hello))
@@ -133,7 +133,7 @@ fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     finding.evidence("views", views)
 }
 
-/// Returns whether all members agree about the one primary.
+/// Checks that all members agree on the primary.
 fn agreement(hellos: &[(&Host, &Hello)], primary: &ServerAddress, of_primary: &Hello) -> Finding {
     let finding = |status, title: String| Finding::new(Check::TopoPrimary, status, title);
     let differs = |hello: &Hello| hello.primary.as_ref().is_some_and(|named| named != primary);
@@ -162,14 +162,14 @@ fn agreement(hellos: &[(&Host, &Hello)], primary: &ServerAddress, of_primary: &H
     }
 }
 
-/// Returns the addresses of the servers for whose reply this holds.
+/// Returns the addresses of the servers whose replies satisfy `holds`.
 fn addresses(hellos: &[(&Host, &Hello)], holds: impl Fn(&Hello) -> bool) -> String {
     let found = hellos.iter().filter(|(_, hello)| holds(hello));
     let found = found.map(|(host, _)| host.address.to_string());
     found.collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the finding about more than one primary.
+/// Returns the finding about several primaries.
 fn several(primaries: &BTreeMap<&ServerAddress, &Hello>) -> Finding {
     let each = primaries.iter().map(|(address, hello)| {
         let election = hello.election;
@@ -229,5 +229,5 @@ fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     finding.evidence("silent", lost)
 }
 
-/// The first step to take when there is no primary.
+/// The first remedy when there is no primary.
 const AGAIN: &str = "run the check again after 15 s; if it stays";

@@ -1,4 +1,4 @@
-//! The connection string, and the records that it names.
+//! Findings about the connection string and its DNS records.
 
 use sdam_core::{
     options::{ConfigError, Warning},
@@ -15,8 +15,7 @@ use crate::{
     similar::closest,
 };
 
-/// Returns the findings about the connection string; one that says that it is well if there are no
-/// others.
+/// Returns the findings about the connection string; a passed check if there is no problem.
 pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     let mut findings: Vec<_> = seen.config.iter().map(refusal).collect();
     let said = |option: &str| seen.config.iter().any(|error| error.option() == option);
@@ -76,7 +75,7 @@ fn warn(warning: &Warning) -> Finding {
     }
 }
 
-/// Returns the option whose name is similar to that of an unknown one.
+/// Returns the known option whose name is similar to an unknown one.
 fn suggestion(name: &str) -> Option<&'static str> {
     closest(name, ConnectionString::known_options())
 }

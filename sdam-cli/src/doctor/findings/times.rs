@@ -1,4 +1,4 @@
-//! Clocks, replication and round-trip times.
+//! Findings about clocks, replication lag and round-trip times.
 
 use std::time::Duration;
 
@@ -10,13 +10,13 @@ use crate::doctor::{
     observation::{Greeting, Host},
 };
 
-/// Clocks that differ by more, in milliseconds, are worth a warning.
+/// The difference between clocks, in milliseconds, above which there is a warning.
 const CLOCKS: u64 = 1_000;
-/// Secondaries that lag behind by more, in milliseconds, are worth a warning. An idle primary writes
+/// The lag of a secondary, in milliseconds, above which there is a warning. An idle primary writes
 /// every 10 s, and servers round the dates of writes to seconds.
 const LAG: i64 = 11_000;
 
-/// Returns the findings about all servers that have answered.
+/// Returns the findings about all servers that answered.
 pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
     let greeted: Vec<_> = hosts
         .iter()
@@ -34,7 +34,7 @@ pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
 fn clock(host: &Host, greeting: &Greeting) -> Option<Finding> {
     let difference = greeting.clock?;
     let seconds = difference as f64 / 1e3;
-    // The round trip may be all there or all back.
+    // The whole round trip may have been spent in one direction.
     let doubt = greeting
         .round_trips
         .iter()

@@ -1,4 +1,4 @@
-//! The steps of one connection, each with its time.
+//! The timed steps of one connection.
 
 use std::{
     io,
@@ -26,12 +26,12 @@ use tokio::net::{TcpStream, lookup_host};
 use super::line::Line;
 use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 
-/// The number of replies to hello that are timed.
+/// The number of timed hello exchanges.
 const ROUNDS: usize = 4;
 
 impl Line<'_> {
-    /// Connects to `address`, says hello, and authenticates if that is due. A panic is an error of
-    /// this host; the checks of the others go on.
+    /// Connects to `address`, sends hello, and authenticates if requested. A panic becomes an error
+    /// of this host; other hosts are still checked.
     pub(super) async fn check(
         &self,
         address: ServerAddress,
@@ -64,7 +64,7 @@ impl Line<'_> {
         (host, login)
     }
 
-    /// Looks up the name, and tries every address alone, unless a proxy does that.
+    /// Looks up the name and tries each address separately, unless a proxy does so.
     async fn reach(&self, host: &mut Host) -> Result<(), ServerError> {
         let place = self.place(&host.address);
         host.place = (place != host.address).then(|| place.clone());
@@ -115,7 +115,7 @@ impl Line<'_> {
         Dial { to, outcome, took }
     }
 
-    /// Connects as a client does, and says hello.
+    /// Connects like a client and sends hello.
     async fn connect(&self, host: &mut Host) -> Result<Greeting, ServerError> {
         let begun = Instant::now();
         let deadline = Some(self.limits.deadline());
@@ -126,7 +126,7 @@ impl Line<'_> {
         self.greet(&mut *connection, ROUNDS).await
     }
 
-    /// Says hello several times; the first reply is enough.
+    /// Sends hello several times; only the first reply is required.
     async fn greet(
         &self,
         connection: &mut dyn Connection,
@@ -143,7 +143,7 @@ impl Line<'_> {
                 break;
             };
             round_trips.push(round.took);
-            // The shortest round trip tells the server's time most exactly.
+            // The shortest round trip gives the most exact server time.
             if round.took < nearest.took {
                 nearest = round;
             }
@@ -155,15 +155,16 @@ impl Line<'_> {
         })
     }
 
-    /// Returns whether the server answers if TLS is turned on, or off where it is on. That tells
-    /// which of several causes is the right one.
+    /// Returns whether the server answers with the opposite TLS setting, which distinguishes
+    /// several possible causes.
     async fn is_reverse(&self, address: &ServerAddress, error: &ServerError) -> bool {
         let stage = if self.options.tls.is_some() {
             Stage::Tls
         } else {
             Stage::Hello
         };
-        // A server without TLS may wait for the rest of what it takes for a long message.
+        // A timeout only counts during the TLS handshake, which a server without TLS reads as the
+        // beginning of a long message.
         let is_silent = error.kind == ErrorKind::Timeout && stage == Stage::Hello;
         if error.stage != stage || error.kind == ErrorKind::Command || is_silent {
             return false;
@@ -178,7 +179,7 @@ impl Line<'_> {
         self.options.tls.is_none() || self.greet(&mut *connection, 1).await.is_ok()
     }
 
-    /// Authenticates at `host` if it is the first one that can do that.
+    /// Authenticates at `host` if it is the first host where that is possible.
     async fn login(&self, host: &Host) -> Option<Login> {
         let hello = &host.greeting.as_ref()?.hello;
         let holds_data = !matches!(
@@ -229,11 +230,11 @@ impl Line<'_> {
     }
 }
 
-/// A reply with its times.
+/// A timed reply.
 struct Round {
     body: Vec<u8>,
     took: Duration,
-    /// This machine's time when the reply arrived.
+    /// The local time when the reply arrived.
     now: SystemTime,
 }
 
@@ -262,8 +263,8 @@ impl Round {
         Ok(Self { body, took, now })
     }
 
-    /// Returns the server's time minus this machine's, in milliseconds. Half of the round trip has
-    /// passed since the server read its clock.
+    /// Returns the server's time minus the local time, in milliseconds. Assumes that half of the
+    /// round trip has passed since the server read its clock.
     fn clock(&self) -> Option<i64> {
         let reply = bson::RawDocument::from_bytes(&self.body).ok()?;
         let server = reply.get_datetime("localTime").ok()?.timestamp_millis();

@@ -1,4 +1,4 @@
-//! The parts that the connections to all servers have in common.
+//! Everything that the connections to all servers share.
 
 use std::{
     collections::BTreeMap,
@@ -27,10 +27,10 @@ use x509_parser::{extensions::GeneralName, prelude::FromDer as _};
 
 use crate::{doctor::observation::TlsSession, target::Target};
 
-/// The name under which the servers log these connections.
+/// The application name of these connections in the servers' logs.
 const NAME: &str = "sdam doctor";
 
-/// The time that is left.
+/// The remaining time.
 pub(super) struct Limits {
     clock: Arc<dyn Clock>,
     end: Instant,
@@ -51,19 +51,19 @@ impl Limits {
         self.end.since(self.clock.now())
     }
 
-    /// Returns when a step that begins now has to end.
+    /// Returns the deadline of a step that begins now.
     pub(super) fn deadline(&self) -> Instant {
         (self.clock.now() + self.step).min(self.end)
     }
 
-    /// Returns the result of a step that begins now; `None` if it takes too long.
+    /// Runs a step that begins now; `None` if it takes too long.
     pub(super) async fn within<F: Future>(&self, step: F) -> Option<F::Output> {
         let ended = race::deadline(&*self.clock, Some(self.deadline()), step).await;
         ended.ok()
     }
 }
 
-/// The way to the servers that the options ask for.
+/// The connection settings from the options.
 pub(super) struct Line<'l> {
     pub(super) target: &'l Target,
     pub(super) options: &'l Options,
@@ -71,14 +71,14 @@ pub(super) struct Line<'l> {
     pub(super) limits: &'l Limits,
     pub(super) transport: Arc<dyn Transport>,
     pub(super) hello: HelloRequest,
-    /// True if a login has begun. One server is enough: each failed login counts where accounts are
-    /// locked.
+    /// True once a login has begun. One server is enough, because failed logins may lock the
+    /// account.
     pub(super) has_login: AtomicBool,
     sessions: Arc<Mutex<BTreeMap<ServerAddress, TlsSession>>>,
 }
 
 impl<'l> Line<'l> {
-    /// Prepares connections, and reads the files of TLS.
+    /// Prepares connections, and reads the TLS files.
     pub(super) fn new(
         target: &'l Target,
         options: &'l Options,
@@ -111,7 +111,7 @@ impl<'l> Line<'l> {
         })
     }
 
-    /// Returns where to dial for `member`.
+    /// Returns the address to dial for `member`.
     pub(super) fn place(&self, member: &ServerAddress) -> ServerAddress {
         match &self.target.translate {
             Some(table) => table.translate(member),
@@ -119,13 +119,13 @@ impl<'l> Line<'l> {
         }
     }
 
-    /// Returns what the handshake with `server` has shown.
+    /// Returns the results of the TLS handshake with `server`.
     pub(super) fn session(&self, server: &ServerAddress) -> Option<TlsSession> {
         let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         sessions.get(server).cloned()
     }
 
-    /// Returns the transport with TLS if the options ask for none, and without if they do.
+    /// Returns a transport with the opposite TLS setting.
     pub(super) fn reverse(&self) -> Result<Arc<dyn Transport>, ConfigError> {
         let mut any = TlsOptions::default();
         any.allow_invalid_certificates = true;
@@ -162,7 +162,7 @@ fn with_layers(runtime: &Runtime, layers: Layers) -> Result<Arc<dyn Transport>, 
     })
 }
 
-/// Returns what `session` shows of the server.
+/// Describes the server's side of `session`.
 fn describe(session: &ClientConnection) -> TlsSession {
     let version = session.protocol_version();
     let suite = session.negotiated_cipher_suite();
@@ -182,7 +182,7 @@ fn describe(session: &ClientConnection) -> TlsSession {
     }
 }
 
-/// Returns the end of a certificate, in seconds since 1970, and its names.
+/// Returns the expiry of a certificate, in seconds since 1970, and its names.
 fn certificate(der: &CertificateDer<'_>) -> (Option<i64>, Vec<String>) {
     let Ok((_, parsed)) = x509_parser::certificate::X509Certificate::from_der(der) else {
         return (None, Vec::new());

@@ -15,8 +15,8 @@ use sdam_core::{
 use super::line::Limits;
 use crate::doctor::observation::{Observation, Srv};
 
-/// Looks up the records of `string`, notes what they are, and returns the string with its hosts;
-/// `None` if there are none.
+/// Looks up and notes the records of `string`. Returns the string with the hosts; `None` if there
+/// are none.
 pub(super) async fn look_up(
     string: ConnectionString,
     srv: &options::Srv,
@@ -60,7 +60,7 @@ pub(super) async fn look_up(
     string
 }
 
-/// Takes a look-up that did not end in time for an error.
+/// Turns a look-up that timed out into an error.
 fn flat<T>(outcome: Option<Result<T, TransportError>>) -> Result<T, ServerError> {
     let late = || {
         let text = "the name server did not answer in time";

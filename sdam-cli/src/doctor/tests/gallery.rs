@@ -112,7 +112,7 @@ fn a_port_without_a_server_refuses() {
 
 #[test]
 fn a_silent_host_is_not_waited_for() {
-    // The system accepts connections, and the program never does.
+    // The system accepts connections, but the program never does.
     let silent = listener();
     let uri = format!("mongodb://{}/", silent.local_addr().unwrap());
     let mut arguments = arguments();
@@ -125,7 +125,7 @@ fn a_silent_host_is_not_waited_for() {
         Exit::FAILURES,
         "does not answer",
     );
-    // Its own limit is 1.08 s; the rest is for a machine under load.
+    // The nominal limit is 1.08 s; the rest is for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
 
@@ -274,7 +274,7 @@ fn a_wrong_password_is_told_apart_from_nothing() {
     check(&uri("right"), "none", Exit::SUCCESS, "");
 }
 
-/// A connection that ends in silence, alert 80 of TLS, code 18 of a login, packets that are dropped.
+/// The cases: a connection that ends in silence, TLS alert 80, code 18 at login, dropped packets.
 #[test]
 fn causes_that_cannot_be_told_apart_are_all_given() {
     let check = |uri: &str, expected: &str, causes: &[&str]| {

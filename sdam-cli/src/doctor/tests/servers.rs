@@ -1,4 +1,4 @@
-//! Servers on loopback whose answers a test decides.
+//! Servers on loopback with scripted answers.
 
 use std::{
     io::{self, Read, Write},
@@ -21,7 +21,7 @@ use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use sdam_live::{Certificates, ServerCertificate};
 use tokio::{net::TcpSocket, runtime::Builder};
 
-/// Serves connections in threads until it is dropped.
+/// Serves connections on threads until it is dropped.
 #[derive(Debug)]
 pub(super) struct Server {
     address: SocketAddr,
@@ -63,7 +63,7 @@ impl Server {
         Self::start(listener, move |stream| converse(stream, &reply))
     }
 
-    /// Answers as a standalone server does, behind TLS.
+    /// Answers like a standalone server behind TLS.
     pub(super) fn tls(certificates: &Certificates, certificate: ServerCertificate) -> Self {
         let file = certificates.server(certificate);
         let chain = CertificateDer::pem_file_iter(&file).unwrap();
@@ -90,13 +90,13 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // Wakes the thread; if that fails, the listener has failed, too.
+        // Wakes the accepting thread; if that fails, the listener has failed, too.
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// A port that drops the packets of further connections, because its queue is full.
+/// A port that drops the packets of new connections because its queue is full.
 #[derive(Debug)]
 pub(super) struct Dropping {
     pub(super) address: SocketAddr,
@@ -139,7 +139,7 @@ pub(super) fn standalone() -> Document {
     }
 }
 
-/// Returns the reply of a primary of `hosts`, the first of which it is itself.
+/// Returns the reply of the primary `hosts[0]` of the set `hosts`.
 pub(super) fn primary(hosts: &[String], set_version: i32, election: &str) -> Document {
     let mut reply = standalone();
     reply.extend(doc! {
@@ -149,8 +149,8 @@ pub(super) fn primary(hosts: &[String], set_version: i32, election: &str) -> Doc
     reply
 }
 
-/// Returns the reply of the secondary `hosts[1]`, which is `lag` milliseconds behind its primary,
-/// and that of the primary.
+/// Returns the replies of the secondary `hosts[1]`, which is `lag` milliseconds behind, and of its
+/// primary.
 pub(super) fn lagging(hosts: &[String], lag: i64) -> [Document; 2] {
     let now = bson::DateTime::now().timestamp_millis();
     let written =

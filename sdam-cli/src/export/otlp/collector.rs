@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use super::settings::Settings;
 
-/// The maximum number of bytes of an answer that are read.
+/// The maximum number of bytes to read of an answer.
 const MAX_ANSWER: usize = 64 * 1024;
 
 /// A client of the collector. It reuses its connections.
@@ -34,12 +34,12 @@ pub(super) struct Collector {
     timeout: Duration,
 }
 
-/// Why a request has failed.
+/// The reason why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// There is no answer.
+    /// There was no answer.
     Unreachable(String),
-    /// The answer is an error that may pass.
+    /// The answer is a transient error.
     Busy(String),
     /// The collector will never accept this request.
     Refused(String),
@@ -57,7 +57,7 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// If the file of authorities, or those of the system, cannot be read.
+    /// If the certificate file or the system's certificates cannot be read.
     pub(super) fn new(settings: &Settings) -> Result<Self, String> {
         let connector = HttpsConnectorBuilder::new()
             .with_tls_config(tls(settings)?)
@@ -82,7 +82,7 @@ impl Collector {
     ///
     /// # Cancel safety
     ///
-    /// If it is dropped, the collector may have taken the request or not.
+    /// If it is dropped, it is unknown whether the collector processed the request.
     pub(super) async fn send(&self, endpoint: &Uri, body: Vec<u8>) -> Result<(), Trouble> {
         let mut request = Request::post(endpoint.clone())
             .body(Full::from(body))
@@ -96,7 +96,7 @@ impl Collector {
                 .map_err(|error| unreachable(&error))?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
-            // The status counts, even if the rest is lost.
+            // Only the status matters; the rest may be lost.
             let body = body.map_or(Bytes::new(), Collected::to_bytes);
             judge(status, &body)
         };
@@ -108,7 +108,7 @@ impl Collector {
     }
 }
 
-/// Returns the settings of TLS: the authorities of the file, or of the system if they are needed.
+/// Returns the TLS settings, with the authorities of the file, or of the system if TLS is needed.
 fn tls(settings: &Settings) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder = builder
@@ -142,7 +142,7 @@ fn authorities(path: &Path) -> Result<RootCertStore, String> {
     Ok(roots)
 }
 
-/// Returns the error with its causes, the last of which tells what happened.
+/// Returns the error with its causes; the last cause is the most specific.
 fn unreachable(error: &dyn Error) -> Trouble {
     let first = error.to_string();
     let causes = iter::successors(error.source(), |&cause| cause.source());
@@ -150,7 +150,7 @@ fn unreachable(error: &dyn Error) -> Trouble {
     Trouble::Unreachable(why)
 }
 
-/// Judges an answer (OTLP: "OTLP/HTTP Response").
+/// Evaluates an answer (OTLP: "OTLP/HTTP Response").
 fn judge(status: StatusCode, body: &[u8]) -> Result<(), Trouble> {
     match status {
         StatusCode::TOO_MANY_REQUESTS
@@ -158,7 +158,7 @@ fn judge(status: StatusCode, body: &[u8]) -> Result<(), Trouble> {
         | StatusCode::SERVICE_UNAVAILABLE
         | StatusCode::GATEWAY_TIMEOUT => Err(Trouble::Busy(format!("it answers {status}"))),
         status if status.is_success() => {
-            // The answers to metrics and spans have the same form.
+            // Answers to metrics and spans have the same format.
             let answer = ExportLogsServiceResponse::decode(body).unwrap_or_default();
             match answer.partial_success {
                 Some(partial) if partial.rejected_log_records > 0 => {

@@ -1,4 +1,4 @@
-//! The requests of OTLP, around what they carry.
+//! The envelopes of OTLP requests.
 
 use std::{
     collections::BTreeMap,

@@ -1,6 +1,6 @@
-//! The metrics of a page in the text format of Prometheus, as messages of OTLP.
+//! Converts a metrics page in the text format of Prometheus into OTLP messages.
 //!
-//! The page is what `/metrics` serves, so names, labels and values cannot differ.
+//! The page is the one at `/metrics`, so names, labels and values are identical.
 
 use opentelemetry_proto::tonic::metrics::v1::{
     AggregationTemporality, Gauge, Histogram, HistogramDataPoint, Metric, NumberDataPoint, Sum,
@@ -9,8 +9,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 
 use super::messages::attribute;
 
-/// The times at which counting began and the page was rendered, in nanoseconds since the Unix
-/// epoch.
+/// The start time of the counters and the time of rendering, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
     pub(super) start: u64,
@@ -19,7 +18,7 @@ pub(super) struct Span {
 
 /// A line of the page with a value.
 struct Sample<'p> {
-    /// The name, with the suffix of a histogram.
+    /// The name, including a histogram's suffix.
     name: &'p str,
     labels: Vec<(&'p str, String)>,
     value: f64,
@@ -49,7 +48,7 @@ pub(super) fn metrics(page: &str, span: Span) -> Vec<Metric> {
     metrics
 }
 
-/// Returns the metric that is described now.
+/// Returns the metric that is being described.
 fn metric<'m>(metrics: &'m mut Vec<Metric>, name: &str) -> &'m mut Metric {
     if metrics.last().is_none_or(|last| last.name != name) {
         metrics.push(Metric {
@@ -62,7 +61,7 @@ fn metric<'m>(metrics: &'m mut Vec<Metric>, name: &str) -> &'m mut Metric {
     &mut metrics[last]
 }
 
-/// Returns a metric of this type of Prometheus without values.
+/// Returns a metric of this Prometheus type without values.
 fn empty(kind: &str) -> Data {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     match kind {
@@ -161,11 +160,11 @@ fn add(metric: &mut Metric, sample: Sample<'_>, span: Span) {
     }
 }
 
-/// Adds a line of a histogram, whose buckets come in the order of their bounds.
+/// Adds a line of a histogram, whose buckets are in the order of their bounds.
 fn measure(point: &mut HistogramDataPoint, suffix: &str, bound: Option<&str>, value: f64) {
     match (suffix, bound) {
         ("_bucket", Some(bound)) => {
-            // Each bucket of the page includes those before it.
+            // Each bucket of the page includes all lower buckets.
             let before: u64 = point.bucket_counts.iter().sum();
             point
                 .bucket_counts

@@ -1,13 +1,12 @@
-//! The queue of records for the collector. It is bounded, so a collector that is down costs no
-//! memory.
+//! The queue of records for the collector. It is bounded, so memory does not grow while a collector
+//! is down.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use opentelemetry_proto::tonic::{logs::v1::LogRecord, trace::v1::Span};
 use tokio::sync::Notify;
 
-/// The maximum number of queued log records, and of queued spans; the oldest ones are dropped
-/// beyond it.
+/// The maximum number of queued log records and of queued spans. The oldest are dropped first.
 const CAPACITY: usize = 2048;
 
 /// Log records and spans in the order of their events.
@@ -26,13 +25,13 @@ struct State {
 /// Records of one kind.
 struct Waiting<T> {
     records: Vec<T>,
-    /// The number of records that have left the queue since the beginning.
+    /// The total number of records that have left the queue.
     left: u64,
-    /// The number of these that were dropped because the queue was full.
+    /// The number of those that were dropped because the queue was full.
     lost: u64,
 }
 
-/// A copy of the waiting records, and where they are in the queue.
+/// A copy of the waiting records, and their position in the queue.
 pub(super) struct Batch<T> {
     pub(super) records: Vec<T>,
     from: u64,
@@ -64,7 +63,7 @@ impl<T: Clone> Waiting<T> {
         }
     }
 
-    /// Removes a batch, of which some records may have made room for others meanwhile.
+    /// Removes a batch, some of whose records may have been dropped meanwhile.
     fn remove(&mut self, batch: &Batch<T>) {
         let end = batch.from + batch.records.len() as u64;
         let sent = end.saturating_sub(self.left);
@@ -107,17 +106,17 @@ impl Queue {
         self.lock().spans.batch()
     }
 
-    /// Removes log records that the collector has.
+    /// Removes log records that the collector has received.
     pub(super) fn logs_sent(&self, batch: &Batch<LogRecord>) {
         self.lock().logs.remove(batch);
     }
 
-    /// Removes spans that the collector has.
+    /// Removes spans that the collector has received.
     pub(super) fn spans_sent(&self, batch: &Batch<Span>) {
         self.lock().spans.remove(batch);
     }
 
-    /// Returns how many records did not fit since the last call.
+    /// Returns the number of records dropped since the last call.
     pub(super) fn take_lost(&self) -> u64 {
         let mut state = self.lock();
         std::mem::take(&mut state.logs.lost) + std::mem::take(&mut state.spans.lost)

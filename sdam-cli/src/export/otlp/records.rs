@@ -32,13 +32,13 @@ use super::{
     queue::Queue,
 };
 
-/// The maximum number of cleared pools that are remembered until the end of their failover.
+/// The maximum number of cleared pools to remember until the end of their failover.
 const MAX_CLEARS: usize = 16;
 
 /// A sink that queues a log record for each change of a deployment, and a span for each failover.
 pub(super) struct Records {
     queue: Arc<Queue>,
-    /// The attributes of everything.
+    /// The attributes of every record.
     labels: Vec<KeyValue>,
     clock: Arc<dyn Clock>,
     state: Mutex<State>,
@@ -46,12 +46,12 @@ pub(super) struct Records {
 
 struct State {
     facts: Facts,
-    /// The servers whose pools were cleared since the last failover, and when.
+    /// The servers whose pools were cleared since the last failover, with the times.
     clears: Vec<(Instant, ServerAddress)>,
     ids: Rng,
 }
 
-/// One moment on both clocks.
+/// The same moment on the monotonic and the wall clock.
 #[derive(Clone, Copy)]
 struct Wall(Instant, SystemTime);
 
@@ -109,7 +109,7 @@ impl Records {
         }
     }
 
-    /// Creates the log record of a server's new type; `None` if it is the old one.
+    /// Creates the log record of a server's new type; `None` if the type is unchanged.
     fn server(
         &self,
         time: u64,
@@ -140,7 +140,7 @@ impl Records {
         Some(self.log(time, "sdam.server.changed", severity, &body, attributes))
     }
 
-    /// Creates the log record of a fact; `None` if that of the server says the same.
+    /// Creates the log record of a fact; `None` if the server's record already says the same.
     fn fact(&self, time: u64, fact: &Fact) -> Option<LogRecord> {
         let (name, severity, attributes) = match fact {
             Fact::PrimaryChanged { old, new, .. } => (

@@ -1,5 +1,5 @@
-//! The destination of pushes and their settings: the option `--otlp`, and the variables of
-//! OpenTelemetry.
+//! The destination and the settings of pushes, from the option `--otlp` and the OpenTelemetry
+//! variables.
 
 use std::{collections::BTreeMap, path::PathBuf, str::FromStr, time::Duration};
 
@@ -10,7 +10,7 @@ use hyper::{
 
 use crate::target::redact;
 
-/// The variables that this module reads, all of them with `OTEL_` in front.
+/// The variables that this module reads, without the prefix `OTEL_`.
 type Variables = BTreeMap<String, String>;
 
 /// The default of OTEL_METRIC_EXPORT_INTERVAL.
@@ -18,7 +18,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// The default of OTEL_EXPORTER_OTLP_TIMEOUT.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A kind of what is pushed.
+/// A kind of telemetry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Signal {
     Metrics,
@@ -39,27 +39,27 @@ impl Signal {
     }
 }
 
-/// The destination of pushes and their settings.
+/// The destination and the settings of pushes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     endpoints: BTreeMap<Signal, Uri>,
     pub(super) headers: HeaderMap,
-    /// The attributes of this program, with its name.
+    /// The attributes of this program, including its name.
     pub(super) resource: BTreeMap<String, String>,
-    /// The interval of the metrics.
+    /// The interval at which metrics are pushed.
     pub(super) interval: Duration,
     /// The time limit of a request.
     pub(super) timeout: Duration,
-    /// The file with the authorities that the collector's certificate may have.
+    /// The file with the authorities for the collector's certificate.
     pub(super) certificate: Option<PathBuf>,
 }
 
 impl Settings {
-    /// Reads the settings; `None` if nothing names a collector.
+    /// Reads the settings; `None` if no collector is configured.
     ///
     /// # Errors
     ///
-    /// Says which option or variable is invalid, and what it needs.
+    /// Names the invalid option or variable and its remedy.
     pub(super) fn new(option: Option<&str>, variables: &Variables) -> Result<Option<Self>, String> {
         let endpoints = endpoints(option, variables)?;
         if endpoints.is_empty() {
@@ -98,7 +98,7 @@ impl Settings {
         }))
     }
 
-    /// Returns where to push this; `None` if it is not wanted.
+    /// Returns the destination for this kind; `None` if it is disabled.
     pub(super) fn endpoint(&self, signal: Signal) -> Option<&Uri> {
         self.endpoints.get(&signal)
     }
@@ -124,7 +124,7 @@ fn url(text: &str) -> Result<Uri, String> {
     Ok(url)
 }
 
-/// Hides what may be secret in a URL: user, password and query.
+/// Hides the possibly secret parts of a URL: user, password and query.
 fn shown(url: &str) -> String {
     let shown = redact(url);
     match shown.split_once('?') {
@@ -191,8 +191,8 @@ fn millis(variables: &Variables, name: &str, default: Duration) -> Result<Durati
     }
 }
 
-/// Reads a list such as `a=b,c=d`, whose values are percent-encoded. The error shows no value: it
-/// may be secret.
+/// Parses a list such as `a=b,c=d` with percent-encoded values. The error shows no value, because
+/// it may be secret.
 fn pairs(
     variables: &Variables,
     name: &str,

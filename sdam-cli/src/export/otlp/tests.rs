@@ -1,4 +1,4 @@
-//! The whole program before a collector that decodes what it receives.
+//! The complete program with a collector that decodes all it receives.
 
 use std::{
     collections::BTreeSet,
@@ -34,7 +34,7 @@ use tempfile::NamedTempFile;
 use super::*;
 use crate::export::{Arguments, tests::Running};
 
-/// A collector on loopback, which answers each request with the same status and body.
+/// A collector on loopback that answers each request with the same status and body.
 struct Fake {
     address: SocketAddr,
     requests: Receiver<Received>,
@@ -66,7 +66,7 @@ impl Fake {
     ) -> Self {
         let address = listener.local_addr().unwrap();
         let (sender, requests) = mpsc::channel();
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let (sender, answer, tls) = (sender.clone(), answer.clone(), tls.clone());
@@ -186,8 +186,8 @@ fn value<'a>(attributes: &'a [KeyValue], name: &str) -> Option<&'a str> {
     }
 }
 
-/// Returns the series of a page with their labels, sorted, each as one text. Those of a histogram
-/// count as one.
+/// Returns the series of a page with their labels, sorted, each as one string. The series of a
+/// histogram count as one.
 fn series_of_page(page: &str) -> BTreeSet<String> {
     let lines = page
         .lines()
@@ -261,7 +261,7 @@ fn metrics_arrive_with_the_names_labels_and_values_of_the_page() {
     let mut page = series_of_page(&program.get("/metrics").1);
     let (resource, metrics) = loop {
         let (resource, metrics) = fake.metrics();
-        // A server may have been checked for the first time meanwhile.
+        // A server's first check may have ended meanwhile.
         let after = series_of_page(&program.get("/metrics").1);
         if series_of_metrics(&metrics) == page {
             break (resource, metrics);
@@ -401,7 +401,7 @@ fn the_end_of_the_program_sends_what_is_left() {
 #[test]
 fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let server = Builder::standalone().start().unwrap();
-    // It answers nothing yet. The port of one that is closed could be taken by another test.
+    // An open port without answers. A closed port could be taken by another test.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
     let variables = [
@@ -418,7 +418,7 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     let ended = program.remarks.recv().unwrap();
     assert!(ended.starts_with("OTLP: "), "{ended}");
     assert!(ended.contains(" again"), "{ended}");
-    // The records from before were kept.
+    // The earlier records were kept.
     let logs = fake.logs();
     assert!(
         logs.iter().any(|it| it.event_name == "sdam.server.changed"),

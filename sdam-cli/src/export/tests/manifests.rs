@@ -1,4 +1,4 @@
-//! The manifests of `deploy/kubernetes`, with the program that they start.
+//! Tests the manifests of `deploy/kubernetes` with the program that they start.
 
 use std::{fs, path::Path};
 
@@ -24,7 +24,7 @@ fn list<'y>(value: &'y Yaml<'y>) -> &'y [Yaml<'y>] {
     value.as_vec().unwrap_or_else(|| panic!("{value:?}"))
 }
 
-/// Returns the element of a list that has this name.
+/// Returns the list element with this name.
 fn named<'y>(value: &'y Yaml<'y>, name: &str) -> &'y Yaml<'y> {
     let found = list(value).iter().find(|it| text(&it["name"]) == name);
     found.unwrap_or_else(|| panic!("no {name}: {value:?}"))
@@ -43,7 +43,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
         panic!("{pod:?}");
     };
 
-    // The command line, as the program itself reads it.
+    // The command line, parsed by the program itself.
     let words: Vec<_> = list(&container["args"]).iter().map(text).collect();
     let (subcommand, words) = words.split_first().unwrap();
     assert_eq!(*subcommand, "export");
@@ -68,7 +68,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     let uri = text(&secret["stringData"][key]);
     sdam_core::options::Options::parse(uri).unwrap();
 
-    // What is asked over HTTP.
+    // The paths that are requested over HTTP.
     let mut asked = vec![];
     for probe in ["livenessProbe", "readinessProbe"] {
         let get = &container[probe]["httpGet"];

@@ -1,4 +1,4 @@
-//! A deployment whose members are reached through recorders, a running program, and a client.
+//! A deployment with recorders in front of its members, a running program, and a client.
 
 use std::{
     io::Read,
@@ -21,10 +21,10 @@ use super::*;
 /// The time limit of every wait, for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The connections of a member, each with the bytes received on it.
+/// The connections of a member, each with the received bytes.
 type Record = Mutex<Vec<(Vec<u8>, TcpStream)>>;
 
-/// A simulated replica set behind one recorder for each member.
+/// A simulated replica set with a recorder in front of each member.
 pub(super) struct Deployment {
     set: ReplicaSet,
     members: Vec<(String, Arc<Record>, SocketAddr)>,
@@ -69,7 +69,7 @@ impl Deployment {
         &self.members[member].0
     }
 
-    /// Returns the members that have received `marker`.
+    /// Returns the members that received `marker`.
     pub(super) fn receivers(&self, marker: &str) -> Vec<&str> {
         let has = |record: &Record| {
             let connections = record.lock().unwrap();
@@ -79,14 +79,14 @@ impl Deployment {
         members.map(|(name, ..)| &**name).collect()
     }
 
-    /// Waits until the first member that receives it has received `marker`.
+    /// Waits until a member has received `marker`.
     pub(super) fn wait_for(&self, marker: &str) {
         while self.receivers(marker).is_empty() {
             thread::yield_now();
         }
     }
 
-    /// Closes the connection on which `marker` came, as if the member had.
+    /// Closes the connection on which `marker` arrived, as if the member had closed it.
     pub(super) fn cut(&self, marker: &str) {
         for (_, record, _) in &self.members {
             let connections = record.lock().unwrap();
@@ -100,16 +100,16 @@ impl Deployment {
 }
 
 fn contains(bytes: &[u8], marker: &str) -> bool {
-    // The NUL ends the string, so that `a-1` is not found in `a-12`.
+    // The NUL terminates the string, so that `a-1` is not found in `a-12`.
     let marker = format!("{marker}\0");
     let mut windows = bytes.windows(marker.len());
     windows.any(|window| window == marker.as_bytes())
 }
 
-/// Passes connections on to `place`, and records what goes there.
+/// Forwards connections to `place`, and records the forwarded bytes.
 fn record_all(listener: &TcpListener, record: &Arc<Record>, place: &str) {
     while let Ok((client, _)) = listener.accept() {
-        // A member that is down: the client's connection is closed.
+        // The member is down: close the client's connection.
         let Ok(server) = TcpStream::connect(place) else {
             continue;
         };
@@ -138,7 +138,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
             break;
         }
     }
-    // One of them may be closed already.
+    // One of them may already be closed.
     let _ = from.shutdown(Shutdown::Both);
     let _ = to.shutdown(Shutdown::Both);
 }
@@ -157,7 +157,7 @@ impl Write for Lines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.push_str(std::str::from_utf8(bytes).unwrap());
         while let Some((line, rest)) = self.0.split_once('\n') {
-            // The test may have seen enough.
+            // The test may have stopped reading.
             let _ = self.1.send(line.to_owned());
             self.0 = rest.to_owned();
         }
@@ -239,7 +239,8 @@ impl Running {
         self.output.recv_timeout(TIMEOUT).expect("a line")
     }
 
-    /// Waits for a remark that starts with `wanted`, behind remarks that start with one of `others`.
+    /// Waits for a remark that starts with `wanted`, skipping remarks that start with one of
+    /// `others`.
     pub(super) fn remark(&self, wanted: &str, others: &[&str]) -> String {
         loop {
             let remark = self.remarks.recv_timeout(TIMEOUT).expect(wanted);
@@ -257,7 +258,7 @@ impl Running {
     }
 
     /// Waits until the proxy knows that `old` is no longer the primary; no other change may come
-    /// before.
+    /// first.
     pub(super) fn loses(&self, old: &str) {
         let change = self.remark("", &[]);
         assert!(change.ends_with(&format!(", before {old}")), "{change}");
@@ -271,10 +272,10 @@ impl Running {
         self.thread.join().unwrap()
     }
 
-    /// Ends the program, whatever is in progress.
+    /// Ends the program, even if exchanges are in progress.
     pub(super) fn finish(self) {
         self.signal();
-        // It may have ended at the first.
+        // The first signal may have ended it.
         let _ = self.signals.unbounded_send(());
         assert_eq!(self.join(), Exit::SUCCESS);
     }
@@ -298,8 +299,8 @@ impl Client {
         }
     }
 
-    /// Sends a hello with `marker` in it, which is answered when the topology version is no longer
-    /// `version`. A connection that is closed is no error.
+    /// Sends a hello with `marker` in it, which is answered once the topology version differs from
+    /// `version`. A closed connection is not an error.
     pub(super) fn send(&mut self, marker: &str, version: Option<&Document>) {
         let mut hello = doc! { "hello": 1, "$db": "admin", "comment": marker };
         if let Some(version) = version {
@@ -325,13 +326,13 @@ impl Client {
         Ok(Document::from_reader(message.body()).unwrap())
     }
 
-    /// Exchanges a hello with `marker` in it.
+    /// Exchanges a hello that contains `marker`.
     pub(super) fn hello(&mut self, marker: &str) -> Document {
         self.send(marker, None);
         self.receive().unwrap()
     }
 
-    /// Waits until the connection is closed; nothing may come before.
+    /// Waits until the connection is closed; no bytes may come first.
     pub(super) fn assert_closed(&mut self) {
         let mut byte = [0];
         match self.stream.read(&mut byte) {

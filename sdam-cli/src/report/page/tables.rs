@@ -40,7 +40,7 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     ]
 }
 
-/// Returns how each failover was spent.
+/// Returns the phases of each failover.
 pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let mut shown: Vec<&Change> = timeline.changes.iter().collect();
     shown.sort_by_key(|change| Reverse(change.length(timeline)));
@@ -74,7 +74,7 @@ fn failover(
     let mut bar = String::new();
     let mut rows = String::new();
     for split in &splits {
-        // The shortest part is visible as well.
+        // Keep even the shortest phase visible.
         let width = (u128::from(split.time) * 1000 / u128::from(total.max(1))).max(2);
         // Writing to a string cannot fail.
         let _ = write!(
@@ -118,7 +118,7 @@ fn failover(
     let title = if many { title } else { String::new() };
     let table = table("splits", &["part", "time", "from", "meaning"], &rows);
     let bar = match &*splits {
-        // A bar of one part tells nothing.
+        // A bar with a single phase is useless.
         [] | [_] => String::new(),
         _ => format!(
             "<svg class=\"bar\" viewBox=\"0 0 {x} 14\" preserveAspectRatio=\"none\" role=\"img\" \

@@ -1,4 +1,4 @@
-//! The page in a browser: headless Chromium, if there is one.
+//! Tests the page in a browser: headless Chromium, if it is installed.
 
 mod chromium;
 
@@ -20,7 +20,7 @@ const NARROW: Screen = Screen {
     is_dark: true,
 };
 
-/// Shows a page, checks that its script runs without an error, and looks at it.
+/// Shows a page, checks that its script runs without errors, and calls `look`.
 fn check_page(page: &str, fragment: &str, screen: Screen, look: impl FnOnce(&mut Tab<'_>)) {
     show(page, fragment, screen, |tab| {
         assert_eq!(tab.data("ready"), "true");
@@ -92,7 +92,7 @@ fn pages_without_events_and_with_one_are_drawn() {
     }
 }
 
-/// Zoomed out, and at 1 % of the span.
+/// The views: zoomed out, and at 1 % of the span.
 #[test]
 fn a_page_of_100_000_events_is_small_and_drawn_with_few_elements() {
     let page = Page::of(&long(100_000)).html;
@@ -100,8 +100,7 @@ fn a_page_of_100_000_events_is_small_and_drawn_with_few_elements() {
     for fragment in ["", "#t=10000000000&w=300000000"] {
         check_page(&page, fragment, WIDE, |tab| {
             assert!(tab.data("rows").parse::<u32>().unwrap() > 99_000);
-            // It was drawn; how fast is printed, as a loaded machine is slower than the 16 ms of a
-            // frame.
+            // The time of a frame is only printed, because a machine under load exceeds 16 ms.
             let frame: f64 = tab.data("frame-ms").parse().unwrap();
             println!("a whole redraw takes {frame} ms");
         });
@@ -117,7 +116,7 @@ fn hostile_texts_stay_texts_in_the_browser() {
     });
 }
 
-/// Returns how many pixels of the screen have each of these colours.
+/// Returns the number of pixels of each of these colours on the screen.
 fn colours<const N: usize>(tab: &mut Tab<'_>, wanted: [[u8; 3]; N]) -> [usize; N] {
     let picture = std::io::Cursor::new(tab.picture());
     let mut reader = png::Decoder::new(picture).read_info().unwrap();
@@ -130,7 +129,7 @@ fn colours<const N: usize>(tab: &mut Tab<'_>, wanted: [[u8; 3]; N]) -> [usize; N
     })
 }
 
-/// The colours are those of the style sheet: primary, secondary, unknown; light and dark.
+/// The colours come from the style sheet: primary, secondary, unknown; light and dark.
 #[test]
 fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     let page = Page::of(&recording()).html;
@@ -147,7 +146,7 @@ fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     }
 }
 
-/// The outage is 9 s of 28 hours, and a pixel is 80 s.
+/// The outage lasts 9 s of 28 hours, and a pixel is 80 s.
 #[test]
 fn the_shortest_outage_is_visible_in_the_whole_span() {
     let mut recording = long(2_000);

@@ -12,13 +12,13 @@ use sdam_events::facts::{Fact, Facts, Outage};
 use super::{Band, Change, Lane, Row, State, Timeline};
 use crate::report::row::{Kind, Subject, Words};
 
-/// Makes a time line of events, one after the other.
+/// Builds a time line from consecutive events.
 pub(super) struct Builder {
     timeline: Timeline,
     facts: Facts,
     lanes: HashMap<String, usize>,
     ids: HashMap<ServerId, usize>,
-    /// The servers' use of streaming, by their last heartbeats.
+    /// True for servers that were streaming at their last heartbeat.
     streams: HashMap<String, bool>,
     /// The row of the last heartbeat of each lane.
     heartbeats: HashMap<usize, usize>,
@@ -82,7 +82,7 @@ impl Builder {
         self.follow(event, at);
     }
 
-    /// Returns the index of the lane of `address`, which is new at the first event.
+    /// Returns the index of the lane of `address`; creates the lane at the server's first event.
     fn lane(&mut self, address: &str) -> usize {
         if let Some(lane) = self.lanes.get(address) {
             return *lane;
@@ -104,7 +104,7 @@ impl Builder {
         push(&mut lane.bands, from, state, name.to_owned());
     }
 
-    /// Notes the round-trip time after the last heartbeat of `server`.
+    /// Sets the round-trip time after the last heartbeat of `server`.
     fn measured(&mut self, server: ServerId, rtt: Option<u64>) {
         let (Some(lane), Some(rtt)) = (self.ids.get(&server), rtt) else {
             return;
@@ -151,7 +151,7 @@ impl Builder {
         });
     }
 
-    /// Follows the primary, or whatever accepts writes.
+    /// Follows the primary or, without a replica set, the availability of writes.
     fn follow(&mut self, event: &Event, at: u64) {
         for fact in self.facts.observe(event) {
             match (fact, &event.kind) {
@@ -243,7 +243,7 @@ impl Builder {
     }
 }
 
-/// Begins a band, unless the last one says the same.
+/// Begins a band, unless it equals the last one.
 fn push(bands: &mut Vec<Band>, from: u64, state: State, name: String) {
     if bands
         .last()

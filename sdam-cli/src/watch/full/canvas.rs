@@ -1,4 +1,4 @@
-//! Drawing of texts within the bounds of a frame.
+//! Draws text within the bounds of a frame.
 
 use ratatui::{
     buffer::Buffer,
@@ -30,7 +30,8 @@ impl<'b> Canvas<'b> {
         self.buffer.area
     }
 
-    /// Writes a text at the begin of `area`, shortened to its width; returns the area behind it.
+    /// Writes a text at the beginning of `area`, shortened to its width; returns the area behind
+    /// it.
     pub(super) fn text(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
         let area = area.intersection(self.buffer.area);
         if area.is_empty() {
@@ -54,7 +55,7 @@ impl<'b> Canvas<'b> {
         texts.iter().fold(area, write)
     }
 
-    /// Writes a text at the end of `area`, and returns the area of the text.
+    /// Writes a text at the end of `area`; returns the area of the text.
     pub(super) fn text_right(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
         let taken = u16::try_from(width(text))
             .unwrap_or(u16::MAX)
@@ -68,7 +69,7 @@ impl<'b> Canvas<'b> {
         place
     }
 
-    /// Returns the named colours of a terminal for a tone, on its own background.
+    /// Returns the style for a tone: a named terminal colour on the terminal's own background.
     fn style(&self, tone: Tone) -> Style {
         let style = Style::new();
         if self.palette == Palette::Plain {

@@ -1,4 +1,4 @@
-//! A frame of the screen: its parts, and how they share the space.
+//! A frame of the screen: its parts, and their shares of the space.
 
 mod alerts;
 mod details;
@@ -23,9 +23,9 @@ use super::{
     state::State,
 };
 
-/// The smallest screen with a table; on a smaller one there is one line.
+/// The minimum size of a screen with a table; a smaller one shows a single line.
 const SMALLEST: (u16, u16) = (40, 8);
-/// The width from which the details of a server have a place of their own.
+/// The minimum width for showing the details of a server beside the table.
 const WIDE: u16 = 100;
 
 /// Everything that a frame shows.
@@ -44,11 +44,11 @@ pub(super) struct Scene<'a> {
     pub(super) note: Option<&'a str>,
 }
 
-/// A scene with what its parts derive from it.
+/// A scene, and values derived from it for several parts.
 struct View<'a> {
     scene: &'a Scene<'a>,
     names: Names,
-    /// The servers that reads may go to, and why not to the others.
+    /// The servers eligible for reads, and why the others are not.
     reads: Option<Explanation>,
 }
 
@@ -60,7 +60,7 @@ impl<'a> Deref for View<'a> {
     }
 }
 
-/// One moment on the clock of the events and on the wall clock.
+/// The same moment on the clock of the events and on the wall clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wall {
     /// The moment on the clock of the events.
@@ -70,7 +70,7 @@ pub(super) struct Wall {
 }
 
 impl Wall {
-    /// Formats a moment as time of day in UTC with milliseconds and without the letter Z.
+    /// Formats a moment as the time of day in UTC, with milliseconds and without the letter Z.
     fn show(self, at: Instant) -> String {
         let time = if at >= self.at {
             self.time.checked_add(at.since(self.at))
@@ -124,10 +124,10 @@ fn most_alerts(height: u16) -> usize {
     }
 }
 
-/// Draws the servers, and below them the events and the details of a server.
+/// Draws the servers, and below them the events and the details of one server.
 fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>]) {
     let wanted = rows.len().max(1) as u16 + 1;
-    // The events keep a third of the space, and at least two lines with their heading.
+    // The events get a third of the space, and at least two lines with their heading.
     let events = (area.height / 3).max(3);
     let servers = wanted.min(area.height.saturating_sub(events)).max(2);
     table::table(canvas, rest(area, 0, servers), scene, rows);
@@ -168,7 +168,7 @@ fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>])
     }
 }
 
-/// Returns the server whose details are shown: the selected one, or the first.
+/// Returns the server whose details are shown: the selected one, or else the first.
 fn chosen<'r, 'm>(scene: &View<'_>, rows: &'r [Row<'m>]) -> Option<&'r Row<'m>> {
     let selected = scene.state.selected.as_ref();
     let found = rows
@@ -177,7 +177,7 @@ fn chosen<'r, 'm>(scene: &View<'_>, rows: &'r [Row<'m>]) -> Option<&'r Row<'m>> 
     found.or(rows.first())
 }
 
-/// Returns `height` lines of `area`, from the line `first` on.
+/// Returns `height` lines of `area`, beginning with the line `first`.
 fn rest(area: Rect, first: u16, height: u16) -> Rect {
     Rect {
         y: area.y + first,

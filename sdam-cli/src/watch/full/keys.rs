@@ -1,7 +1,7 @@
-//! Keys, decoded from the bytes that a terminal sends.
+//! Decodes keys from the bytes that a terminal sends.
 //!
-//! crossterm's own reader is not used: after a hang-up of the terminal it reads its end over and
-//! over, without returning.
+//! crossterm's own reader is not used: after a hang-up of the terminal, it keeps reading the end of
+//! the input and never returns.
 
 use std::{
     io::{self, Read},
@@ -10,7 +10,7 @@ use std::{
 
 use futures::channel::mpsc::{self, UnboundedReceiver};
 
-/// A key, perhaps with Ctrl.
+/// A key, possibly with Ctrl.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Char(char),
@@ -28,7 +28,7 @@ pub(super) enum Key {
     End,
 }
 
-/// Reads keys on a thread of its own. The stream ends with the input, also after an error.
+/// Reads keys on a separate thread. The stream ends at the end of the input or at an error.
 pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<UnboundedReceiver<Key>> {
     let (sender, receiver) = mpsc::unbounded();
     let thread = thread::Builder::new().name("keys".to_owned());
@@ -52,26 +52,26 @@ pub(super) fn read(mut input: impl Read + Send + 'static) -> io::Result<Unbounde
     Ok(receiver)
 }
 
-/// Decodes bytes, in pieces as they are read.
+/// Decodes bytes in the pieces in which they are read.
 #[derive(Debug, Default)]
 struct Decoder {
-    /// The begin of a key whose end is not read yet.
+    /// The beginning of an incomplete key.
     pending: Vec<u8>,
 }
 
 /// The result of decoding the first key.
 enum Step {
-    /// A key, or nothing for one that has no meaning here, and its length.
+    /// A key, or `None` if it is not used here, and its length in bytes.
     Done(Option<Key>, usize),
     /// More bytes are needed.
     Incomplete,
 }
 
 impl Decoder {
-    /// Returns the keys that are complete with `bytes`.
+    /// Returns the keys that `bytes` complete.
     ///
-    /// A terminal sends a key in one piece, so an escape character at the end of a piece is the key
-    /// Escape.
+    /// A terminal sends a key in one piece, so an escape character at the end of a piece is the
+    /// Escape key.
     fn decode(&mut self, bytes: &[u8]) -> Vec<Key> {
         self.pending.extend_from_slice(bytes);
         let mut keys = Vec::new();
@@ -99,7 +99,7 @@ fn step(bytes: &[u8]) -> Step {
         [0x1b, b'[', parameters @ ..] => sequence(parameters),
         [] | [0x1b, b'O'] => Step::Incomplete,
         [0x1b, b'O', letter, ..] => Step::Done(letter_key(*letter), 3),
-        // Alt with a key, which has no meaning here.
+        // Alt with a key, which is not used here.
         [0x1b, _, ..] => Step::Done(None, 2),
         [control @ 1..=0x1a, ..] => {
             Step::Done(Some(Key::Control(char::from(control + b'a' - 1))), 1)
@@ -109,11 +109,11 @@ fn step(bytes: &[u8]) -> Step {
     }
 }
 
-/// Decodes what follows `ESC [`: parameters up to a final byte.
+/// Decodes the bytes after `ESC [`: parameters up to a final byte.
 fn sequence(bytes: &[u8]) -> Step {
     let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
     let Some(end) = bytes.iter().position(is_final) else {
-        // Longer than any key: not the begin of one.
+        // Longer than any key, so this is not the beginning of one.
         return match bytes.len() {
             ..32 => Step::Incomplete,
             length => Step::Done(None, length + 2),
@@ -142,7 +142,7 @@ fn letter_key(letter: u8) -> Option<Key> {
     })
 }
 
-/// Decodes a character in UTF-8; an invalid byte is left out.
+/// Decodes a UTF-8 character; an invalid byte is skipped.
 fn character(bytes: &[u8], first: u8) -> Step {
     let length = match first {
         ..0x80 => 1,
@@ -182,7 +182,7 @@ mod tests {
         check(b"\x1b[A\x1bOB", &[Key::Up, Key::Down]);
         check(b"\x1b[5~\x1b[6~", &[Key::PageUp, Key::PageDown]);
         check(b"\x1b[H\x1b[4~", &[Key::Home, Key::End]);
-        // With modifiers; keys, mouse clicks and pasted text without a meaning.
+        // Keys with modifiers; unused keys, mouse clicks and pasted text.
         check(b"\x1b[1;5A", &[Key::Up]);
         check(b"\x1b[15~\x1b[<0;1;2x\x1bxq", &[Key::Char('q')]);
         check(b"\xff\x00\xc3q", &[Key::Char('q')]);
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(b"Bx\xc3"), [Key::Down, Key::Char('x')]);
         assert_eq!(decoder.decode(b"\xbc"), [Key::Char('ü')]);
-        // No key is that long: the bytes are skipped.
+        // No key is this long, so the bytes are skipped.
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(&[b'1'; 40]), []);
         assert_eq!(decoder.decode(b"q"), [Key::Char('q')]);

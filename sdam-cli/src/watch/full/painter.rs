@@ -1,4 +1,4 @@
-//! Frames on a terminal: only what has changed is written.
+//! Draws frames on a terminal, writing only the changes.
 
 use ratatui::{
     backend::{Backend, ClearType},
@@ -31,7 +31,7 @@ impl<B: Backend> Painter<B> {
         &mut self.backend
     }
 
-    /// Draws everything again with the next frame.
+    /// Redraws everything with the next frame.
     pub(super) fn forget(&mut self) {
         self.shown = None;
     }
@@ -39,8 +39,8 @@ impl<B: Backend> Painter<B> {
     /// Draws a frame; `render` fills it and returns the area of the clock. Returns whether anything
     /// was written.
     ///
-    /// If nothing but the clock differs from the terminal, nothing is written. A terminal may
-    /// temporarily have no size.
+    /// If only the clock differs from the terminal, nothing is written. A terminal may temporarily
+    /// have size zero.
     pub(super) fn paint(
         &mut self,
         render: impl FnOnce(&mut Buffer) -> Rect,

@@ -1,13 +1,13 @@
-//! The signals that concern a full screen.
+//! The signals that affect a full screen.
 
-/// The request that a signal makes.
+/// The request of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// End with this exit code.
     End(u8),
-    /// Stop until the process is continued.
+    /// Stop the process until it is continued.
     Suspend,
-    /// Draw everything again: the process was continued.
+    /// Redraw everything, because the process was continued.
     Continue,
     /// The size of the terminal has changed.
     Resize,
@@ -60,8 +60,8 @@ mod unix {
         }
     }
 
-    /// Ends the process some time after a signal that ends it, in case the terminal does not take
-    /// the output.
+    /// Ends the process some time after a terminating signal, in case the terminal blocks the
+    /// output.
     pub(in super::super) fn guard() -> io::Result<()> {
         let mut signals = Signals::new()?;
         tokio::spawn(async move {
@@ -76,12 +76,12 @@ mod unix {
         Ok(())
     }
 
-    /// The time that the end may take.
+    /// The maximum time for an orderly end.
     const PATIENCE: Duration = Duration::from_secs(2);
 
-    /// Stops the process group of this process, as Ctrl-Z does, and returns when it is continued.
+    /// Stops this process's group, like Ctrl-Z, and returns when it is continued.
     ///
-    /// SIGTSTP would be dropped in an orphaned process group.
+    /// In an orphaned process group, SIGTSTP would be ignored.
     pub(in super::super) fn stop() -> io::Result<()> {
         Ok(kill_current_process_group(Number::STOP)?)
     }
@@ -93,7 +93,7 @@ mod other {
 
     use super::Signal;
 
-    /// There are none on this system.
+    /// This system has no such signals.
     pub(in super::super) struct Signals;
 
     impl Signals {

@@ -1,4 +1,4 @@
-//! The user's choices: read preference, order, filter, selection and so on.
+//! The user's choices, such as read preference, order, filter and selection.
 
 use sdam_core::{
     address::ServerAddress,
@@ -15,7 +15,7 @@ pub(super) enum Sort {
     Worst,
     /// By address.
     Address,
-    /// The slowest first.
+    /// By round-trip time, the slowest first.
     Slowest,
 }
 
@@ -41,15 +41,15 @@ impl Sort {
 /// An action that a key requests, besides changing the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing more.
+    /// Nothing else.
     None,
     /// Leave the program.
     Quit,
     /// Stop the process until it is continued.
     Suspend,
-    /// Draw everything again.
+    /// Redraw everything.
     Redraw,
-    /// Save what was recorded since the start.
+    /// Save the recording since the start.
     Save,
     /// Add a mark to the log.
     Mark,
@@ -62,26 +62,26 @@ pub(super) struct State {
     pub(super) preference: ReadPreference,
     /// The order of the servers.
     pub(super) sort: Sort,
-    /// Only servers whose address, state or tags contain it are shown.
+    /// Only servers whose address, state or tags contain this text are shown.
     pub(super) filter: String,
     /// True if typed keys are added to the filter.
     pub(super) is_filtering: bool,
-    /// The selected server; none before the first choice.
+    /// The selected server; `None` before the first choice.
     pub(super) selected: Option<ServerAddress>,
     /// True if the details of a server are shown in place of the log.
     pub(super) has_details: bool,
     /// True if the help is shown.
     pub(super) has_help: bool,
-    /// By how many entries the log is scrolled back.
+    /// The number of entries by which the log is scrolled back.
     pub(super) scrolled: usize,
-    /// The state of the deployment when the view was frozen.
+    /// The state of the deployment at the time when the view was frozen.
     pub(super) frozen: Option<Box<Model>>,
     /// The answer to the last key.
     pub(super) message: Option<String>,
 }
 
 impl State {
-    /// Creates the state of a new screen; `preference` is that of the connection string.
+    /// Creates the state of a new screen; `preference` is the connection string's.
     pub(super) fn new(preference: ReadPreference) -> Self {
         Self {
             preference,
@@ -97,8 +97,8 @@ impl State {
         }
     }
 
-    /// Handles a key; `shown` are the addresses of the servers in their order, `model` is the
-    /// current one.
+    /// Handles a key; `shown` are the addresses of the visible servers in order, `model` is the
+    /// current model.
     pub(super) fn press(&mut self, key: Key, shown: &[ServerAddress], model: &Model) -> Action {
         self.message = None;
         match key {
@@ -141,7 +141,7 @@ impl State {
             Key::PageDown => self.scrolled = self.scrolled.saturating_sub(PAGE),
             _ => {}
         }
-        // Older entries than the first one cannot be shown.
+        // The log cannot be scrolled beyond its first entry.
         let entries = self.frozen.as_deref().unwrap_or(model).log().iter().len();
         self.scrolled = self.scrolled.min(entries.saturating_sub(1));
         Action::None
@@ -187,7 +187,7 @@ impl State {
             ReadMode::SecondaryPreferred => ReadMode::Nearest,
             ReadMode::Nearest => ReadMode::Primary,
         };
-        // Tags and a limit on staleness of the connection string cannot be combined with all modes.
+        // The connection string's tags and maximum staleness cannot be combined with every mode.
         let mut changed = self.preference.clone();
         changed.mode = mode;
         if changed.validate().is_err() {
@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(state.filter, "qw");
         press(&mut state, "<");
         assert_eq!(state.filter, "");
-        // Escape while it is typed leaves no filter either.
+        // Escape during typing removes the filter, too.
         press(&mut state, "/a<");
         assert_eq!((&*state.filter, state.is_filtering), ("", false));
     }
@@ -288,7 +288,7 @@ mod tests {
             ReadMode::Primary,
         ];
         assert_eq!(modes, all);
-        // Tags and mode primary contradict each other.
+        // Tags are invalid with mode primary.
         let tags = [("dc", "ny")].into_iter().collect();
         let nearest = ReadPreference::new(ReadMode::Nearest).with_tag_sets(vec![tags]);
         let mut state = State::new(nearest);
@@ -314,7 +314,7 @@ mod tests {
         check(&state, "a");
         state.press(Key::End, &addresses(), &model);
         check(&state, "c");
-        // Without servers there is nothing to select.
+        // Without servers, there is nothing to select.
         state.press(Key::Up, &[], &model);
         check(&state, "c");
     }

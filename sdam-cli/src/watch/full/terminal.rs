@@ -21,8 +21,8 @@ type Hook = dyn Fn(&PanicHookInfo<'_>) + Send + Sync;
 
 /// Keeps the terminal in raw mode on the alternate screen.
 ///
-/// Dropping it restores the terminal, also after a panic of the thread that has created it. The
-/// panics of other threads, which the engine survives, are kept for [`panics`](Self::panics).
+/// Dropping it restores the terminal, even after a panic of the thread that created it. Panics of
+/// other threads, which the engine survives, are kept for [`panics`](Self::panics).
 pub(super) struct Terminal {
     shared: Arc<Shared>,
     hook: Arc<Hook>,
@@ -50,11 +50,12 @@ impl Terminal {
         Ok(terminal)
     }
 
-    /// Enters again after [`suspend`](Self::suspend), or after something else has changed the
-    /// terminal's modes.
+    /// Enters the screen again after [`suspend`](Self::suspend), or after another program has
+    /// changed the terminal's modes.
     pub(super) fn resume(&self) -> io::Result<()> {
         self.shared.is_entered.store(true, Ordering::Relaxed);
-        // Otherwise crossterm regards raw mode as enabled, whatever a shell has done since.
+        // Otherwise crossterm would believe that raw mode is still enabled, even if a shell has
+        // disabled it.
         disable_raw_mode()?;
         enable_raw_mode()?;
         execute!(io::stdout(), EnterAlternateScreen, Hide)
@@ -65,7 +66,7 @@ impl Terminal {
         self.shared.restore();
     }
 
-    /// Returns the messages of panics of other threads.
+    /// Returns the panic messages of other threads.
     pub(super) fn panics(&self) -> Vec<String> {
         let mut panics = self.shared.panics.lock();
         std::mem::take(&mut *panics.as_deref_mut().unwrap_or(&mut Vec::new()))
@@ -73,10 +74,10 @@ impl Terminal {
 }
 
 impl Shared {
-    /// Restores everything that was changed; once.
+    /// Restores all changed modes, once.
     fn restore(&self) {
         if self.is_entered.swap(false, Ordering::Relaxed) {
-            // The terminal may have gone, and then there is nothing to restore.
+            // If the terminal is gone, there is nothing to restore.
             let _ = execute!(io::stdout(), ResetColor, Show, LeaveAlternateScreen);
             let _ = disable_raw_mode();
         }
@@ -88,7 +89,7 @@ impl Shared {
             self.restore();
             hook(info);
         } else {
-            // Printed now, it would spoil the screen.
+            // Printed now, the message would corrupt the screen.
             let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
             let name = thread.name().unwrap_or("unnamed");
             panics.push(format!("thread {name}: {info}"));
@@ -99,7 +100,7 @@ impl Shared {
 impl Drop for Terminal {
     fn drop(&mut self) {
         self.shared.restore();
-        // A panicking thread cannot set the hook; the process is about to end then.
+        // A panicking thread cannot set the hook, but then the process is about to end.
         if !thread::panicking() {
             let hook = Arc::clone(&self.hook);
             panic::set_hook(Box::new(move |info| hook(info)));
@@ -113,10 +114,10 @@ mod tests {
 
     use super::*;
 
-    /// Makes this test the program in a terminal instead.
+    /// The variable that makes this test run as the program in a terminal.
     const ROLE: &str = "SDAM_TERMINAL_TEST";
 
-    /// The program: it fails while the screen is entered.
+    /// The program, which fails on the full screen.
     fn fail(role: &str) {
         let terminal = Terminal::enter().unwrap();
         match role {
@@ -151,7 +152,7 @@ mod tests {
             terminal.line(&line).unwrap();
             let text = terminal.wait_for(&format!("{role} {code}")).unwrap();
             assert!(text.contains(shown), "{text}");
-            // `stty` lists only what differs from the usual modes.
+            // `stty` lists only the unusual modes.
             let modes = text.split_once("baud").unwrap().1;
             assert!(!modes.contains("-icanon"), "{text}");
             assert!(!modes.contains("-echo"), "{text}");

@@ -1,4 +1,4 @@
-//! Frames on a terminal of a test, line by line.
+//! Frames on a test terminal, line by line.
 
 use std::time::UNIX_EPOCH;
 
@@ -96,10 +96,10 @@ fn an_idle_screen_writes_nothing_but_its_changes() {
     let mut painter = Painter::new(TestBackend::new(80, 24));
     assert!(paint(&mut painter, &script, &state(), Glyphs::Ascii));
     assert!(!paint(&mut painter, &script, &state(), Glyphs::Ascii));
-    // A quarter of a second later every cell is the same.
+    // A quarter of a second later, every cell is the same.
     let script = script.at(60_450);
     assert!(!paint(&mut painter, &script, &state(), Glyphs::Ascii));
-    // Nothing but the clock changes while the view is frozen.
+    // While the view is frozen, only the clock changes.
     let mut frozen = state();
     frozen.press(keys::Key::Char('p'), &[], &script.model);
     paint(&mut painter, &script, &frozen, Glyphs::Ascii);

@@ -1,4 +1,4 @@
-//! Texts of a limited width, durations, and the characters of the screen.
+//! Text of limited width, durations, and the characters of the screen.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ pub(super) enum Glyphs {
 }
 
 impl Glyphs {
-    /// Chooses by the locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is not empty.
+    /// Chooses by locale: the first of `LC_ALL`, `LC_CTYPE` and `LANG` that is not empty.
     pub(super) fn detect(variable: impl Fn(&str) -> Option<String>) -> Self {
         let mut names = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter();
         let locale = names.find_map(|name| variable(name).filter(|value| !value.is_empty()));
@@ -27,7 +27,7 @@ impl Glyphs {
         }
     }
 
-    /// Returns the first in ASCII, else the second.
+    /// Returns the first argument for ASCII, otherwise the second.
     pub(super) fn pick(self, ascii: &'static str, unicode: &'static str) -> &'static str {
         match self {
             Self::Ascii => ascii,
@@ -35,7 +35,7 @@ impl Glyphs {
         }
     }
 
-    /// Stands for text that is left out.
+    /// Returns the mark for omitted text.
     pub(super) fn ellipsis(self) -> &'static str {
         self.pick("~", "…")
     }
@@ -51,7 +51,7 @@ impl Glyphs {
         }
     }
 
-    /// Returns the height of a round-trip time. The scale is the same for all servers.
+    /// Returns the height that represents a round-trip time. The scale is the same for all servers.
     fn level(self, rtt: Duration) -> &'static str {
         const LEVELS: [(u64, &str, &str); 8] = [
             (1, ".", "▁"),
@@ -81,8 +81,8 @@ impl Glyphs {
         }
     }
 
-    /// Shortens a text to `width` columns by leaving out its middle, because addresses differ at
-    /// both ends.
+    /// Shortens a text to `width` columns by omitting its middle, because addresses differ at both
+    /// ends.
     pub(super) fn fit_middle(self, text: &str, width: usize) -> String {
         let text = sanitize(text);
         let Some(room) = width.checked_sub(1) else {
@@ -98,7 +98,7 @@ impl Glyphs {
     }
 }
 
-/// Returns as much of the begin of a text as `width` columns hold.
+/// Returns the beginning of a text, up to `width` columns.
 fn begin(text: &str, width: usize) -> &str {
     let mut taken = 0;
     for (index, letter) in text.char_indices() {
@@ -115,7 +115,7 @@ pub(super) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// Wraps a text into lines of `width` columns; longer words are divided.
+/// Wraps a text into lines of `width` columns; longer words are split.
 pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     let text = sanitize(text);
     let mut lines = vec![String::new()];
@@ -147,7 +147,7 @@ pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// Formats how long ago something was, in at most 6 columns: `7s`, `3m05s`, `2h04m`, `5d01h`.
+/// Formats an age in at most 6 columns: `7s`, `3m05s`, `2h04m`, `5d01h`.
 pub(super) fn age(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -171,7 +171,7 @@ pub(super) fn millis(duration: Duration) -> String {
     }
 }
 
-/// Formats a stopwatch that runs: minutes, seconds, tenths.
+/// Formats a running stopwatch: minutes, seconds, tenths.
 pub(super) fn running(duration: Duration) -> String {
     let (seconds, tenths) = (duration.as_secs(), duration.subsec_millis() / 100);
     let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);

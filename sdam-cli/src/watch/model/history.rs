@@ -1,16 +1,16 @@
-//! The last checks of a server, and their summary as columns of a sparkline.
+//! The last checks of a server, and their summary for a sparkline.
 
 use std::{collections::VecDeque, time::Duration};
 
 use sdam_core::time::Instant;
 
-/// The maximum number of checks that are kept.
+/// The maximum number of checks to keep.
 const CAPACITY: usize = 1024;
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// It was answered, with this round-trip time.
+    /// It was answered with this round-trip time.
     Answered(Duration),
     /// It failed.
     Lost,
@@ -19,11 +19,11 @@ pub(crate) enum Probe {
 /// A column of a sparkline: the worst check of its period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Nothing is known about the period.
+    /// The period has no known check.
     Empty,
     /// A check in the period had this result.
     Checked(Probe),
-    /// There was no check in the period; the last one before it had this result.
+    /// The period has no check; the last check before it had this result.
     Held(Probe),
 }
 
@@ -42,7 +42,7 @@ impl History {
 
     /// Summarizes the last `count` periods, oldest first; the last one contains `now`.
     ///
-    /// Periods begin at multiples of their length, so that a column changes only with its content.
+    /// Periods begin at multiples of their length, so that columns change only with their content.
     pub(crate) fn columns(&self, now: Instant, period: Duration, count: usize) -> Vec<Column> {
         let period = u64::try_from(period.as_nanos()).unwrap_or(u64::MAX).max(1);
         let number = |at: Instant| at.as_nanos() / period;
@@ -50,7 +50,7 @@ impl History {
         let mut held = None;
         let mut probes = self.0.iter().peekable();
         let column = |back: u64| {
-            // Before the epoch there was no check.
+            // There were no checks before the epoch.
             let Some(own) = last.checked_sub(back) else {
                 return Column::Empty;
             };

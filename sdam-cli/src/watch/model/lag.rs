@@ -1,4 +1,4 @@
-//! The writes of the primary, beside which secondaries may be behind.
+//! The writes of the primary, from which the lag of secondaries is measured.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -7,14 +7,15 @@ use sdam_core::{
     time::Instant,
 };
 
-/// The time for which a write is known before a secondary without it counts as behind. After an
-/// election the first write of the new primary is much newer than the last one of the old.
+/// The time after which a secondary without a known write counts as lagging. After an election, the
+/// first write of the new primary is much newer than the last write of the old one.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
-/// The maximum number of writes that are kept.
+/// The maximum number of writes to keep.
 const WRITES: usize = 100;
 
-/// The last writes that primaries have reported, with increasing dates, and when they became known.
+/// The last writes reported by primaries, with increasing dates, and the times when they became
+/// known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Writes(VecDeque<(Instant, i64)>);
 
@@ -33,7 +34,7 @@ impl Writes {
         }
     }
 
-    /// Returns whether the last answer of `server` lacks a write that was known for [`GRACE`].
+    /// Returns whether the last answer of `server` lacks a write known for longer than [`GRACE`].
     pub(super) fn is_missed_by(&self, server: &ServerDescription) -> bool {
         let own = server.last_write_date;
         let first = self.0.iter().find(|(_, write)| own < Some(*write));

@@ -6,19 +6,19 @@ use sdam_core::time::Instant;
 
 use crate::terminal::Tone;
 
-/// The maximum number of entries that are kept.
+/// The maximum number of entries to keep.
 const CAPACITY: usize = 2000;
 
-/// A change, or a note of the user.
+/// A change, or a note by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     /// The time of the change.
     pub(crate) at: Instant,
-    /// The subject of the change: the address of a server, `set`, `pool` and so on.
+    /// The subject of the change, such as the address of a server, `set` or `pool`.
     pub(crate) subject: String,
     /// The description of the change.
     pub(crate) words: String,
-    /// The severity, which decides the colour.
+    /// The severity, which determines the colour.
     pub(crate) tone: Tone,
 }
 

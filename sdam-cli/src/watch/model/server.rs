@@ -15,31 +15,30 @@ use sdam_core::{
 
 use super::history::{History, Probe};
 
-/// The maximum number of roles that are kept.
+/// The maximum number of roles to keep.
 const ROLES: usize = 8;
 
 /// The way in which a server is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The server sends a reply when something changes, and at the latest after
-    /// `heartbeatFrequencyMS`.
+    /// The server replies when something changes, and at least once every `heartbeatFrequencyMS`.
     Streaming,
     /// The client asks every `heartbeatFrequencyMS`.
     Polling,
 }
 
-/// The failed checks of a server without a success in between.
+/// Consecutive failed checks of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
-    /// The end of the first one.
+    /// The end of the first failed check.
     pub(crate) since: Instant,
-    /// The end of the last one.
+    /// The end of the last failed check.
     pub(crate) last: Instant,
-    /// Their number.
+    /// The number of failed checks.
     pub(crate) checks: u32,
     /// The last error.
     pub(crate) error: Arc<ServerError>,
-    /// True if a check has succeeded since.
+    /// True if a later check has succeeded.
     pub(crate) is_over: bool,
 }
 
@@ -57,21 +56,21 @@ pub(crate) struct Pool {
 /// Everything known of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Server {
-    /// The description, with the round-trip times and the last write of the last check.
+    /// The description, with the round-trip times and the write date of the last check.
     pub(crate) description: Arc<ServerDescription>,
     /// The last checks.
     pub(crate) history: History,
     /// The way in which the server is checked; `None` before the first check.
     pub(crate) mode: Option<Mode>,
-    /// The time when the last check has succeeded.
+    /// The time of the last successful check.
     pub(crate) answered: Option<Instant>,
     /// The last failed checks.
     pub(crate) trouble: Option<Trouble>,
     /// The state of its pool.
     pub(crate) pool: Pool,
-    /// The last roles and their begin, oldest first.
+    /// The last roles with their start times, oldest first.
     pub(crate) roles: VecDeque<(Instant, ServerType)>,
-    /// The round-trip time that the last check itself has measured.
+    /// The round-trip time measured by the last check itself.
     measured: Option<Duration>,
 }
 
@@ -90,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Returns since when it has its role.
+    /// Returns the time since when it has its role.
     pub(crate) fn since(&self) -> Instant {
         self.roles.back().map_or(Instant::EPOCH, |(at, _)| *at)
     }
@@ -100,7 +99,7 @@ impl Server {
         self.trouble.as_ref().filter(|trouble| !trouble.is_over)
     }
 
-    /// Returns the error because of which the server is not available.
+    /// Returns the error that makes the server unavailable.
     pub(crate) fn error(&self) -> Option<&Arc<ServerError>> {
         let failed = self.current_trouble().map(|trouble| &trouble.error);
         self.description.error.as_ref().or(failed)
@@ -128,7 +127,8 @@ impl Server {
         } else {
             Mode::Polling
         };
-        // The first reply of a connection is not awaited, whatever follows.
+        // The first reply on a connection is not awaited, whether or not the server streams
+        // afterwards.
         if self.mode != Some(Mode::Streaming) || heartbeat.awaited || self.trouble_is_current() {
             self.mode = Some(mode);
         }
@@ -137,7 +137,8 @@ impl Server {
         if let Some(trouble) = &mut self.trouble {
             trouble.is_over = true;
         }
-        // The change that a reply brings about is an event of its own, unless only this has changed.
+        // A change caused by a reply has its own event, unless only the time of the last write has
+        // changed.
         if let Ok(hello) = Hello::parse(reply) {
             let description = Arc::make_mut(&mut self.description);
             if description.server_type == hello.server_type {
@@ -168,7 +169,7 @@ impl Server {
 
     /// Takes over the round-trip times after a check.
     pub(super) fn timed(&mut self, at: Instant, rtt: Rtt) {
-        // While the server streams, another connection measures, and only its average is known.
+        // While the server streams, a separate connection measures, and only its average is known.
         let sample = self.measured.take().unwrap_or(rtt.average);
         self.history.add(at, Probe::Answered(sample));
         let description = Arc::make_mut(&mut self.description);
@@ -178,7 +179,7 @@ impl Server {
     }
 
     pub(super) fn cleared(&mut self, at: Instant, clear: &PoolClear) {
-        // Behind a load balancer, a clear may concern a single service.
+        // Behind a load balancer, a clear may affect only one service.
         if clear.service_id.is_none() {
             self.pool.generation = clear.generation.as_u64();
             self.pool.is_ready = false;
@@ -187,7 +188,7 @@ impl Server {
     }
 }
 
-/// Describes an error in a few words: what an operator would say first, and the stage.
+/// Describes an error in a few words, as an operator would, with the stage.
 pub(crate) fn brief(error: &ServerError) -> String {
     let stage = error.stage;
     let message = error.message.to_ascii_lowercase();
@@ -220,7 +221,7 @@ pub(crate) fn brief(error: &ServerError) -> String {
         }
     };
     match stage {
-        // These say themselves where they happen.
+        // These words already imply the stage.
         Stage::Connect if what == "refused" || what == "unreachable" => what,
         stage => format!("{what} at {stage}"),
     }

@@ -1,4 +1,4 @@
-//! The stopwatch of failovers: how long there was no primary, and which step took how long.
+//! The stopwatch of failovers: the time without a primary, and the duration of each step.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -12,15 +12,15 @@ pub(crate) struct Run {
     pub(crate) number: u64,
     /// The primary that was lost; `None` if the deployment has no primaries.
     pub(crate) lost: Option<ServerAddress>,
-    /// Why it was lost; `None` if it has stepped down.
+    /// The cause of the loss; `None` if the primary stepped down.
     pub(crate) cause: Option<Arc<ServerError>>,
-    /// The time when it was last seen as writable.
+    /// The time when it was last known to be writable.
     pub(crate) last_writable: Instant,
     /// The time when the loss was noticed.
     pub(crate) noticed: Instant,
     /// The time when its pool was cleared.
     pub(crate) pool_cleared: Option<Instant>,
-    /// The time when every other server had ended a check.
+    /// The time when a check of every other server had ended.
     pub(crate) all_checked: Option<Instant>,
     /// The time when another member first named the new primary.
     pub(crate) successor_named: Option<Instant>,
@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) new: Option<ServerAddress>,
     /// The time when a server was writable again.
     pub(crate) writable_again: Option<Instant>,
-    /// The servers that have ended no check since the loss.
+    /// The servers without a completed check since the loss.
     unchecked: BTreeSet<ServerAddress>,
 }
 
@@ -41,17 +41,17 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    /// Returns the outage that has not ended.
+    /// Returns the current outage.
     pub(crate) fn current(&self) -> Option<&Run> {
         self.current.as_ref()
     }
 
-    /// Returns the last failover that has ended.
+    /// Returns the last completed failover.
     pub(crate) fn last(&self) -> Option<&Run> {
         self.last.as_ref()
     }
 
-    /// Starts with an outage; `others` are the other servers.
+    /// Starts at an outage; `others` are the other servers.
     pub(super) fn start(
         &mut self,
         outage: &Outage,
@@ -83,7 +83,7 @@ impl Stopwatch {
         }
     }
 
-    /// A check of the server has ended.
+    /// Handles the end of a check of the server.
     pub(super) fn checked(&mut self, at: Instant, server: &ServerAddress) {
         if let Some(run) = &mut self.current
             && run.unchecked.remove(server)
@@ -93,14 +93,14 @@ impl Stopwatch {
         }
     }
 
-    /// A server has left the topology.
+    /// Handles the removal of a server from the topology.
     pub(super) fn left(&mut self, server: &ServerAddress) {
         if let Some(run) = &mut self.current {
             run.unchecked.remove(server);
         }
     }
 
-    /// The pool of the server was cleared.
+    /// Handles a clear of the server's pool.
     pub(super) fn cleared(&mut self, at: Instant, server: &ServerAddress) {
         if let Some(run) = &mut self.current
             && run.lost.as_ref().is_none_or(|lost| lost == server)
@@ -109,9 +109,9 @@ impl Stopwatch {
         }
     }
 
-    /// A server is writable again.
+    /// Handles the return of a writable server.
     pub(super) fn end(&mut self, failover: &Failover) {
-        // Without an outage before, one primary has followed another.
+        // Without a preceding outage, one primary directly followed another.
         let mut run = match self.current.take() {
             Some(run) => run,
             None => self.run(&failover.outage, None, BTreeSet::new()),

@@ -12,19 +12,19 @@ use sdam_select::explain::Verdict;
 
 use super::*;
 
-/// Feeds a model with the events of a topology whose servers answer as the test says.
+/// Feeds a model with the events of a topology whose servers answer as scripted.
 pub(in crate::watch) struct Script {
     pub(in crate::watch) model: Model,
     machine: TopologyMachine,
     now: Instant,
     ids: BTreeMap<ServerAddress, ServerId>,
     times: BTreeMap<ServerAddress, RttWindow>,
-    /// The members that replies list.
+    /// The members listed in replies.
     members: Vec<String>,
     streaming: bool,
 }
 
-/// The wall-clock time of the servers at the begin, in milliseconds.
+/// The servers' wall-clock time at the beginning, in milliseconds.
 pub(in crate::watch) const EPOCH: i64 = 1_700_000_000_000;
 
 impl Script {
@@ -60,25 +60,25 @@ impl Script {
         script
     }
 
-    /// Sets the time, in milliseconds since the begin.
+    /// Sets the time, in milliseconds since the beginning.
     pub(in crate::watch) fn at(mut self, millis: u64) -> Self {
         self.now = Instant::from_millis(millis);
         self.model.advance(self.now);
         self
     }
 
-    /// Servers are polled from now on, as those without streaming are.
+    /// Polls servers from now on, as if they did not support streaming.
     pub(in crate::watch) fn polled(mut self) -> Self {
         self.streaming = false;
         self
     }
 
-    /// The server answers a check.
+    /// Lets the server answer a check.
     pub(in crate::watch) fn answers(self, host: &str, role: Role, rtt: u64) -> Self {
         self.answers_with(host, role, rtt, &doc! {})
     }
 
-    /// The server answers a check with these fields besides the usual ones.
+    /// Lets the server answer a check with these additional fields.
     pub(in crate::watch) fn answers_with(
         mut self,
         host: &str,
@@ -139,7 +139,7 @@ impl Script {
         reply
     }
 
-    /// A check of the server fails.
+    /// Lets a check of the server fail.
     pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let stage = if message.contains("refused") {
@@ -156,7 +156,7 @@ impl Script {
             failure: Arc::clone(&failure),
         });
         let server = self.ids[&address];
-        // The times of the last success are repeated.
+        // The round-trip times of the last success are repeated.
         let rtt = self.times.get(&address).and_then(RttWindow::rtt);
         self.emit(input(server, Some(failure), rtt));
         let input = Input::Checked {
@@ -227,7 +227,7 @@ impl Script {
     }
 }
 
-/// The role that a reply reports.
+/// The role in a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::watch) enum Role {
     /// The primary of this election term.
@@ -247,7 +247,7 @@ fn input(
 const RESET: &str = "connection reset by peer";
 const REFUSED: &str = "connection refused";
 
-/// Loses the primary `a` after a second; `b` follows it.
+/// Loses the primary `a` after a second; `b` becomes primary.
 fn failover() -> Script {
     Script::replica_set(&["a", "b", "c"])
         .at(1000)
@@ -398,7 +398,7 @@ fn lag_is_the_distance_to_the_last_write_of_the_primary() {
         .answers_with("b", Role::Secondary, 2, &late(7000));
     assert_eq!(lag(&script, "b"), Some(Duration::from_secs(7)));
     assert_eq!(lag(&script, "a"), None, "the primary has none");
-    // Without a primary the newest secondary counts.
+    // Without a primary, the newest secondary is the reference.
     let script = script.fails("a", RESET);
     assert_eq!(lag(&script, "b"), Some(Duration::ZERO));
 }
@@ -425,7 +425,7 @@ fn selections_use_the_round_trip_times_of_the_last_check() {
     };
     let script = Script::replica_set(&["a", "b"]);
     assert_eq!(eligible(&script), ["a", "b"]);
-    // A reply that changes nothing else is no event of a description.
+    // A reply without any other change causes no event of a description.
     let slow = (0..20).fold(script, |script, _| {
         script.answers("b", Role::Secondary, 200)
     });

@@ -16,14 +16,14 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde_json::{Value, json};
 
-/// The names of the browser.
+/// The possible names of the program.
 const NAMES: [&str; 3] = ["chromium", "chromium-browser", "google-chrome"];
 
 /// The time limit of an answer, for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The protocol uses the file descriptors 3 and 4. The browser ends with this process, which closes
-/// them, and leaves its folder to the shell.
+/// The protocol uses the file descriptors 3 and 4. The browser ends when this process closes them,
+/// and the shell then removes its folder.
 const SHELL: &str =
     r#"exec 3<&0 4>&1 </dev/null >/dev/null 2>&1; folder=$1; shift; "$@"; rm -rf "$folder""#;
 
@@ -41,19 +41,19 @@ const OPTIONS: [&str; 11] = [
     "about:blank",
 ];
 
-/// One browser for all tests: it takes longer to start than a page to be drawn.
+/// One browser for all tests, because it takes longer to start than to draw a page.
 static CHROMIUM: LazyLock<Option<Mutex<Chromium>>> =
     LazyLock::new(|| find().map(|program| Mutex::new(Chromium::start(&program))));
 
 /// A running browser.
 struct Chromium {
     folder: PathBuf,
-    /// Its end is not waited for.
+    /// The process; nothing waits for its end.
     _process: Child,
     input: ChildStdin,
     messages: Receiver<Value>,
     last_call: u64,
-    /// The events that came before the answer to a call.
+    /// Events that arrived before the answer to a call.
     events: Vec<Value>,
 }
 
@@ -79,7 +79,7 @@ impl Chromium {
         let (sender, messages) = mpsc::channel();
         thread::spawn(move || {
             for message in output.split(0).map_while(Result::ok) {
-                // At the end there may be no test that listens.
+                // No test may be listening at the end.
                 let _ = sender.send(serde_json::from_slice(&message).unwrap());
             }
         });
@@ -134,10 +134,10 @@ pub(super) struct Tab<'c> {
     url: String,
 }
 
-/// Shows the page `html` on `screen`, waits until it is drawn, and looks at it.
+/// Shows the page `html` on `screen`, waits until it is drawn, and calls `look`.
 ///
-/// If there is no browser, the test is skipped; with `SDAM_LIVE_REQUIRED=1` it fails, provided that
-/// Debian's package can be installed.
+/// If there is no browser, the test is skipped. With `SDAM_LIVE_REQUIRED=1`, it fails if Debian's
+/// package could be installed.
 pub(super) fn show(html: &str, fragment: &str, screen: Screen, look: impl FnOnce(&mut Tab<'_>)) {
     let Some(chromium) = &*CHROMIUM else {
         return skip();
@@ -190,7 +190,7 @@ impl Tab<'_> {
             let event = self.chromium.next();
             self.chromium.events.push(event);
         }
-        // Two frames later everything is drawn.
+        // Everything is drawn two frames later.
         self.evaluate(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))",
         );
@@ -224,7 +224,7 @@ impl Tab<'_> {
         dom.as_str().unwrap().to_owned()
     }
 
-    /// Returns an attribute `data-…` of the element `html`.
+    /// Returns the attribute `data-…` of the element `html`.
     pub(super) fn data(&mut self, name: &str) -> String {
         let value = self.evaluate(&format!(
             "document.documentElement.getAttribute('data-{name}')"
@@ -232,7 +232,7 @@ impl Tab<'_> {
         value.as_str().unwrap_or("missing").to_owned()
     }
 
-    /// Returns the address of each request, and each line of the console.
+    /// Returns the URL of each request, and each line of the console.
     pub(super) fn requests_and_messages(&self) -> (Vec<&str>, Vec<&Value>) {
         let requests = self.events("Network.requestWillBeSent");
         let requests = requests.map(|event| event["request"]["url"].as_str().unwrap());
@@ -245,17 +245,17 @@ impl Tab<'_> {
         (requests.collect(), messages.collect())
     }
 
-    /// Returns the address of the page, without its fragment.
+    /// Returns the URL of the page, without its fragment.
     pub(super) fn url(&self) -> &str {
         self.url.split('#').next().unwrap_or_default()
     }
 
-    /// Returns a picture of the screen, in PNG.
+    /// Returns a screenshot in PNG.
     pub(super) fn picture(&mut self) -> Vec<u8> {
         self.file("Page.captureScreenshot")
     }
 
-    /// Returns the printed page, in PDF.
+    /// Returns the page printed to PDF.
     pub(super) fn print(&mut self) -> Vec<u8> {
         self.file("Page.printToPDF")
     }

@@ -1,4 +1,4 @@
-//! Alerts, which an operator has to see first: the problem, its start and its cause.
+//! Alerts for the most important problems: description, start and cause.
 
 use std::time::Duration;
 
@@ -17,21 +17,21 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// An alert with its explanation.
+/// An alert and its explanation.
 pub(super) struct Alert {
     pub(super) tone: Tone,
-    /// The parts of the text. Lines are broken between them.
+    /// The parts of the text. Lines may be broken between them.
     pub(super) parts: Vec<String>,
-    /// The steps that explain it; they are left out where there is no space.
+    /// The steps that explain the alert; omitted if space is short.
     pub(super) steps: Vec<String>,
 }
 
 /// The time without a primary after which an alert is shown.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The maximum number of servers that are named.
+/// The maximum number of servers to name.
 const NAMED: usize = 3;
 
-/// Returns the alerts, the worst first; there is at least one.
+/// Returns the alerts, the most severe first; there is at least one.
 pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
     let mut alerts = Vec::new();
     if let Some(note) = scene.note {
@@ -57,7 +57,7 @@ fn alert(tone: Tone, words: String) -> Alert {
     }
 }
 
-/// Adds alerts for errors of configuration, which do not pass by waiting.
+/// Adds alerts for configuration errors, which waiting does not fix.
 fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let topology = scene.model.topology();
     if let Some(error) = topology.compatibility_error() {
@@ -133,7 +133,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     if down.is_empty() {
         return;
     }
-    // The server that was lost last may explain the most.
+    // The server that was lost last probably explains the most.
     down.sort_by_key(|server| std::cmp::Reverse(server.since()));
     let (count, all) = (down.len(), model.servers().len());
     let mut parts = vec![format!("!  {count} of {all} DOWN:")];
@@ -157,7 +157,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     });
 }
 
-/// Returns whether the current outage already tells of the server.
+/// Returns whether the alert about the current outage already covers the server.
 fn is_lost_primary(scene: &View<'_>, server: &Server) -> bool {
     let run = scene.model.stopwatch().current();
     run.is_some_and(|run| run.lost.as_ref() == Some(&server.description.address))
@@ -230,7 +230,8 @@ fn all_is_well(scene: &View<'_>) -> Alert {
     }
 }
 
-/// Lists the steps of a failover with the seconds since the loss, so that the delay has an owner.
+/// Lists the steps of a failover with the seconds since the loss, so that the cause of a delay is
+/// visible.
 fn steps(scene: &View<'_>, run: &Run) -> Vec<String> {
     let after = |at: Instant| format!("+{}", seconds(at.since(run.noticed)));
     let unseen = run.noticed.since(run.last_writable);

@@ -17,10 +17,10 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// The columns of labels.
+/// The width of the labels.
 const LABEL: usize = 9;
 
-/// Draws what is known of a server, as much as fits.
+/// Draws as many facts about a server as fit.
 pub(super) fn details(
     canvas: &mut Canvas<'_>,
     area: Rect,
@@ -85,7 +85,7 @@ fn role(model: &Model, server: &Server) -> Fact {
 fn trouble(scene: &View<'_>, server: &Server) -> Option<Fact> {
     let now = scene.model.now();
     let Some(trouble) = &server.trouble else {
-        // An application may report an error without a failed check.
+        // An application may report an error although no check failed.
         let error = server.description.error.as_ref()?;
         return Some(("error", Tone::Bad, error.to_string()));
     };
@@ -133,7 +133,7 @@ fn times(model: &Model, server: &Server) -> Fact {
     };
     let median = server.history.median(model.now() - table::MEDIAN_PERIOD);
     let median = median.map_or("-".to_owned(), millis);
-    // It is 0 until there are enough samples.
+    // The minimum is 0 until there are enough samples.
     let minimum = Some(rtt.minimum).filter(|minimum| !minimum.is_zero());
     let words = format!(
         "average {} ms, minimum {}, p50 {median}, p90 {}",
@@ -144,7 +144,7 @@ fn times(model: &Model, server: &Server) -> Fact {
     ("rtt", Tone::Normal, words)
 }
 
-/// The generation is that of any client: a watcher opens no pooled connections.
+/// The generation is the same for every client: a watcher opens no pooled connections.
 fn pool(model: &Model, server: &Server) -> Fact {
     let pool = &server.pool;
     let ready = if pool.is_ready { "ready" } else { "paused" };
@@ -168,7 +168,7 @@ fn replication(model: &Model, server: &Server) -> Option<Fact> {
     Some(("lag", tone, words))
 }
 
-/// Lists the facts that the server reports about itself.
+/// Lists the server's own statements about itself.
 fn identity(server: &Server) -> Vec<Fact> {
     let description = &server.description;
     let mut facts = Vec::new();

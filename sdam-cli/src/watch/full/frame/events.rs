@@ -54,7 +54,7 @@ pub(super) fn events(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     }
 }
 
-/// Draws a heading as a line over the whole width.
+/// Draws a heading as a line across the whole width.
 pub(super) fn heading(canvas: &mut Canvas<'_>, area: Rect, title: &str) {
     let bar = canvas.glyphs.pick("-", "─");
     let place = canvas.text(area, Tone::Faint, &bar.repeat(2));

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::terminal::Tone;
 
-/// The width from which the title has all of its parts.
+/// The minimum width for a complete title.
 const WHOLE: u16 = 72;
 
 /// Draws the title, and returns the area of its clock.
@@ -77,7 +77,7 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     clock
 }
 
-/// Returns the election term in an election id: `7fffffff` and the term.
+/// Returns the election term in an election id, which is `7fffffff` followed by the term.
 pub(super) fn term_of(election: ObjectId) -> Option<u64> {
     let bytes = election.bytes();
     let (mark, term) = bytes.split_at(4);
@@ -93,7 +93,7 @@ pub(super) struct Line {
     is_step: bool,
 }
 
-/// Breaks alerts into at most `room` lines. What only explains is the first to be left out.
+/// Breaks alerts into at most `room` lines. Explanations are omitted first.
 pub(super) fn lines(alerts: &[Alert], width: u16, room: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for Alert { tone, parts, steps } in alerts {
@@ -120,10 +120,10 @@ pub(super) fn lines(alerts: &[Alert], width: u16, room: usize) -> Vec<Line> {
 /// The columns by which continued lines are indented.
 const INDENT: usize = 3;
 
-/// Joins parts to lines of `room` columns; the lines after the first are indented.
+/// Joins parts into lines of `room` columns; all lines but the first are indented.
 fn joined(parts: &[String], separator: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    // A part that is wider than a line is broken between its words.
+    // A part that is wider than a line is broken between words.
     let parts = parts.iter().flat_map(|part| {
         if width(part) > room {
             wrap(part, room.saturating_sub(INDENT))
@@ -158,7 +158,7 @@ pub(super) fn alerts(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, line
     }
 }
 
-/// Draws everything on one line, for a screen without space for a table.
+/// Draws everything on one line, for a screen too small for a table.
 pub(super) fn single_line(canvas: &mut Canvas<'_>, scene: &View<'_>, alerts: &[Alert]) {
     let area = line(canvas.area(), 0);
     let topology = scene.model.topology();
@@ -174,7 +174,7 @@ pub(super) fn single_line(canvas: &mut Canvas<'_>, scene: &View<'_>, alerts: &[A
     }
 }
 
-/// Draws which servers writes and reads go to.
+/// Draws the servers that writes and reads go to.
 pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let model = scene.model;
     let writes = model.explain(None);
@@ -205,7 +205,7 @@ pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     }
 }
 
-/// Returns the width of the latency window, if it has left out a server.
+/// Returns the width of the latency window if it has excluded a server.
 fn threshold(explanation: &Explanation) -> Option<String> {
     use sdam_select::explain::{Rejection, Verdict};
 
@@ -234,7 +234,7 @@ fn names(scene: &View<'_>, explanation: Option<&Explanation>) -> String {
     }
 }
 
-/// The keys that the last line names, as many as fit.
+/// The keys shown on the last line, as many as fit.
 const KEYS: [(&str, &str); 9] = [
     ("q", "quit"),
     ("?", "help"),
@@ -247,7 +247,7 @@ const KEYS: [(&str, &str); 9] = [
     ("w", "save"),
 ];
 
-/// Draws the keys, or the answer to the last one.
+/// Draws the keys, or the answer to the last key.
 pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let state = scene.state;
     if state.is_filtering {

@@ -1,4 +1,4 @@
-//! The help: keys and characters.
+//! The help: keys and symbols.
 
 use ratatui::layout::Rect;
 

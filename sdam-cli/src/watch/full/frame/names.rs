@@ -1,4 +1,4 @@
-//! Short names of servers: what their addresses have in common is left out.
+//! Short names of servers, without the common parts of their addresses.
 
 use sdam_core::address::{DEFAULT_PORT, ServerAddress};
 
@@ -26,7 +26,7 @@ impl Names {
         }
     }
 
-    /// Returns the short name of a server; one that has left has its whole address.
+    /// Returns the short name of a server; a server that has left keeps its whole address.
     pub(super) fn of_server<'n>(&'n self, address: &'n ServerAddress) -> &'n str {
         let found = self.names.iter().find(|(own, _)| own == address);
         found.map_or_else(|| short(address.as_str()), |(_, name)| name)
@@ -44,12 +44,12 @@ impl Names {
     }
 }
 
-/// Returns an address without the port that every server has by default.
+/// Returns an address without the default port.
 pub(super) fn short(address: &str) -> &str {
     address.strip_suffix(":27017").unwrap_or(address)
 }
 
-/// Returns how the addresses are shortened.
+/// Determines how to shorten the addresses.
 fn shortening<'a>(
     addresses: impl Iterator<Item = &'a ServerAddress> + Clone,
 ) -> impl Fn(&ServerAddress) -> String {
@@ -61,7 +61,7 @@ fn shortening<'a>(
     let port = ports.next().flatten();
     let one_port = ports.all(|other| other == port);
     let domain = first.find('.').map(|dot| first[dot..].to_owned());
-    // Numbers are no domains.
+    // The labels of an IP address are not a domain.
     let domain = domain.filter(|domain| domain.contains(|letter: char| letter.is_alphabetic()));
     let domain = domain.filter(|domain| count > 1 && hosts.all(|host| host.ends_with(&**domain)));
     move |address| {

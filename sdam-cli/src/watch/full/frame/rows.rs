@@ -1,4 +1,4 @@
-//! The servers that are shown, in their order, with the verdict of selection.
+//! The visible servers in order, with the verdict of selection.
 
 use sdam_core::server::ServerType;
 use sdam_select::explain::{Explanation, Rejection, Verdict};
@@ -20,7 +20,7 @@ pub(super) struct Row<'m> {
     pub(super) verdict: Option<Verdict>,
 }
 
-/// Returns the servers that the filter lets through, in the chosen order.
+/// Returns the servers that match the filter, in the chosen order.
 pub(in super::super) fn ordered<'m>(model: &'m Model, state: &State) -> Vec<&'m Server> {
     let filter = state.filter.to_lowercase();
     let servers = model.servers().filter(|server| matches(server, &filter));
@@ -45,7 +45,7 @@ fn matches(server: &Server, filter: &str) -> bool {
         || description.tags.to_string().to_lowercase().contains(filter)
 }
 
-/// Returns the place of a server in the order of badness.
+/// Returns the rank of a server, the worst first.
 fn rank(server: &Server) -> u8 {
     match server.description.server_type {
         ServerType::Unknown | ServerType::PossiblePrimary if server.error().is_some() => 0,
@@ -74,13 +74,13 @@ pub(super) fn rows<'a>(scene: &View<'a>) -> Vec<Row<'a>> {
 fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict> {
     let address = &server.description.address;
     let servers = &explanation?.servers;
-    // They are sorted by address, like those of the topology.
+    // Both are sorted by address.
     let index = servers.binary_search_by(|explained| explained.address.cmp(address));
     Some(servers.get(index.ok()?)?.verdict.clone())
 }
 
 impl Row<'_> {
-    /// Says in a few words why the server may be chosen, or why not.
+    /// Explains in a few words why the server may be chosen, or why not.
     pub(super) fn why(&self) -> (Tone, String) {
         let server = self.server;
         if !server.description.server_type.is_available() {

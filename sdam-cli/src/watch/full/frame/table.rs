@@ -26,7 +26,7 @@ use crate::terminal::Tone;
 enum Column {
     /// The role.
     State,
-    /// Since when it has this role.
+    /// The time since when it has this role.
     For,
     /// The average round-trip time.
     Rtt,
@@ -35,7 +35,7 @@ enum Column {
     P90,
     /// A sparkline of this many columns and seconds.
     History(u16, u16),
-    /// The age of the last answer.
+    /// The time since the last answer.
     Seen,
     /// The way in which the server is checked.
     Mode,
@@ -48,7 +48,7 @@ enum Column {
     Tags,
 }
 
-/// The column sets, the widest first.
+/// The sets of columns, the widest first.
 const SETS: &[&[Column]] = &[
     &[
         Column::State,
@@ -107,12 +107,12 @@ const SETS: &[&[Column]] = &[
     &[Column::State, Column::For, Column::Rtt],
 ];
 
-/// The columns of the mark of the selected server.
+/// The width of the mark of the selected server.
 const MARK: u16 = 2;
-/// The least width of the addresses and of the reasons, if they are longer.
+/// The minimum width of the addresses and of the reasons, if they need more.
 const NAME: u16 = 20;
 const WHY: u16 = 14;
-/// The least width of a reason; without that much space it is left out.
+/// The minimum width of a reason; with less space, reasons are omitted.
 const SHORTEST_WHY: u16 = 9;
 
 /// The columns of a table and their widths.
@@ -123,7 +123,7 @@ struct Layout {
     why: u16,
 }
 
-/// Draws the table, or as much of it as fits, and says how many servers are left out.
+/// Draws as much of the table as fits, and the number of omitted servers.
 pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>]) {
     let layout = Layout::new(scene, rows, area.width);
     heading(canvas, line(area, 0), &layout);
@@ -136,7 +136,7 @@ pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows:
         canvas.text(line(area, 1), Tone::Doubtful, &format!("  {words}"));
         return;
     }
-    // The last line says how many are left out.
+    // The last line shows the number of omitted servers.
     let visible = if rows.len() > room {
         room.saturating_sub(1)
     } else {
@@ -200,7 +200,7 @@ fn put(
 }
 
 impl Layout {
-    /// Chooses the widest column set that leaves enough space for addresses and reasons.
+    /// Chooses the widest set of columns that leaves enough space for addresses and reasons.
     fn new(scene: &View<'_>, rows: &[Row<'_>], total: u16) -> Self {
         let names = rows.iter().map(|row| width(name(scene, row, total)));
         let name = names.max().unwrap_or_default().max(6) as u16;
@@ -220,7 +220,7 @@ impl Layout {
             (narrowest, widths(narrowest))
         });
         let rest = total.saturating_sub(taken(&widths));
-        // Reasons get what addresses leave, but not less than they need at least.
+        // Reasons get the space that addresses leave, but at least their minimum.
         let mut own = why.min(WHY).min(rest.saturating_sub(NAME.min(name)));
         if own < SHORTEST_WHY.min(why) {
             own = 0;
@@ -363,7 +363,7 @@ impl Column {
     }
 }
 
-/// Returns the name of a server: its address where there is space for it.
+/// Returns the name of a server: its address if there is enough space.
 fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
     let address = &row.server.description.address;
     if total < WIDE {
@@ -373,7 +373,7 @@ fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
     }
 }
 
-/// The lag from which a secondary is remarkable.
+/// The minimum lag to highlight.
 pub(super) const LAGGING: Duration = Duration::from_secs(10);
 /// The period of the median.
 pub(super) const MEDIAN_PERIOD: Duration = Duration::from_secs(600);
@@ -387,7 +387,7 @@ pub(super) fn mode(server: &Server) -> &'static str {
     }
 }
 
-/// Returns the mark of a role, in ASCII and beyond: state is never shown by colour alone.
+/// Returns the symbol of a role in ASCII and Unicode: colour is never the only sign of a state.
 fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
     match role {
         ServerType::Unknown | ServerType::PossiblePrimary if is_down => ("x", "✗"),
@@ -411,7 +411,7 @@ pub(super) fn tags(server: &Server) -> String {
     tags.join(",")
 }
 
-/// Draws the sparkline of a server; lost checks have a mark of their own.
+/// Draws the sparkline of a server; lost checks have a special symbol.
 fn history(
     canvas: &mut Canvas<'_>,
     area: Rect,

@@ -1,4 +1,4 @@
-//! Whole screens: what an operator sees before, during and after a failover, and so on.
+//! Complete screens before, during and after a failover, and in other situations.
 
 use std::fs;
 
@@ -66,7 +66,7 @@ fn many() -> Script {
         .at(9000)
 }
 
-/// Host names in wide characters, and one that is long.
+/// Host names in wide characters, one of them long.
 fn wide() -> Script {
     let long = "cluster0-shard-00-02.abcde.mongodb.example.net:27018";
     Script::replica_set(&["数据库一.例え.jp", "数据库二.例え.jp", long])
@@ -91,7 +91,7 @@ fn starting() -> Script {
         .answers("b.example.com", Role::Secondary, 3)
 }
 
-/// Compares frames with the files of `name`.
+/// Compares frames with the files named `name`.
 ///
 /// `SDAM_UPDATE_SCREENS=1 cargo test -p sdam-cli screens` writes the files instead.
 fn check(name: &str, script: &Script, state: &State, sizes: &[(u16, u16)], glyphs: Glyphs) {
