@@ -59,14 +59,14 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
 /// Returns a sink and a stream of its events that drops heartbeats and the events of operations while
 /// `capacity` are unread.
 ///
-/// - A heartbeat is dropped as a whole: its end is dropped exactly if its start was.
-/// - The events of [operations](Interest::OPERATIONS) are dropped one by one.
-/// - All other events are never dropped, because a consumer that tracks topology, servers and
-///   connections by their changes must not miss one. These events are rare: equal descriptions are
-///   not published.
+/// - A heartbeat is dropped as a whole: its end is dropped if and only if its start was.
+/// - The events of [operations](Interest::OPERATIONS) are dropped individually.
+/// - All other events are kept, because a consumer that tracks topology, servers and connections by
+///   their changes must not miss any. These events are rare, because equal descriptions are not
+///   published.
 ///
 /// So the stream holds at most `capacity` events, one heartbeat end for each server, and the
-/// changes since it was last read. [`EventStream::dropped`] counts the dropped events.
+/// changes since the last read. [`EventStream::dropped`] counts the dropped events.
 pub fn bounded(capacity: usize) -> (BoundedSink, EventStream) {
     let (inner, stream) = unbounded();
     let sink = BoundedSink {
@@ -107,7 +107,7 @@ impl EventSink for ChannelSink {
     fn emit(&self, event: &Event) {
         // Counted before the event can be read, so that the count never falls below zero.
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        // The only error is that the stream was dropped.
+        // Sending fails only if the stream was dropped.
         if self.sender.unbounded_send(event.clone()).is_err() {
             self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         }
@@ -166,7 +166,7 @@ impl EventSink for BoundedSink {
 
 /// The receiving half of a channel of events.
 ///
-/// The stream ends when the sink is dropped, that is, after the last event of a closed topology.
+/// The stream ends when the sink is dropped, after the last event of a closed topology.
 ///
 /// # Cancel safety
 ///

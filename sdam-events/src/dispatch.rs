@@ -15,17 +15,17 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The number of events that one poll delivers before it yields to the executor's other tasks.
+/// The number of events that one poll delivers before yielding to other tasks of the executor.
 const BUDGET: usize = 128;
 
-/// The future that delivers the events of a queue to a sink; there is one for each topology.
+/// The future that delivers the events of a queue to a sink. Each topology has one.
 ///
-/// It is ready when the queue is closed and empty, or when the sink has panicked. It then releases
-/// the sink, so that what the sink owns (the sending half of a channel, a file) is dropped.
+/// It completes when the queue is closed and empty, or when the sink has panicked. It then releases
+/// the sink, so that the sink's resources (the sending half of a channel, a file) are dropped.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future loses no event: undelivered events stay in the queue, for another dispatcher
+/// Dropping the future loses no event: undelivered events stay in the queue for another dispatcher
 /// or for [`EventQueue::drain_now`].
 #[derive(Debug)]
 #[must_use = "a future does nothing unless it is polled"]
@@ -52,12 +52,12 @@ impl Future for Dispatcher {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Dispatched> {
         let this = &mut *self;
         if let Some(sink) = &this.sink {
-            // Registering the waker before looking into the queue means that no push is missed.
+            // The waker is registered before the queue is read, so that no push is missed.
             this.queue.waker.register(cx.waker());
             let delivery = this.queue.deliver(&**sink, BUDGET);
             this.delivered += delivery.delivered;
             match delivery.stopped {
-                // Returning the batch wakes the dispatcher if events are left.
+                // If events are left, returning the batch wakes the dispatcher.
                 Stopped::Budget | Stopped::Empty | Stopped::Busy => return Poll::Pending,
                 Stopped::Closed | Stopped::Failed => this.sink = None,
             }

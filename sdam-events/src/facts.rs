@@ -1,8 +1,8 @@
-//! Facts derived from events: the primary and its duration, failover durations, flapping servers,
-//! the time in each topology type.
+//! Facts derived from events: the primary and how long it has been primary, failover durations,
+//! flapping servers, the time in each topology type.
 //!
-//! [`Facts`] is a plain value that is fed the events of one topology, so it works on live events
-//! and on recorded ones; [`FactSink`] feeds one from a topology.
+//! [`Facts`] is a plain value that is fed the events of one topology, so it works with live and
+//! recorded events; [`FactSink`] feeds one from a topology.
 //!
 //! ```
 //! use sdam_events::facts::{Fact, FactSink};
@@ -36,11 +36,11 @@ mod tests;
 pub use failover::{Failover, Outage};
 pub use sink::FactSink;
 
-/// A fact derived from the events so far. `Display` shows it in one line.
+/// A fact derived from the events so far. `Display` formats it on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fact {
-    /// The primary has changed, or was lost.
+    /// The primary changed or was lost.
     PrimaryChanged {
         /// The time when the change was noticed.
         at: Instant,
@@ -53,20 +53,20 @@ pub enum Fact {
     },
     /// No server is writable any more.
     OutageStarted(Outage),
-    /// A server is writable again after an outage, or one primary has followed another without one.
+    /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
-    /// A server that was available has become unavailable.
+    /// An available server became unavailable.
     ServerLost {
         /// The time when the change was noticed.
         at: Instant,
         /// The server.
         address: ServerAddress,
-        /// The number of times that this server was lost, including this time.
+        /// The number of times that this server has been lost, including this one.
         losses: u64,
         /// The error that marked the server unknown.
         reason: Option<Arc<str>>,
     },
-    /// The topology type has changed.
+    /// The topology type changed.
     TopologyTypeChanged {
         /// The time when the type changed.
         at: Instant,
@@ -74,12 +74,12 @@ pub enum Fact {
         old: TopologyType,
         /// The new type.
         new: TopologyType,
-        /// The time for which the old type lasted.
+        /// The duration of the old type.
         lasted: Duration,
     },
 }
 
-/// Facts about one server that its description does not contain.
+/// Facts about one server beyond its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
@@ -117,7 +117,7 @@ pub struct Facts {
 struct Sightings {
     /// The last answer after which the server was still writable.
     confirmed: Option<Instant>,
-    /// The last answer, whose content is not known yet.
+    /// The last answer, whose content is not yet known.
     latest: Option<Instant>,
 }
 
@@ -131,7 +131,7 @@ const TYPES: [TopologyType; 6] = [
 ];
 
 impl Facts {
-    /// The events that facts are derived from.
+    /// The events from which facts are derived.
     pub const INTEREST: Interest =
         Interest::DESCRIPTIONS.union(Interest::of(&[EventName::ServerHeartbeatSucceeded]));
 
@@ -140,7 +140,7 @@ impl Facts {
         Self::default()
     }
 
-    /// Processes the next event and returns the facts that follow from it; usually none.
+    /// Processes the next event and returns the resulting facts, usually none.
     pub fn observe(&mut self, event: &Event) -> Vec<Fact> {
         let mut facts = Vec::new();
         match &event.kind {
@@ -280,8 +280,8 @@ impl Facts {
         new: &TopologyDescription,
     ) -> Outage {
         let Sightings { confirmed, latest } = self.sightings;
-        // A primary that steps down reports that in its last answer, which therefore does not prove
-        // that it was writable.
+        // A primary that steps down says so in its last answer, so that answer is no proof that it
+        // was writable.
         let stepped_down = lost
             .as_ref()
             .and_then(|lost| new.server(lost))
@@ -321,17 +321,17 @@ impl Facts {
         self.outage.as_ref()
     }
 
-    /// Returns the last ended failover.
+    /// Returns the last completed failover.
     pub fn last_failover(&self) -> Option<&Failover> {
         self.last_failover.as_ref()
     }
 
-    /// Returns the number of ended failovers.
+    /// Returns the number of completed failovers.
     pub fn failovers(&self) -> u64 {
         self.failovers
     }
 
-    /// Returns the total time without a writable server, after the first one, up to `now`.
+    /// Returns the total time without a writable server since the first one was found, up to `now`.
     pub fn time_without_writes(&self, now: Instant) -> Duration {
         let current = self.outage.as_ref();
         self.time_without_writes

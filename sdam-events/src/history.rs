@@ -6,7 +6,7 @@
 //!
 //! let history = Arc::new(History::new(100));
 //! let sink = Fanout::new().with(Arc::clone(&history));
-//! // Give `sink` to the topology. When things have gone wrong:
+//! // Give `sink` to the topology. After an incident:
 //! eprintln!("{history}");
 //! # drop(sink);
 //! ```
@@ -43,7 +43,7 @@ pub struct History {
 struct State {
     transitions: VecDeque<Transition>,
     forgotten: u64,
-    /// The cause of the server change that is being processed, until the topology's change.
+    /// The cause of the current server change, until the topology's change.
     cause: Option<Cause>,
 }
 
@@ -96,7 +96,7 @@ pub enum Change {
         /// The new primary.
         primary: Option<ServerAddress>,
     },
-    /// A pool was marked ready, so that it opens connections.
+    /// A pool was marked ready, so it may open connections.
     PoolReady(ServerAddress),
     /// A pool was cleared.
     PoolCleared {
@@ -105,7 +105,7 @@ pub enum Change {
         /// The new generation.
         generation: Generation,
     },
-    /// The number of members that did not join because the server limit was reached.
+    /// The number of members that were ignored because the server limit was reached.
     MembersIgnored(usize),
 }
 
@@ -117,11 +117,11 @@ pub enum Cause {
     Open,
     /// The program closed the topology.
     Close,
-    /// A server's reply.
+    /// A reply of a server.
     Reply(ServerAddress),
     /// An error of a server.
     Error(ServerAddress, Arc<ServerError>),
-    /// A new list of hosts from an SRV record.
+    /// A new list of hosts from the SRV record.
     Hosts,
 }
 
@@ -139,7 +139,7 @@ impl History {
         self.lock().transitions.iter().cloned().collect()
     }
 
-    /// Returns the number of old transitions that were removed to keep the capacity.
+    /// Returns the number of old transitions that were discarded to keep the capacity.
     pub fn forgotten(&self) -> u64 {
         self.lock().forgotten
     }
@@ -174,8 +174,8 @@ impl EventSink for History {
 
 impl State {
     fn take_in(&mut self, event: &Event) -> Option<(Change, Cause)> {
-        // Events between a server's change and the topology's are caused by that server. Servers
-        // that come and go without a server's change are caused by the list of hosts.
+        // A server causes the events between its change and the topology's change. If servers come
+        // and go without a server's change, the list of hosts is the cause.
         let current = self.cause.clone().unwrap_or(Cause::Hosts);
         Some(match &event.kind {
             EventKind::TopologyOpening => {
@@ -200,7 +200,7 @@ impl State {
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 let cause = Cause::of(new);
-                // The first of several changes is the one of the server that replied.
+                // The first of several changes belongs to the server that replied.
                 if !matches!(self.cause, Some(Cause::Reply(_) | Cause::Error(..))) {
                     self.cause = Some(cause.clone());
                 }
@@ -244,7 +244,7 @@ impl State {
         })
     }
 
-    /// Sets the cause of the last removals to `Close`, which becomes known only later.
+    /// Sets the cause of the last removals to `Close`, which is only known afterwards.
     fn blame_closing(&mut self) {
         let mut last = self.transitions.iter_mut().rev().peekable();
         if let Some(transition) =

@@ -2,9 +2,8 @@
 //!
 //! The engine pushes events into an [`EventQueue`](queue::EventQueue) while it holds its own locks;
 //! a [`Dispatcher`](dispatch::Dispatcher) takes them out and calls the user's
-//! [`EventSink`](sink::EventSink) with no lock held.
-//! This crate spawns no tasks or threads, depends on no runtime and reads no clock: events carry
-//! the time at which they happened.
+//! [`EventSink`](sink::EventSink) without holding a lock. This crate spawns no tasks or threads,
+//! depends on no runtime and reads no clock: events carry the time at which they happened.
 //!
 //! | module | content |
 //! | --- | --- |

@@ -23,8 +23,8 @@
 //! # drop(sink);
 //! ```
 //!
-//! The messages about connections and commands are those of the pool and the client that publish the
-//! events (K-11): CMAP: "Connection Pool Logging", Command Logging and Monitoring: "Log Messages".
+//! Messages about connections and commands cover the events that pools and the client publish
+//! (K-11): CMAP: "Connection Pool Logging", Command Logging and Monitoring: "Log Messages".
 //!
 //! | event | component | severity | text |
 //! | --- | --- | --- | --- |
@@ -84,10 +84,10 @@ pub struct LogMessage<'e> {
 }
 
 impl<'e> LogMessage<'e> {
-    /// Returns the message for `event`, if any; cuts documents after `max_document_length`
+    /// Returns the message for `event`, if it has one; truncates documents to `max_document_length`
     /// characters.
     pub fn of(event: &'e Event, max_document_length: usize) -> Option<Self> {
-        // CMAP: clearing a pool that is paused already publishes no event.
+        // CMAP: clearing a paused pool publishes no event.
         if matches!(&event.kind, EventKind::PoolCleared { clear, .. } if clear.was_paused) {
             return None;
         }
@@ -99,7 +99,7 @@ impl<'e> LogMessage<'e> {
         })
     }
 
-    /// Returns the message's text, the same for all events of one name.
+    /// Returns the text of the message, which is the same for all events of one name.
     pub fn text(&self) -> &'static str {
         self.text
     }

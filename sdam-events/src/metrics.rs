@@ -3,36 +3,37 @@
 //! | name | type | unit | labels | meaning |
 //! | --- | --- | --- | --- | --- |
 //! | `sdam_heartbeats_total` | counter | 1 | `result`, `mode` | checks that have ended |
-//! | `sdam_heartbeat_duration_seconds` | histogram | s | `mode` | how long successful checks took |
+//! | `sdam_heartbeat_duration_seconds` | histogram | s | `mode` | duration of successful checks |
 //! | `sdam_rtt_average_seconds` | gauge | s | server | moving average of round-trip times |
 //! | `sdam_rtt_minimum_seconds` | gauge | s | server | minimum of the last ten |
 //! | `sdam_rtt_p90_seconds` | gauge | s | server | 90th percentile of the last ten |
 //! | `sdam_server_type` | gauge | 0, 1 | server, `type` | 1 for the role the server has |
-//! | `sdam_server_losses` | gauge | 1 | server | how often the server was lost since it joined |
+//! | `sdam_server_losses` | gauge | 1 | server | number of times the server was lost since it joined |
 //! | `sdam_topology_type` | gauge | 0, 1 | `type` | 1 for the type the topology has |
 //! | `sdam_servers` | gauge | 1 | - | servers in the topology |
-//! | `sdam_writable` | gauge | 0, 1 | - | whether there is a server to write to |
+//! | `sdam_writable` | gauge | 0, 1 | - | 1 if there is a server for writes |
 //! | `sdam_failovers_total` | counter | 1 | - | failovers that have ended |
-//! | `sdam_failover_duration_seconds` | histogram | s | - | from the last successful check to the new primary |
+//! | `sdam_failover_duration_seconds` | histogram | s | - | time from the last successful check to the new primary |
 //! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times from noticing the loss to finding the new primary |
-//! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared; a pool that is paused already does not count |
+//! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared, except paused ones |
 //! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
-//! | `sdam_selection_duration_seconds` | histogram | s | `result` | how long they took |
-//! | `sdam_selection_waiters` | gauge | 1 | - | selections that wait for a server now |
+//! | `sdam_selection_duration_seconds` | histogram | s | `result` | duration of selections |
+//! | `sdam_selection_waiters` | gauge | 1 | - | selections currently waiting for a server |
 //! | `sdam_connections_created_total` | counter | 1 | - | connections that pools have created |
 //! | `sdam_connections_closed_total` | counter | 1 | `reason` | connections that pools have closed |
-//! | `sdam_connection_establishment_seconds` | histogram | s | - | how long it took to connect, greet and authenticate |
+//! | `sdam_connection_establishment_seconds` | histogram | s | - | time to connect, exchange hello and authenticate |
 //! | `sdam_check_outs_total` | counter | 1 | `result` | check-outs of connections that have ended |
-//! | `sdam_check_out_duration_seconds` | histogram | s | `result` | how long they took |
+//! | `sdam_check_out_duration_seconds` | histogram | s | `result` | duration of check-outs |
 //! | `sdam_commands_total` | counter | 1 | `result` | commands that have ended |
-//! | `sdam_command_duration_seconds` | histogram | s | `result` | how long they took |
+//! | `sdam_command_duration_seconds` | histogram | s | `result` | duration of commands |
 //! | `sdam_event_queue_depth` | gauge | 1 | - | events not delivered yet |
 //! | `sdam_event_queue_high_water` | gauge | 1 | - | the maximum depth so far |
 //! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
 //! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
 //!
-//! OpenTelemetry's conventions for database clients have names for connections and operations, but
-//! none for discovery. So the names are sdam's own; labels are OpenTelemetry's where they exist.
+//! OpenTelemetry's conventions for database clients name metrics for connections and operations,
+//! but none for discovery. So the names are sdam's own; labels are OpenTelemetry's where they
+//! exist.
 //!
 //! | label | values |
 //! | --- | --- |
@@ -44,8 +45,8 @@
 //! | `result` of selections | `ok`, or a [failure](sdam_core::event::SelectionFailure::as_str) |
 //! | `type` | the specification's [server](sdam_core::server::ServerType::as_str) or [topology type](sdam_core::topology::TopologyType::as_str) |
 //!
-//! Only gauges have address labels, and only for servers that are in the topology: the gauges of a
-//! server that leaves are set to zero. (The facade cannot remove them; exporters can be configured
+//! Only gauges have address labels, and only for servers that are in the topology: when a server
+//! leaves, its gauges are set to zero. (The facade cannot remove them; exporters can be configured
 //! to drop idle ones.)
 
 use std::{
@@ -79,22 +80,22 @@ pub use names::{Kind, METRICS, Metric, describe};
 
 /// A sink that turns the events of one topology into metrics.
 ///
-/// The recorder may be installed at any time: metrics are looked up with each event.
-/// Metrics that no event changes are set by [`update`](Self::update).
+/// The recorder may be installed at any time: metrics are looked up at each event. Metrics that no
+/// event changes are set by [`update`](Self::update).
 ///
 /// ```
 /// use std::sync::Arc;
 /// use sdam_events::metrics::{self, MetricsSink};
 ///
 /// metrics::describe();
-/// // Several topologies in one program are told apart by a label.
+/// // A label distinguishes the topologies of one program.
 /// let sink = Arc::new(MetricsSink::new().with_label("client", "orders").with_selections());
 /// # drop(sink);
 /// ```
 #[derive(Debug, Default)]
 pub struct MetricsSink {
     labels: Vec<Label>,
-    /// The events that the sink receives besides those of every sink of this kind.
+    /// Events to receive in addition to those of every metrics sink.
     more: Interest,
     state: Mutex<State>,
 }
@@ -105,7 +106,7 @@ struct State {
     servers: BTreeMap<ServerAddress, ServerType>,
     topology_type: Option<TopologyType>,
     /// Waiting selections by the address of their `Selection`, which is kept alive so that no other
-    /// selection gets that address.
+    /// selection can have the same address.
     waiting: BTreeMap<usize, Arc<Selection>>,
 }
 
@@ -146,7 +147,7 @@ impl MetricsSink {
     }
 
     /// Sets the gauges that change without an event: round-trip times, the time without a primary,
-    /// and the state of the queue. Call it before the metrics are read or every few seconds.
+    /// and the state of the queue. Call it before the metrics are read, or every few seconds.
     pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: PendingEvents<'_>) {
         for server in topology.servers() {
             self.set_rtt(server);
@@ -158,7 +159,7 @@ impl MetricsSink {
         counter!(names::QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
     }
 
-    /// Sets the number of events that a bounded channel has dropped, see
+    /// Sets the number of events dropped by a bounded channel, see
     /// [`EventStream::dropped`](crate::channel::EventStream::dropped).
     pub fn set_dropped(&self, events: u64) {
         counter!(names::EVENTS_DROPPED, self.labels.clone()).absolute(events);
@@ -309,7 +310,7 @@ impl EventSink for MetricsSink {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => self.heartbeat(failure.kind.as_str(), heartbeat.awaited, None),
-            // CMAP: clearing a pool that is paused already publishes no event (F-63).
+            // CMAP: clearing a paused pool publishes no event (F-63).
             EventKind::PoolCleared { clear, .. } if !clear.was_paused => {
                 let reason: ErrorKind = clear.cause.kind;
                 counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);

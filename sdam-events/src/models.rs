@@ -1,4 +1,3 @@
-//! Models of the state that threads of this crate share, run through every interleaving by
-//! `cargo xtask loom`.
+//! Models of the state shared by threads, run through every interleaving by `cargo xtask loom`.
 
 mod queue;

@@ -36,37 +36,38 @@ use under_way::UnderWay;
 
 /// The ordered queue of one topology's events.
 ///
-/// Events are dropped only if the sink falls far behind. A sink that does not return, or is slower
-/// than the events arrive, cannot make memory grow without bound:
+/// Events are dropped only if the sink falls far behind. A sink that hangs, or is slower than
+/// events arrive, cannot make memory grow without bound:
 ///
-/// - From [`SHED_BYTES`](Self::SHED_BYTES) on, new heartbeats, selections and commands are dropped
-///   as a whole: if the start of one was delivered, its end is, too. Events of check-outs and
-///   check-ins are dropped one by one.
-/// - From [`FULL_BYTES`](Self::FULL_BYTES) on, all events are dropped except those of heartbeats,
-///   selections and commands under way and `TopologyClosed`.
+/// - Above [`SHED_BYTES`](Self::SHED_BYTES), new heartbeats, selections and commands are dropped as
+///   a whole: if the start of one was delivered, its end is, too. Events of check-outs and
+///   check-ins are dropped individually.
+/// - Above [`FULL_BYTES`](Self::FULL_BYTES), all events are dropped except those of heartbeats,
+///   selections and commands under way, and `TopologyClosed`.
 ///
 /// [`dropped`](Self::dropped) counts the dropped events, and an `EventsDropped` marks the beginning
-/// and the end of a gap. A sink that tracks servers by events continues from the next description
-/// after the gap.
+/// and the end of a gap. A sink that tracks servers by events can continue from the first
+/// description after the gap.
 ///
-/// Producers push from any thread, usually while they hold the lock that made the change, so the
-/// order in the queue is the order of the changes. [`Event::seq`] is assigned under the queue's own
-/// lock, which is held for an append and never while a sink runs.
+/// Producers push from any thread, usually while they hold the lock under which they made the
+/// change, so the order in the queue is the order of the changes. [`Event::seq`] is assigned under
+/// the queue's own lock, which is held only to append, never while a sink runs.
 ///
-/// `TopologyClosed` closes the queue. While heartbeats, connections, check-outs or commands are under
-/// way it is held back, so it is the last event and all of them have an end before it, unless
+/// `TopologyClosed` closes the queue. While heartbeats, connections, check-outs or commands are
+/// under way, it is held back, so that it is the last event and all of them end before it, unless
 /// [`close`](Self::close) ends the wait.
 #[derive(Debug)]
 pub struct EventQueue {
     topology: ObjectId,
     wall: Option<Wall>,
-    /// The bits of an [`Interest`]; cleared when the sink has panicked.
+    /// The bits of an [`Interest`]; cleared after a panic of the sink.
     interest: AtomicU64,
     state: Mutex<State>,
-    /// Events pushed and not yet delivered.
+    /// The number of undelivered events.
     depth: AtomicUsize,
     high_water: std::sync::atomic::AtomicUsize,
-    /// The approximate size of the undelivered events. No loom model comes near a threshold.
+    /// The approximate size of the undelivered events. Not a loom atomic, because no model reaches
+    /// a threshold.
     bytes: std::sync::atomic::AtomicUsize,
     /// The number of dropped events.
     dropped: std::sync::atomic::AtomicU64,
@@ -78,10 +79,10 @@ pub struct EventQueue {
 
 #[derive(Debug)]
 struct State {
-    /// Events that were pushed and not yet taken.
+    /// Pushed events that have not been taken.
     buffer: VecDeque<Queued>,
-    /// Events that were taken and not yet delivered. `None` while a consumer delivers: there is one
-    /// at a time.
+    /// Events that were taken but not delivered. `None` while a consumer delivers, because there
+    /// may be only one.
     batch: Option<VecDeque<Queued>>,
     last_seq: u64,
     /// The instant of the last event: tasks read the clock before they push, and may overtake each
@@ -111,13 +112,12 @@ struct Queued {
 }
 
 impl EventQueue {
-    /// The depth that indicates a sink that hangs or is too slow: see
-    /// [`high_water`](Self::high_water).
+    /// The depth that indicates a hanging or slow sink: see [`high_water`](Self::high_water).
     pub const WARN_DEPTH: usize = 10_000;
 
     /// Creates the queue of the topology with this id, for a sink with this interest.
     ///
-    /// With [`Interest::NONE`] a push is one load and one branch.
+    /// With [`Interest::NONE`], a push is one load and one branch.
     pub fn new(topology: ObjectId, interest: Interest) -> Self {
         Self {
             topology,
@@ -156,25 +156,25 @@ impl EventQueue {
         self.topology
     }
 
-    /// Returns the events that are delivered; empty once the sink has panicked.
+    /// Returns the events to deliver; none after a panic of the sink.
     pub fn interest(&self) -> Interest {
         Interest::from_bits(self.interest.load(Ordering::Relaxed))
     }
 
-    /// Returns whether an event of this name would be delivered, so that its payload is needed.
+    /// Returns whether an event with this name would be delivered, so that its payload is needed.
     pub fn wants(&self, name: EventName) -> bool {
         self.interest().contains(name)
     }
 
-    /// Returns whether an event of any of these names would be delivered.
+    /// Returns whether an event with any of these names would be delivered.
     pub fn wants_any(&self, names: Interest) -> bool {
         !self.interest().intersection(names).is_empty()
     }
 
-    /// Appends an event that happened at `at`. Events that the sink is not interested in, or that
-    /// follow the end, are dropped and not counted.
+    /// Appends an event that happened at `at`. Events outside the sink's interest or after the end
+    /// are discarded without being counted.
     ///
-    /// An event with an earlier time than its predecessor gets the predecessor's time.
+    /// An event that is earlier than its predecessor gets the predecessor's time.
     ///
     /// Takes constant time and never waits for a sink, so it may be called under the topology lock.
     pub fn push(&self, at: Instant, kind: EventKind) {
@@ -211,7 +211,7 @@ impl EventQueue {
 
     /// Closes the queue: queued events are still delivered, later ones are dropped.
     ///
-    /// A `TopologyClosed` that is held back is appended, and the missing ends of what is under way
+    /// A held-back `TopologyClosed` is appended, and the missing ends of operations under way
     /// [count as dropped](Self::dropped). Returns whether one was held back.
     pub fn close(&self) -> bool {
         let mut state = self.lock();
@@ -227,7 +227,8 @@ impl EventQueue {
     }
 
     /// Closes the queue after the last monitor has ended: no heartbeat is under way any more, but
-    /// connections, check-outs and commands may be. Without a `TopologyClosed` it is closed at once.
+    /// connections, check-outs and commands may be. Without a `TopologyClosed`, the queue is closed
+    /// at once.
     pub fn monitors_ended(&self) {
         let mut state = self.lock();
         state.under_way.end_heartbeats();
@@ -251,28 +252,29 @@ impl EventQueue {
 
     /// Returns the maximum depth so far.
     ///
-    /// At [`WARN_DEPTH`](Self::WARN_DEPTH) the sink is too slow or hangs, and memory grows, at most
-    /// to about [`FULL_BYTES`](Self::FULL_BYTES).
+    /// At [`WARN_DEPTH`](Self::WARN_DEPTH), the sink is too slow or hangs, and memory grows up to
+    /// about [`FULL_BYTES`](Self::FULL_BYTES).
     pub fn high_water(&self) -> usize {
         self.high_water.load(Ordering::Relaxed)
     }
 
-    /// Returns the panic that ended delivery, if the sink has panicked.
+    /// Returns the panic of the sink that ended delivery, if there was one.
     pub fn sink_failed(&self) -> Option<&SinkPanicked> {
         self.failure.get()
     }
 
-    /// Delivers the queued events to `sink`, on this thread, and returns their number.
+    /// Delivers the queued events to `sink` on this thread, and returns their number.
     ///
-    /// This is for programs without a [`Dispatcher`](crate::dispatch::Dispatcher): single-threaded
-    /// mode drains at the end of each call. If another consumer is delivering, also further up on
+    /// For programs without a [`Dispatcher`](crate::dispatch::Dispatcher): single-threaded mode
+    /// drains at the end of each call. If another consumer is delivering, possibly further up on
     /// this thread's own stack, this call returns 0 and that consumer delivers the new events.
     pub fn drain_now(&self, sink: &dyn EventSink) -> u64 {
         let mut delivered = 0;
         loop {
             let round = self.deliver(sink, usize::MAX);
             delivered += round.delivered;
-            // A consumer that found this one busy returned 0, so its events may need another round.
+            // A consumer that found this one busy returned 0, so its events may require another
+            // round.
             if round.stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }
@@ -291,7 +293,7 @@ impl EventQueue {
         self.high_water.fetch_max(depth, Ordering::Relaxed);
     }
 
-    /// Appends the held back `TopologyClosed`, if there is one and no heartbeat or operation is
+    /// Appends the held-back `TopologyClosed`, if there is one and no heartbeat or operation is
     /// under way.
     fn end_unless_under_way(&self, state: &mut State) {
         if let Some(closed_at) = state.closing

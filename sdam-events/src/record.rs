@@ -1,6 +1,6 @@
-//! Recordings of a topology: all its inputs and all its events, as lines of JSON.
+//! Recordings of a topology: all its inputs and events, as lines of JSON.
 //!
-//! A recording can be replayed: feature `replay` feeds its inputs to a new state machine and
+//! A recording can be replayed: the feature `replay` feeds its inputs to a new state machine and
 //! compares the effects. So a recording from a user's machine can serve as a test.
 //!
 //! ```no_run
@@ -31,10 +31,11 @@
 //!  "handshakeErrorsMarkUnknown":false}}
 //! ```
 //!
-//! Every other line has `seq`, `at`, `time` and `topology`, and then either `event` with the keys of the
-//! event, or `input`. The values are those of [`EventKind`](sdam_core::event::EventKind) and
-//! [`RecordedInput`](sdam_core::machine::RecordedInput), as the feature `serde` of `sdam-core`
-//! represents them. `time` is on the wall clock, by RFC 3339; the lines of versions 2 and 3 lack it:
+//! Every other line has `seq`, `at`, `time` and `topology`, followed by either `event` with the
+//! keys of the event, or `input`. The values are those of
+//! [`EventKind`](sdam_core::event::EventKind) and
+//! [`RecordedInput`](sdam_core::machine::RecordedInput) as serialized by the feature `serde` of
+//! `sdam-core`. `time` is wall-clock time in RFC 3339; lines of versions 2 and 3 lack it:
 //!
 //! ```json
 //! {"seq":1,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","input":"Open"}
@@ -63,8 +64,8 @@
 //! | `PoolCleared` | `server`, `address`, `generation`, `serviceId`, `interruptInUse`, `wasPaused`, `error` |
 //! | `ServerSelectionStarted`, ... (opt-in) | `selector`, `operation`, `operationId`, and `remaining`; `server`, `address`, `duration`; or `reason`, `failure`, `duration` |
 //!
-//! The description before a change is not repeated: it is the one after the preceding change.
-//! The reply of an input `Checked` without `error` is that of the server's latest
+//! The description before a change is not repeated, because it is the one after the preceding
+//! change. An input `Checked` without `error` has the reply of the server's latest
 //! `ServerHeartbeatSucceeded`.
 
 use std::{
@@ -94,7 +95,7 @@ pub const VERSION: u32 = 4;
 
 /// A sink that writes a recording of one topology.
 ///
-/// Each line is one write, and each but those of selections is flushed, so that the recording of a
+/// Each line is a single write and, except for selections, is flushed, so that the recording of a
 /// killed process is complete up to its last change or heartbeat. With selections, use a buffered
 /// writer. Nothing more is written after an error, see [`take_error`](Self::take_error), or after
 /// events were dropped: a recording with gaps could not be replayed.
@@ -110,7 +111,7 @@ struct Out<W> {
 }
 
 impl<W: Write + Send + 'static> RecordSink<W> {
-    /// Writes the header and creates the sinkfor a topology with these `options`.
+    /// Writes the header and creates the sink for a topology with these `options`.
     ///
     /// # Errors
     ///
@@ -119,7 +120,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         Self::with_origin(writer, options, &Origin::default())
     }
 
-    /// Creates the sink like [`new`](Self::new), and writes `origin` into the header: with it,
+    /// Creates the sink like [`new`](Self::new), and writes `origin` into the header, so that
     /// recordings of several clients can be compared.
     ///
     /// # Errors
@@ -155,7 +156,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         self
     }
 
-    /// Returns the error that has ended the recording early. A second call returns `None`.
+    /// Returns the error that ended the recording early. A second call returns `None`.
     pub fn take_error(&self) -> Option<io::Error> {
         self.lock().error.take()
     }
@@ -193,7 +194,7 @@ impl<W: Write> Out<W> {
             ));
         }
         write_line(&mut self.writer, event)?;
-        // Selections may be frequent, and are not needed for a replay.
+        // Selections may be frequent and are not needed for a replay.
         if !Interest::SELECTION.contains(event.kind.name()) {
             self.writer.flush()?;
         }
@@ -244,8 +245,8 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// Creates the origin of a recording that is made now. `now` and `wall` are the same moment on
-    /// the clock of the runtime and on the wall clock.
+    /// Creates the origin of a recording made now. `now` and `wall` are the same moment on the
+    /// clock of the runtime and on the wall clock.
     pub fn at(now: Instant, wall: SystemTime) -> Self {
         Self {
             epoch: wall.checked_sub(now.since(Instant::EPOCH)),
@@ -253,7 +254,7 @@ impl Origin {
         }
     }
 
-    /// Names the place where the client runs.
+    /// Sets the name of the client's place.
     #[must_use]
     pub fn with_vantage(mut self, name: impl Into<Box<str>>) -> Self {
         self.vantage = Some(name.into());
@@ -262,7 +263,7 @@ impl Origin {
 
     /// Returns the wall-clock time of `at`.
     ///
-    /// Later changes of the wall clock are not recorded and have no influence.
+    /// Ignores later adjustments of the wall clock, which are not recorded.
     pub fn wall(&self, at: Instant) -> Option<SystemTime> {
         self.epoch?.checked_add(at.since(Instant::EPOCH))
     }
@@ -296,7 +297,7 @@ impl Header {
     }
 }
 
-/// The options that influence the effects of inputs.
+/// The options that affect the effects of inputs.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RecordedOptions {

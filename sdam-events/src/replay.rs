@@ -43,23 +43,24 @@ mod read;
 #[cfg(test)]
 mod tests;
 
-/// Feeds the inputs of a recording to a new [`TopologyMachine`] and compares its events and its
-/// commands to pools with the recorded ones, up to the first difference.
+/// Feeds the inputs of a recording to a new [`TopologyMachine`], and compares its events and pool
+/// commands with the recorded ones, up to the first difference.
 ///
 /// # Errors
 ///
-/// If the recording cannot be read, has another version, or lacks data it refers to.
+/// If the recording cannot be read, has an unsupported version, or lacks data to which it refers.
 pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
     replay_to(recording, |_| {})
 }
 
-/// Replays like [`replay`], and calls `observe` with everything that was recorded, up to the first
-/// difference: inputs, heartbeats, selections, and the events and commands that match their records,
-/// each with the number and the time of its record. Only warnings of the configuration are left out.
+/// Replays like [`replay`], and calls `observe` with everything recorded up to the first
+/// difference: inputs, heartbeats, selections, and the events and commands that match their
+/// records, each with the number and the time of its record. Only configuration warnings are left
+/// out.
 ///
 /// # Errors
 ///
-/// The errors of [`replay`].
+/// As [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
     mut observe: impl FnMut(&Event),
@@ -108,17 +109,17 @@ pub struct Outcome {
     pub options: Options,
     /// The number of inputs fed to the machine.
     pub inputs: u64,
-    /// The number of recorded events and commands that the replay repeated.
+    /// The number of recorded events and commands that the replay reproduced.
     pub matched: u64,
     /// The first difference.
     pub divergence: Option<Divergence>,
-    /// The number of the last line, if its end is missing; the line was ignored.
+    /// The number of the last line if it is incomplete; the line was ignored.
     pub cut_off: Option<u64>,
     /// The topology at the end, or at the first difference.
     pub description: Arc<TopologyDescription>,
 }
 
-/// A difference: a recorded event and what the machine did at that point.
+/// A difference: a recorded event, and the machine's output at that point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Divergence {
@@ -196,7 +197,7 @@ enum Step {
     Differs(Option<String>),
 }
 
-/// A machine, and those of its effects that the recording has not shown yet.
+/// A machine, and its effects that the recording has not shown yet.
 struct Replayer {
     origin: Origin,
     options: Options,
@@ -205,7 +206,7 @@ struct Replayer {
     /// The latest successful reply of each server.
     replies: BTreeMap<ServerId, SharedDocument>,
     expected: VecDeque<Event>,
-    /// The event of the topology's end, which is held back until heartbeats have ended.
+    /// The event for the topology's end, held back until all heartbeats have ended.
     end: Option<Event>,
     inputs: u64,
     matched: u64,
@@ -268,7 +269,7 @@ impl Replayer {
         Ok(Step::Shows(Box::new(record.event(kind))))
     }
 
-    /// Returns whether events of this name depend on inputs alone.
+    /// Returns whether events with this name depend only on inputs.
     fn is_replayed(name: EventName) -> bool {
         Interest::DESCRIPTIONS
             .union(Interest::POOL_STATES)
@@ -339,7 +340,7 @@ impl Replayer {
         Ok(Hello::parse(reply).map_err(|error| error.to_string())?)
     }
 
-    /// Converts effects to the events that a recording of them has.
+    /// Converts effects to the events that a recording contains for them.
     fn expect(&mut self, now: Instant, topology: ObjectId, effects: Effects) {
         for effect in effects {
             let kind = match effect {
@@ -407,7 +408,8 @@ fn line(event: &Event) -> Result<String, Box<str>> {
 }
 
 /// Returns a line without its number and times. The number also counts events that a replay does
-/// not produce, and the queue never lets the time of an event precede that of the event before it.
+/// not produce, and the queue adjusts the time of an event so that it is never before the previous
+/// event.
 fn consequence(line: &str) -> &str {
     let start = line.find(r#""topology""#).unwrap_or_default();
     line.get(start..).unwrap_or(line)

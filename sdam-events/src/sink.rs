@@ -1,4 +1,4 @@
-//! Event sinks: the trait, combinators and the set of events that a sink receives.
+//! Event sinks: the trait, combinators, and the set of events that a sink receives.
 
 use std::{fmt::Debug, sync::Arc};
 
@@ -23,21 +23,21 @@ pub(crate) use panicked::call;
 ///
 /// # Contract
 ///
-/// - [`emit`](Self::emit) is called in the order in which the changes were made, never concurrently
-///   for one topology, and with no lock of the engine held: it may select servers, close the
-///   topology or block. Blocking delays only the events behind.
-/// - Every [`Event::seq`] is one greater than the one before it, because only events that the sink
-///   is interested in are counted. Behind an adapter that drops events ([`Fanout`], [`Filter`],
-///   [`channel::bounded`](crate::channel::bounded)) the numbers increase with gaps.
+/// - [`emit`](Self::emit) is called in the order of the changes, never concurrently for one
+///   topology, and without holding a lock of the engine: it may select servers, close the topology
+///   or block. Blocking delays only later events.
+/// - Every [`Event::seq`] is one greater than the previous one, because only events in the sink's
+///   interest are counted. Behind an adapter that drops events ([`Fanout`], [`Filter`],
+///   [`channel::bounded`](crate::channel::bounded)), the numbers increase with gaps.
 /// - `TopologyClosed` is the last event, if the sink is interested in it. Every started heartbeat
-///   has ended before.
+///   ends before it.
 /// - A sink that panics is not called again; see
 ///   [`EventQueue::sink_failed`](crate::queue::EventQueue::sink_failed).
 /// - [`interest`](Self::interest) is called once, before the first event.
 ///
 /// # Example
 ///
-/// A sink that keeps the current primary and counts how often it has changed:
+/// A sink that stores the current primary and counts its changes:
 ///
 /// ```
 /// use std::sync::Mutex;
@@ -77,13 +77,13 @@ pub(crate) use panicked::call;
 /// # assert_eq!(sink.0.into_inner().unwrap(), (Some(ServerAddress::new("a", 27017)), 1));
 /// ```
 pub trait EventSink: Send + Sync + Debug + 'static {
-    /// Handles `event`; clone it to keep it, which is cheap.
+    /// Handles `event`. To keep it, clone it, which is cheap.
     fn emit(&self, event: &Event);
 
-    /// Returns the events that the sink receives; for others not even the payload is built.
+    /// Returns the events that the sink receives. The payloads of others are not even built.
     ///
-    /// The default is [`Interest::SDAM`]. Events of server selection add a cost to every operation
-    /// and are opt-in.
+    /// The default is [`Interest::SDAM`]. Events of server selection add a cost to every operation,
+    /// so they are opt-in.
     fn interest(&self) -> Interest {
         Interest::SDAM
     }

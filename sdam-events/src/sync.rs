@@ -1,9 +1,9 @@
-//! The atomics, locks and wakers that threads of this crate share.
+//! The atomics, locks and wakers shared by threads of this crate.
 //!
-//! They are those of `std` and `futures`. A build with `--cfg sdam_loom`, which only `cargo xtask
+//! They come from `std` and `futures`. A build with `--cfg sdam_loom`, which only `cargo xtask
 //! loom` makes, uses loom's instead, so that models run the real code through every interleaving of
 //! its threads. Atomics that only hold statistics are not replaced: they would multiply the
-//! interleavings and influence nothing.
+//! interleavings without any effect.
 
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Mutex, MutexGuard, atomic};

@@ -72,7 +72,7 @@ pub(crate) fn succeeded(server: u64, reply: &bson::Document) -> EventKind {
     }
 }
 
-/// Returns a description of a server of this type at `host{server}`.
+/// Returns a description of a server with this type at `host{server}`.
 pub(crate) fn description(server: u64, server_type: ServerType) -> ServerDescription {
     let id = ServerId::from_u64(server);
     let mut description = ServerDescription::unknown(id, address(&format!("host{server}")));
@@ -102,7 +102,7 @@ pub(crate) fn connection() -> ConnectionId {
     }
 }
 
-/// Returns a command on `host1`, and its document.
+/// Returns a command to `host1`, and its document.
 pub(crate) fn command(document: &bson::Document) -> (Arc<CommandInfo>, Vec<u8>) {
     let document = document.to_vec().unwrap();
     let server = (ServerId::from_u64(1), address("host1"));

@@ -7,8 +7,8 @@
 //! | connection | `mongodb::connection` |
 //! | command | `mongodb::command` |
 //!
-//! These are the targets of MongoDB's own Rust driver, so filters can be shared. Fields have the
-//! specification's names (`topologyId`, `serverHost`, `durationMS`), see
+//! The targets are the same as in MongoDB's own Rust driver, so filters can be shared. Fields have
+//! the specification's names (`topologyId`, `serverHost`, `durationMS`), see
 //! [`LogFields`](crate::log::LogFields); absent fields are not recorded. Failures of delivery
 //! itself are logged under the target `sdam::events`.
 
@@ -28,9 +28,9 @@ mod tests;
 /// ```
 /// use sdam_events::{log::{LogConfig, Severity}, trace::TracingSink};
 ///
-/// // What the MONGODB_LOG_* variables say:
+/// // The events selected by the MONGODB_LOG_* variables:
 /// let sink = TracingSink::new(LogConfig::from_env(|name| std::env::var(name).ok()));
-/// // Everything, and the subscriber's filter decides. This makes events of each selection,
+/// // Everything, filtered by the subscriber. This creates events for each selection,
 /// // check-out and command.
 /// let sink = TracingSink::new(LogConfig::all(Severity::Debug));
 /// # drop(sink);
@@ -41,9 +41,9 @@ pub struct TracingSink {
 }
 
 impl TracingSink {
-    /// Creates a sink that logs what `config` enables and the subscriber's own filter admits.
+    /// Creates a sink that logs messages enabled by both `config` and the subscriber's own filter.
     ///
-    /// Events for messages that `config` disables are not even built.
+    /// For messages disabled by `config`, events are not even built.
     pub fn new(config: LogConfig) -> Self {
         Self { config }
     }
@@ -63,8 +63,8 @@ impl EventSink for TracingSink {
     }
 }
 
-/// Logs `message`. Target and level must be constants in the macro, so each pair has its own call, and
-/// so has each component, because an event of `tracing` has at most 32 fields.
+/// Logs `message`. Target and level must be constants in the macro, so each pair has its own call.
+/// So does each component, because a `tracing` event has at most 32 fields.
 fn log(message: &LogMessage<'_>) {
     let fields = message.fields();
     /// Records the fields of a message; visitors do not see absent values.

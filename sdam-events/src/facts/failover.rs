@@ -10,7 +10,8 @@ use super::Fact;
 pub struct Outage {
     /// The primary that was lost; `None` if the topology has no primaries.
     pub lost: Option<ServerAddress>,
-    /// The time when a check last showed the lost server as writable; `noticed` if none did.
+    /// The time of the last check that showed the lost server as writable; equal to `noticed` if
+    /// there was none.
     pub last_writable: Instant,
     /// The time when the loss was noticed.
     pub noticed: Instant,
@@ -29,19 +30,19 @@ pub struct Failover {
     pub new: Option<ServerAddress>,
     /// The election id of the new primary.
     pub election_id: Option<ObjectId>,
-    /// The time when the new primary was found, which is when writes became possible again.
+    /// The time when the new primary was found, from which writes are possible again.
     pub writable_again: Instant,
 }
 
 impl Failover {
-    /// Returns the time from noticing the loss to the new primary: the time that writes had to
-    /// wait.
+    /// Returns the time from noticing the loss to finding the new primary, during which writes had
+    /// to wait.
     pub fn without_primary(&self) -> Duration {
         self.writable_again.since(self.outage.noticed)
     }
 
-    /// Returns the time from [`last_writable`](Outage::last_writable) to the new primary: the time
-    /// in which writes may have failed.
+    /// Returns the time from [`last_writable`](Outage::last_writable) to the new primary, during
+    /// which writes may have failed.
     pub fn total(&self) -> Duration {
         self.writable_again.since(self.outage.last_writable)
     }

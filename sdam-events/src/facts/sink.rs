@@ -6,7 +6,7 @@ use std::{
 use super::{Event, Fact, Facts, Interest};
 use crate::sink::EventSink;
 
-/// A sink that derives facts from the events of one topology and calls a function with each.
+/// A sink that derives facts from the events of one topology and calls a function with each fact.
 pub struct FactSink<F = fn(&Fact)> {
     facts: Mutex<Facts>,
     tell: F,
@@ -34,7 +34,7 @@ impl<F> FactSink<F> {
 }
 
 impl Default for FactSink {
-    /// Creates a sink that keeps the facts and calls no function.
+    /// Creates a sink that collects the facts without calling a function.
     fn default() -> Self {
         Self::new(|_| {})
     }

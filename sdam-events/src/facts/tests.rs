@@ -41,7 +41,7 @@ impl Script {
         assert_eq!(self.push(succeeded(server, &doc! {})), []);
     }
 
-    /// Emits the events of one reply or error: the changed servers, then the topology.
+    /// Emits the events of one reply or error: first the changed servers, then the topology.
     fn change(&mut self, topology_type: TopologyType, changed: &[ServerDescription]) -> Vec<Fact> {
         let mut facts = Vec::new();
         let mut servers: Vec<ServerDescription> = self
@@ -136,7 +136,7 @@ fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() 
         Duration::from_millis(100)
     );
 
-    // A secondary reports the new primary before that one has answered.
+    // A secondary reports the new primary before the new primary has answered.
     let mut secondary = description(3, ServerType::RsSecondary);
     secondary.primary = Some(address("host2"));
     assert_eq!(

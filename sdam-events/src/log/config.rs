@@ -6,7 +6,7 @@ use crate::sink::Interest;
 /// The default of [`LogConfig::max_document_length`], in characters.
 pub const DEFAULT_MAX_DOCUMENT_LENGTH: usize = 1000;
 
-/// The part of a driver that a log message comes from (Logging: "Components").
+/// The part of a driver that emits a log message (Logging: "Components").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Component {
@@ -21,7 +21,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// Returns the component of events of this name.
+    /// Returns the component of events with this name.
     pub(super) fn of(name: EventName) -> Self {
         if Interest::SELECTION.contains(name) {
             Self::ServerSelection
@@ -45,11 +45,11 @@ impl Component {
     }
 }
 
-/// The severity of a log message (Logging: "Log Severity Levels"); a more important one compares as
+/// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare as
 /// less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The limit that logs no message.
+    /// A limit that disables all messages.
     #[default]
     Off,
     /// The system is unusable.
@@ -66,14 +66,14 @@ pub enum Severity {
     Notice,
     /// A normal event.
     Info,
-    /// Details that help a user to find a fault.
+    /// Details that help a user to find a problem.
     Debug,
-    /// Details that help a developer of this crate to find a fault.
+    /// Details that help a developer of this crate to find a problem.
     Trace,
 }
 
 impl Severity {
-    /// Returns the severity of messages for events of this name.
+    /// Returns the severity of messages for events with this name.
     pub(super) fn of(name: EventName) -> Self {
         match name {
             EventName::ServerSelectionWaiting => Self::Info,
@@ -126,21 +126,21 @@ pub enum LogOutput {
     File(Box<str>),
 }
 
-/// The configuration of logging. By default nothing is logged.
+/// The configuration of logging. Nothing is logged by default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogConfig {
-    /// The least important severity that is logged about discovery and monitoring.
+    /// The minimum severity to log for discovery and monitoring.
     pub topology: Severity,
-    /// The least important severity that is logged about server selection.
+    /// The minimum severity to log for server selection.
     pub server_selection: Severity,
-    /// The least important severity that is logged about connections.
+    /// The minimum severity to log for connections.
     pub connection: Severity,
-    /// The least important severity that is logged about commands.
+    /// The minimum severity to log for commands.
     pub command: Severity,
     /// The destination of messages, for the code that sets up the logger.
     pub output: LogOutput,
-    /// The length at which documents are cut, in characters.
+    /// The length at which documents are truncated, in characters.
     pub max_document_length: usize,
 }
 
@@ -151,7 +151,7 @@ impl Default for LogConfig {
 }
 
 impl LogConfig {
-    /// Logs messages of `severity` and more important ones to standard error.
+    /// Logs messages with at least this severity to standard error.
     pub const fn all(severity: Severity) -> Self {
         Self {
             topology: severity,
@@ -168,8 +168,8 @@ impl LogConfig {
     ///
     /// | variable | value |
     /// | --- | --- |
-    /// | `MONGODB_LOG_TOPOLOGY`, `_SERVER_SELECTION`, `_CONNECTION`, `_COMMAND` | the least important [`Severity`] that is logged |
-    /// | `MONGODB_LOG_ALL` | the same for the components that have no variable of their own |
+    /// | `MONGODB_LOG_TOPOLOGY`, `_SERVER_SELECTION`, `_CONNECTION`, `_COMMAND` | the minimum [`Severity`] to log |
+    /// | `MONGODB_LOG_ALL` | the same for the components without a variable |
     /// | `MONGODB_LOG_PATH` | `stderr` (default), `stdout` or the path of a file |
     /// | `MONGODB_LOG_MAX_DOCUMENT_LENGTH` | characters, 1000 by default |
     ///
@@ -197,7 +197,7 @@ impl LogConfig {
         }
     }
 
-    /// Returns the least important severity that is logged for `component`.
+    /// Returns the minimum severity to log for `component`.
     pub const fn severity(&self, component: Component) -> Severity {
         match component {
             Component::Topology => self.topology,

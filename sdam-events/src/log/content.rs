@@ -247,7 +247,7 @@ fn whole_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Converts to milliseconds, with microseconds as the fraction.
+/// Converts to fractional milliseconds, with a precision of microseconds.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

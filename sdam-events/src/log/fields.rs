@@ -11,7 +11,7 @@ use sdam_core::{
 
 /// The named values of a log message; absent values are omitted, never null.
 ///
-/// In the log each has the specification's name: see [`Self::for_each`].
+/// The names in the log are the specification's: see [`Self::for_each`].
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct LogFields<'e> {
@@ -35,7 +35,7 @@ pub struct LogFields<'e> {
     pub reply: Option<ExtendedJson<'e>>,
     /// `failure`
     pub failure: Option<Failure<'e>>,
-    /// `error`: the error of a connection, if that is the reason.
+    /// `error`: the error of the connection, if it is the reason.
     pub error: Option<Failure<'e>>,
     /// `command`: the document.
     pub command: Option<ExtendedJson<'e>>,
@@ -45,7 +45,7 @@ pub struct LogFields<'e> {
     pub database_name: Option<&'e str>,
     /// `requestId`
     pub request_id: Option<i32>,
-    /// `maxIdleTimeMS`. Absent if it has its default, like the following options.
+    /// `maxIdleTimeMS`. Absent if it is the default, like the following options.
     pub max_idle_time_ms: Option<i64>,
     /// `minPoolSize`
     pub min_pool_size: Option<u32>,
@@ -67,7 +67,7 @@ pub struct LogFields<'e> {
     pub operation_id: Option<i64>,
     /// `topologyDescription`
     pub topology_description: Option<&'e TopologyDescription>,
-    /// `remainingTimeMS`: the time left to a selection, absent if there is no timeout; or the time
+    /// `remainingTimeMS`: the time left for a selection, absent if there is no timeout; or the time
     /// until the next look-up.
     pub remaining_time_ms: Option<i64>,
     /// `warning`: the problem with an option and its consequence.
@@ -78,7 +78,7 @@ pub struct LogFields<'e> {
     pub limit: Option<usize>,
     /// `srvName`: the name whose SRV records are looked up.
     pub srv_name: Option<&'e str>,
-    /// `domain`: the domain that the hosts of the SRV record have to be in.
+    /// `domain`: the domain to which the hosts of the SRV record must belong.
     pub domain: Option<&'e str>,
     /// `hosts`: the hosts of the SRV record that were ignored.
     pub hosts: Option<HostList<'e>>,

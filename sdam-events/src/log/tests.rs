@@ -26,7 +26,7 @@ const ID: &str = "070707070707070707070707";
 
 const REPLY_ID: bson::oid::ObjectId = bson::oid::ObjectId::from_bytes([1; 12]);
 
-/// Checks text, severity, the exact fields as shown, and the unstructured sentence.
+/// Checks the text, the severity, the exact fields as displayed, and the unstructured sentence.
 fn check(
     kind: EventKind,
     (component, severity): (&str, Severity),
@@ -243,7 +243,8 @@ fn replies_are_logged_as_extended_json_up_to_the_limit() {
     }
 }
 
-/// Checks like [`check`], with the fields that all messages about selections have besides `extra`.
+/// Checks like [`check`], with the fields `extra` in addition to those of every message about
+/// selections.
 fn check_selection(
     kind: EventKind,
     severity: Severity,
@@ -501,7 +502,7 @@ fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
         logged += usize::from(!heartbeats.is_empty());
     }
     assert_eq!(logged, 2, "debug and trace");
-    // One message for each event of interest.
+    // One message for each event in the interest.
     let reply = doc! { "ok": 1.0 };
     for kind in [started(1), succeeded(1, &reply), failed(1)] {
         assert!(LogMessage::of(&event(kind), DEFAULT_MAX_DOCUMENT_LENGTH).is_some());

@@ -220,7 +220,7 @@ impl LogMessage<'_> {
             Shown(fields.selector.as_ref()),
             Shown(fields.topology_description)
         )?;
-        // Only this sentence of the specification ends with a full stop.
+        // The specification ends only this sentence with a full stop.
         if waits { f.write_str(".") } else { Ok(()) }
     }
 }

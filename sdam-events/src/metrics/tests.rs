@@ -31,14 +31,14 @@ use crate::{
     },
 };
 
-/// A recorder that keeps every metric by its name and labels, as Prometheus would show it.
+/// A recorder that stores every metric by name and labels, as Prometheus would show it.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
     values: Arc<Mutex<BTreeMap<String, f64>>>,
     described: Arc<Mutex<BTreeMap<String, (Kind, Unit)>>>,
 }
 
-/// One metric; a histogram is the sum of its values, and `name#count` their count.
+/// One metric. A histogram is stored as the sum of its values, with their count in `name#count`.
 struct Number {
     numbers: Numbers,
     key: String,

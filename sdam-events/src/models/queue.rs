@@ -26,7 +26,7 @@ impl Exclusive {
         })
     }
 
-    /// Asserts that `count` events were delivered, each once and in order.
+    /// Asserts that `count` events were delivered, in order and each once.
     fn assert_delivered(&self, count: u64) {
         assert_eq!(self.recorder.seqs(), Vec::from_iter(1..=count));
     }

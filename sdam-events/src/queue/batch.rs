@@ -2,15 +2,15 @@ use std::{collections::VecDeque, mem};
 
 use super::{Event, EventQueue, Queued, total};
 
-/// The exclusive right to deliver, and the events taken so far.
+/// The exclusive right to deliver events, and the events taken so far.
 ///
-/// Undelivered events go back to the front of the queue when the batch is dropped, so dropping a
+/// When the batch is dropped, undelivered events return to the front of the queue, so dropping a
 /// dispatcher loses no event.
 #[derive(Debug)]
 pub(crate) struct Batch<'q> {
     queue: &'q EventQueue,
     events: VecDeque<Queued>,
-    /// The size of the event that was returned last and has not been delivered yet.
+    /// The size of the last returned event if it has not been delivered.
     bytes: usize,
 }
 
@@ -50,12 +50,12 @@ impl Batch<'_> {
         Next::Event(queued.event)
     }
 
-    /// Marks the event that was returned last as delivered.
+    /// Marks the last returned event as delivered.
     pub(crate) fn delivered(&mut self) {
         self.queue.forget(1, mem::take(&mut self.bytes));
     }
 
-    /// Discards the events that were taken.
+    /// Discards all taken events.
     pub(crate) fn discard(&mut self) {
         self.queue.forget(self.events.len(), total(&self.events));
         self.events.clear();
@@ -68,7 +68,7 @@ impl Drop for Batch<'_> {
         let more = state.closed || !self.events.is_empty() || !state.buffer.is_empty();
         state.batch = Some(mem::take(&mut self.events));
         drop(state);
-        // Wakes a dispatcher that found the batch taken or ran out of budget.
+        // Wakes a dispatcher that found the batch taken or has used up its budget.
         if more {
             self.queue.waker.wake();
         }
@@ -78,7 +78,7 @@ impl Drop for Batch<'_> {
 /// The result of [`Batch::next`].
 pub(crate) enum Next {
     Event(Event),
-    /// No event is queued now.
+    /// The queue is currently empty.
     Empty,
     /// The queue is closed and empty.
     Closed,

@@ -1,4 +1,4 @@
-//! The delivery of the events of a queue to a sink.
+//! Delivers the events of a queue to a sink.
 
 use super::{Batch, EventQueue, Next};
 use crate::sink::{self, EventSink};
@@ -10,12 +10,12 @@ pub(crate) struct Delivery {
     pub(crate) stopped: Stopped,
 }
 
-/// Why a round of delivery has ended.
+/// The reason why a round of delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stopped {
     Budget,
     Empty,
-    /// Another consumer is delivering; it wakes the dispatcher when done.
+    /// Another consumer is delivering; it wakes the dispatcher when it is done.
     Busy,
     Closed,
     Failed,

@@ -31,8 +31,8 @@ impl<'q> PendingEvents<'q> {
         self.0.sink_failed()
     }
 
-    /// Delivers the events to `sink`, on this thread, and returns their number. Programs call it
-    /// for the events that are left after the runtime has shut down. See [`EventQueue::drain_now`].
+    /// Delivers the events to `sink` on this thread, and returns their number. Programs call it for
+    /// the events left after the runtime has shut down. See [`EventQueue::drain_now`].
     pub fn deliver_now(&self, sink: &dyn EventSink) -> u64 {
         self.0.drain_now(sink)
     }

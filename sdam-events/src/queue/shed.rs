@@ -1,4 +1,4 @@
-//! Load shedding: dropping events while the sink does not keep up.
+//! Load shedding: drops events while the sink cannot keep up.
 
 use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
@@ -20,19 +20,19 @@ const EVENT: usize = 512;
 /// The state of load shedding.
 #[derive(Debug, Default)]
 pub(super) struct Shedding {
-    /// True if new heartbeats are dropped now.
+    /// True while new heartbeats are dropped.
     active: bool,
     /// The servers whose current heartbeat was dropped.
     skipped: BTreeSet<ServerId>,
 }
 
 impl EventQueue {
-    /// The size in bytes from which new heartbeats, selections and commands and the events of
-    /// check-outs are dropped, until half of it is delivered.
+    /// The size in bytes at which shedding of heartbeats, selections, commands and the events of
+    /// check-outs starts; it stops when half of that has been delivered.
     pub const SHED_BYTES: usize = 16 << 20;
 
-    /// The size in bytes from which all events are dropped except those of heartbeats, selections
-    /// and commands under way and `TopologyClosed`.
+    /// The size in bytes from which all events are dropped, except those of heartbeats, selections
+    /// and commands under way, and `TopologyClosed`.
     pub const FULL_BYTES: usize = 32 << 20;
 
     /// Returns the approximate size of the undelivered events in bytes.
@@ -40,14 +40,14 @@ impl EventQueue {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of dropped events, and of ends for which [`close`](Self::close) did not
-    /// wait; see the type's own documentation.
+    /// Returns the number of dropped events, including ends that [`close`](Self::close) did not
+    /// wait for; see the documentation of the type.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns whether the events of a selection or a command that begins at `at` will be delivered;
-    /// if not, it counts as dropped and its events must not be pushed.
+    /// Returns whether the events of a selection or command that begins at `at` will be delivered.
+    /// If not, it counts as dropped, and its events must not be pushed.
     pub fn admits_operation(&self, at: Instant) -> bool {
         if self.bytes() < Self::SHED_BYTES / 2 {
             return true;
@@ -60,7 +60,8 @@ impl EventQueue {
         admitted
     }
 
-    /// Decides whether `kind` is appended; both events of a heartbeat are, or neither.
+    /// Decides whether `kind` is appended; a heartbeat's two events are both appended, or neither
+    /// is.
     pub(super) fn admits(
         &self,
         state: &mut State,
@@ -114,7 +115,8 @@ impl EventQueue {
         }
     }
 
-    /// Returns whether events are being shed: from `SHED_BYTES` on until half of it is delivered.
+    /// Returns whether events are being shed: from reaching `SHED_BYTES` until half of it is
+    /// delivered.
     fn is_shedding(&self, state: &mut State, at: Instant) -> bool {
         let bytes = self.bytes();
         if bytes < Self::SHED_BYTES / 2 {
@@ -138,8 +140,8 @@ impl EventQueue {
     }
 }
 
-/// Returns the approximate size in bytes of an event of this kind. Data that other events or the
-/// topology also keep is counted once: in the event where it first appears.
+/// Returns the approximate size in bytes of an event of this kind. Data shared with other events or
+/// with the topology is counted once, in the event where it first appears.
 pub(super) fn weight(kind: &EventKind) -> usize {
     let payload = match kind {
         EventKind::ServerHeartbeatSucceeded { reply, .. }

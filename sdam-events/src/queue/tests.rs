@@ -124,7 +124,7 @@ fn topology_closed_is_delivered_after_the_ends_of_operations_under_way() {
         queue.push(at(1), start.clone());
         queue.push(at(2), end.clone());
         queue.push(at(3), EventKind::TopologyClosed);
-        // The last monitor's end is none of an operation.
+        // The end of the last monitor does not end an operation.
         queue.monitors_ended();
         assert!(!queue.is_closed(), "{start:?}");
         queue.push(at(4), end.clone());
@@ -174,7 +174,7 @@ fn operations_whose_ends_the_sink_does_not_receive_delay_nothing() {
     }
 }
 
-/// Returns starts of operations with each of their ends.
+/// Returns starts of operations, each with its end.
 fn operations() -> Vec<(EventKind, EventKind)> {
     let (server, address) = (ServerId::from_u64(1), address("a"));
     let created = EventKind::ConnectionCreated {

@@ -1,4 +1,4 @@
-//! Counts of heartbeats and operations under way, so that the end of the queue can wait for them.
+//! Counts heartbeats and operations under way, so that the end of the queue can wait for them.
 
 use sdam_core::event::EventName as Name;
 
@@ -11,9 +11,10 @@ const CHECK_OUTS: Interest = Interest::of(&[
     Name::ConnectionCheckOutFailed,
 ]);
 
-/// The numbers of heartbeats and operations under way whose start and end the sink both receives.
+/// The numbers of heartbeats and operations under way for which the sink receives both start and
+/// end.
 ///
-/// Shed ones count, too: an end event does not tell whether its start was shed, so without them the
+/// Shed ones count, too: an end event does not say whether its start was shed, so otherwise the
 /// count would reach zero too early.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay {
@@ -24,7 +25,7 @@ pub(super) struct UnderWay {
 }
 
 impl UnderWay {
-    /// Counts an event of this name for a sink with this interest.
+    /// Counts an event with this name for a sink with this interest.
     pub(super) fn count(&mut self, name: Name, interest: Interest) {
         let (count, whole) = match name {
             Name::ServerHeartbeatStarted

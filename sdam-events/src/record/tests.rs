@@ -371,7 +371,7 @@ fn a_recording_starts_with_the_recorded_options() {
     assert!(text.ends_with('\n'));
 }
 
-/// A writer that counts the bytes that would survive the end of a process.
+/// A writer that counts the bytes that would survive the end of the process.
 #[derive(Clone, Debug, Default)]
 struct Flushed(Arc<Mutex<(usize, usize)>>);
 

@@ -2,7 +2,7 @@ use std::io::BufRead;
 
 use super::{ReplayError, at};
 
-/// The lines of a recording that are not empty.
+/// The non-empty lines of a recording.
 pub(super) struct Lines<R> {
     recording: R,
     number: u64,
@@ -13,7 +13,7 @@ pub(super) struct Line {
     /// The number of the line, from 1.
     pub(super) number: u64,
     pub(super) text: String,
-    /// True if a line break follows. The last line of a killed program may lack its end.
+    /// True if a line break follows. The last line of a killed program may be incomplete.
     pub(super) is_complete: bool,
 }
 
@@ -42,7 +42,7 @@ impl<R: BufRead> Lines<R> {
         bytes.truncate(bytes.trim_ascii_end().len());
         let text = match String::from_utf8(bytes) {
             Ok(text) => text,
-            // The end may be within a character.
+            // The end may split a character.
             Err(error) if !is_complete => String::from_utf8_lossy(error.as_bytes()).into_owned(),
             Err(error) => return Err(at(self.number, error.to_string().into())),
         };

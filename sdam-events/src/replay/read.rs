@@ -145,7 +145,7 @@ impl Record {
         })
     }
 
-    /// Returns an event with the number and time of the record.
+    /// Returns an event with the record's number and time.
     pub(super) fn event(&self, kind: EventKind) -> Event {
         let mut event = Event::new(self.seq, self.at, self.topology, kind);
         event.time = self.time;
@@ -261,7 +261,7 @@ fn misfit(name: EventName, all: &str, keys: &str) -> Box<str> {
     format!("of the keys {all}, {} has {keys}", name.as_str()).into()
 }
 
-/// Parses one line. The error names the column, and the field or the value that was expected there.
+/// Parses one line. The error names the column, and the expected field or value.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<str>> {
     serde_json::from_str(text).map_err(|error| {
         let column = error.column();

@@ -25,7 +25,7 @@ use crate::{
     test_support::{TOPOLOGY, address, at, event, failed, heartbeat, started},
 };
 
-/// A topology without monitors, whose inputs are recorded as the engine records them.
+/// A topology without monitors whose inputs are recorded as in the engine.
 struct Topology {
     machine: TopologyMachine,
     queue: EventQueue,
@@ -147,8 +147,8 @@ fn member(name: &str, primary: bool) -> Document {
     reply
 }
 
-/// Returns a recording of discovery, errors of every kind, a failed check, and the end with a
-/// heartbeat under way.
+/// Returns a recording of discovery, errors of every kind, a failed check, and a close while a
+/// heartbeat is under way.
 fn recording() -> String {
     let options = Options::parse("mongodb://a,b/?replicaSet=rs").unwrap();
     let mut topology = Topology::new(&options);
@@ -390,7 +390,7 @@ fn every_changed_or_missing_event_is_a_divergence() {
         assert_eq!((divergence.line, divergence.recorded), (number, more));
         let expected = divergence.replayed.unwrap();
         assert_eq!(consequence(&expected), consequence(line));
-        // The event is missing. The last one may be, because a recording may end early.
+        // The event is missing. Only the last one may be, because a recording may end early.
         let is_missed = with(None).divergence.is_some();
         assert_eq!(is_missed, index + 1 < lines.len(), "{line}");
     }

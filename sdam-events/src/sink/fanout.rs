@@ -2,7 +2,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::{Event, EventSink, Interest, SinkPanicked, call};
 
-/// Combines several sinks: each is called in turn, with the events it is interested in.
+/// Combines several sinks: calls each in turn with the events it is interested in.
 ///
 /// A sink that panics is not called again; the others are.
 ///
@@ -33,14 +33,14 @@ impl Fanout {
         Self::default()
     }
 
-    /// Adds `sink` behind the others and reads its interest once, now.
+    /// Adds `sink` after the others, and reads its interest once, now.
     #[must_use]
     pub fn with(mut self, sink: impl EventSink) -> Self {
         self.push(Arc::new(sink));
         self
     }
 
-    /// Adds `sink` behind the others and reads its interest once, now.
+    /// Adds `sink` after the others, and reads its interest once, now.
     pub fn push(&mut self, sink: Arc<dyn EventSink>) {
         self.branches.push(Branch {
             interest: sink.interest(),
@@ -49,8 +49,8 @@ impl Fanout {
         });
     }
 
-    /// Returns the panics of sinks, with the sinks' positions in the order in which they were
-    /// added, from 0.
+    /// Returns the panics of sinks with the positions of the sinks, from 0 in the order in which
+    /// they were added.
     pub fn failures(&self) -> impl Iterator<Item = (usize, &SinkPanicked)> {
         self.branches
             .iter()

@@ -2,17 +2,17 @@ use std::fmt;
 
 use super::{Event, EventSink, Interest};
 
-/// A sink that forwards some events only.
+/// A sink that forwards only some events.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
 /// use sdam_events::sink::{EventSink, Filter, Interest, sink_fn};
 ///
 /// let show = sink_fn(|event| println!("{:?}", event.kind));
-/// // The names of other events are not even pushed to the queue.
+/// // Other events are not even pushed to the queue.
 /// let checks = Filter::names(show, Interest::HEARTBEATS);
 /// assert_eq!(checks.interest(), Interest::HEARTBEATS);
-/// // Of those, the ones about one server.
+/// // Keep only the events about one server.
 /// let server = ServerAddress::new("a", 27017);
 /// let checks = Filter::matching(checks, move |event| event.kind.address() == Some(&server));
 /// # drop(checks);
@@ -41,7 +41,8 @@ where
 {
     /// Creates a filter that forwards the events for which `keep` returns true.
     ///
-    /// `keep` decides for each event alone: it may keep a started heartbeat without its end.
+    /// `keep` decides about each event separately, so it may keep the start of a heartbeat without
+    /// its end.
     pub fn matching(sink: S, keep: F) -> Self {
         Self {
             sink,

@@ -35,26 +35,26 @@ impl Interest {
         EventName::ServerHeartbeatFailed,
     ]);
 
-    /// The warnings about options, published when the topology has opened, and about look-ups of
-    /// its SRV record.
+    /// Warnings about options, published when the topology has opened, and about look-ups of its
+    /// SRV record.
     pub const WARNINGS: Self = Self::of(&[
         EventName::ConfigWarning,
         EventName::SrvHostsIgnored,
         EventName::SrvLookupFailed,
     ]);
 
-    /// The events of the SDAM Logging and Monitoring specification, and sdam's own: ignored
-    /// members, no server left, unusable servers, dropped events, warnings about options and SRV
-    /// records.
+    /// The events of the SDAM Logging and Monitoring specification, and those specific to sdam:
+    /// ignored members, no server left, unusable servers, dropped events, warnings about options
+    /// and SRV records.
     pub const SDAM: Self = Self::DESCRIPTIONS
         .union(Self::HEARTBEATS)
         .union(Self::WARNINGS);
 
-    /// The commands from the topology to connection pools: a part of [`POOLS`](Self::POOLS) that
-    /// does not make operations slower.
+    /// The topology's commands to connection pools: the part of [`POOLS`](Self::POOLS) that does
+    /// not slow down operations.
     pub const POOL_STATES: Self = Self::of(&[EventName::PoolReady, EventName::PoolCleared]);
 
-    /// The check-outs and check-ins of pooled connections: a part of [`POOLS`](Self::POOLS). Each
+    /// Check-outs and check-ins of pooled connections: a part of [`POOLS`](Self::POOLS). Each
     /// operation publishes three of them.
     pub const CHECK_OUTS: Self = Self::of(&[
         EventName::ConnectionCheckOutStarted,
@@ -63,8 +63,8 @@ impl Interest {
         EventName::ConnectionCheckedIn,
     ]);
 
-    /// The events of connection pools and their connections (CMAP: "Events"). The pools publish all
-    /// of them but [`POOL_STATES`](Self::POOL_STATES), as far as they support events.
+    /// The events of connection pools and their connections (CMAP: "Events"). Pools publish all of
+    /// them except [`POOL_STATES`](Self::POOL_STATES), if they support events.
     pub const POOLS: Self = Self::of(&[
         EventName::PoolCreated,
         EventName::PoolClosed,
@@ -91,8 +91,8 @@ impl Interest {
         EventName::ServerSelectionFailed,
     ]);
 
-    /// The events that every operation publishes, which makes each operation slower: selections,
-    /// check-outs and commands.
+    /// The events that every operation publishes, so that each operation becomes slower:
+    /// selections, check-outs and commands.
     pub const OPERATIONS: Self = Self::SELECTION
         .union(Self::CHECK_OUTS)
         .union(Self::COMMANDS);
@@ -100,7 +100,7 @@ impl Interest {
     /// The inputs of the topology, for recordings.
     pub const INPUTS: Self = Self::of(&[EventName::Input]);
 
-    /// All events, including those that later versions add.
+    /// All events, including those added by later versions.
     pub const ALL: Self = Self(u64::MAX);
 
     /// Returns the set of these names.

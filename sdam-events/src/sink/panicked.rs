@@ -6,7 +6,7 @@ use std::{
 
 use super::{Event, EventSink};
 
-/// The panic of a sink, which is not called again.
+/// The panic of a sink, which is then no longer called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkPanicked {
@@ -29,7 +29,7 @@ impl fmt::Display for SinkPanicked {
 impl std::error::Error for SinkPanicked {}
 
 impl SinkPanicked {
-    /// Logs the panic through `tracing` if that feature is on.
+    /// Logs the panic through `tracing` if that feature is enabled.
     pub(crate) fn report(&self) {
         #[cfg(feature = "tracing")]
         tracing::error!(target: "sdam::events", "{self}");

@@ -6,7 +6,7 @@ use crate::{
     test_support::{Recorder, TOPOLOGY, address, at, failed, opening, started},
 };
 
-/// Sends one pair of heartbeats of two servers and an opening event through `sink`.
+/// Sends the heartbeats of two servers and an opening event through `sink`.
 fn send(sink: &dyn EventSink) {
     let queue = EventQueue::new(TOPOLOGY, sink.interest());
     queue.push(at(1), EventKind::TopologyOpening);
@@ -80,7 +80,7 @@ fn a_closure_receives_the_events_of_its_interest() {
     let sink = sink.interested_in(EventName::ServerHeartbeatFailed.into());
     send(&sink);
     assert_eq!(recorder.seqs(), [1, 2]);
-    // A direct call of a sink is not filtered: the caller has to know its interest.
+    // A direct call of a sink is not filtered: the caller is responsible for its interest.
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     queue.push(at(1), opening(1));
     queue.drain_now(&sink);

@@ -1,4 +1,4 @@
-//! Replacements for `futures`' waker in models, and the function that runs models.
+//! The models' replacement for `futures`' waker, and the function that runs models.
 
 use std::{
     sync::{
@@ -12,9 +12,9 @@ use super::Mutex;
 
 /// Replaces `futures::task::AtomicWaker` in models.
 ///
-/// It assumes that the original orders a concurrent registration and wake-up. Either the wake-up
-/// calls the registered waker, or the registration happens after it and sees what was written
-/// before it.
+/// Assumes that the original orders a concurrent registration and wake-up: either the wake-up calls
+/// the registered waker, or the registration happens after it and sees everything written before
+/// it.
 #[derive(Debug, Default)]
 pub struct AtomicWaker(Mutex<Option<Waker>>);
 
@@ -45,8 +45,8 @@ impl AtomicWaker {
 /// Runs `model` once for each interleaving of its threads, and fails if one of these runs panics or
 /// deadlocks. Prints the number of runs.
 ///
-/// With a bound, only interleavings are tried in which a thread is preempted at most that many
-/// times while it could continue. Two preemptions reveal most errors.
+/// With a bound, the model only tries interleavings in which a thread is preempted at most that
+/// many times while it could continue. Two preemptions reveal most errors.
 pub fn explore(preemptions: impl Into<Option<usize>>, model: impl Fn() + Send + Sync + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 20_000;

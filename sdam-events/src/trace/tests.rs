@@ -24,7 +24,7 @@ use crate::{
     test_support::{TOPOLOGY, address, at, command, event, failed, opening, selection, started},
 };
 
-/// One `tracing` event as the subscriber receives it.
+/// One `tracing` event as received by the subscriber.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Seen {
     target: String,
@@ -78,7 +78,7 @@ impl Subscriber for Capture {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Returns what a subscriber receives while `action` runs.
+/// Returns the events that a subscriber receives while `action` runs.
 fn capture(action: impl FnOnce()) -> Vec<Seen> {
     let capture = Capture::default();
     tracing::subscriber::with_default(capture.clone(), action);

@@ -25,7 +25,7 @@ fn reset() -> Arc<ServerError> {
     ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared()
 }
 
-/// Checks a message about the pool of `host1` that has these fields besides the common ones.
+/// Checks a message about the pool of `host1` with these fields in addition to the common ones.
 fn check_pool(kind: EventKind, text: &str, own: &[(&'static str, &str)], sentence: &str) {
     let common = [
         ("topologyId", ID),
@@ -274,7 +274,7 @@ fn commands_have_the_specified_messages_and_sensitive_ones_are_redacted() {
         ("serviceId", SERVICE),
     ];
     let duration = Duration::from_micros(1500);
-    // The error of a broken connection says nothing of the command.
+    // The error of a broken connection contains nothing about the command.
     let error = "network error at operation: reset";
     let check_command = |name: &'static str, shown: &str, reply: &str| {
         let (info, document) = command(&doc! { name: 1 });

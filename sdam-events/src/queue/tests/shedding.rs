@@ -1,4 +1,4 @@
-//! Load shedding for a sink that does not keep up.
+//! Load shedding for a slow sink.
 
 use std::collections::BTreeMap;
 
