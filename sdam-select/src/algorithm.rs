@@ -14,24 +14,24 @@ use crate::{
     suitability::{ServerTypes, Suitability},
 };
 
-/// The number of servers that a selection handles without allocating; the default maximum of a
-/// topology.
+/// The number of servers that a selection handles without allocating, which is the default maximum
+/// of a topology.
 const INLINE_SERVERS: usize = 1024;
 
 /// Selects a server; returns `None` if none is suitable yet (Server Selection: "Multi-threaded or
 /// asynchronous server selection", one round of its loop).
 ///
-/// `load` returns the number of operations in progress on a server and is called for at most two
-/// servers; `random` is 64 random bits. Nothing is allocated, unless there are more than 1024
-/// servers or a [`Selector`](crate::candidate::Selector) and more than eight suitable servers.
+/// `load` returns the number of operations in progress on a server, and is called for at most two
+/// servers; `random` is 64 random bits. Allocates nothing, except with more than 1024 servers, or
+/// with a [`Selector`](crate::candidate::Selector) and more than eight suitable servers.
 ///
-/// The caller has to check first whether the topology is compatible
+/// The caller must first check whether the topology is compatible
 /// ([`TopologyDescription::compatibility_error`]): that error concerns the topology, not the
 /// criteria.
 ///
 /// # Errors
 ///
-/// If no server could ever meet the criteria, so that waiting would be useless.
+/// If no server can ever meet the criteria, so that waiting would be useless.
 #[doc(alias("selectServer", "getServer"))]
 pub fn choose<'t>(
     topology: &'t TopologyDescription,
@@ -60,7 +60,7 @@ pub fn choose<'t>(
     Ok(choose_where(topology, is_suitable, settings, load, random))
 }
 
-/// Chooses one of the servers for which `is_suitable` returns true.
+/// Chooses one of the servers that satisfy `is_suitable`.
 fn choose_where<'t>(
     topology: &'t TopologyDescription,
     is_suitable: impl Fn(&ServerDescription) -> bool,
@@ -82,8 +82,8 @@ fn choose_where<'t>(
     pick_in_window(latencies, at, settings, load, random)
 }
 
-/// Returns the suitable servers, whatever their latency: filtered by topology type, mode,
-/// staleness, tags and deprioritized addresses, then by the selectors (L-13).
+/// Returns the suitable servers regardless of latency: filtered by topology type, mode, staleness,
+/// tags and deprioritized addresses, then by the selectors (L-13).
 ///
 /// # Errors
 ///
@@ -101,9 +101,8 @@ pub fn suitable<'t>(
     ))
 }
 
-/// Returns the servers of `suitable` that are at most `threshold` slower than the fastest of them,
-/// by average round-trip time and inclusive (Server Selection: "Selecting servers within the
-/// latency window").
+/// Returns the servers of `suitable` whose average round-trip time exceeds the fastest one's by at
+/// most `threshold` (Server Selection: "Selecting servers within the latency window").
 #[doc(alias = "localThresholdMS")]
 pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<'t> {
     let mut window = suitable.clone();
@@ -116,8 +115,8 @@ pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Can
     window
 }
 
-/// Chooses one server of the latency window: of two different random ones the one with fewer
-/// operations in progress, or, with the other strategy, a random one.
+/// Chooses one server of the latency window: the one with fewer operations in progress of two
+/// different random ones or, with the other strategy, a random one.
 #[doc(alias("operationCount", "power of two random choices"))]
 pub fn pick<'t>(
     window: &Candidates<'t>,
@@ -136,7 +135,7 @@ pub(crate) fn suitable_candidates<'t>(
     Candidates::of(topology, |server| suitability.is_suitable(server))
 }
 
-/// Applies the client's selector and then the operation's own.
+/// Applies the client's selector, then the operation's.
 pub(crate) fn apply_selectors<'t>(
     mut suitable: Candidates<'t>,
     settings: &Settings,
@@ -152,21 +151,20 @@ pub(crate) fn apply_selectors<'t>(
     suitable
 }
 
-/// The placeholder latency of an unsuitable server; exceeds every limit.
+/// The placeholder latency of an unsuitable server, which exceeds every limit.
 const UNSUITABLE: u64 = u64::MAX;
 
-/// Returns the average round-trip time in nanoseconds. A server without one counts as the slowest
-/// of all.
+/// Returns the average round-trip time in nanoseconds. A server without one counts as the slowest.
 pub(crate) fn latency(server: &ServerDescription) -> u64 {
     server.rtt.map_or(UNSUITABLE - 1, |rtt| nanos(rtt.average))
 }
 
-/// Returns the greatest latency within the window that begins with `fastest`.
+/// Returns the maximum latency in the window that begins with `fastest`.
 pub(crate) fn latency_limit(fastest: u64, threshold: Duration) -> u64 {
     fastest.saturating_add(nanos(threshold)).min(UNSUITABLE - 1)
 }
 
-/// Converts to nanoseconds, with a maximum below the placeholder for no latency.
+/// Converts to nanoseconds, limited to values below the placeholder for unsuitable servers.
 fn nanos(duration: Duration) -> u64 {
     // A century is longer than any window, and keeps the arithmetic within 64 bits.
     const CENTURY: u64 = 100 * 366 * 24 * 60 * 60;
@@ -176,9 +174,9 @@ fn nanos(duration: Duration) -> u64 {
 /// Chooses one of the servers in the latency window; `at` returns the server at an index of
 /// `latencies`.
 ///
-/// The latencies are copied, because a second pass follows: descriptions are scattered in memory,
-/// but the copy is dense. The second pass overwrites the copy, without branching, with the indexes
-/// of the servers in the window.
+/// The latencies are copied for the second pass, because descriptions are scattered in memory while
+/// the copy is dense. The second pass overwrites the copy, without branching, with the indexes of
+/// the servers in the window.
 fn pick_in_window<'t>(
     latencies: impl Iterator<Item = u64>,
     at: impl Fn(usize) -> Option<Candidate<'t>>,
@@ -219,13 +217,13 @@ fn pick_among<'t>(
     if size == 1 || strategy == SelectionStrategy::Random {
         return Some(one);
     }
-    // The other one is drawn from the rest, so that they differ.
+    // The second server is drawn from the others, so that the two differ.
     let other = below((random >> 32) as u32, size - 1);
     let other = at(other + usize::from(other >= number))?;
     Some(if load(other) < load(one) { other } else { one })
 }
 
-/// Returns a number below `bound` from 32 random bits, as uniformly as they allow.
+/// Returns a number below `bound` from 32 random bits, as uniformly as possible.
 fn below(random: u32, bound: usize) -> usize {
     ((u64::from(random) * bound as u64) >> 32) as usize
 }

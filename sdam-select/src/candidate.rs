@@ -63,8 +63,8 @@ impl<'t> Deref for Candidates<'t> {
 ///
 /// # Contract
 ///
-/// Called in the thread of the selection, with no lock held, once per attempt that found at least
-/// one suitable server, before the latency window is applied. It should be quick and must not
+/// Called on the thread of the selection, without holding a lock, once per attempt that found at
+/// least one suitable server, before the latency window is applied. It should be quick and must not
 /// select from the same topology. With a selector and more than eight suitable servers, selection
 /// allocates.
 #[doc(alias = "serverSelector")]

@@ -2,7 +2,7 @@
 //! to mongos and load balancers").
 //!
 //! The form depends on the opcode of the connection: OP_MSG carries `$readPreference` as an
-//! argument of the command, OP_QUERY has the flag SecondaryOk and, for mongos, a query modifier.
+//! argument of the command; OP_QUERY has the flag SecondaryOk and, for mongos, a query modifier.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -26,7 +26,7 @@ pub enum Opcode {
 
 /// The additions to a command that pass the read preference to the server.
 ///
-/// The default adds nothing, as is correct for writes.
+/// The default adds nothing, which is correct for writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Additions<'p> {
@@ -54,7 +54,7 @@ pub struct ReadPreferenceDocument<'p> {
 impl<'p> Additions<'p> {
     /// Returns the additions to a read on a server of this type.
     ///
-    /// `preference` is the configured one or that of the operation; `None` means mode primary.
+    /// `preference` is the configured one or the operation's; `None` means mode primary.
     pub fn for_read(
         topology_type: TopologyType,
         server_type: ServerType,
@@ -69,7 +69,8 @@ impl<'p> Additions<'p> {
                 read_preference: match (topology_type, server_type, preference) {
                     // Servers outside a replica set may reject it.
                     (_, ServerType::Standalone, _) => None,
-                    // A direct connection serves the read whatever the type of the one member.
+                    // A direct connection serves the read regardless of the type of its single
+                    // member.
                     (TopologyType::Single, _, None) if !routes => {
                         Some(ReadPreferenceDocument::bare(ReadMode::PrimaryPreferred))
                     }
@@ -89,11 +90,11 @@ impl<'p> Additions<'p> {
         }
     }
 
-    /// Returns the additions to a user's command that is sent as OP_MSG to a server of this type
-    /// (Run Command: "ReadPreference").
+    /// Returns the additions to a user's command sent as OP_MSG to a server of this type (Run
+    /// Command: "ReadPreference").
     ///
-    /// Only an explicit preference with a mode other than primary is sent; the command itself is
-    /// neither inspected nor changed otherwise.
+    /// Sends only an explicit preference with a mode other than primary. The command itself is
+    /// neither inspected nor otherwise changed.
     pub fn for_run_command(server_type: ServerType, preference: &'p ReadPreference) -> Self {
         let sent = preference.mode != ReadMode::Primary && server_type != ServerType::Standalone;
         Self {
@@ -161,7 +162,7 @@ impl<'p> ReadPreferenceDocument<'p> {
         }
     }
 
-    /// Appends `$readPreference` to the command as its last field: the body of an OP_MSG.
+    /// Appends `$readPreference` as the last field of the command, which is the body of an OP_MSG.
     ///
     /// # Errors
     ///
@@ -174,8 +175,8 @@ impl<'p> ReadPreferenceDocument<'p> {
 
     /// Adds `$readPreference` as a modifier to the query of an OP_QUERY.
     ///
-    /// A query without modifiers is wrapped in `$query`. One that already has modifiers, i.e. whose
-    /// first field is `$query`, gets one more.
+    /// A query without modifiers is wrapped in `$query`. A query that already has modifiers, so
+    /// that its first field is `$query`, gets one more.
     ///
     /// # Errors
     ///

@@ -22,28 +22,29 @@ pub use selector::SelectorText;
 
 /// The selection criteria of an operation.
 ///
-/// Used for any number of selections. Selecting with criteria and cloning them allocate nothing,
-/// and neither does making them for writes or for a read preference that is a mode only. Settings of the client instead of the operation are in [`Settings`].
+/// Can be used for any number of selections. Selecting with criteria and cloning them allocates
+/// nothing, and neither does creating them for writes or for a read preference that is only a mode.
+/// [`Settings`] contains the settings of the client rather than the operation.
 ///
-/// # Which criteria an operation has
+/// # Criteria of each operation
 ///
-/// This crate sees no commands, so the caller applies these rules (Server Selection: "Read
+/// This crate does not see commands, so the caller applies these rules (Server Selection: "Read
 /// operations", "Write operations"; L-1, L-3, L-4, L-5, L-7):
 ///
 /// | operation | criteria |
 /// | --- | --- |
 /// | `insert`, `update`, `delete`, `findAndModify`, `bulkWrite` | [`write`](Self::write) |
-/// | a helper that may use secondaries, such as `find` | [`read`](Self::read) with its own preference, else that of the collection, the database or the client, whichever is the first that is set |
+/// | a helper that may use secondaries, such as `find` | [`read`](Self::read) with the first preference that is set: its own, the collection's, the database's, the client's |
 /// | an aggregation with `$out` or `$merge` | the same, [`with_write_stage`](Self::with_write_stage) |
-/// | a helper that must or should use the primary | `read` with mode primary, whatever the defaults |
-/// | a command that the user wrote | `read` with the preference given for it, else mode primary |
-/// | `getMore`, `killCursors`, the rest of a sharded transaction | none: the server selected before |
-/// | checks, authentication | none: they concern one server |
+/// | a helper that must or should use the primary | `read` with mode primary, regardless of the defaults |
+/// | a command written by the user | `read` with the preference given for it, else mode primary |
+/// | `getMore`, `killCursors`, the rest of a sharded transaction | none: uses the server selected before |
+/// | checks, authentication | none: concerns one server |
 #[derive(Clone)]
 pub struct Criteria {
     operation: Operation,
-    /// The operation of an aggregation with a write stage on topologies whose servers are too old
-    /// to run it on secondaries.
+    /// The operation to use for an aggregation with a write stage if servers are too old to run it
+    /// on secondaries.
     fallback: Option<Operation>,
     deprioritized: Option<Arc<[ServerAddress]>>,
     selector: Option<Arc<dyn Selector>>,
@@ -55,7 +56,7 @@ pub struct Criteria {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
-    /// Everything but a write command, with the effective read preference (L-3).
+    /// Any command except a write, with the effective read preference (L-3).
     Read(SharedPreference),
     /// `insert`, `update`, `delete`, `findAndModify` and `bulkWrite`.
     Write,
@@ -94,7 +95,8 @@ impl Criteria {
     }
 
     /// Deprioritizes the servers at `addresses`: they are avoided as long as there are others
-    /// (Server Selection: "deprioritized servers"). Replaces the addresses avoided so far.
+    /// (Server Selection: "deprioritized servers"). Replaces the previously deprioritized
+    /// addresses.
     #[doc(alias = "deprioritizedServers")]
     #[must_use]
     pub fn with_deprioritized(
@@ -110,9 +112,9 @@ impl Criteria {
 
     /// Marks an aggregation whose pipeline has a write stage (`$out`, `$merge`).
     ///
-    /// Secondaries run such a pipeline since MongoDB 5.0. As long as an older server is available,
-    /// the aggregation reads with mode primary whatever its preference (CRUD: "Read preferences and
-    /// server selection"). Without a preference, or for writes, nothing changes.
+    /// Secondaries can run such a pipeline since MongoDB 5.0. As long as an older server is
+    /// available, the aggregation reads with mode primary regardless of its preference (CRUD: "Read
+    /// preferences and server selection"). Without a preference, or for writes, nothing changes.
     #[must_use]
     pub fn with_write_stage(mut self) -> Self {
         self.fallback = match self.operation {
@@ -148,11 +150,11 @@ impl Criteria {
         &self.operation
     }
 
-    /// Returns the effective operation on `topology`, both for selection and for passing the read
+    /// Returns the effective operation on `topology`, for selection and for passing the read
     /// preference to the server.
     ///
-    /// It differs from [`operation`](Self::operation) only for an aggregation
-    /// [with a write stage](Self::with_write_stage).
+    /// Differs from [`operation`](Self::operation) only for an aggregation [with a write
+    /// stage](Self::with_write_stage).
     pub fn operation_on(&self, topology: &TopologyDescription) -> &Operation {
         match &self.fallback {
             Some(fallback) if has_server_before_5_0(topology) => fallback,
@@ -202,7 +204,7 @@ impl Operation {
 }
 
 /// Returns whether an available server is too old for its secondaries to run a pipeline with a
-/// write stage. Servers behind a load balancer are newer.
+/// write stage. Servers behind a load balancer are always recent enough.
 fn has_server_before_5_0(topology: &TopologyDescription) -> bool {
     const WRITE_STAGE_WIRE_VERSION: i32 = 13;
     topology.topology_type() != TopologyType::LoadBalanced
@@ -219,8 +221,8 @@ impl fmt::Display for Criteria {
 }
 
 impl fmt::Display for Operation {
-    /// Formats as `query with ReadPreference <mode>...` or `write operation`, the words of
-    /// selection errors.
+    /// Formats as `query with ReadPreference <mode>...` or `write operation`, as in selection
+    /// errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(preference) => write!(f, "query with ReadPreference {preference}"),
@@ -242,45 +244,45 @@ impl fmt::Debug for Criteria {
     }
 }
 
-/// An error in criteria that no server could ever meet: selection fails without waiting.
+/// The error of criteria that no server can ever meet: selection fails without waiting.
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CriteriaError {
     /// The read preference is contradictory.
     ReadPreference(InvalidReadPreference),
-    /// The staleness limit is finer than staleness can be measured (Max Staleness:
+    /// The staleness limit is shorter than the resolution of staleness (Max Staleness:
     /// "smallestMaxStalenessSeconds").
     MaxStalenessTooSmall {
-        /// The limit as given.
+        /// The given limit.
         limit: Duration,
         /// The client's heartbeat frequency.
         heartbeat_frequency: Duration,
-        /// The smallest limit that is accepted with this heartbeat frequency.
+        /// The minimum limit for this heartbeat frequency.
         smallest: Duration,
     },
-    /// There is a staleness limit, and a server is too old to report its last write. Only clients
-    /// that support wire versions below 5 can meet one.
+    /// There is a staleness limit, and a server is too old to report its last write. Occurs only in
+    /// clients that support wire versions below 5.
     MaxStalenessUnsupported {
         /// The old server.
         address: ServerAddress,
-        /// Its greatest wire version.
+        /// Its maximum wire version.
         max_wire_version: i32,
     },
 }
 
-/// The first wire version whose hello carries `lastWrite`.
+/// The first wire version whose hello reply contains `lastWrite`.
 const LAST_WRITE_WIRE_VERSION: i32 = 5;
 
 impl CriteriaError {
     /// Checks `preference` on this topology (Max Staleness: "maxStalenessSeconds").
     ///
-    /// Only replica sets are checked: on other topologies mongos checks the limit. On replica sets
-    /// a limit that is too small is an error whatever the mode and the known servers, also for
-    /// `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error if the
-    /// TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too small
-    /// (Server Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at
-    /// servers). So a wrong setting shows at once and not only during a failover. PyMongo takes the
-    /// primary.
+    /// Only replica sets are checked: on other topologies, mongos checks the limit. On replica
+    /// sets, a limit that is too small is an error regardless of the mode and the known servers,
+    /// even for `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error
+    /// if the TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too
+    /// small (Server Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks
+    /// at servers). So a wrong setting shows at once and not only during a failover. PyMongo
+    /// selects the primary instead.
     pub(crate) fn check(
         topology: &TopologyDescription,
         settings: &Settings,

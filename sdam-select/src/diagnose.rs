@@ -15,9 +15,9 @@ use crate::{
     explain::{Explanation, Rejection, Verdict},
 };
 
-/// A probable fault, derived from descriptions and their errors alone.
+/// A probable fault, derived only from descriptions and their errors.
 ///
-/// `{}` prints the problem in one sentence; [`remedy`](Self::remedy) says what to do.
+/// `{}` prints the problem in one sentence; [`remedy`](Self::remedy) returns the remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Diagnosis {
@@ -30,13 +30,13 @@ pub enum Diagnosis {
         /// The required name of the members' replica set.
         set_name: Option<Box<str>>,
     },
-    /// No server has answered yet, but none has failed either.
+    /// No server has answered yet, and none has failed.
     NotAnsweredYet,
-    /// The members' replica set has another name than the configured one.
+    /// The members' replica set name differs from the configured one.
     WrongSetName {
         /// The server that reported the name.
         address: ServerAddress,
-        /// The error, which has both names.
+        /// The error, which contains both names.
         error: Arc<ServerError>,
     },
     /// Host names cannot be resolved on this host.
@@ -60,7 +60,7 @@ pub enum Diagnosis {
         /// True if the addresses come from the replica set's own configuration.
         advertised: bool,
     },
-    /// There is no connection through the proxy, or the proxy itself cannot be reached.
+    /// There is no connection through the proxy, or the proxy itself is unreachable.
     ProxyFailed {
         /// The servers with their errors, which name the proxy and the cause.
         failures: Vec<(ServerAddress, Arc<ServerError>)>,
@@ -70,7 +70,7 @@ pub enum Diagnosis {
         /// The servers with their errors, which name the cause.
         failures: Vec<(ServerAddress, Arc<ServerError>)>,
     },
-    /// Servers accept connections but close them without an answer: they may require TLS.
+    /// Servers accept connections but close them without answering: they may require TLS.
     TlsExpected {
         /// The servers.
         addresses: Vec<ServerAddress>,
@@ -82,9 +82,9 @@ pub enum Diagnosis {
         /// The error.
         error: Arc<ServerError>,
     },
-    /// A member's own address differs from the one that the client has connected to.
+    /// A member's own address differs from the address to which the client connected.
     AddressMismatch {
-        /// The address that the client has connected to.
+        /// The address to which the client connected.
         address: ServerAddress,
         /// Its own address, `me`.
         me: ServerAddress,
@@ -113,8 +113,8 @@ pub enum Diagnosis {
 
 /// Returns the probable faults, most fundamental first.
 ///
-/// `explanation` is that of a selection from the same `topology`. There can be diagnoses even if
-/// the selection found servers: an unresolvable member is a fault before it is needed.
+/// `explanation` comes from a selection on the same `topology`. There can be diagnoses even if the
+/// selection found servers: an unresolvable member is a fault before it is needed.
 pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Vec<Diagnosis> {
     let evidence = Evidence::new(topology);
     let mut found = Vec::new();
@@ -146,7 +146,7 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
     found
 }
 
-/// A topology with the queries that several diagnoses share.
+/// A topology, with queries shared by several diagnoses.
 struct Evidence<'t> {
     topology: &'t TopologyDescription,
     any_available: bool,
@@ -196,8 +196,8 @@ impl<'t> Evidence<'t> {
         addresses.any(|address| self.topology.is_advertised(address))
     }
 
-    /// Returns the departures for reasons that match `is`. A departure for another name is
-    /// diagnosed with the error of that name, if it has one.
+    /// Returns the departures for reasons that match `is`. A departure because of a different name
+    /// is diagnosed with the error of that name, if it has one.
     fn departures(&self, is: impl Fn(&DepartureReason) -> bool) -> impl Iterator<Item = Diagnosis> {
         let departures = self.topology.departures().iter();
         let missed = departures.filter(move |departure| match &departure.reason {
@@ -207,8 +207,8 @@ impl<'t> Evidence<'t> {
         missed.cloned().map(Diagnosis::Departed)
     }
 
-    /// Returns a diagnosis for each server whose own name does not lead to it from here, although
-    /// it has answered at another address.
+    /// Returns a diagnosis for each server that answered at one address but cannot be reached from
+    /// here by its own name.
     fn names_that_differ(&self) -> impl Iterator<Item = Diagnosis> {
         let servers = self.topology.servers().iter();
         servers.filter_map(|server| self.differs(&server.address))
@@ -240,7 +240,7 @@ impl<'t> Evidence<'t> {
         }
     }
 
-    /// Diagnoses failures of connections, in the order of their establishment.
+    /// Diagnoses connection failures, in the order of the steps of a connection.
     fn about_connections(&self, found: &mut Vec<Diagnosis>) {
         let addresses = self.addresses(|error| error.stage == Stage::Dns);
         if !addresses.is_empty() {
@@ -272,7 +272,7 @@ impl<'t> Evidence<'t> {
         if !failures.is_empty() {
             found.push(Diagnosis::TlsFailed { failures });
         }
-        // If any server answers, both sides agree about TLS; then this is a restart.
+        // If any server answers, both sides agree about TLS, so this is a restart.
         let broken = |error: &ServerError| {
             error.stage == Stage::Hello
                 && matches!(error.kind, ErrorKind::Network | ErrorKind::Protocol)
@@ -347,8 +347,8 @@ fn wants_primary(operation: &Operation) -> bool {
     }
 }
 
-/// Returns the criterion that excluded otherwise suitable servers, if one did. The last criterion
-/// that any server reached is the one to relax.
+/// Returns the criterion that excluded otherwise suitable servers, if there was one. It is the last
+/// criterion that any server reached, because that one should be relaxed.
 fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
     let any = |is: fn(&Rejection) -> bool| {
         let mut servers = explanation.servers.iter();

@@ -15,9 +15,9 @@ use crate::criteria::{Criteria, Operation};
 
 /// Returns the text of a selection error, in the specification's words.
 ///
-/// If some server is available, the text has the criteria: a read preference that no member
-/// matches, or the type of server required. If none is available, it has the servers' errors: the
-/// one that all of them share, or else all different ones.
+/// If some server is available, the text contains the criteria: a read preference that no member
+/// matches, or the required server type. If none is available, it contains the servers' errors: the
+/// error shared by all, or else all different errors.
 pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String {
     if let Some(error) = topology.compatibility_error() {
         return error.into();
@@ -97,7 +97,7 @@ mod tests {
             &Criteria::write(),
             "No servers are suitable for write operation",
         );
-        // L-6: the members are too old for a secondary to run it.
+        // L-6: the members are too old for a secondary to run the aggregation.
         let mut old = server(1, RsSecondary);
         old.wire_versions.max = 9;
         assert_eq!(

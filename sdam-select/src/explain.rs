@@ -20,7 +20,7 @@ use crate::{
 
 /// The result of selection for every server of a topology.
 ///
-/// `{}` prints one line for logs and error texts, `{:#}` one line per server for people.
+/// `{}` prints one line for logs and error texts; `{:#}` prints one line per server for people.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Explanation {
@@ -34,7 +34,7 @@ pub struct Explanation {
     pub servers: Vec<ExplainedServer>,
 }
 
-/// A reason that concerns the topology or the criteria instead of a single server.
+/// A reason that concerns the topology or the criteria rather than a single server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -56,7 +56,7 @@ pub struct ExplainedServer {
     pub address: ServerAddress,
     /// The server's type.
     pub server_type: ServerType,
-    /// The error because of which the server is not available, if any.
+    /// The error that makes the server unavailable, if any.
     pub error: Option<Arc<ServerError>>,
     /// The verdict of selection.
     pub verdict: Verdict,
@@ -66,7 +66,7 @@ pub struct ExplainedServer {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// Suitable and in the latency window: it may be chosen.
+    /// Suitable and in the latency window, so it may be chosen.
     Eligible {
         /// Its average round-trip time.
         average: Option<Duration>,
@@ -81,7 +81,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// Its type does not serve the operation.
+    /// Its type cannot serve the operation.
     Type {
         /// The required type: `a primary`, `a mongos` and so on.
         required: &'static str,
@@ -193,14 +193,14 @@ impl ExplainedServer {
     }
 }
 
-/// One selection, with the data to explain its result.
+/// A selection, with the data to explain its result.
 struct Explainer<'a> {
     suitability: Suitability<'a>,
-    /// The criteria that secondaries had to meet where the primary is the fallback: explains why
-    /// none was eligible.
+    /// The criteria for secondaries in a mode that falls back to the primary; explains why no
+    /// secondary was eligible.
     secondaries: Option<Suitability<'a>>,
     preference: Option<&'a ReadPreference>,
-    /// The indexes of the servers that the selectors have kept.
+    /// The indexes of the servers that the selectors kept.
     suitable: Vec<usize>,
     fastest: u64,
     threshold: Duration,
@@ -302,8 +302,8 @@ impl<'a> Explainer<'a> {
         }
     }
 
-    /// Returns the rejection if a server of this type would be suitable without servers of the
-    /// preferred type.
+    /// Returns the rejection if a server of this type would be suitable in the absence of servers
+    /// of the preferred type.
     fn not_preferred(&self, server_type: ServerType) -> Option<Rejection> {
         let preferred = match (self.preference?.mode, server_type) {
             (ReadMode::PrimaryPreferred, ServerType::RsSecondary) => ServerType::RsPrimary,

@@ -1,13 +1,12 @@
 //! Pure MongoDB server selection.
 //!
 //! Selection decides which servers of a
-//! [`TopologyDescription`](sdam_core::topology::TopologyDescription) are suitable for an operation
-//! and which of them is chosen. If there is none, it explains why, and what to do about it.
+//! [`TopologyDescription`](sdam_core::topology::TopologyDescription) are suitable for an operation,
+//! and chooses one of them. If there is none, it explains the reason and the remedy.
 //!
-//! This crate never waits, never locks, never reads a clock and draws no random numbers: the
-//! description, the number of operations in progress and the random bits are arguments. The owner
-//! of the topology waits for a suitable server. The crate is `no_std`, and [`choose`] allocates
-//! nothing.
+//! This crate never waits, locks, reads a clock or draws random numbers: the description, the
+//! number of operations in progress and the random bits are arguments. The owner of the topology
+//! waits for a suitable server. The crate is `no_std`, and [`choose`] allocates nothing.
 //!
 //! ```
 //! use sdam_core::{

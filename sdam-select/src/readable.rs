@@ -1,4 +1,4 @@
-//! Finds out whether a topology has a readable or a writable server (SDAM Monitoring:
+//! Checks whether a topology has a readable or a writable server (SDAM Monitoring:
 //! "hasReadableServer", "hasWritableServer").
 
 use sdam_core::{
@@ -8,7 +8,7 @@ use sdam_core::{
 
 use crate::{criteria::CriteriaError, settings::Settings, suitability::Suitability};
 
-/// Returns whether some server is readable, with `preference` if there is one.
+/// Returns whether some server is readable, with `preference` if it is given.
 ///
 /// Returns false for a preference that selection would reject.
 pub fn has_readable_server(

@@ -1,4 +1,4 @@
-//! The client's settings of selection.
+//! The client's settings for selection.
 
 use alloc::{sync::Arc, vec::Vec};
 use core::{fmt, time::Duration};
@@ -7,22 +7,22 @@ use sdam_core::options::{Options, SelectionStrategy};
 
 use crate::candidate::Selector;
 
-/// The client's settings of selection.
+/// The client's settings for selection.
 ///
 /// The specification forbids setting these per operation (Server Selection: "localThresholdMS"), so
-/// they are not in the [`Criteria`](crate::criteria::Criteria).
+/// they are not part of [`Criteria`](crate::criteria::Criteria).
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Settings {
-    /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
+    /// `localThresholdMS`: the maximum difference in latency to the fastest suitable server.
     pub local_threshold: Duration,
-    /// The effective `heartbeatFrequencyMS`; part of every estimate of staleness.
+    /// The effective `heartbeatFrequencyMS`, part of every estimate of staleness.
     pub heartbeat_frequency: Duration,
-    /// The strategy of the choice among the servers in the latency window.
+    /// The strategy for choosing among the servers in the latency window.
     pub strategy: SelectionStrategy,
-    /// The smallest wire version that the client supports.
+    /// The minimum wire version that the client supports.
     pub min_wire_version: i32,
-    /// `enableOverloadRetargeting`: whether a retry avoids servers that were overloaded.
+    /// `enableOverloadRetargeting`: true if a retry avoids servers that were overloaded.
     #[doc(alias = "enableOverloadRetargeting")]
     pub retargets_overload: bool,
     /// The application's selector for every operation of the client.
@@ -43,7 +43,7 @@ impl Settings {
     }
 
     /// Creates the settings of a single-threaded client: it scans at its own frequency and chooses
-    /// at random, because it never has an operation in progress to count.
+    /// at random, because it never has other operations in progress.
     pub fn single_threaded(options: &Options) -> Self {
         Self {
             heartbeat_frequency: options.scan_frequency(),

@@ -20,12 +20,12 @@ enum Reference {
     NewestSecondary(Option<i64>),
 }
 
-/// A staleness limit and the reference of its estimates.
+/// A staleness limit, and the reference for its estimates.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StalenessLimit {
     limit: Duration,
     heartbeat_frequency: Duration,
-    /// The greatest lag within the limit, in nanoseconds.
+    /// The maximum lag within the limit, in nanoseconds.
     allowed: i128,
     reference: Reference,
 }
@@ -33,7 +33,7 @@ pub(crate) struct StalenessLimit {
 impl StalenessLimit {
     /// Returns the limit of `preference`, if it has one.
     ///
-    /// The reference is sought among all servers of the topology, also the deprioritized ones
+    /// The reference is determined from all servers of the topology, including deprioritized ones
     /// (L-53). Server Selection filters deprioritized addresses out of the *candidates*, but
     /// defines staleness by the topology: by the primary's description if the topology type is
     /// `ReplicaSetWithPrimary`, and by "the secondary with the greatest lastWriteDate" if it is
@@ -79,7 +79,7 @@ impl StalenessLimit {
     }
 
     /// Returns the estimated staleness of `server` in nanoseconds, which can be negative; `None` if
-    /// the times for it are missing (L-26).
+    /// the required times are missing (L-26).
     pub(crate) fn estimate(&self, server: &ServerDescription) -> Option<i128> {
         if server.server_type != ServerType::RsSecondary {
             return Some(0);
@@ -87,7 +87,7 @@ impl StalenessLimit {
         Some(self.lag(server)? + nanos(self.heartbeat_frequency))
     }
 
-    /// Returns the lag of `server` in nanoseconds when it was checked.
+    /// Returns the lag of `server`, in nanoseconds, at the time of its check.
     fn lag(&self, server: &ServerDescription) -> Option<i128> {
         let write = server.last_write_date?;
         Some(match self.reference {

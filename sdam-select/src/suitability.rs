@@ -1,4 +1,4 @@
-//! Suitability, decided once per selection and then applied to each server.
+//! Suitability, determined once per selection and then applied to each server.
 
 use sdam_core::{
     address::ServerAddress,
@@ -13,11 +13,11 @@ use crate::{
     staleness::StalenessLimit,
 };
 
-/// The conditions under which a server is suitable (Server Selection: "suitable").
+/// The conditions for a suitable server (Server Selection: "suitable").
 ///
 /// Everything that depends on more than one server (the effective tag set, the fallback to the
-/// primary) is decided when this value is created. So it can be applied to each server alone, and
-/// repeated passes over the servers agree.
+/// primary) is determined when this value is created. So it can be applied to each server
+/// separately, and repeated passes over the servers agree.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Suitability<'a> {
     pub(crate) types: ServerTypes,
@@ -38,7 +38,7 @@ pub(crate) enum TagFilter<'a> {
 }
 
 impl<'a> Suitability<'a> {
-    /// Decides which servers of `topology` are suitable for `criteria`.
+    /// Determines the conditions on `topology` for `criteria`.
     pub(crate) fn new(
         topology: &TopologyDescription,
         settings: &Settings,
@@ -61,8 +61,8 @@ impl<'a> Suitability<'a> {
         Ok(Self::for_preference(topology, settings, preference, &[]))
     }
 
-    /// Decides which servers are suitable for reading with `preference` or, without one, for
-    /// writing, except the `deprioritized` ones (Server Selection: "topology-type-specific server
+    /// Determines the conditions for reading with `preference` or, without one, for writing.
+    /// Excludes the `deprioritized` servers (Server Selection: "topology-type-specific server
     /// selection rules").
     pub(crate) fn for_preference(
         topology: &TopologyDescription,
@@ -97,7 +97,7 @@ impl<'a> Suitability<'a> {
         }
     }
 
-    /// Accepts members of these types that meet the preference's staleness and tags (Server
+    /// Accepts members of these types that satisfy the preference's staleness and tags (Server
     /// Selection: "eligible").
     pub(crate) fn eligible(
         topology: &TopologyDescription,
@@ -150,8 +150,8 @@ impl<'a> Suitability<'a> {
         }
     }
 
-    /// Returns whether `server` is deprioritized. Compares only the address: the description may be
-    /// newer than the failure that led here (L-50).
+    /// Returns whether `server` is deprioritized. Compares only the address, because the
+    /// description may be newer than the failure that led here (L-50).
     pub(crate) fn is_deprioritized(&self, server: &ServerDescription) -> bool {
         self.deprioritized.binary_search(&server.address).is_ok()
     }
@@ -171,7 +171,7 @@ impl ServerTypes {
     pub(crate) const AVAILABLE: Self =
         Self(!(Self::of(ServerType::Unknown).0 | Self::of(ServerType::PossiblePrimary).0));
 
-    /// Returns the types of the suitable servers if nothing but the type matters, a fast path for
+    /// Returns the types of the suitable servers if only the type matters, which is a fast path for
     /// most criteria. Otherwise a [`Suitability`] decides.
     pub(crate) fn sufficient(topology: &TopologyDescription, criteria: &Criteria) -> Option<Self> {
         let preference = criteria.operation_on(topology).read_preference();
@@ -192,7 +192,7 @@ impl ServerTypes {
         }
     }
 
-    /// Returns the types of the servers to write to or, with a `preference`, to read from. If the
+    /// Returns the types of the servers for writes or, with a `preference`, for reads. If the
     /// preference decides among the members of a replica set, it is returned instead.
     fn of_topology(
         topology_type: TopologyType,

@@ -1,6 +1,6 @@
-//! Checks that a selection that finds a server allocates nothing.
+//! Checks that a successful selection allocates nothing.
 //!
-//! The counting allocator is that of `allocation_counter`, which counts per thread.
+//! The allocator is the one of `allocation_counter`, which counts per thread.
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,7 +45,7 @@ fn replica_set(members: usize) -> TopologyDescription {
     topology(TopologyType::ReplicaSetWithPrimary, types)
 }
 
-/// Returns the number of allocations in 100 selections that each find a server.
+/// Returns the number of allocations in 100 successful selections.
 fn allocations(topology: &TopologyDescription, settings: &Settings, criteria: &Criteria) -> u64 {
     let load = |candidate: Candidate<'_>| candidate.index as u32;
     let count = allocation_counter::measure(|| {
@@ -88,7 +88,7 @@ fn selection_allocates_nothing_up_to_1024_servers() {
     check("50 members", &replica_set(50), &picky());
     check("1000 mongos", &routers(1000), &Criteria::write());
     check("1024 mongos", &routers(1024), &nearest());
-    // The documented limit is exact, and the counter counts.
+    // Proves that the documented limit is exact and that the counter works.
     assert_eq!(
         allocations(&routers(1025), &settings, &Criteria::write()),
         100

@@ -147,8 +147,8 @@ fn servers_outside_the_window_are_never_chosen() {
 
 #[test]
 fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
-    // L-41: with three servers the least loaded one is drawn two times out of three, the most
-    // loaded one always loses.
+    // L-41: with three servers, the least loaded is drawn two times out of three, and the most
+    // loaded always loses.
     let topology = mongoses(&[5, 5, 5]);
     let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[2, 1, 3], 3_000);
     assert!((1_850..2_150).contains(&chosen[1]), "{chosen:?}");

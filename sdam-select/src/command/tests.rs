@@ -21,7 +21,7 @@ fn decode(bytes: Vec<u8>) -> RawDocumentBuf {
     RawDocumentBuf::from_bytes(bytes).unwrap()
 }
 
-/// Returns the modes for which `$readPreference` is sent with that mode, and those for which
+/// Returns the modes for which `$readPreference` is sent with that mode, and the modes for which
 /// SecondaryOk is set.
 fn sent(
     topology_type: TopologyType,

@@ -1,12 +1,12 @@
-//! Read preferences that criteria share.
+//! Read preferences shared by criteria.
 
 use alloc::sync::Arc;
 use core::{fmt, ops::Deref};
 
 use sdam_core::read_preference::{ReadMode, ReadPreference};
 
-/// A read preference that is cloned without allocation. A preference that consists of a mode only
-/// is also created without allocation.
+/// A read preference that can be cloned without allocating. If it is only a mode, creating it does
+/// not allocate either.
 #[derive(Clone)]
 pub struct SharedPreference(Repr);
 
@@ -22,7 +22,7 @@ static SECONDARY: ReadPreference = ReadPreference::new(ReadMode::Secondary);
 static SECONDARY_PREFERRED: ReadPreference = ReadPreference::new(ReadMode::SecondaryPreferred);
 static NEAREST: ReadPreference = ReadPreference::new(ReadMode::Nearest);
 
-/// Returns the preference of this mode without tags and limits.
+/// Returns the preference with this mode, without tags or limits.
 fn plain(mode: ReadMode) -> &'static ReadPreference {
     match mode {
         ReadMode::Primary => &PRIMARY,

@@ -1,4 +1,4 @@
-//! The criteria of an operation's next attempt.
+//! The criteria for an operation's next attempt.
 
 use sdam_core::{
     address::ServerAddress,
@@ -8,8 +8,8 @@ use sdam_core::{
 
 use super::Criteria;
 
-/// The server of an attempt as it was selected: `SelectedServer` of `sdam`, or the data that a
-/// program without it has kept.
+/// The selected server of an attempt: `SelectedServer` of `sdam`, or equivalent data of a program
+/// that does not use it.
 pub trait Attempted {
     /// Returns the server's address.
     fn address(&self) -> &ServerAddress;
@@ -23,10 +23,10 @@ pub trait Attempted {
 }
 
 impl Criteria {
-    /// Returns the criteria of the next attempt, after one on `server` has failed with `error`.
+    /// Returns the criteria for the next attempt, after an attempt on `server` failed with `error`.
     ///
-    /// In a sharded cluster the next attempt avoids that server after any error. On other
-    /// topologies it does so only if the error has the label `SystemOverloadedError`, and
+    /// In a sharded cluster, the next attempt avoids that server after any error. On other
+    /// topologies, it does so only if the error has the label `SystemOverloadedError` and
     /// `enableOverloadRetargeting` is on (Server Selection: "deprioritized servers").
     #[must_use]
     pub fn after(self, server: &impl Attempted, error: &impl Labelled) -> Self {

@@ -1,4 +1,4 @@
-//! The full text of criteria, for logs.
+//! The complete text of criteria, for logs.
 
 use core::fmt;
 
@@ -7,11 +7,11 @@ use sdam_core::read_preference::ReadPreference;
 use super::{Criteria, Operation};
 use crate::settings::Settings;
 
-/// The full text of all criteria of suitability, as `selector` in logs (Server Selection:
+/// The complete text of all suitability criteria, as `selector` in logs (Server Selection:
 /// "Logging", K-7).
 ///
-/// The text of a [`Criteria`] omits parts that restrict nothing. This one has every part of the
-/// read preference that is set, and whether the application's selectors take part.
+/// The text of a [`Criteria`] omits parts that restrict nothing. This text contains every part of
+/// the read preference that is set, and the presence of application selectors.
 #[derive(Debug)]
 pub struct SelectorText<'a> {
     criteria: &'a Criteria,
@@ -19,7 +19,7 @@ pub struct SelectorText<'a> {
 }
 
 impl Criteria {
-    /// Returns the full text of the criteria, for a client with these settings.
+    /// Returns the complete text of the criteria for a client with these settings.
     pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> SelectorText<'a> {
         SelectorText {
             criteria: self,
@@ -52,7 +52,7 @@ impl fmt::Display for SelectorText<'_> {
     }
 }
 
-/// Formats the parts in the words and the order of a command's `$readPreference`.
+/// Formats the parts with the names and in the order of a command's `$readPreference`.
 fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fmt::Result {
     write!(f, "read preference {{ mode: {}", preference.mode)?;
     if !preference.tag_sets.is_empty() {

@@ -244,7 +244,7 @@ fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_se
         assert_eq!(diagnoses(&topology, &Criteria::write()), expected);
     };
     check(ReplicaSetWithPrimary, &[mismatch]);
-    // It is normal through a tunnel.
+    // This is normal through a tunnel.
     check(Single, &[]);
 }
 

@@ -186,7 +186,8 @@ const fn departed(reason: &DepartureReason) -> &'static str {
     }
 }
 
-/// Prints the failures at the proxy. Each text names its server, so the first stands for all.
+/// Prints the failures at the proxy. The text of a failure names its server, so the first one
+/// represents all.
 fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
     let [(_, first), others @ ..] = failures else {
         return Ok(());
@@ -199,7 +200,7 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     }
 }
 
-/// Prints the failures of TLS: servers with the same cause together.
+/// Prints TLS failures, grouping servers with the same cause.
 fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
     let mut rest: Vec<&Failure> = failures.iter().collect();
     let mut separator = "TLS could not be negotiated with ";
@@ -217,7 +218,7 @@ fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Re
 /// A server and its error.
 type Failure = (ServerAddress, Arc<ServerError>);
 
-/// Returns the words for the source of the addresses that follow.
+/// Returns the words for the origin of the addresses that follow.
 fn named(advertised: bool) -> &'static str {
     if advertised {
         "named as members by the replica set: "

@@ -39,7 +39,7 @@ fn secondary(number: u64, rtt: u64, dc: &str, lag: i64) -> ServerDescription {
     server
 }
 
-/// Returns a topology with a primary, secondaries that differ in latency, tags and lag, and a
+/// Returns a topology with a primary, secondaries with different latencies, tags and lags, and a
 /// server that is down.
 fn members() -> TopologyDescription {
     let mut primary = secondary(1, 5, "ny", 0);
@@ -55,7 +55,7 @@ fn members() -> TopologyDescription {
     topology(ReplicaSetWithPrimary, servers)
 }
 
-/// Returns the verdict on the server with this number as text.
+/// Returns the verdict on the server with this number, as text.
 fn explanation_of(
     topology: &TopologyDescription,
     criteria: &Criteria,
@@ -115,8 +115,8 @@ fn every_rejection_has_the_values_that_were_compared() {
         1,
         "is only used when there is no suitable RSSecondary",
     );
-    // The primary is the fallback for lack of an eligible secondary: why were the secondaries
-    // rejected?
+    // The primary is the fallback because no secondary is eligible; the secondaries have their
+    // reasons.
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
     check(fallback.clone(), 1, "is eligible at 5 ms");
     check(

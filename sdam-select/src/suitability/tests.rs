@@ -55,8 +55,8 @@ fn of_types(topology_type: TopologyType, types: &[ServerType]) -> TopologyDescri
     )
 }
 
-/// Returns a primary (1) and secondaries (2, 3), each with a tag `n` of its number; 2 and 3 share
-/// `dc`.
+/// Returns a primary (1) and secondaries (2, 3), each with its number as the tag `n`; 2 and 3 have
+/// the same `dc`.
 fn tagged() -> TopologyDescription {
     let types = [RsPrimary, RsSecondary, RsSecondary];
     let servers = types.into_iter().zip(1..).map(|(server_type, number)| {
@@ -109,7 +109,7 @@ fn writes_go_only_to_the_primary() {
 
 #[test]
 fn other_topologies_ignore_the_read_preference() {
-    // L-2, L-5, L-25, L-32, L-33, L-34, L-35: tags that no server has and a limit that is too
+    // L-2, L-5, L-25, L-32, L-33, L-34, L-35: tags that no server has, and a limit that is too
     // small. Mode primary is not rejected early either, although there is no primary.
     let picky = mode(ReadMode::Secondary)
         .with_tag_sets(vec![tags(&[("dc", "none")])])
@@ -149,7 +149,7 @@ fn the_first_tag_set_that_matches_a_candidate_decides() {
     check(ReadMode::Nearest, &[&[("dc", "x")]], &[]);
     // The primary is no candidate, so its tags have no effect.
     check(ReadMode::Secondary, &[&[("n", "1")], &[("n", "2")]], &[2]);
-    // As the fallback it needs no tags.
+    // As a fallback, the primary needs no tags.
     check(ReadMode::PrimaryPreferred, &[&[("n", "2")]], &[1]);
     check(ReadMode::SecondaryPreferred, &[&[("n", "2")]], &[2]);
     check(ReadMode::SecondaryPreferred, &[&[("n", "1")]], &[1]);
@@ -202,7 +202,7 @@ fn deprioritized_servers_are_suitable_only_if_no_other_is() {
 #[test]
 fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     // L-6: MongoDB 5.0 has wire version 13. The staleness limit is too small, which has no effect
-    // where the preference is overridden.
+    // if the preference is overridden.
     let secondary = read(mode(ReadMode::Secondary));
     let picky = read(mode(ReadMode::Secondary).with_max_staleness(Duration::from_secs(1)));
     let check = |topology_type, servers: &[(ServerType, i32)], expected: &[u64], overridden| {
@@ -259,7 +259,7 @@ fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     assert!(!write.is_overridden_on(&old));
 }
 
-/// Returns a server with these times, in milliseconds, of its check and its last write.
+/// Returns a server with these times of its check and its last write, in milliseconds.
 fn member(number: u64, server_type: ServerType, updated: u64, wrote: i64) -> ServerDescription {
     let mut server = server(number, server_type);
     server.last_update_time = Some(Instant::from_millis(updated));
@@ -273,7 +273,7 @@ fn limited(seconds: u64) -> ReadPreference {
 
 #[test]
 fn with_a_primary_staleness_compares_last_writes_and_check_times() {
-    // L-21, L-23: lag + 10 s of heartbeat <= 90 s; L-27: the clock may have begun at any time
+    // L-21, L-23: lag + 10 s of heartbeat <= 90 s; L-27: the clock may begin at any time
     let check = |updated, wrote, expected: &[u64]| {
         for earlier in [0, 940_000] {
             let primary = member(1, RsPrimary, 1_000_000 - earlier, 5_000_000);
@@ -289,7 +289,7 @@ fn with_a_primary_staleness_compares_last_writes_and_check_times() {
     check(1_000_000, 5_000_000, &[2]);
     check(1_000_000, 4_920_000, &[2]);
     check(1_000_000, 4_919_999, &[]);
-    // It was checked a minute later than the primary, so a minute of the difference is no lag.
+    // It was checked a minute after the primary, so a minute of the difference is not lag.
     check(1_060_000, 4_980_000, &[2]);
     check(1_060_000, 4_979_999, &[]);
     check(940_000, 4_860_000, &[2]);
@@ -334,10 +334,10 @@ fn staleness_is_measured_from_the_whole_topology_even_if_the_newest_member_is_de
         member(2, RsSecondary, 0, 4_000_000),
     ];
     let topology = topology(ReplicaSetNoPrimary, servers);
-    // Without 1, 2 would be the newest and suitable.
+    // Without 1, server 2 would be the newest and therefore suitable.
     let for_preference = read(limited(90)).with_deprioritized([address(1)]);
     assert_eq!(found(&topology, &for_preference), [1]);
-    // The same with a primary: 3 lags behind it, and not behind 2.
+    // The same with a primary: 3 lags behind it, but not behind 2.
     let servers = [
         member(1, RsPrimary, 0, 5_000_000),
         member(2, RsSecondary, 0, 4_000_000),
@@ -369,7 +369,7 @@ fn members_of_unknown_staleness_count_as_stale() {
     check(vec![fresh(), bare(3)], &[2]);
     check(vec![bare(3)], &[]);
     check(vec![server(1, RsPrimary), fresh()], &[]);
-    // Without a primary the time of the check does not matter.
+    // Without a primary, the time of the check does not matter.
     let mut unchecked = fresh();
     unchecked.last_update_time = None;
     check(vec![unchecked.clone()], &[2]);

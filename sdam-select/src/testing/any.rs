@@ -24,8 +24,8 @@ use crate::{
     criteria::Criteria,
 };
 
-/// Returns topologies of all types with servers of all types, also combinations that SDAM never
-/// yields.
+/// Returns topologies of all types with servers of all types, including combinations that SDAM
+/// never yields.
 pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
     let types = prop::sample::select(vec![
         Unknown,
@@ -78,7 +78,7 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
     })
 }
 
-/// Returns valid criteria of all kinds; servers 1 to 8 may be deprioritized, and a selector may
+/// Returns valid criteria of all kinds. Servers 1 to 8 may be deprioritized, and a selector may
 /// drop every second server.
 pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
     let modes = prop::sample::select(vec![

@@ -1,5 +1,5 @@
-//! A reference model: the specification's filters applied to lists one after the other; slow, but
-//! simple.
+//! A reference model that applies the specification's filters to lists one after the other, slowly
+//! but simply.
 
 use std::{vec, vec::Vec};
 
@@ -22,7 +22,7 @@ use crate::criteria::Criteria;
 type Servers = Vec<ServerDescription>;
 
 /// Returns the suitable servers for a client with a heartbeat of 10 s; `None` if the staleness
-/// limit is rejected.
+/// limit is invalid.
 pub(super) fn suitable(topology: &TopologyDescription, criteria: &Criteria) -> Option<Servers> {
     let limit = criteria.read_preference().and_then(|it| it.max_staleness);
     let limit = limit.map(|limit| limit.as_millis() as i64);
