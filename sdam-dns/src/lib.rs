@@ -1,12 +1,12 @@
 //! Look-ups of SRV and TXT records for sdam, on every runtime and without one.
 //!
-//! [`DnsResolver`] asks the name servers of the system, or given ones, by
-//! [hickory](https://docs.rs/hickory-resolver): over UDP, and over TCP if an answer is too large for
-//! that. Each look-up has its own short-lived thread, so it needs no runtime of its caller, and no
-//! thread exists between two look-ups, which are at least a minute apart while all is well.
+//! [`DnsResolver`] queries the system's name servers, or given ones, with
+//! [hickory](https://docs.rs/hickory-resolver): over UDP, and over TCP if an answer is too large
+//! for UDP. Each look-up has its own short-lived thread, so it needs no runtime, and no thread
+//! exists between look-ups, which are normally at least a minute apart.
 //!
-//! Nothing is cached here: each look-up is answered by a name server, and the configuration of the
-//! system is read anew, because it changes when a machine joins another network.
+//! Nothing is cached: a name server answers each look-up, and the system's configuration is read
+//! anew, because it changes when a machine joins another network.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -38,16 +38,16 @@ use self::query::Query;
 ///
 /// # Cancel safety
 ///
-/// A look-up ends at once when its future is dropped, and so does its thread.
+/// When its future is dropped, a look-up ends at once, as does its thread.
 #[derive(Clone, Debug)]
 pub struct DnsResolver {
-    /// The name servers to ask; `None`: the name servers of the system.
+    /// The name servers to query; `None` means the system's.
     servers: Option<Arc<[SocketAddr]>>,
     blocks: bool,
 }
 
 impl DnsResolver {
-    /// Creates a resolver that asks the name servers of the system: those of `/etc/resolv.conf`, or
+    /// Creates a resolver that queries the system's name servers: those of `/etc/resolv.conf`, or
     /// of the settings of Windows and macOS.
     pub fn system() -> Self {
         Self {
@@ -56,7 +56,7 @@ impl DnsResolver {
         }
     }
 
-    /// Creates a resolver that asks these name servers.
+    /// Creates a resolver that queries these name servers.
     pub fn with_servers(servers: impl IntoIterator<Item = SocketAddr>) -> Self {
         Self {
             servers: Some(servers.into_iter().collect()),
@@ -64,15 +64,15 @@ impl DnsResolver {
         }
     }
 
-    /// Makes the futures of look-ups block their thread, as single-threaded mode on blocking sockets
-    /// needs, whose timers block, too.
+    /// Makes the futures of look-ups block their thread. Single-threaded mode on blocking sockets
+    /// needs this, because its timers block, too.
     #[must_use]
     pub fn blocking(mut self) -> Self {
         self.blocks = true;
         self
     }
 
-    /// Returns the records of `name` in the order of the answer; none if there are none.
+    /// Returns the records of `name` in the order of the answer; empty if there are none.
     async fn look_up(
         &self,
         name: &str,
@@ -81,7 +81,7 @@ impl DnsResolver {
     ) -> Result<Vec<Record>, TransportError> {
         let query = Query {
             servers: self.servers.clone(),
-            // A full name: the search list of the system does not apply.
+            // A fully qualified name, to which the system's search list does not apply.
             name: format!("{}.", name.trim_end_matches('.')),
             record_type,
             timeout,
@@ -98,7 +98,7 @@ impl DnsResolver {
             TransportError::from_io(Stage::Dns, "a thread could not be started", error)
         })?;
         if self.blocks {
-            // A panic of the thread is seen below.
+            // A panic of the thread is noticed below.
             let _ = thread.join();
         }
         receiver.await.unwrap_or_else(|_| {
@@ -118,7 +118,8 @@ impl Resolver for DnsResolver {
         let records = self.look_up(name, RecordType::SRV, timeout).await?;
         let host = |record: &Record| match &record.data {
             RData::SRV(srv) => {
-                // Certificates name the ASCII form, and so does the system's look-up of addresses.
+                // Certificates contain the ASCII form, and the system's look-up of addresses uses
+                // it.
                 let target = srv.target.to_ascii();
                 Some(ServerAddress::new(target.trim_end_matches('.'), srv.port))
             }

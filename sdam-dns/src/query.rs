@@ -1,4 +1,4 @@
-//! One look-up, in a thread of its own.
+//! One look-up on its own thread.
 
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -21,20 +21,20 @@ use sdam_core::error::Stage;
 use sdam_transport::TransportError;
 use tokio::{runtime, time};
 
-/// The question, the name servers to ask, and the time limit.
+/// The question, the name servers to query, and the time limit.
 #[derive(Debug)]
 pub(crate) struct Query {
-    /// The name servers to ask; `None`: the name servers of the system.
+    /// The name servers to query; `None` means the system's.
     pub(crate) servers: Option<Arc<[SocketAddr]>>,
-    /// The name that is looked up, with the final dot.
+    /// The name to look up, with the final dot.
     pub(crate) name: String,
     pub(crate) record_type: RecordType,
     pub(crate) timeout: Option<Duration>,
 }
 
 impl Query {
-    /// Runs the query on this thread until it has an answer; returns `None` if `cancelled` is ready
-    /// before that.
+    /// Runs the query on this thread until there is an answer; returns `None` if `cancelled` is
+    /// ready first.
     pub(crate) fn run(
         &self,
         cancelled: impl Future<Output = ()>,
@@ -78,8 +78,8 @@ impl Query {
         }
     }
 
-    /// Asks the name servers directly. Hickory's `Resolver` would answer for `localhost` and other
-    /// reserved names (RFC 6761), which may have SRV records.
+    /// Queries the name servers directly. Hickory's `Resolver` would answer for `localhost` and
+    /// other reserved names (RFC 6761), which may have SRV records.
     async fn ask(
         &self,
         config: ResolverConfig,
@@ -113,7 +113,7 @@ impl Query {
         };
         options.cache_size = 0;
         options.use_hosts_file = ResolveHosts::Never;
-        // A query that is lost is repeated while there is time.
+        // Lost queries are repeated while there is time.
         if let Some(timeout) = self.timeout {
             let tries = u32::try_from(options.attempts).unwrap_or(u32::MAX);
             options.timeout = options.timeout.min(timeout / tries.saturating_add(1));
@@ -142,7 +142,7 @@ fn failed(servers: &str, error: NetError) -> TransportError {
     }
 }
 
-/// The name servers of a configuration, for errors.
+/// The name servers of a configuration, for error messages.
 struct Servers<'c>(&'c ResolverConfig);
 
 impl std::fmt::Display for Servers<'_> {

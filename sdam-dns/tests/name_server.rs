@@ -1,4 +1,4 @@
-//! Look-ups at a real name server on loopback.
+//! Look-ups with a real name server on loopback.
 #![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
 
 use std::{
@@ -33,7 +33,7 @@ fn serve(records: impl IntoIterator<Item = Record>) -> Option<(Dns, DnsResolver)
     Some((dns, resolver))
 }
 
-/// Returns the records of a look-up, the hosts sorted.
+/// Returns the records of a look-up with sorted hosts.
 fn srv(resolver: &DnsResolver, name: &str) -> SrvRecords {
     let mut found = block_on(resolver.lookup_srv(name, PATIENCE)).unwrap();
     found.hosts.sort();
@@ -165,7 +165,7 @@ fn a_dropped_look_up_ends_its_thread() {
     // The query has arrived, so the thread is waiting for the answer.
     let (_, client) = socket.recv_from(&mut [0; 512]).unwrap();
     drop(lookup);
-    // The thread closes its port, which the system then refuses.
+    // The thread closes its port, so the system then refuses packets to it.
     socket.connect(client).unwrap();
     while socket.send(b"anyone?").is_ok() {}
 }
