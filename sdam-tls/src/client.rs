@@ -16,7 +16,7 @@ use crate::{
     stream::TlsStream,
 };
 
-/// Negotiates TLS with one configuration, whose sessions are resumed on later connections.
+/// Negotiates TLS with a single configuration, so that later connections can resume sessions.
 #[derive(Debug)]
 pub(crate) struct Client {
     config: Arc<ClientConfig>,
@@ -42,12 +42,12 @@ impl Client {
         }
     }
 
-    /// Returns the name that the certificate of `server` has to contain. SNI sends it to the
-    /// server, unless it is an IP address.
+    /// Returns the name that the certificate of `server` must contain. Unless it is an IP address,
+    /// SNI sends it to the server.
     fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, TransportError> {
         match ServerName::try_from(server.host().to_owned()) {
             Ok(name) => Ok(name),
-            // Stands for a name that is neither sent nor checked.
+            // A placeholder for a name that is neither sent nor checked.
             Err(_) if !self.checks_name => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),
             Err(_) => {
                 let message = "no certificate can have the name of this server; connect by a host \

@@ -1,4 +1,4 @@
-//! A reader of DER.
+//! A DER reader.
 
 /// A DER value.
 #[derive(Clone, Copy, Debug)]
@@ -15,7 +15,7 @@ impl<'a> Value<'a> {
         let (&[tag, short], rest) = bytes.split_first_chunk()?;
         let (length, header) = match short {
             0..=0x7f => (usize::from(short), 2),
-            // Below 4 GiB.
+            // Lengths below 4 GiB.
             0x81..=0x84 => {
                 let digits = rest.get(..usize::from(short & 0x7f))?;
                 let add = |length, digit: &u8| (length << 8) | usize::from(*digit);
@@ -31,7 +31,7 @@ impl<'a> Value<'a> {
         })
     }
 
-    /// Returns the values in the content of this one.
+    /// Returns the values inside this one.
     pub(crate) fn values(self) -> impl Iterator<Item = Value<'a>> {
         let mut rest = self.content;
         std::iter::from_fn(move || {

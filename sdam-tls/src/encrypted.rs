@@ -1,4 +1,4 @@
-//! Client keys that are encrypted with a password.
+//! Client keys encrypted with a password.
 
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
 use sdam_core::{options::ConfigError, uri_options::Secret};
@@ -9,7 +9,7 @@ const PASSWORD: &str = "tlsCertificateKeyFilePassword";
 const BEGIN: &str = "-----BEGIN ENCRYPTED PRIVATE KEY-----";
 const END: &str = "-----END ENCRYPTED PRIVATE KEY-----";
 
-/// Returns the section with an encrypted PKCS#8 key, if `pem` has one.
+/// Returns the section with an encrypted PKCS#8 key, if `pem` contains one.
 pub(crate) fn section(pem: &[u8]) -> Option<Zeroizing<String>> {
     let text = Zeroizing::new(String::from_utf8_lossy(pem).into_owned());
     let begin = text.find(BEGIN)?;
@@ -18,7 +18,7 @@ pub(crate) fn section(pem: &[u8]) -> Option<Zeroizing<String>> {
     Some(Zeroizing::new(section.to_owned()))
 }
 
-/// Returns whether `pem` has a key that is encrypted by the headers of RFC 1421.
+/// Returns whether `pem` contains a key encrypted with the headers of RFC 1421.
 pub(crate) fn is_legacy(pem: &[u8]) -> bool {
     const HEADER: &[u8] = b"Proc-Type: 4,ENCRYPTED";
     pem.windows(HEADER.len()).any(|window| window == HEADER)
@@ -34,7 +34,7 @@ pub(crate) fn decrypt(
         let reason = format!("the private key in `{path}` is encrypted");
         return Err(ConfigError::new(PASSWORD, "", reason, "give its password"));
     };
-    // The library of the PEM format knows no label of encrypted keys.
+    // The PEM library does not know the label of encrypted keys.
     let renamed = Zeroizing::new(section.replace("ENCRYPTED PRIVATE", "PRIVATE"));
     let encrypted = PrivatePkcs8KeyDer::from_pem_slice(renamed.as_bytes()).map_err(|error| {
         let reason = format!("the encrypted private key is no valid PEM: {error}");
@@ -84,7 +84,7 @@ fn plain(path: &str, _: &[u8], _: &Secret) -> Result<PrivateKeyDer<'static>, Con
     ))
 }
 
-/// Returns the error that the key of `path` has to be converted, with the command.
+/// Returns the error that the key of `path` must be converted, with the command for it.
 pub(crate) fn convert(path: &str, reason: &str) -> ConfigError {
     let remedy = format!(
         "convert the key by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -in {path} \

@@ -1,4 +1,4 @@
-//! The errors of a connection, and their texts.
+//! The errors of a connection and their texts.
 
 use std::{
     io,
@@ -14,16 +14,16 @@ use sdam_transport::TransportError;
 
 use crate::reason;
 
-/// The errors of the connections to one server.
+/// Creates the errors of connections to one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Errors {
-    /// The name that the server's certificate has to contain.
+    /// The name that the server's certificate must contain.
     pub(crate) host: Arc<str>,
     pub(crate) requests: Arc<CertificateRequests>,
 }
 
 impl Errors {
-    /// Converts an error of the TLS library before the server has accepted the client.
+    /// Converts an error of the TLS library that occurred before the server accepted the client.
     pub(crate) fn refused(&self, error: rustls::Error) -> TransportError {
         let message = reason::describe(&error, &self.host);
         TransportError::protocol(Stage::Tls, message).with_cause(error)
@@ -53,8 +53,8 @@ impl Errors {
         TransportError::from_io(Stage::Tls, message, error)
     }
 
-    /// Returns the error of a connection that was closed before any data of the server, if the
-    /// server may have rejected the client without an alert, as `mongod` does after the handshake.
+    /// Returns the error of a connection that was closed before the server sent data, if the server
+    /// may have rejected the client without an alert, as `mongod` does after the handshake.
     pub(crate) fn rejected(&self, when: &str) -> Option<TransportError> {
         let guess = if !self.requests.seen.load(Ordering::Relaxed) {
             return None;
@@ -71,7 +71,7 @@ impl Errors {
     }
 }
 
-/// Remembers whether servers ask for client certificates, because they do not ask again on a
+/// Stores which servers request client certificates, because they do not request them again on a
 /// connection that resumes an earlier session.
 #[derive(Debug)]
 pub(crate) struct CertificateRequests {

@@ -1,4 +1,4 @@
-//! Reads the certificates and keys of the files that options name.
+//! Reads certificates and keys from the files named in options.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::encrypted::{self, KEY_FILE};
 
 const CA_FILE: &str = "tlsCAFile";
 
-/// Reads the certificates of `tlsCAFile`, at least one.
+/// Reads the certificates of `tlsCAFile`; there is at least one.
 pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
     let pem = read(CA_FILE, path)?;
     certificates(
@@ -21,7 +21,7 @@ pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, Co
     )
 }
 
-/// Reads the client's certificate, with the chain up to its authority, and its key.
+/// Reads the client's certificate with its chain, and its key.
 pub(crate) fn identity(
     path: &str,
     password: Option<&Secret>,

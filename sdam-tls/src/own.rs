@@ -3,9 +3,6 @@
 //! The library rejects such a certificate before it has checked its purpose and the revocation
 //! lists, and has no function for these checks alone. It has parsed everything that is read here,
 //! so the encoding is valid.
-//!
-//! The library refuses it before it has looked at its purpose and at the revocation lists, and has no
-//! function for these alone. It has parsed all that is read here, so the encoding is valid.
 
 use rustls::{
     CertificateError,
@@ -16,8 +13,8 @@ use webpki::{CertRevocationList, EndEntityCert, OwnedCertRevocationList};
 
 use crate::{der::Value, reason::digits};
 
-/// Checks that `certificate` may be used by servers, according to its extended key usage and its
-/// key usage, if it has them (RFC 5280, 4.2.1.3 and 4.2.1.12; RFC 8446, 4.4.2.2).
+/// Checks that servers may use `certificate`, according to its extended key usage and its key
+/// usage, if it has them (RFC 5280, 4.2.1.3 and 4.2.1.12; RFC 8446, 4.4.2.2).
 pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), CertificateError> {
     let extensions = extensions(certificate).ok_or(CertificateError::BadEncoding)?;
     for (id, value) in extensions {
@@ -37,8 +34,8 @@ pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), Cert
     Ok(())
 }
 
-/// Checks that one of `lists` is issued by `certificate` itself, is valid at `now` and does not
-/// name it. Without lists, no certificate counts as revoked.
+/// Checks that one of `lists` was issued by `certificate` itself, is valid at `now`, and does not
+/// contain the certificate. Without lists, no certificate counts as revoked.
 pub(crate) fn check_revocation(
     certificate: &CertificateDer<'_>,
     lists: &[CertificateRevocationListDer<'static>],
@@ -72,7 +69,7 @@ pub(crate) fn check_revocation(
     Err(CertificateError::UnknownRevocationStatus)
 }
 
-/// Returns the ids of the extensions of a certificate with their values.
+/// Returns the ids and values of a certificate's extensions.
 fn extensions(certificate: &[u8]) -> Option<impl Iterator<Item = (&[u8], Value<'_>)>> {
     let body = Value::of(certificate)?.values().next()?;
     let list = body.values().find(|part| part.tag == EXTENSIONS);
@@ -80,7 +77,7 @@ fn extensions(certificate: &[u8]) -> Option<impl Iterator<Item = (&[u8], Value<'
     let extensions = list.into_iter().flat_map(Value::values);
     Some(extensions.filter_map(|extension| {
         let id = extension.values().next()?;
-        // Between them is whether it is critical.
+        // The criticality is between them.
         let value = extension.values().last()?;
         Some((id.content, Value::of(value.content)?))
     }))
@@ -104,7 +101,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Returns whether the list is signed by the key of `issuer`.
+    /// Returns whether the list was signed with the key of `issuer`.
     fn is_by(&self, issuer: &EndEntityCert<'_>, known: &WebPkiSupportedAlgorithms) -> bool {
         let mut fitting = known
             .all
@@ -116,16 +113,16 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Returns the time when the next list is due, as [`digits`].
+    /// Returns the time of the next update, as [`digits`].
     fn next_update(&self) -> Option<String> {
         let mut times = self
             .body
             .values()
             .filter(|part| matches!(part.tag, UTC_TIME | GENERALIZED_TIME));
-        // The first one is that of this list.
+        // The first time is the update of this list.
         let due = times.nth(1)?;
         let text = str::from_utf8(due.content).ok()?.trim_end_matches('Z');
-        // RFC 5280, 4.1.2.5.1: two digits of the year are those of 1950 to 2049.
+        // RFC 5280, 4.1.2.5.1: a two-digit year is between 1950 and 2049.
         Some(match due.tag {
             UTC_TIME if *text < *"5" => format!("20{text}"),
             UTC_TIME => format!("19{text}"),
@@ -142,5 +139,5 @@ const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
 const DIGITAL_SIGNATURE: u8 = 0x80;
 /// The object identifier of the extended key usage, 2.5.29.37.
 const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
-/// The object identifier of the purpose of servers, 1.3.6.1.5.5.7.3.1.
+/// The object identifier of the purpose "server authentication", 1.3.6.1.5.5.7.3.1.
 const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];

@@ -1,4 +1,4 @@
-//! TLS from options, or from a finished configuration.
+//! Creates TLS from options, or from a finished configuration.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ use crate::{
 
 /// Creates TLS from the options of a topology, using rustls.
 ///
-/// Parts without an option are values: the cryptography, the authorities to trust if there is no
+/// Settings without an option are values: the cryptography, the authorities to trust if there is no
 /// `tlsCAFile`, and revocation lists.
 #[derive(Clone, Debug)]
 pub struct Rustls {
@@ -42,7 +42,7 @@ enum Roots {
 }
 
 impl Rustls {
-    /// Creates a provider with this cryptography, which trusts the authorities of the platform.
+    /// Creates a provider with this cryptography that trusts the platform's authorities.
     pub fn new(crypto: Arc<CryptoProvider>) -> Self {
         Self {
             crypto,
@@ -52,24 +52,24 @@ impl Rustls {
         }
     }
 
-    /// Creates a provider with the cryptography of ring.
+    /// Creates a provider with ring's cryptography.
     #[cfg(feature = "ring")]
     pub fn ring() -> Self {
         Self::new(Arc::new(rustls::crypto::ring::default_provider()))
     }
 
-    /// Trusts these authorities instead of those of the platform, unless there is a `tlsCAFile`.
+    /// Trusts these authorities instead of the platform's, unless there is a `tlsCAFile`.
     ///
-    /// All topologies then share one store, while the authorities of the platform are read at the
-    /// start of each.
+    /// All topologies then share one store, whereas the platform's authorities are read at the
+    /// start of each topology.
     #[must_use]
     pub fn with_roots(mut self, roots: Arc<RootCertStore>) -> Self {
         self.roots = Roots::Own(roots);
         self
     }
 
-    /// Trusts Mozilla's authorities, as of the day of the build, instead of those of the platform,
-    /// unless there is a `tlsCAFile`.
+    /// Trusts Mozilla's authorities, as of the day of the build, instead of the platform's, unless
+    /// there is a `tlsCAFile`.
     #[cfg(feature = "webpki-roots")]
     #[must_use]
     pub fn with_bundled_roots(self) -> Self {
@@ -77,12 +77,11 @@ impl Rustls {
         self.with_roots(Arc::new(roots))
     }
 
-    /// Rejects servers whose certificate is on one of these lists, and those whose certificate no
-    /// list covers.
+    /// Rejects servers whose certificate is on one of these lists, or is not covered by any list.
     ///
-    /// Only the server's own certificate is looked up, not those of its authorities. A list whose
-    /// next update is due is rejected. Without lists, no certificate counts as revoked.
-    /// `tlsDisableCertificateRevocationCheck` ignores the lists.
+    /// Only the server's own certificate is checked, not the certificates of its authorities. A
+    /// list whose next update is overdue is rejected. Without lists, no certificate counts as
+    /// revoked. `tlsDisableCertificateRevocationCheck` ignores the lists.
     #[must_use]
     pub fn with_revocation_lists(
         mut self,
@@ -92,10 +91,10 @@ impl Rustls {
         self
     }
 
-    /// Calls `observer` with the server and the session after each handshake that has succeeded, for
+    /// Calls `observer` with the server and the session after each successful handshake, for
     /// programs that show certificates, versions and cipher suites.
     ///
-    /// It is called with no lock held, and delays the connection for as long as it takes.
+    /// It is called without holding a lock, and delays the connection until it returns.
     #[must_use]
     pub fn with_observer(
         mut self,
@@ -176,12 +175,12 @@ impl TlsProvider for Rustls {
 
 /// TLS with a finished configuration, for programs that already have one.
 ///
-/// The configuration decides alone, so every option but `tls=true` is refused.
+/// Only this configuration decides, so every option except `tls=true` is refused.
 #[derive(Clone, Debug)]
 pub struct FixedConfig(Arc<ClientConfig>);
 
 impl FixedConfig {
-    /// Creates a provider of this configuration.
+    /// Creates a provider with this configuration.
     pub fn new(config: impl Into<Arc<ClientConfig>>) -> Self {
         Self(config.into())
     }
@@ -247,7 +246,8 @@ fn store(
 fn platform_roots() -> Result<RootCertStore, ConfigError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
-    // Platforms have old certificates that the library does not accept; others replace them.
+    // Platforms contain old certificates that the library does not accept, but also their
+    // replacements.
     roots.add_parsable_certificates(found.certs);
     if !roots.is_empty() {
         return Ok(roots);

@@ -7,7 +7,7 @@ use rustls::{
     pki_types::UnixTime,
 };
 
-/// The reason why TLS could not be negotiated: a class of [`rustls::Error`] with its own remedy.
+/// The reason why TLS could not be negotiated: a class of [`rustls::Error`] with a specific remedy.
 ///
 /// ```
 /// use sdam_tls::{Reason, rustls};
@@ -18,7 +18,7 @@ use rustls::{
 /// }
 /// ```
 ///
-/// A connection that was closed or was too slow has no [`rustls::Error`]; see its
+/// A connection that was closed or timed out has no [`rustls::Error`]; see its
 /// [`kind`](sdam_transport::TransportError::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -27,17 +27,18 @@ pub enum Reason {
     Expired,
     /// The server's certificate is not valid yet.
     NotYetValid,
-    /// No trusted authority has issued the server's certificate.
+    /// The server's certificate was not issued by a trusted authority.
     UnknownIssuer,
-    /// The server's certificate names other hosts, or the server knows no host of this name.
+    /// The server's certificate contains other names, or the server does not know a host with this
+    /// name.
     WrongName,
     /// The server's certificate has been revoked, or no revocation list covers it.
     Revoked,
     /// The server's certificate is not acceptable for another reason.
     Certificate,
-    /// The server requires a client certificate, or rejects the one it got.
+    /// The server requires a client certificate, or rejects the one it received.
     ClientCertificate,
-    /// The server answered, but not in TLS.
+    /// The server answered without TLS.
     PlainText,
     /// Client and server have no protocol version, cipher suite or algorithm in common.
     Incompatible,
@@ -102,7 +103,7 @@ impl Reason {
     }
 }
 
-/// Returns the cause and the remedy of `error` at the server `host`, in one line.
+/// Returns the cause and the remedy of `error` from the server `host`, on one line.
 pub(crate) fn describe(error: &Error, host: &str) -> String {
     match error {
         Error::InvalidCertificate(error) => certificate(error, host),
@@ -207,7 +208,7 @@ fn of_alert(alert: AlertDescription, host: &str) -> String {
     }
 }
 
-/// Lists the names of a certificate, which the library shows as `DnsName("a")` and the like.
+/// Lists the names in a certificate, which the library formats as `DnsName("a")` and so on.
 fn names(presented: &[String]) -> String {
     if presented.is_empty() {
         return "no host at all (it has no subjectAltName)".to_owned();
@@ -252,7 +253,7 @@ pub(crate) fn digits(time: UnixTime) -> String {
 
 const NO_VERSION: &str =
     "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; update the server";
-/// The maximum number of names that are listed: certificates of hosting services have hundreds.
+/// The maximum number of names to list: certificates of hosting services contain hundreds.
 const MAX_NAMES: usize = 8;
 
 #[cfg(test)]

@@ -13,16 +13,16 @@ use sdam_transport::ByteStream;
 
 use crate::error::{Errors, is_closed};
 
-/// A TLS session over a stream whose reads are pending or block.
+/// A TLS session over a stream with pending or blocking reads.
 ///
-/// It reads from the stream only after it has sent all queued data and has consumed all received
-/// data. So a poll of a blocking stream ends when there is data.
+/// Reads from the stream only after sending all queued data and consuming all received data. So
+/// polling a blocking stream returns when there is data.
 #[derive(Debug)]
 pub(crate) struct TlsStream {
     io: Box<dyn ByteStream>,
     session: ClientConnection,
     errors: Errors,
-    /// True if data of the server have arrived, so that it has accepted the client.
+    /// True once data from the server has arrived, which means that it has accepted the client.
     accepted: bool,
 }
 
@@ -76,7 +76,7 @@ impl TlsStream {
             Err(error) => return Poll::Ready(Err(error)),
         };
         if let Err(error) = self.session.process_new_packets() {
-            // The server learns the reason by an alert, if it can be sent at once.
+            // An alert tells the server the reason, if it can be sent at once.
             if self.poll_sent(cx).is_ready() {
                 let _ = Pin::new(&mut self.io).poll_flush(cx);
             }
@@ -90,15 +90,15 @@ impl TlsStream {
         Poll::Ready(Ok(read))
     }
 
-    /// Returns the reason why the server has closed the connection before it sent data, if it is
-    /// known.
+    /// Returns the reason why the server closed the connection before it sent data, if the reason
+    /// is known.
     fn rejected(&self) -> Option<io::Error> {
         let rejected = (!self.accepted).then(|| self.errors.rejected("after"))?;
         rejected.map(io::Error::other)
     }
 
-    /// Returns the cause of a failed write. A server that rejects the client sends an alert, which
-    /// has arrived, and then resets the connection.
+    /// Returns the cause of a failed write. A server that rejects the client sends an alert before
+    /// it resets the connection, so the alert has arrived.
     fn write_failed(&mut self, cx: &mut Context<'_>, error: io::Error) -> io::Error {
         if self.accepted || !is_closed(&error) {
             return error;
@@ -117,8 +117,8 @@ impl ByteStream for TlsStream {
 }
 
 impl AsyncRead for TlsStream {
-    /// Reads data; a connection that is closed without notice counts as ended, because messages
-    /// have a length, so none can be cut short unnoticed.
+    /// Reads data. A connection that is closed without notice counts as ended: messages have a
+    /// length, so a truncated message is noticed.
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -177,7 +177,7 @@ impl AsyncWrite for TlsStream {
     }
 }
 
-/// A stream with the traits of `std`; a pending operation is the error `WouldBlock`.
+/// A stream with the traits of `std`; a pending operation becomes the error `WouldBlock`.
 struct Polled<'s, 'c, 'w>(&'s mut Box<dyn ByteStream>, &'c mut Context<'w>);
 
 impl Read for Polled<'_, '_, '_> {

@@ -1,4 +1,4 @@
-//! The checks of a server's certificate.
+//! Checks a server's certificate.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ use crate::own;
 #[derive(Debug)]
 pub(crate) struct Verifier {
     pub(crate) chain: Arc<WebPkiServerVerifier>,
-    /// Certificates that are trusted as server certificates, not only as authorities: a server may
-    /// present its own self-signed certificate, which the application has in its `tlsCAFile`.
+    /// Certificates trusted as server certificates, not only as authorities: a server may present
+    /// its own self-signed certificate if it is in the application's `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
-    /// The revocation lists that the chain and these certificates are checked with.
+    /// The revocation lists for the chain and for these certificates.
     pub(crate) lists: Vec<CertificateRevocationListDer<'static>>,
     pub(crate) algorithms: WebPkiSupportedAlgorithms,
     pub(crate) checks_name: bool,
@@ -45,8 +45,8 @@ impl ServerCertVerifier for Verifier {
             ocsp_response,
             now,
         );
-        // The library refuses the certificate of an authority as that of a server, which is what
-        // `openssl req -x509` makes. It has checked the validity before that, but nothing else.
+        // The library rejects an authority's certificate as a server certificate, but `openssl req
+        // -x509` creates such certificates. It has already checked the validity, but nothing else.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
             own::check_purpose(end_entity)?;
             own::check_revocation(end_entity, &self.lists, &self.algorithms, now)?;
@@ -55,7 +55,7 @@ impl ServerCertVerifier for Verifier {
                 .map(|()| ServerCertVerified::assertion());
         }
         match result {
-            // The name is checked last, so all the rest is valid.
+            // The name is checked last, so everything else is valid.
             Err(Error::InvalidCertificate(
                 CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
             )) if !self.checks_name => Ok(ServerCertVerified::assertion()),
@@ -100,8 +100,8 @@ fn is_of_authority(error: &Error) -> bool {
 
 /// Accepts every certificate, for `tlsAllowInvalidCertificates`.
 ///
-/// Signatures are accepted as well: without trust in the certificate its key proves nothing, and
-/// the certificates that this option is meant for may have keys that the library cannot check.
+/// Signatures are accepted as well: without trust in the certificate, its key proves nothing, and
+/// this option is meant for certificates whose keys the library may be unable to check.
 #[derive(Debug)]
 pub(crate) struct AcceptAny(pub(crate) WebPkiSupportedAlgorithms);
 

@@ -40,7 +40,7 @@ enum Fault {
 /// The fault of one session; `None` at first.
 type Shared = Arc<Mutex<Option<Fault>>>;
 
-/// The faults of all sessions, in the order of their beginnings.
+/// The faults of all sessions, in the order in which the sessions began.
 #[derive(Clone, Debug, Default)]
 struct Faults(Arc<Mutex<Vec<Shared>>>);
 
@@ -113,7 +113,7 @@ impl PoolHandle for Pool {
     fn close(&self) {}
 }
 
-// I-15: a network error, as a connection that is reset.
+// I-15: a network error, as for a connection that is reset.
 #[test]
 fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
     let authority = Authority::new("one");

@@ -1,7 +1,7 @@
-//! The cost of a connection: memory while it is idle, allocations of the handshake.
+//! The cost of a connection: memory while it is idle, and allocations of the handshake.
 //!
-//! The counting allocator is `allocation_counter`, which counts per thread, and the server has a
-//! thread of its own.
+//! The allocator is the one of `allocation_counter`, which counts per thread; the server has its
+//! own thread.
 
 use std::{
     io::{Read, Write},
@@ -21,7 +21,7 @@ use sdam_transport::{
 
 use crate::{certificates::Authority, runtimes::encrypted, server::serve};
 
-/// Starts a server that echoes messages, with TLS if there is a configuration.
+/// Starts a server that echoes messages, with TLS if a configuration is given.
 fn start(config: Option<Arc<ServerConfig>>) -> ServerAddress {
     let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let server = ServerAddress::new("127.0.0.1", listener.local_addr().unwrap().port());
@@ -47,7 +47,7 @@ fn echo(mut stream: impl Echo) {
         let mut message = header.to_vec();
         message.resize(length, 0);
         stream.read_exact(&mut message[Header::LENGTH..]).unwrap();
-        // The reply answers the request.
+        // Sets `responseTo`, so that the echo is a reply.
         message.copy_within(4..8, 8);
         stream.write_all(&message).unwrap();
     }
@@ -69,8 +69,7 @@ fn hello() -> WireMessage {
     message.encode().unwrap()
 }
 
-/// Opens a connection, exchanges two messages, and returns the memory that it keeps and its
-/// allocations.
+/// Opens a connection, exchanges two messages, and returns the memory it keeps and its allocations.
 fn connect(io: &Io, server: &ServerAddress) -> (Box<dyn Connection>, AllocationInfo) {
     let mut opened = None;
     let (first, second) = (hello(), hello());

@@ -1,4 +1,4 @@
-//! Files that options name: the accepted contents, and the errors of the others.
+//! Files named in options: the accepted contents, and the errors for all others.
 
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};
@@ -54,7 +54,7 @@ fn the_ca_file_replaces_all_other_authorities() {
     }
 }
 
-/// Presents the certificate of the key to a server that requires it.
+/// Presents the key's certificate to a server that requires it.
 #[track_caller]
 fn presented(key: &str, file_key: &str, password: &str) {
     let (authority, clients) = (Authority::new("one"), Authority::new("clients"));

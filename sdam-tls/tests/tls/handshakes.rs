@@ -1,4 +1,4 @@
-//! Handshakes that are accepted, and the errors of the others.
+//! Accepted handshakes, and the errors of all others.
 
 use std::sync::{Arc, Mutex};
 
@@ -54,7 +54,7 @@ fn refused(
     assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);
-    // I-10, I-11: a connection that breaks may be due to load, a certificate is not.
+    // I-10, I-11: a connection may break because of load; a certificate error has another cause.
     let labels = error.app_error(Generation::FIRST).labels();
     assert_eq!(labels.is_empty(), kind == ErrorKind::Protocol);
     assert!(seen.lock().unwrap().dropped, "the socket is closed");
@@ -346,7 +346,7 @@ fn a_self_signed_certificate_of_the_ca_file_is_that_of_a_server_too() {
                    of this machine";
     let tls = Rustls::ring().tls(&set).unwrap();
     untrusted(&tls, &expired, "a", Reason::Expired, message);
-    // Another one of the same name is not the one of the file.
+    // A different certificate with the same name is not trusted.
     let other = Issued::self_signed(&["a"], of_authority, |_| {});
     negotiate(&tls, Wire::tls(&serve(&other)), "a").unwrap_err();
 }
@@ -424,7 +424,7 @@ fn revocation_lists_cover_a_self_signed_certificate_of_the_ca_file_too() {
         "the server's certificate is not covered by the revocation lists of this program; add the \
          list of its authority",
     );
-    // A list of the same name is not of the same authority.
+    // A list whose issuer merely has the same name is from another authority.
     let namesake = Issued::self_signed(&["a"], of_authority, |_| {});
     let list = with(namesake.revoke(SERIAL + 1, 2999), false);
     let error = negotiate(&list, Wire::tls(&serve(&issued)), "a").unwrap_err();
@@ -441,7 +441,7 @@ fn an_answer_in_plain_text_is_named() {
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"SSH-2.0-OpenSSH_9.2\r\n",
         b"\x4a\0\0\0\x0a8.0.36\0",
-        // The length of a wire message looks like a TLS record of an unknown version.
+        // The length of a wire message looks like a TLS record with an unknown version.
         b"\x16\0\0\0\x01\0\0\0\x01\0\0\0\xdd\x07\0\0",
     ];
     for answer in answers {

@@ -1,5 +1,5 @@
-//! TLS with servers of rustls: in memory, where every poll is controlled, and on loopback through
-//! the transport of each runtime.
+//! TLS with rustls servers: in memory, where every poll is controlled, and on loopback through the
+//! transport of each runtime.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

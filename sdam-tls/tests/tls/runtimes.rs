@@ -16,7 +16,7 @@ pub(crate) fn encrypted(mut io: Io, tls: Arc<dyn Tls>) -> Io {
     io
 }
 
-/// Adds both ends of TLS to the transport of `io`, so that it connects to servers without TLS.
+/// Adds both ends of TLS to the transport of `io`, so that it can connect to servers without TLS.
 fn terminated(io: Io) -> Io {
     let authority = Authority::new("one");
     let options = {
@@ -69,7 +69,7 @@ fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
     ];
     let tls = Authority::new("one").tls();
     for io in ios {
-        // The queue of the listener accepts the connection, and its program never does.
+        // The listener's queue accepts the connection, but its program never does.
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let server = ServerAddress::new("127.0.0.1", listener.local_addr().unwrap().port());
         let io = encrypted(io, Arc::clone(&tls));
@@ -82,7 +82,8 @@ fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
         assert!(error.message().starts_with(start), "{error}");
         let (mut socket, _) = listener.accept().unwrap();
         let mut sent = Vec::new();
-        // It ends, so the socket is closed; an unread answer would reset it.
+        // The read ends, so the client has closed its socket. Unread data would have reset the
+        // connection instead.
         socket.read_to_end(&mut sent).unwrap();
         assert_eq!(
             sent[0], 22,

@@ -1,4 +1,4 @@
-//! A stream whose other end is a server in the same thread.
+//! A stream whose other end is a server on the same thread.
 
 use std::{
     io::{self, Read, Write},
@@ -24,7 +24,7 @@ use crate::certificates::{Authority, Issued, crypto};
 pub(crate) enum Peer {
     /// Echoes the data that it decrypts.
     Tls(Box<ServerConnection>),
-    /// Closes the connection as soon as it has the client's last message of the handshake.
+    /// Closes the connection on receiving the client's last handshake message.
     Rejecting(Box<ServerConnection>),
     /// Sends these bytes and closes the connection.
     Plain(Vec<u8>),
@@ -32,7 +32,7 @@ pub(crate) enum Peer {
     Silent,
 }
 
-/// The observed actions of the two ends.
+/// The observed actions of both ends.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// All bytes that the client has sent.
@@ -41,9 +41,9 @@ pub(crate) struct Seen {
     pub(crate) dropped: bool,
     pub(crate) kind: Option<HandshakeKind>,
     pub(crate) server_name: Option<String>,
-    /// The reason why the server has ended the connection, such as an alert of the client.
+    /// The reason why the server ended the connection, such as an alert from the client.
     pub(crate) failure: Option<rustls::Error>,
-    /// True if the client has announced that it closes the connection.
+    /// True if the client announced that it was closing the connection.
     pub(crate) notified: bool,
 }
 
@@ -63,16 +63,16 @@ pub(crate) struct Wire {
     peer: Peer,
     waiting: Waiting,
     was_pending: [bool; 3],
-    /// The number of bytes of data after which the server ends the connection, and whether it does
-    /// so with notice.
+    /// The number of bytes of data after which the server ends the connection, and whether it
+    /// announces that.
     ending: Option<(usize, bool)>,
-    /// Bytes that the server gets when the stream is flushed.
+    /// Bytes that the server receives when the stream is flushed.
     unflushed: Vec<u8>,
     /// True if the server has ended the connection.
     ended: bool,
-    /// True if writes fail after that.
+    /// True if writes fail after the end of the connection.
     resets: bool,
-    /// The maximum length of a write and a read.
+    /// The maximum length of a single write or read.
     chunk: usize,
     seen: Arc<Mutex<Seen>>,
 }
@@ -124,7 +124,7 @@ impl Wire {
         self
     }
 
-    /// Passes at most `chunk` bytes at once.
+    /// Transfers at most `chunk` bytes at once.
     pub(crate) fn in_chunks(mut self, chunk: usize) -> Self {
         self.chunk = chunk;
         self
@@ -168,7 +168,7 @@ impl Wire {
         }
     }
 
-    /// Returns whether this poll is pending.
+    /// Returns whether this poll should be pending.
     fn hesitate(&mut self, kind: usize, cx: &Context<'_>) -> bool {
         let was_pending = &mut self.was_pending[kind];
         *was_pending = self.waiting == Waiting::Hesitates && !*was_pending;
@@ -281,7 +281,7 @@ pub(crate) fn serve(issued: &Issued) -> Arc<ServerConfig> {
     serve_with(issued, None, &[&TLS13, &TLS12])
 }
 
-/// Returns the configuration of a server that requires a certificate of `clients`.
+/// Returns the configuration of a server that requires a client certificate issued by `clients`.
 pub(crate) fn serve_clients_of(
     issued: &Issued,
     clients: &Authority,
@@ -291,7 +291,7 @@ pub(crate) fn serve_clients_of(
     serve_with(issued, Some(verifier.build().unwrap()), &[version])
 }
 
-/// Returns the configuration of a server that asks for a certificate and accepts clients without
+/// Returns the configuration of a server that requests a certificate and accepts clients without
 /// one.
 pub(crate) fn serve_asking(
     issued: &Issued,

@@ -1,4 +1,4 @@
-//! TLS between a whole topology and a simulated deployment, both by rustls.
+//! TLS between a complete topology and a simulated deployment, with rustls on both sides.
 
 use std::{
     error::Error,
@@ -32,7 +32,7 @@ const LONG: Duration = Duration::from_secs(600);
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 const MEMBERS: [MemberId; 3] = [MemberId(0), MemberId(1), MemberId(2)];
 
-/// The TLS library of the simulated members, with the configuration of each.
+/// The TLS library of the simulated members, with each member's configuration.
 #[derive(Debug)]
 pub(crate) struct Library([Arc<ServerConfig>; 3]);
 
@@ -86,7 +86,7 @@ impl TlsSession for Session {
     }
 }
 
-/// Returns a world whose members require TLS by this library.
+/// Returns a simulation whose members require TLS with this library.
 fn world(seed: u64, library: Library) -> Sim {
     let hosts = HOSTS.map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
@@ -236,7 +236,7 @@ fn members_without_tls_end_the_handshake_and_plain_text_is_refused() {
     });
 }
 
-/// The wall clock of a client in virtual time, which begins at 23:00 of 2024-01-01.
+/// A client's wall clock in virtual time, which begins at 2024-01-01 23:00.
 #[derive(Debug)]
 struct Wall(Arc<dyn Clock>);
 
@@ -262,7 +262,7 @@ fn a_certificate_that_expires_in_virtual_time_fails_the_next_handshake() {
     let mut config = config
         .with_root_certificates(authority.roots())
         .with_no_client_auth();
-    // A resumed session would trust the earlier check.
+    // A resumed session would rely on the earlier check.
     config.resumption = Resumption::disabled();
     let runtime = with_tls(&sim, FixedConfig::new(config));
     sim.block_on(async {

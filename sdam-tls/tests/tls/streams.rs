@@ -34,7 +34,7 @@ pub(crate) fn exchange(stream: &mut Box<dyn ByteStream>, data: &[u8]) {
     assert_eq!(block_on(echoed).unwrap(), data);
 }
 
-/// Sends a message and reads its reply, which fails.
+/// Sends a message and returns the error of reading its reply.
 fn failure(stream: &mut Box<dyn ByteStream>) -> io::Error {
     let sent = async {
         stream.write_all(b"hello").await?;

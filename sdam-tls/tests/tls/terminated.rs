@@ -41,7 +41,7 @@ struct Terminated {
     /// The connection to the server.
     stream: Box<dyn ByteStream>,
     session: ServerConnection,
-    /// Decrypted data that have not been sent yet.
+    /// Decrypted data that has not been sent yet.
     plain: Vec<u8>,
     ended: bool,
 }
