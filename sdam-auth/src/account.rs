@@ -1,4 +1,4 @@
-//! The user that connections authenticate as.
+//! The user as which connections authenticate.
 
 use std::{fmt, sync::Arc};
 
@@ -19,16 +19,16 @@ use crate::{
     shared::Shared,
 };
 
-/// The user that connections authenticate as, with a mechanism.
+/// The user as which connections authenticate, with a mechanism.
 ///
-/// Keeps the keys that are derived from the password, so that only the first connection takes the
-/// time for it. Printing it reveals no secret. Cheap to clone; clones share the keys.
+/// Caches the keys derived from the password, so that only the first connection spends the time to
+/// derive them. Its `Debug` output contains no secret. Cheap to clone; clones share the keys.
 ///
 /// The server chooses the number of iterations, up to
 /// [`MAX_ITERATIONS`](crate::scram::MAX_ITERATIONS), before it has proved its identity. So keys are
-/// derived in slices of less than a tenth of a millisecond. Between two slices the executor runs
-/// other tasks, and the time limit of the connection is checked. If the connection is dropped
-/// meanwhile, the derivation ends and its intermediate result is discarded.
+/// derived in slices of less than a tenth of a millisecond. Between slices, the executor runs other
+/// tasks, and the time limit of the connection is checked. If the connection is dropped meanwhile,
+/// the derivation ends and its intermediate result is discarded.
 #[derive(Clone)]
 pub struct Account {
     method: Arc<Method>,
@@ -41,7 +41,7 @@ impl Account {
     ///
     /// # Errors
     ///
-    /// The errors of [`authenticator`](crate::authenticator).
+    /// As [`authenticator`](crate::authenticator).
     pub fn of(options: &Options) -> Result<Option<Self>, ConfigError> {
         let Some(credential) = &options.credential else {
             return Ok(None);
@@ -54,7 +54,7 @@ impl Account {
         }))
     }
 
-    /// Replaces the random numbers of the operating system, for tests and for systems without any.
+    /// Replaces the operating system's random numbers, for tests and for systems without any.
     #[must_use]
     pub fn with_entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;

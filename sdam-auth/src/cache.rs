@@ -1,14 +1,14 @@
-//! The keys that were derived from the password (Authentication: "Caching credentials in SCRAM").
+//! The cache of keys derived from the password (Authentication: "Caching credentials in SCRAM").
 
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::scram::{Challenge, Keys, Mechanism};
 
 /// The maximum number of cached keys. A user has one salt for each mechanism, and new ones after a
-/// change of the password.
+/// password change.
 const CAPACITY: usize = 8;
 
-/// The inputs of a key derivation, besides the password of the account.
+/// The inputs of a key derivation, except the account's password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyId {
     pub(crate) mechanism: Mechanism,
@@ -26,7 +26,7 @@ impl KeyId {
     }
 }
 
-/// The keys of one account, the oldest first.
+/// The keys of one account, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct KeyCache(VecDeque<(KeyId, Arc<Keys>)>);
 
@@ -42,7 +42,7 @@ impl KeyCache {
         found.map(|(_, keys)| Arc::clone(keys))
     }
 
-    /// Adds keys; if the cache is full, they replace the oldest.
+    /// Adds keys. If the cache is full, they replace the oldest.
     pub(crate) fn insert(&mut self, id: KeyId, keys: Arc<Keys>) {
         if self.find(&id).is_some() {
             return;

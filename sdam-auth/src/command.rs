@@ -2,7 +2,7 @@
 
 use sdam_core::{document::DocumentWriter, options::ServerApi};
 
-/// Encodes a command that is sent to the database `source`.
+/// Encodes a command to the database `source`.
 pub(crate) fn command(
     source: &str,
     api: Option<&ServerApi>,
@@ -17,7 +17,7 @@ pub(crate) fn command(
     command.finish()
 }
 
-/// Encodes a command that is sent within hello, which declares the API itself (Handshake:
+/// Encodes a command embedded in hello, which declares the API version itself (Handshake:
 /// "Speculative Authentication").
 pub(crate) fn speculative(source: &str, write: impl FnOnce(&mut DocumentWriter)) -> Vec<u8> {
     let mut command = DocumentWriter::new();
@@ -38,7 +38,7 @@ pub(crate) fn sasl_start(command: &mut DocumentWriter, mechanism: &str, payload:
     });
 }
 
-/// Writes a later command of a SASL conversation.
+/// Writes a subsequent command of a SASL conversation.
 pub(crate) fn sasl_continue(command: &mut DocumentWriter, conversation: i64, payload: &[u8]) {
     command.int32("saslContinue", 1);
     match i32::try_from(conversation) {

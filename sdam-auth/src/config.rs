@@ -1,4 +1,4 @@
-//! The validation of credentials (Authentication: "MongoCredential Properties").
+//! Validates credentials (Authentication: "MongoCredential Properties").
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ const MECHANISM: &str = "authMechanism";
 const EXTERNAL: &str = "$external";
 const SUPPORTED: &str = "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509 or PLAIN";
 
-/// Returns the mechanism of `credential` with the data that it needs. `encrypted` says whether
-/// connections are encrypted.
+/// Returns the mechanism of `credential` with its data. `encrypted` says whether connections are
+/// encrypted.
 pub(crate) fn method(credential: &Credential, encrypted: bool) -> Result<Method, ConfigError> {
     let Some(name) = credential.mechanism.as_deref() else {
         return scram(credential, None);

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 use sdam_transport::pool::AuthError;
 
-/// Fills a buffer with random bytes that cannot be predicted.
+/// Fills a buffer with unpredictable random bytes.
 pub type Entropy = Arc<dyn Fn(&mut [u8]) -> Result<(), AuthError> + Send + Sync>;
 
-/// Returns the random numbers of the operating system.
+/// Returns the operating system's random number generator.
 pub fn os_entropy() -> Entropy {
     Arc::new(|bytes| {
         getrandom::fill(bytes).map_err(|error| {

@@ -1,4 +1,4 @@
-//! Authentication of the connections of MongoDB pools.
+//! Authenticates the connections of MongoDB pools.
 //!
 //! [`authenticator`] creates an [`Authenticator`] from the options of a connection string. A pool
 //! passes it to [`NewPool::establish_with`](sdam_transport::pool::NewPool::establish_with).
@@ -25,8 +25,7 @@
 //! | `GSSAPI`, `MONGODB-AWS`, `MONGODB-OIDC` | no: implement [`Authenticator`] |
 //!
 //! [`scram`] is the protocol alone, without I/O. The crate reads no clock and has no global state.
-//! Random numbers come from a function that the caller passes, by default that of the operating
-//! system.
+//! Random numbers come from a function that the caller passes, by default the operating system's.
 
 mod account;
 mod cache;
@@ -51,11 +50,11 @@ pub use self::{
     entropy::{Entropy, os_entropy},
 };
 
-/// Returns the authenticator of the credential in `options`; `None` if there is none.
+/// Returns the authenticator for the credential in `options`; `None` if there is no credential.
 ///
 /// # Errors
 ///
-/// If the mechanism is not supported, or the credential has too few or too many parts for it.
+/// If the mechanism is not supported, or if the credential has missing or superfluous parts for it.
 pub fn authenticator(options: &Options) -> Result<Option<Arc<dyn Authenticator>>, ConfigError> {
     let account = Account::of(options)?;
     Ok(account.map(|account| Arc::new(account) as Arc<dyn Authenticator>))

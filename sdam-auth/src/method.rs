@@ -6,10 +6,10 @@ use zeroize::Zeroizing;
 
 use crate::scram::Mechanism;
 
-/// A mechanism with the data that it needs.
+/// A mechanism with its data.
 pub(crate) enum Method {
     Plain(Arc<User>),
-    /// SCRAM; without a mechanism it is negotiated.
+    /// SCRAM; if the mechanism is `None`, it is negotiated.
     Scram(Arc<User>, Option<Mechanism>),
     X509 {
         user: Option<Box<str>>,

@@ -1,9 +1,9 @@
-//! Parses the replies of servers to authentication commands.
+//! Parses servers' replies to authentication commands.
 
 use bson::{RawBsonRef, RawDocument};
 use sdam_transport::pool::AuthError;
 
-/// A reply in a SASL conversation, also the part of the reply to hello.
+/// A reply in a SASL conversation, or the corresponding part of the reply to hello.
 pub(crate) struct SaslReply<'r> {
     pub(crate) conversation: i64,
     pub(crate) payload: &'r [u8],
@@ -34,7 +34,7 @@ impl<'r> SaslReply<'r> {
     }
 }
 
-/// Checks that the reply reports success; the absence of an error is not enough.
+/// Checks that the reply reports success; the mere absence of an error is not enough.
 pub(crate) fn check_ok(reply: &[u8]) -> Result<(), AuthError> {
     match number(document(reply)?, "ok") {
         Some(1) => Ok(()),
@@ -51,7 +51,7 @@ pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, AuthErro
     }
 }
 
-/// Returns whether the reply to hello lists this mechanism of the user.
+/// Returns whether the reply to hello lists this mechanism for the user.
 pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, AuthError> {
     // Authentication: "Drivers MUST NOT validate the contents of the saslSupportedMechs".
     Ok(match field(document(hello)?, "saslSupportedMechs") {
@@ -62,7 +62,7 @@ pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, AuthError>
     })
 }
 
-/// Returns the error of a reply that is malformed at this field.
+/// Returns the error of a reply in which this field is malformed.
 pub(crate) fn malformed(field: &str) -> AuthError {
     AuthError::new(format!(
         "the server's reply to the authentication is malformed at `{field}`"

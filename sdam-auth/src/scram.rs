@@ -38,15 +38,15 @@ pub use self::{error::ScramError, keys::Keys, mechanism::Mechanism};
 /// The minimum number of iterations (Authentication: "Drivers MUST enforce a minimum iteration
 /// count of 4096").
 pub const MIN_ITERATIONS: u32 = 4096;
-/// The maximum number of iterations. A higher number would let a server that has not yet proved its
-/// identity keep the client busy. It exceeds current recommendations for passwords, and takes about
-/// a second.
+/// The maximum number of iterations, beyond which a server that has not yet proved its identity
+/// could keep the client busy. It exceeds current recommendations for passwords, and takes about a
+/// second.
 pub const MAX_ITERATIONS: u32 = 2_000_000;
 
 /// The header of the first message: no channel binding, and no other user to act as.
 const GS2_HEADER: &str = "n,,";
 
-/// The first message of the client.
+/// The client's first message.
 pub struct ClientFirst {
     /// The message without its header.
     bare: String,
@@ -54,10 +54,10 @@ pub struct ClientFirst {
 }
 
 impl ClientFirst {
-    /// Creates the message of `user`. `nonce` is a new random text of printable ASCII characters
+    /// Creates the message for `user`. `nonce` is a new random text of printable ASCII characters
     /// without commas.
     pub fn new(user: &str, nonce: &str) -> Self {
-        // SASLprep is not applied to the name, only the escapes of the format.
+        // SASLprep is not applied to the name, only the escapes of the message format.
         let user = user.replace('=', "=3D").replace(',', "=2C");
         Self {
             bare: format!("n={user},r={nonce}"),
@@ -70,12 +70,12 @@ impl ClientFirst {
         format!("{GS2_HEADER}{}", self.bare).into_bytes()
     }
 
-    /// Processes the first message of the server.
+    /// Processes the server's first message.
     ///
     /// # Errors
     ///
-    /// If it is malformed, does not continue the client's nonce, or asks for too few or too many
-    /// iterations.
+    /// If the message is malformed, does not continue the client's nonce, or requests too few or
+    /// too many iterations.
     pub fn challenge(&self, server_first: &[u8]) -> Result<Challenge, ScramError> {
         let text = text(server_first)?;
         let mut attributes = text.split(',');
@@ -133,7 +133,7 @@ impl Challenge {
         self.iterations
     }
 
-    /// Proves that the client has `keys`, those of this [salt](Self::salt) and number of
+    /// Proves that the client has `keys`, which must match this [salt](Self::salt) and number of
     /// [iterations](Self::iterations).
     pub fn answer(self, keys: Arc<Keys>) -> ClientFinal {
         let proof = BASE64.encode(keys.client_proof(self.auth_message.as_bytes()));
@@ -153,7 +153,7 @@ impl fmt::Debug for Challenge {
     }
 }
 
-/// The last message of the client.
+/// The client's last message.
 pub struct ClientFinal {
     message: Vec<u8>,
     auth_message: String,
@@ -166,11 +166,11 @@ impl ClientFinal {
         &self.message
     }
 
-    /// Checks that the last message of the server proves that the server knows the user, too.
+    /// Checks that the server's last message proves that the server also knows the user's keys.
     ///
     /// # Errors
     ///
-    /// If the message is malformed, reports an error, or lacks that proof.
+    /// If the message is malformed, reports an error, or lacks the proof.
     pub fn verify(&self, server_final: &[u8]) -> Result<(), ScramError> {
         let text = text(server_final)?;
         if let Some(error) = text.strip_prefix("e=") {

@@ -1,4 +1,4 @@
-//! The state that the conversations of an account share.
+//! State shared by the conversations of an account.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,8 +11,8 @@ use crate::{
     scram::{Derivation, Keys, ScramError},
 };
 
-/// The number of iterations between two chances for other tasks of the thread. They take less than
-/// a tenth of a millisecond.
+/// The number of iterations between two opportunities for other tasks of the thread. They take less
+/// than a tenth of a millisecond.
 const SLICE: u32 = 64;
 
 /// The part of an account that all its conversations share.
@@ -29,8 +29,8 @@ impl Shared {
         }
     }
 
-    /// Returns the keys of `user`, from the cache if they are in it. Otherwise they are derived, in
-    /// slices between which other tasks run: the server chooses the number of iterations.
+    /// Returns the keys of `user`, from the cache if possible. Otherwise they are derived in slices
+    /// between which other tasks run, because the server chooses the number of iterations.
     pub(crate) async fn keys(&self, user: &User, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
         let found = self.cache().find(id);
         if let Some(keys) = found {
@@ -46,7 +46,7 @@ impl Shared {
         }
     }
 
-    /// Keeps the keys with which a server has proved that it knows the user.
+    /// Caches the keys with which a server has proved its identity.
     pub(crate) fn remember(&self, id: KeyId, keys: Arc<Keys>) {
         self.cache().insert(id, keys);
     }

@@ -9,7 +9,7 @@ use crate::scram::{Keys, Mechanism};
 /// The stored form of a user's password.
 #[derive(Clone, Debug)]
 pub struct StoredUser {
-    /// The keys that the server compares proofs with.
+    /// The keys with which the server verifies proofs.
     pub keys: Arc<Keys>,
     /// The salt of the password.
     pub salt: Vec<u8>,
@@ -35,24 +35,24 @@ impl StoredUser {
     }
 }
 
-/// The server's state in a conversation, after the first message of the client.
+/// The server's state in a conversation, after the client's first message.
 pub struct ServerConversation {
     keys: Arc<Keys>,
     nonce: String,
-    /// The first message of the client, without its header.
+    /// The client's first message, without its header.
     client: String,
     message: String,
 }
 
 impl ServerConversation {
-    /// Returns the user that a client's first message names; `None` if it is malformed.
+    /// Returns the user named in a client's first message; `None` if it is malformed.
     pub fn user(client_first: &[u8]) -> Option<String> {
         let (name, _) = parse(client_first)?;
         Some(name.replace("=2C", ",").replace("=3D", "="))
     }
 
-    /// Answers the first message of the client; `nonce` is the server's part. `None` if the message
-    /// is malformed.
+    /// Answers the client's first message; `nonce` is the server's part. `None` if the message is
+    /// malformed.
     pub fn begin(client_first: &[u8], user: &StoredUser, nonce: &str) -> Option<Self> {
         let (name, client_nonce) = parse(client_first)?;
         let nonce = format!("{client_nonce}{nonce}");
@@ -70,8 +70,8 @@ impl ServerConversation {
         self.message.as_bytes()
     }
 
-    /// Checks the last message of the client and returns that of the server; `None` if the client
-    /// has not proved that it knows the password.
+    /// Checks the client's last message and returns the server's; `None` if the client has not
+    /// proved that it knows the password.
     pub fn finish(&self, client_final: &[u8]) -> Option<Vec<u8>> {
         let text = str::from_utf8(client_final).ok()?;
         let (without_proof, proof) = text.split_once(",p=")?;
@@ -94,7 +94,7 @@ impl fmt::Debug for ServerConversation {
     }
 }
 
-/// Returns the escaped name and the nonce of a client's first message.
+/// Returns the escaped name and the nonce in a client's first message.
 fn parse(client_first: &[u8]) -> Option<(&str, &str)> {
     let text = str::from_utf8(client_first).ok()?;
     let (name, nonce) = text.strip_prefix("n,,n=")?.split_once(",r=")?;

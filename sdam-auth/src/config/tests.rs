@@ -5,7 +5,7 @@ use sdam_core::{
 
 use crate::authenticator;
 
-/// Returns the error of a connection string, of its parts or of the authentication.
+/// Returns the error of a connection string, of one of its parts, or of the authentication.
 fn refusal(uri: &str) -> Option<ConfigError> {
     Options::parse(uri)
         .and_then(|options| authenticator(&options))

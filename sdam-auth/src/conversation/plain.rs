@@ -14,7 +14,7 @@ use crate::{
     shared::Shared,
 };
 
-/// A conversation of PLAIN, which sends the name and the password unencrypted (RFC 4616;
+/// A PLAIN conversation, which sends the name and the password unencrypted (RFC 4616;
 /// Authentication: "PLAIN").
 pub(crate) struct PlainConversation {
     shared: Arc<Shared>,

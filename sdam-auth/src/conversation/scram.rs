@@ -16,7 +16,7 @@ use crate::{
     shared::Shared,
 };
 
-/// A conversation of SCRAM, whose first command is sent within hello.
+/// A SCRAM conversation, whose first command is sent within hello.
 pub(crate) struct ScramConversation {
     shared: Arc<Shared>,
     user: Arc<User>,
@@ -24,12 +24,12 @@ pub(crate) struct ScramConversation {
     is_negotiated: bool,
     mechanism: Mechanism,
     first: ClientFirst,
-    /// The server's id of the conversation.
+    /// The server's id for the conversation.
     id: i64,
     state: State,
 }
 
-/// The reply that is expected next.
+/// The next expected reply.
 enum State {
     First,
     Final {
@@ -42,7 +42,7 @@ enum State {
 }
 
 impl ScramConversation {
-    /// Creates a conversation; without a `mechanism` it is negotiated.
+    /// Creates a conversation; if `mechanism` is `None`, it is negotiated.
     pub(crate) fn new(
         shared: Arc<Shared>,
         user: Arc<User>,
@@ -64,17 +64,17 @@ impl ScramConversation {
         })
     }
 
-    /// Returns the first command, for a server that has ignored the one within hello.
+    /// Returns the first command, for a server that ignored the one within hello.
     fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
         if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
             self.mechanism = Mechanism::ScramSha1;
         }
-        // No server is sent the same nonce twice.
+        // The same nonce is never sent twice.
         self.first = ClientFirst::new(&self.user.name, &nonce(&self.entropy)?);
         Ok(self.send(|command| self.write_start(command)))
     }
 
-    /// Answers the first message of the server.
+    /// Answers the server's first message.
     async fn answer(&mut self, reply: &SaslReply<'_>) -> Result<AuthStep, AuthError> {
         if reply.done {
             return Err(reply::malformed("done"));
@@ -146,7 +146,7 @@ impl Conversation for ScramConversation {
                 if reply.done {
                     return Ok(AuthStep::Done);
                 }
-                // Authentication: "Backwards Compatibility": one more, empty exchange.
+                // Authentication: "Backwards Compatibility": one additional, empty exchange.
                 self.state = State::Empty;
                 Ok(self.send_payload(&[]))
             }

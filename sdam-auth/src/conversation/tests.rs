@@ -28,7 +28,7 @@ use crate::{
     testing::{ServerConversation, StoredUser},
 };
 
-/// Creates an account whose nonces consist of zeros, then of ones, and so on.
+/// Creates an account whose first nonce consists of zeros, the second of ones, and so on.
 fn account(options: &Options) -> Account {
     let next = AtomicU8::new(0);
     let account = Account::of(options).unwrap().unwrap();
@@ -91,14 +91,14 @@ fn sasl(payload: &[u8], done: bool) -> Document {
     doc! { "conversationId": 7, "done": done, "payload": binary(payload), "ok": 1.0 }
 }
 
-/// The server's side of a conversation that begins with `command`.
+/// Creates the server's side of a conversation that begins with `command`.
 fn serve(mechanism: Mechanism, command: &Document) -> ServerConversation {
     assert_eq!(command.get_str("mechanism").unwrap(), mechanism.name());
     let user = StoredUser::new(mechanism, "ada", "pencil", b"0123456789", 4096).unwrap();
     ServerConversation::begin(&payload(command), &user, "server").unwrap()
 }
 
-/// Returns the reply to hello with the server's part of a speculative authentication.
+/// Returns the reply to hello that contains the server's part of a speculative authentication.
 fn hello(server: &ServerConversation) -> Document {
     let mut speculative = sasl(server.message(), false);
     speculative.remove("ok");
@@ -133,8 +133,7 @@ fn a_speculative_authentication_takes_one_more_command() {
 
 #[test]
 fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
-    // T-5
-    // O-7; Authentication: "Default Authentication Methods"
+    // T-5 O-7; Authentication: "Default Authentication Methods"
     let check = |given: Option<Mechanism>, hello: Document, expected: Mechanism| {
         let account = account(&options(given.map(Mechanism::name)));
         let mut conversation = begin(&account);
@@ -148,7 +147,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
         assert_eq!(command.get_str("$db").unwrap(), "staff");
         assert!(!command.contains_key("db"));
         assert_ne!(payload(&command), payload(&first), "a nonce was used twice");
-        // A server before MongoDB 4.4 wants one more, empty exchange.
+        // A server before MongoDB 4.4 requires one additional, empty exchange.
         let server = serve(expected, &command);
         let command = sent(next(&mut *conversation, &sasl(server.message(), false)));
         let last = server.finish(&payload(&command)).unwrap();

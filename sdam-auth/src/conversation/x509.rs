@@ -10,7 +10,7 @@ use crate::{command, reply, shared::Shared};
 
 const SOURCE: &str = "$external";
 
-/// A conversation of one command, after which the server takes the user from the client's
+/// A conversation with a single command, after which the server takes the user from the client's
 /// certificate (Authentication: "MONGODB-X509").
 pub(crate) struct X509Conversation {
     shared: Arc<Shared>,

@@ -8,13 +8,13 @@ use super::{
 
 /// An incremental derivation of keys (RFC 5802: `Hi`).
 ///
-/// It is PBKDF2 for a key as long as the hash, which needs one block only.
+/// This is PBKDF2 for a key as long as the hash, which needs only one block.
 pub(crate) enum Derivation {
     Sha1(Block<hmac::Hmac<sha1::Sha1>>),
     Sha256(Block<hmac::Hmac<sha2::Sha256>>),
 }
 
-/// The block of PBKDF2 (RFC 8018, section 5.2).
+/// A PBKDF2 block (RFC 8018, section 5.2).
 pub(crate) struct Block<M> {
     /// The hash function, keyed with the secret.
     mac: M,
@@ -35,7 +35,8 @@ impl Derivation {
         }
     }
 
-    /// Continues for at most this number of iterations, and returns the keys after the last one.
+    /// Continues for at most this number of iterations, and returns the keys after the last
+    /// iteration.
     pub(crate) fn advance(&mut self, iterations: u32) -> Option<Keys> {
         let (mechanism, salted) = match self {
             Self::Sha1(block) => (Mechanism::ScramSha1, block.advance(iterations)),

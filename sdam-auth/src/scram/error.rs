@@ -4,21 +4,21 @@ use sdam_transport::pool::AuthError;
 
 use super::{MAX_ITERATIONS, MIN_ITERATIONS};
 
-/// The reason why a SCRAM conversation ends.
+/// The reason why a SCRAM conversation failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ScramError {
-    /// A message of the server is malformed at this attribute.
+    /// This attribute of a server message is malformed.
     Malformed(&'static str),
     /// The server's nonce does not begin with the client's, or adds nothing to it.
     Nonce,
-    /// The server asks for this number of iterations.
+    /// The server requests this number of iterations.
     Iterations(u32),
     /// The password contains characters that SASLprep prohibits.
     Password,
     /// The server reports this error.
     Server(Box<str>),
-    /// The server has not proved that it knows the user.
+    /// The server did not prove that it knows the user's keys.
     Signature,
 }
 

@@ -8,7 +8,7 @@ use zeroize::Zeroizing;
 use super::{Derivation, Mechanism};
 
 /// The keys that client and server derive from a password, its salt and the number of iterations.
-/// They are as sensitive as the password, and erased when they are dropped.
+/// They are as sensitive as the password, and erased when dropped.
 pub struct Keys {
     mechanism: Mechanism,
     client: Bytes,
@@ -18,10 +18,9 @@ pub struct Keys {
 type Bytes = Zeroizing<Vec<u8>>;
 
 impl Keys {
-    /// Derives the keys from the [prepared](Mechanism::prepare) secret. Takes a few milliseconds of
-    /// computation, in proportion to `iterations`, which may be a second for
-    /// [`MAX_ITERATIONS`](super::MAX_ITERATIONS); an [`Account`](crate::Account) lets other tasks run
-    /// meanwhile.
+    /// Derives the keys from the [prepared](Mechanism::prepare) secret. The computation takes a few
+    /// milliseconds, in proportion to `iterations`; for [`MAX_ITERATIONS`](super::MAX_ITERATIONS),
+    /// about a second. An [`Account`](crate::Account) lets other tasks run meanwhile.
     pub fn derive(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
         let mut derivation = Derivation::new(mechanism, secret, salt, iterations);
         loop {
@@ -31,7 +30,7 @@ impl Keys {
         }
     }
 
-    /// Creates the keys of a password after all iterations.
+    /// Creates the keys from the result of all iterations.
     pub(super) fn of_salted_password(mechanism: Mechanism, salted: &[u8]) -> Self {
         Self {
             mechanism,
@@ -40,19 +39,19 @@ impl Keys {
         }
     }
 
-    /// Returns the client's proof that it has the keys.
+    /// Returns the client's proof of having the keys.
     pub fn client_proof(&self, auth_message: &[u8]) -> Vec<u8> {
         let signature = mac(self.mechanism, &self.stored_key(), auth_message);
         let pairs = self.client.iter().zip(signature.iter());
         pairs.map(|(key, mask)| key ^ mask).collect()
     }
 
-    /// Returns the server's proof that it has the keys.
+    /// Returns the server's proof of having the keys.
     pub fn server_signature(&self, auth_message: &[u8]) -> Vec<u8> {
         mac(self.mechanism, &self.server, auth_message).to_vec()
     }
 
-    /// Returns whether `signature` is the server's proof, in constant time.
+    /// Compares `signature` with the server's proof in constant time.
     pub fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
         match self.mechanism {
             Mechanism::ScramSha1 => {

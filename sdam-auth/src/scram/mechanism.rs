@@ -3,17 +3,17 @@ use zeroize::Zeroizing;
 
 use super::ScramError;
 
-/// A mechanism of SCRAM.
+/// A SCRAM mechanism.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
-    /// SCRAM-SHA-1, with a digest of the password in the place of the password.
+    /// SCRAM-SHA-1, with a digest in place of the password.
     ScramSha1,
     /// SCRAM-SHA-256, with the password prepared by SASLprep.
     ScramSha256,
 }
 
 impl Mechanism {
-    /// Every mechanism of SCRAM.
+    /// All SCRAM mechanisms.
     pub const ALL: [Self; 2] = [Self::ScramSha1, Self::ScramSha256];
 
     /// Returns the name, such as `SCRAM-SHA-256`.
@@ -28,8 +28,8 @@ impl Mechanism {
     ///
     /// # Errors
     ///
-    /// [`ScramError::Password`] if SASLprep prohibits characters of the password; SCRAM-SHA-256
-    /// only.
+    /// [`ScramError::Password`] if SASLprep prohibits a character of the password, only with
+    /// SCRAM-SHA-256.
     pub fn prepare(self, user: &str, password: &str) -> Result<Zeroizing<String>, ScramError> {
         match self {
             Self::ScramSha1 => {

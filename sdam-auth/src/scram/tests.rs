@@ -90,7 +90,7 @@ fn a_password_is_prepared_as_its_mechanism_requires() {
     check(sha_256, "u", "", Ok(""));
     check(sha_256, "u", "a\u{7}", Err(ScramError::Password));
     check(sha_256, "u", "\u{627}1", Err(ScramError::Password));
-    // The digests that `mongod` stores, of the raw texts.
+    // Digests stored by `mongod`, of the unprepared texts.
     let sha_1 = Mechanism::ScramSha1;
     let pencil = "1c33006ec1ffd90f9cadcbcc0e118200";
     check(sha_1, "user", "pencil", Ok(pencil));
@@ -192,8 +192,8 @@ fn printing_a_conversation_reveals_nothing() {
     }
 }
 
-/// Runs a whole conversation in which `tamper` changes the messages of the server: the first with
-/// `0`, the last with `1`.
+/// Runs a complete conversation. `tamper` changes the server's messages: the first with `0`, the
+/// last with `1`.
 fn converse(
     mechanism: Mechanism,
     user: &str,
@@ -201,7 +201,7 @@ fn converse(
     tamper: impl Fn(usize, Vec<u8>) -> Vec<u8>,
 ) -> Result<(), ScramError> {
     let [own, stored] = passwords;
-    // The test is about the messages: keys of more iterations take longer.
+    // The test is about messages; keys with more iterations take longer.
     let stored = StoredUser::new(mechanism, user, stored, b"0123456789abcdef", 4096).unwrap();
     let first = ClientFirst::new(user, NONCE);
     let message = first.message();
@@ -222,7 +222,7 @@ fn converse(
         ))
     };
     let last = challenge.answer(keys);
-    // A server that does not accept the proof may still try.
+    // A server that does not accept the proof may still send a final message.
     let reply = server.finish(last.message());
     last.verify(&tamper(1, reply.unwrap_or_else(|| b"v=AAAA".to_vec())))
 }
