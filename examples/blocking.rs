@@ -1,7 +1,7 @@
 //! Single-threaded mode, without async code: servers are checked only within the calls.
 //!
-//! `cargo run -p sdam-examples --example blocking [URI]`. Without a connection string, a replica set
-//! is simulated, whose primary steps down between two commands.
+//! `cargo run -p sdam-examples --example blocking [URI]`. Without a connection string, it simulates
+//! a replica set whose primary steps down between two commands.
 
 use std::{env, error::Error, io::stdin, time::Duration};
 
@@ -29,24 +29,24 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Inserts a document before, right after and a while after `step_down`. Returns the outcomes.
+/// Inserts a document before, right after and some time after `step_down`. Returns the outcomes.
 fn run(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<[Result<ServerAddress>; 3]> {
-    // Opens no connection yet. By default a selection fails after one scan; this one scans again
-    // until `serverSelectionTimeoutMS` has passed.
+    // Opens no connection yet. By default, a selection fails after one scan; this one keeps
+    // scanning until `serverSelectionTimeoutMS` has passed.
     let mut topology = BlockingTopology::builder(uri)?
         .options(|options| options.server_selection_try_once = Some(false))
         .blocking()?;
     let before = insert(&mut topology);
     step_down()?;
-    // Between calls nothing is checked, so the old primary is selected and refuses the command.
+    // Nothing is checked between calls, so the old primary is selected and refuses the command.
     let refused = insert(&mut topology);
-    // The topology has read that reply, too: this selection scans until there is a primary.
+    // The topology has seen that reply, too: this selection scans until there is a primary.
     let after = insert(&mut topology);
     topology.close();
     Ok([before, refused, after])
 }
 
-/// Inserts a document at the primary, on the connection of the checks. Returns the primary.
+/// Inserts a document at the primary, on the connection used for checks. Returns the primary.
 fn insert(topology: &mut BlockingTopology) -> Result<ServerAddress> {
     let primary = topology.select(&Criteria::write())?;
     let command =

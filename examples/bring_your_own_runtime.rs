@@ -1,8 +1,8 @@
-//! A runtime written by hand: a thread for each task, and two threads for each socket.
+//! A custom runtime: a thread for each task, and two threads for each socket.
 //!
-//! `cargo run -p sdam-examples --example bring_your_own_runtime [URI]`. Without a connection string, a
-//! replica set is simulated. Threads are simple but expensive; `examples/monoio` is a runtime whose
-//! futures never leave their thread.
+//! `cargo run -p sdam-examples --example bring_your_own_runtime [URI]`. Without a connection
+//! string, it simulates a replica set. Threads are simple but expensive; `examples/monoio` is a
+//! runtime whose futures never leave their thread.
 
 use std::{
     env,
@@ -33,7 +33,7 @@ struct Threads;
 
 impl Spawner for Threads {
     fn spawn(&self, task: Task) {
-        // A panic ends only this thread. If no thread can be started, the task is dropped.
+        // A panic ends only this thread. If the thread cannot be started, the task is dropped.
         let _ = thread::Builder::new().spawn(|| block_on(task));
     }
 }
@@ -50,7 +50,7 @@ impl Dial for Sockets {
             return Err(target.unsupported());
         };
         let (opened, socket) = oneshot::channel();
-        // If the caller has dropped its future, the socket is dropped here, and so closed.
+        // If the caller has dropped its future, the socket is dropped here and thereby closed.
         thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
         let socket = socket.await.map_err(io::Error::other)??;
         system::tune_tcp(&socket)?;

@@ -1,4 +1,5 @@
-//! Connects to a deployment once, through whatever its connection string names, or says why it cannot.
+//! Connects to a deployment once, through the TLS, proxy and DNS settings of its connection string,
+//! or explains why it cannot.
 //!
 //! `cargo run -p sdam-examples --example connect -- URI`
 

@@ -1,7 +1,7 @@
 //! A sink that counts heartbeats and failovers, and exports the counters as text.
 //!
-//! `cargo run -p sdam-examples --example custom_sink [URI]`. Without a connection string, a replica
-//! set is simulated, whose primary steps down. The feature `metrics` of `sdam` exports more.
+//! `cargo run -p sdam-examples --example custom_sink [URI]`. Without a connection string, it
+//! simulates a replica set whose primary steps down. The feature `metrics` of `sdam` exports more.
 
 use std::{
     env,
@@ -29,12 +29,12 @@ struct Counts {
 }
 
 impl EventSink for Counters {
-    /// Called by one task, with no lock of the topology held: a slow sink delays only events.
+    /// Called by one task, without holding the topology's lock: a slow sink only delays events.
     fn emit(&self, event: &Event) {
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
             EventKind::ServerHeartbeatSucceeded { .. } => counts.heartbeats += 1,
-            // A check that was cancelled, by the end of the topology for example, has not failed.
+            // A check that was cancelled, for example by the end of the topology, has not failed.
             EventKind::ServerHeartbeatFailed { failure, .. }
                 if failure.kind != ErrorKind::Cancelled =>
             {

@@ -1,8 +1,8 @@
 //! A client with its own connection pool that survives a failover.
 //!
-//! `cargo run -p sdam-examples --example pooled [URI]`. Without a connection string, a replica set
-//! is simulated, and its primary is killed while an operation is in progress. The guide's page on
-//! pools explains this pool. It has no maximum size.
+//! `cargo run -p sdam-examples --example pooled [URI]`. Without a connection string, it simulates a
+//! replica set whose primary is killed during an operation. The guide's page on pools explains this
+//! pool. It has no maximum size.
 
 use std::{
     collections::BTreeMap,
@@ -23,7 +23,7 @@ use sdam::{
     sim::{ReplicaSet, action::Target},
 };
 
-/// The time limit of connecting and of each reply.
+/// The time limit for connecting and for each reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
@@ -48,7 +48,7 @@ struct Shared {
 struct State {
     /// The error of check-outs; `None` while the pool is ready.
     refusal: Option<PoolError>,
-    /// The generation of the last clear of the pool, and of each service behind a load balancer.
+    /// The generations of the last clear of the pool, and of each service behind a load balancer.
     cleared: BTreeMap<Option<ObjectId>, Generation>,
     idle: Vec<Established>,
 }
@@ -71,7 +71,7 @@ impl PoolFactory for Pools {
     }
 }
 
-/// The topology calls these methods with its lock held, so they only change the state.
+/// The topology calls these methods while it holds its lock, so they only change the state.
 impl PoolHandle for Pool {
     fn ready(&self) {
         self.change(|state| state.refuse(None));
@@ -91,7 +91,7 @@ impl PoolHandle for Pool {
         self.change(|state| state.refuse(Some(PoolError::Closed { address })));
     }
 
-    /// Closes idle connections after a clear, and all of them when the pool is closed.
+    /// Closes idle connections after a clear, and all connections when the pool is closed.
     fn background(&self) -> Option<Task> {
         let pool = self.clone();
         let work = poll_fn(move |cx| {
@@ -127,7 +127,7 @@ impl State {
         cleared.is_none_or(|cleared| connection.generation() >= *cleared)
     }
 
-    /// Takes the idle connections that are to be closed, and returns whether the pool is closed.
+    /// Takes the idle connections to be closed, and returns whether the pool is closed.
     fn take_stale(&mut self) -> (Vec<Established>, bool) {
         let is_closed = self.is_closed();
         let idle = mem::take(&mut self.idle).into_iter();
@@ -224,8 +224,8 @@ async fn ping(pool: &Pool, during: impl FnOnce() -> Result<()>) -> Result<()> {
     Ok(reply.map(drop)?)
 }
 
-/// Runs five pings, and `kill_primary` during the third. Returns the server of each, and whether it
-/// has succeeded.
+/// Runs five pings, and `kill_primary` during the third. Returns the server of each ping, and
+/// whether it succeeded.
 async fn run(
     uri: &str,
     kill_primary: impl Fn() -> Result<()>,

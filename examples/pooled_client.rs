@@ -1,7 +1,7 @@
-//! Inserts and reads through a client with connection pools, also while the primary changes.
+//! Inserts and reads through a client with connection pools, even while the primary changes.
 //!
-//! `cargo run -p sdam-examples --example pooled_client [URI]`. Without a connection string, a replica
-//! set is simulated, whose primary steps down and whose next primary is killed.
+//! `cargo run -p sdam-examples --example pooled_client [URI]`. Without a connection string, it
+//! simulates a replica set whose primary steps down and whose next primary is killed.
 
 use std::{env, error::Error};
 
@@ -14,7 +14,7 @@ use sdam::{
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Inserts and reads this many documents, calls `disturb` before each, and returns the number of
+/// Inserts and reads this many documents, calling `disturb` before each. Returns the number of
 /// documents in the collection.
 async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Result<i32> {
     let client = Client::start(uri, runtime::tokio()?)?;
@@ -42,7 +42,7 @@ async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Resu
     Ok(found)
 }
 
-/// Lets the primary step down, and kills the next one.
+/// Makes the primary step down, and kills the next one.
 fn disturb(set: &ReplicaSet, number: i32) -> Result<()> {
     match number {
         30 => set.step_down()?,

@@ -1,7 +1,7 @@
 //! Connects to a deployment, selects a server for writes and one for reads, and closes.
 //!
-//! `cargo run -p sdam-examples --example quick_start [URI]`. Without a connection string, a replica
-//! set is simulated.
+//! `cargo run -p sdam-examples --example quick_start [URI]`. Without a connection string, it
+//! simulates a replica set.
 
 use std::{env, error::Error};
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Returns the addresses of the primary and of the selected secondary.
 async fn quick_start(uri: &str) -> Result<[ServerAddress; 2], Box<dyn Error>> {
-    // Starts the monitors, which run in the background, and does not wait for them.
+    // Starts the monitors in the background without waiting for them.
     let topology = Topology::builder(uri)?.start(runtime::tokio()?)?;
 
     // Waits until the primary is known, for up to `serverSelectionTimeoutMS`.

@@ -1,7 +1,7 @@
 //! The same application on every runtime.
 //!
-//! `cargo run -p sdam-examples --example runtimes [tokio|smol|async-std] [URI]`. Without a connection
-//! string, a replica set is simulated.
+//! `cargo run -p sdam-examples --example runtimes [tokio|smol|async-std] [URI]`. Without a
+//! connection string, it simulates a replica set.
 
 use std::{env, error::Error};
 
@@ -30,7 +30,7 @@ fn run(name: &str, uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
     }
 }
 
-/// Returns the primary. Does not depend on the kind of its runtime.
+/// Returns the primary. Works with any runtime.
 async fn application(uri: &str, runtime: Runtime) -> Result<ServerAddress, Box<dyn Error>> {
     let topology = Topology::builder(uri)?.start(runtime)?;
     let primary = topology.select(&Criteria::write()).await?;

@@ -1,7 +1,7 @@
 //! Shows how the error of a failed selection explains the cause to an operator.
 //!
-//! `cargo run -p sdam-examples --example selection_error [URI]`. Without a connection string, a
-//! replica set is simulated that has lost two of its three members, and so its majority.
+//! `cargo run -p sdam-examples --example selection_error [URI]`. Without a connection string, it
+//! simulates a replica set that has lost two of its three members and therefore its majority.
 
 use std::{env, error::Error, time::Duration};
 

@@ -1,4 +1,4 @@
-//! A test of a program during an outage: in virtual time, and reproducible from its seed.
+//! A test of a program during an outage, in virtual time and reproducible from its seed.
 //!
 //! `cargo run -p sdam-examples --example simulated_test [SEED]`, and `cargo test -p sdam-examples
 //! --example simulated_test`. `sdam::sim::cookbook` has more such tests.
@@ -15,7 +15,7 @@ use sdam::{
 struct Outcome {
     killed: ServerAddress,
     selected: ServerAddress,
-    /// The virtual time that the selection waited.
+    /// The virtual time for which the selection waited.
     waited: Duration,
     /// The hash of all events of the run.
     trace: u64,
@@ -26,7 +26,7 @@ fn outage(seed: u64) -> Result<Outcome, Box<dyn Error>> {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     sim.block_on(async {
-        // A program under test takes its runtime as an argument, as `start` does.
+        // A program under test takes its runtime as an argument, like `start`.
         let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
         let killed = topology.select(&Criteria::write()).await?.address().clone();
 

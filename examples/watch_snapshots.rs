@@ -1,7 +1,7 @@
-//! The stream of snapshots of a topology, during an election.
+//! The stream of a topology's snapshots during an election.
 //!
-//! `cargo run -p sdam-examples --example watch_snapshots [URI]`. Without a connection string, a
-//! replica set is simulated, whose primary steps down.
+//! `cargo run -p sdam-examples --example watch_snapshots [URI]`. Without a connection string, it
+//! simulates a replica set whose primary steps down.
 
 use std::{env, error::Error, sync::Arc};
 
@@ -24,8 +24,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints the changes of a topology until its primary has changed, and returns both primaries. Runs
-/// `step_down` when the first is known.
+/// Prints the changes of a topology until its primary has changed, and returns both primaries.
+/// Calls `step_down` once the first is known.
 async fn watch(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Vec<ServerAddress>> {
     let topology = Topology::builder(uri)?.start(runtime::tokio()?)?;
     let mut snapshots = topology.watch();

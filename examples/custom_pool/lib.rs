@@ -1,21 +1,22 @@
 //! A connection pool over the generic pool [`deadpool`].
 //!
-//! deadpool brings a wait queue in order of arrival, a limit of the pool's size and the reuse of
-//! idle connections. This file adds pausing, generations, and a task that closes idle connections
-//! after a clear or at the end of the pool.
+//! deadpool provides a wait queue in order of arrival, a maximum size, and the reuse of idle
+//! connections. This file adds pausing, generations, and a task that closes idle connections after
+//! a clear and when the pool is closed.
 //!
-//! CMAP requires more than such a pool can do. deadpool knows neither the connections that are
-//! being opened nor those in use, and each check-out opens its connection itself. So it has
+//! CMAP requires more than such a pool can do. deadpool knows neither connections that are being
+//! opened nor connections in use, and each check-out opens its own connection. So it has
 //!
-//! - no eviction: after a clear, check-outs wait on until a connection is checked in,
-//! - no interruption: a command in use ends with its own time-out,
+//! - no eviction: after a clear, check-outs keep waiting until a connection is checked in,
+//! - no interruption: a running command ends only at its own time-out,
 //! - no `maxConnecting`: after a failover, `maxPoolSize` connections are opened at the same time,
-//! - no hand-over: a check-out that opens a connection takes none that is checked in meanwhile,
-//! - no load balancer: deadpool drops connections without notice, so their end is not reported,
+//! - no hand-over: a check-out that is opening a connection ignores one that is checked in
+//!   meanwhile,
+//! - no load balancer: deadpool drops connections silently, so closing them is not reported,
 //! - no `minPoolSize`, `maxIdleTimeMS`, `waitQueueTimeoutMS`, unlimited size or events.
 //!
-//! The pool of the feature `pool` has all of these. The test `conformance` checks the claims of
-//! this pool.
+//! The pool of the feature `pool` has all of these. The test `conformance` verifies these
+//! statements.
 
 use std::{
     error::Error,
@@ -46,7 +47,7 @@ pub struct Pools {
 #[derive(Clone, Debug)]
 pub struct Pool(Deadpool<Connector>);
 
-/// A checked out connection. Dropping it checks it in.
+/// A checked-out connection. Dropping it checks it in.
 pub type Connection = Object<Connector>;
 
 /// The reason why there is no connection. The error has been reported to the topology.
@@ -69,7 +70,7 @@ impl fmt::Display for CheckOutError {
 
 impl Error for CheckOutError {}
 
-/// Opens connections for deadpool, and rejects stale ones.
+/// Opens connections for deadpool and rejects stale ones.
 #[derive(Debug)]
 pub struct Connector {
     new: NewPool,
@@ -131,7 +132,7 @@ impl PoolHandle for Pool {
         own.changed.notify(1);
     }
 
-    /// Closes stale idle connections in a task, because it takes too long for a call of the
+    /// Closes stale idle connections in a task, because this takes too long for a call by the
     /// topology.
     fn background(&self) -> Option<Task> {
         let pool = self.clone();

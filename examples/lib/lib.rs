@@ -1,6 +1,6 @@
 //! The listings of the front page and of the guide, as doc tests.
 //!
-//! The examples themselves are each one file without this library.
+//! Each example is a single file that does not use this library.
 
 #[cfg(doctest)]
 mod guide;

@@ -1,8 +1,9 @@
-//! A runtime whose futures and sockets never leave their thread: an adapter for monoio, as an
+//! A runtime whose futures and sockets never leave their thread: an adapter for monoio as an
 //! application would write it.
 //!
-//! Tasks and all socket operations run on one thread; the engine and the application hold channels
-//! to it. Timers and DNS look-ups are those of `sdam-transport` for runtimes without their own.
+//! Tasks and all socket operations run on one thread, with which the engine and the application
+//! communicate by channels. Timers and DNS look-ups are the ones that `sdam-transport` offers to
+//! runtimes without their own.
 
 #![cfg(target_os = "linux")]
 
@@ -32,7 +33,7 @@ use sdam_transport::{
 /// monoio on a separate thread.
 #[derive(Debug)]
 pub struct Monoio {
-    /// Returns the runtime value that topologies are started on.
+    /// Returns the runtime value for starting topologies.
     pub runtime: Runtime,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<io::Result<()>>,
@@ -60,7 +61,7 @@ impl Monoio {
         }
     }
 
-    /// Ends the runtime, and returns when all its tasks and sockets are dropped.
+    /// Ends the runtime, and returns once all its tasks and sockets have been dropped.
     ///
     /// # Errors
     ///

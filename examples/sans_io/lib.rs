@@ -1,4 +1,4 @@
-//! Drives [`Deployment`] on plain sockets and `poll(2)`, as a binding for another language would:
+//! Drives [`Deployment`] with plain sockets and `poll(2)`, as a binding for another language would:
 //! one thread, no runtime, no engine.
 
 mod link;
@@ -26,7 +26,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Creates a client, and begins to connect. Fails if there are no resources for `poll(2)`.
+    /// Creates a client and begins to connect. Fails if there are no resources for `poll(2)`.
     pub fn new(options: &Options, seed: u64) -> io::Result<Self> {
         let mut rng = Rng::new(seed);
         let config = MonitorConfig::new(options, Handshake::new([]).into(), false);
@@ -44,14 +44,14 @@ impl Client {
         Ok(client)
     }
 
-    /// Returns a server that meets `criteria`, after `limit` at most.
+    /// Returns a server that meets `criteria`, within `limit`.
     pub fn select(
         &mut self,
         criteria: &Criteria,
         limit: time::Duration,
     ) -> io::Result<Arc<ServerDescription>> {
         let end = self.now() + limit;
-        // What has arrived since the last call comes first.
+        // Handle everything that has arrived since the last call first.
         self.turn(self.now())?;
         loop {
             let (topology, random) = (self.deployment.description(), self.rng.next_u64());
@@ -67,7 +67,7 @@ impl Client {
         }
     }
 
-    /// Waits until `end` at most. Answers come before timers.
+    /// Waits no longer than `end`. Answers are handled before timers.
     fn turn(&mut self, end: Instant) -> io::Result<()> {
         let until = self.deployment.deadline(true).map_or(end, |it| it.min(end));
         let mut events = Events::with_capacity(64);
@@ -86,7 +86,7 @@ impl Client {
         Ok(())
     }
 
-    /// Passes the answer of a connection, if it has arrived.
+    /// Passes on the answer of a connection if it has arrived.
     fn advance(&mut self, is_it: impl Fn(&Link) -> bool) {
         let now = self.now();
         let link = self.links.iter_mut().find(|link| is_it(link));
@@ -95,7 +95,7 @@ impl Client {
         }
     }
 
-    /// Performs the outputs for connections; there are no pools and no sinks.
+    /// Performs the outputs for connections. There are no pools and no sinks.
     fn handle(&mut self, input: Input<'_>) {
         let now = self.now();
         let mut changed = Vec::<ConnId>::new();
@@ -119,7 +119,7 @@ impl Client {
                 _ => {}
             }
         }
-        // A reply may have arrived together with the one before.
+        // A second reply may have arrived together with the first.
         for conn in changed {
             self.advance(|link| link.conn == conn);
         }

@@ -15,16 +15,16 @@ use sdam_core::{
 };
 
 const OP_MSG: i32 = 2013;
-/// The flag of a request that allows several replies.
+/// The request flag that allows several replies.
 const EXHAUST_ALLOWED: i32 = 1 << 16;
-/// The flag of a reply that another one follows without a request.
+/// The reply flag that announces another reply without a request.
 const MORE_TO_COME: i32 = 2;
-/// The bytes before the document.
+/// The number of bytes before the document.
 const HEADER: usize = 21;
-/// The longest message that this client reads.
+/// The maximum length of a message that this client reads.
 const LIMIT: usize = 48_000_000;
 
-/// A connection, and the answer that is outstanding on it.
+/// A connection and its outstanding answer.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) conn: ConnId,
@@ -38,12 +38,12 @@ pub(crate) struct Link {
 
 enum Answer {
     Connected,
-    /// A document, and whether another one follows.
+    /// A document, and whether another reply follows.
     Reply(Vec<u8>, bool),
 }
 
 impl Link {
-    /// Begins to connect. An error is the answer of the connection.
+    /// Begins to connect. An error becomes the connection's answer.
     pub(crate) fn open(
         conn: ConnId,
         token: Token,
@@ -52,7 +52,7 @@ impl Link {
     ) -> Self {
         let connect = || {
             let address = address.ok_or(io::ErrorKind::AddrNotAvailable)?;
-            // A client for production does not wait for the name server here.
+            // A production client would not wait for the name server here.
             let place = address.as_str().to_socket_addrs()?.next();
             let mut stream = TcpStream::connect(place.ok_or(io::ErrorKind::AddrNotAvailable)?)?;
             registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
@@ -69,7 +69,7 @@ impl Link {
         }
     }
 
-    /// Awaits a reply; sends a request before, unless the server goes on by itself.
+    /// Awaits a reply. Sends a request first, unless the server keeps replying by itself.
     pub(crate) fn ask(&mut self, output: &Output, now: Instant) {
         self.awaits = Some(Stage::Hello);
         self.sent = now;
@@ -89,7 +89,7 @@ impl Link {
         }
     }
 
-    /// Returns the answer that is outstanding, if it has arrived.
+    /// Returns the outstanding answer if it has arrived.
     pub(crate) fn advance(&mut self, now: Instant) -> Option<Input<'static>> {
         let stage = self.awaits?;
         let (conn, at) = (self.conn, now);

@@ -1,4 +1,4 @@
-//! Selects the primary, and shows it.
+//! Selects the primary and prints it.
 
 use std::{env, error::Error, time::Duration};
 

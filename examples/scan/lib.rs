@@ -1,6 +1,6 @@
-//! The example `scan`: selects a server in single-threaded mode and shows the result.
+//! The example `scan`: selects a server in single-threaded mode and prints the result.
 //!
-//! No async runtime is involved: everything happens on the calling thread, within the calls.
+//! There is no async runtime: everything happens on the calling thread, within the calls.
 
 use std::{
     fmt::{self, Display},
@@ -35,7 +35,7 @@ pub enum Command {
     Select(Request),
 }
 
-/// The selection to make.
+/// The requested selection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// The connection string; `None` for a simulated deployment.
@@ -77,7 +77,7 @@ impl Command {
     }
 }
 
-/// Makes the requested selection, and shows the result on `output`.
+/// Makes the requested selection, and prints the result to `output`.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
     show(&mut topology, request, output)
 }
 
-/// Selects a server, and shows it, the time it took, and the topology.
+/// Selects a server, and prints it with the time that the selection took and the topology.
 fn show(
     topology: &mut BlockingTopology,
     request: &Request,
@@ -127,7 +127,7 @@ fn show(
     Ok(())
 }
 
-/// Displays the topology, a line for each server.
+/// Displays the topology, one server per line.
 struct Deployment<'t>(&'t BlockingTopology);
 
 impl Display for Deployment<'_> {

@@ -1,4 +1,4 @@
-//! The smallest pool of the guide keeps the contract of pools.
+//! Checks that the smallest pool of the guide fulfils the contract of pools.
 
 #![expect(clippy::unwrap_used, reason = "the listing is short")]
 

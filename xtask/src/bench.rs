@@ -13,7 +13,8 @@ use crate::cargo::{cargo, root};
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
 
-/// The limit that a figure should not exceed, or, for a ratio, not fall below.
+/// The limit that a figure should not exceed; for a ratio, the limit below which it should not
+/// fall.
 const TARGETS: &[(&str, f64)] = &[
     ("hello/parse_into_description", 2_000.0),
     ("machine/unchanged/3_members", 1_000.0),
@@ -69,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         filter,
     } = options;
     let folder = root().join("target/criterion");
-    // Results of an earlier run would be taken for those of this one.
+    // Otherwise, results of an earlier run would be mistaken for this one's.
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -108,7 +109,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     let manifest = root().join(name).join("Cargo.toml");
     let benches = fs::read_to_string(&manifest)?;
     let mut printed = String::new();
-    // Named one by one: the unit test harness does not know criterion's options.
+    // Each benchmark is named, because the unit test harness does not know criterion's options.
     for bench in benches.split("[[bench]]").skip(1) {
         let Some(bench) = bench.split('"').nth(1) else {
             continue;
@@ -139,7 +140,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
     Ok(printed)
 }
 
-/// Parses a line `bench: NAME VALUE UNIT`, which benchmarks print that do not measure time.
+/// Parses a line `bench: NAME VALUE UNIT`, printed by benchmarks that do not measure time.
 fn own_line(line: &str) -> Option<(String, Figure)> {
     let mut words = line.strip_prefix("bench: ")?.split_whitespace();
     let (name, value, unit) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
@@ -152,7 +153,7 @@ fn own_line(line: &str) -> Option<(String, Figure)> {
     ))
 }
 
-/// Reads the medians that criterion has written below `folder`.
+/// Reads the medians that criterion wrote below `folder`.
 fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> {
     if !folder.is_dir() {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Running cargo, and the workspace's folder.
+//! Runs cargo, and finds the workspace's folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_owned()
 }
 
-/// Returns the folders of the workspace that hold a crate: those at the top, and those that only
-/// check others, below `proof`.
+/// Returns the workspace's folders that contain a crate: top-level ones and, below `proof`, those
+/// that only check others.
 pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for parent in [root(), root().join("proof")] {
@@ -30,8 +30,8 @@ pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The selection with which `cargo xtask test` builds everything. A program that is built with
-/// another one has other features, so most of its dependencies are built once more.
+/// The package selection with which `cargo xtask test` builds everything. Another selection would
+/// change the enabled features, so that most dependencies would be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];
 
 /// Creates a command for the same cargo that runs this program, in the workspace.
@@ -41,10 +41,10 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Runs `command`, showing it first.
+/// Prints `command` and runs it.
 ///
 /// # Errors
-/// When it cannot be started or fails; the message shows the command.
+/// If it cannot be started or fails; the message shows the command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
@@ -61,7 +61,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// Runs `command` and returns its standard output.
 ///
 /// # Errors
-/// When it cannot be started or fails; the message shows the command and its error output.
+/// If it cannot be started or fails; the message shows the command and its error output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
@@ -74,22 +74,22 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// Builds the program `name` of the package in the folder `package`, chosen by `target`, such as
-/// `--test`, and returns its path.
+/// Builds the program `name` of the package in the folder `package`, selected by `target`, such as
+/// `--test`. Returns its path.
 ///
 /// # Errors
-/// When it cannot be built, or there is no such program.
+/// If it cannot be built, or if there is no such program.
 pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
     let mut build = cargo();
     build.arg("build").args(EVERYTHING).args(target);
     run(&mut build)?;
-    // Prints the programs, at once because they are built.
+    // The programs are already built, so this only prints them.
     let messages = output(build.args(["--quiet", "--message-format", "json"]))?;
     executable(&messages, &root().join(package), name)
         .ok_or_else(|| format!("cargo has not built {name} of {package}").into())
 }
 
-/// Finds the program `name` of the package in `folder` among the messages of a build.
+/// Finds the program `name` of the package in `folder` in the messages of a build.
 fn executable(messages: &str, folder: &Path, name: &str) -> Option<PathBuf> {
     let messages = messages
         .lines()

@@ -1,4 +1,4 @@
-//! `cargo xtask conformance`: the catalogue of rules, and the proofs of each.
+//! `cargo xtask conformance`: the catalogue of rules, with the proofs of each rule.
 
 mod catalogue;
 mod citations;
@@ -47,7 +47,7 @@ pub(crate) fn violations() -> Result<Vec<String>> {
     Ok(Catalogue::read()?.violations())
 }
 
-/// Reads all pages, and every place in the code that names a rule.
+/// Reads all pages, and every place in the code that cites a rule.
 struct Catalogue {
     pages: Vec<(PathBuf, Page, String)>,
     citations: Citations,
@@ -124,7 +124,7 @@ impl Catalogue {
 /// Lists every Rust file of the workspace and of the fuzz targets.
 fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    // The example rules in this program's own tests do not count.
+    // Excludes the example rules in this program's own tests.
     for folder in crates()?.iter().filter(|folder| !folder.ends_with("xtask")) {
         rust_files(folder, &mut files)?;
     }

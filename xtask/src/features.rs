@@ -1,10 +1,11 @@
-//! `cargo xtask features`: every feature of the facade and of the program, alone and with every other.
+//! `cargo xtask features`: every feature of the facade and of the program, alone and in combination
+//! with every other.
 
 use crate::Result;
 use crate::cargo::{cargo, output, run as run_command};
 
-/// The build folder of checks that make no program, in the workspace's folder. It can be removed
-/// without building the tests anew.
+/// The build folder, in the workspace's folder, for checks that produce no program. Removing it
+/// does not cause the tests to be rebuilt.
 const CHECKS: &str = "target/checks";
 
 /// The crates whose features are checked.
@@ -33,7 +34,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Lists the features of `package`, except `default`, which is a combination like any other.
+/// Lists the features of `package` except `default`, which only combines others.
 fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
     let metadata: serde_json::Value = serde_json::from_str(metadata)?;
     let packages = metadata["packages"].as_array();
@@ -43,12 +44,12 @@ fn features_of(metadata: &str, package: &str) -> Result<Vec<String>> {
         .ok_or_else(|| format!("cargo reports no features of {package}"))?;
     let names = features.keys().filter(|name| *name != "default");
     let mut names: Vec<_> = names.cloned().collect();
-    // The order of the keys depends on features that another crate chooses.
+    // The order of the keys depends on features that another crate enables.
     names.sort();
     Ok(names)
 }
 
-/// Lists no, one, two and all features, each once.
+/// Lists the choices of no, one, two and all features, each once.
 fn choices(features: &[String]) -> Vec<Vec<&str>> {
     let all: Vec<&str> = features.iter().map(String::as_str).collect();
     let mut choices = vec![Vec::new()];

@@ -1,4 +1,4 @@
-//! `cargo xtask foreign`: third-party clients against the simulated deployment.
+//! `cargo xtask foreign`: tests third-party clients with the simulated deployment.
 
 mod front_door;
 mod on_sdam;
@@ -10,10 +10,10 @@ use std::process::Command;
 use crate::Result;
 use crate::cargo::{built, cargo, root, run as run_command};
 
-/// The tested PyMongo versions: no single version supports all simulated releases.
+/// The tested PyMongo versions; no single version supports all simulated releases.
 const PYMONGO: [&str; 2] = ["4.20.0", "4.10.1"];
 
-/// The environment variable that makes a missing client a failure.
+/// The environment variable that turns a missing client into a failure.
 const REQUIRED: &str = "SDAM_FOREIGN_REQUIRED";
 
 /// A third-party client, and its tests.
@@ -28,16 +28,17 @@ pub(crate) enum Client {
     Node,
     /// The official Rust driver, fetched and built by cargo.
     Rust,
-    /// Measure our client beside the official Rust driver, in one program.
+    /// Measure our client and the official Rust driver side by side, in one program.
     RustFigures,
     /// The official Rust driver as published, and with its sdam module replaced by ours.
     ///
-    /// Builds both and runs the short checks on a real replica set, and those of `rust` with the
-    /// changed one.
+    /// Builds both and runs the short checks on a real replica set. Runs the checks of `rust` with
+    /// the modified driver.
     RustDriverOnSdam(on_sdam::Options),
-    /// `PyMongo` and ours with the same settings of TLS, seed lists and proxies, right and wrong ones.
+    /// `PyMongo` and our client with the same settings for TLS, seed lists and proxies, both
+    /// correct and wrong ones.
     ///
-    /// Both have to agree on connecting to real servers.
+    /// Both must agree on whether they can connect to real servers.
     FrontDoor {
         /// Write the cases and our errors to docs/front-door.md.
         #[arg(long)]
@@ -63,12 +64,12 @@ pub(crate) fn run(client: &Client) -> Result<()> {
 
 /// Builds the program `sdam` and returns its path.
 fn sdam() -> Result<PathBuf> {
-    // With an integration test, cargo also builds the programs of its package, with the features
-    // of all tests.
+    // For an integration test, cargo also builds the programs of its package, with the features of
+    // all tests.
     built("sdam-cli", ["--test", "export"], "sdam")
 }
 
-/// Installs Python packages into a folder of their own, unless it is there, and returns the folder.
+/// Installs Python packages into a separate folder unless it exists, and returns the folder.
 fn install(name: &str, packages: &[&str]) -> Result<PathBuf> {
     let folder = root().join("target/foreign").join(name);
     if !folder.join("pymongo").is_dir() {
@@ -114,7 +115,7 @@ fn rust(project: &str, profile: &[&str], sdam: &Path) -> Result<()> {
     run_command(check.arg("--").arg(sdam))
 }
 
-/// Copies a project to a folder where it may leave downloads and build results.
+/// Copies a project to a folder for its downloads and build results.
 fn copied(project: &str, files: &[&str]) -> Result<PathBuf> {
     let folder = root().join("target/foreign").join(project);
     for file in files {

@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: every fuzz target, on the installed toolchain.
+//! `cargo xtask fuzz`: runs every fuzz target on the installed toolchain.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ const FLAGS: &[&str] = &[
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Give each target this number of inputs, always the same ones as long as
-    /// proof/fuzz/corpus holds nothing but the seeds.
+    /// Give each target this number of inputs, always the same as long as proof/fuzz/corpus
+    /// contains only the seeds.
     #[arg(long, default_value_t = 20_000)]
     runs: u32,
     /// Give each target random inputs for this number of seconds instead.
@@ -53,7 +53,7 @@ pub(crate) fn run(options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the names of the targets: one file is one target.
+/// Returns the names of the targets, one per file.
 fn targets(folder: &Path) -> Result<Vec<String>> {
     let mut targets = Vec::new();
     for entry in fs::read_dir(folder.join("fuzz_targets"))? {
@@ -97,7 +97,7 @@ fn build(folder: &Path, targets: &[String]) -> Result<PathBuf> {
     Ok(target_dir.join(host).join("release"))
 }
 
-/// Runs one target and returns its last line of output.
+/// Runs one target and returns the last line of its output.
 fn fuzz(folder: &Path, binaries: &Path, target: &str, effort: &[String]) -> Result<String> {
     let artifacts = format!("artifacts/{target}/");
     fs::create_dir_all(folder.join(&artifacts))?;

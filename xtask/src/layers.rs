@@ -1,4 +1,4 @@
-//! `cargo xtask layers`: the allowed dependencies between crates.
+//! `cargo xtask layers`: checks the dependencies between crates.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +11,7 @@ use crate::cargo::{cargo, output, root};
 
 mod modules;
 
-/// The crates of the workspace and their allowed dependencies in the workspace.
+/// The crates of the workspace, with their allowed dependencies in the workspace.
 const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-core", &[]),
     ("sdam-select", &["sdam-core"]),
@@ -57,10 +57,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The programs, which name the runtime that they run on.
+/// The programs, which may name a runtime.
 const PROGRAMS: &[&str] = &["sdam-cli"];
 
-/// The crates that only `examples`, `xtask` and tests may use, and those two themselves.
+/// The crates that only `examples`, `xtask` and tests may use, including those two.
 const INTERNAL: &[&str] = &[
     "sdam-chaos",
     "sdam-examples",
@@ -71,7 +71,7 @@ const INTERNAL: &[&str] = &[
     "xtask",
 ];
 
-/// The forbidden direct dependencies, which would let a crate name a runtime.
+/// The forbidden direct dependencies: they would let a crate name a runtime.
 const RUNTIMES: &[&str] = &[
     "async-executor",
     "async-io",
@@ -82,7 +82,7 @@ const RUNTIMES: &[&str] = &[
     "tokio",
 ];
 
-/// Libraries of the program `sdam`, which are in the tree of no library of ours.
+/// Libraries of the program `sdam` that no library of ours may depend on, even indirectly.
 const TOOL: &[&str] = &[
     "clap",
     "crossterm",
@@ -94,7 +94,7 @@ const TOOL: &[&str] = &[
     "x509-parser",
 ];
 
-/// The crates without I/O, which the compiler checks.
+/// The crates without I/O, as ensured by the compiler.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
 pub(crate) fn run() -> Result<()> {
@@ -142,14 +142,14 @@ pub(crate) fn run() -> Result<()> {
             violations.push(format!("{runtime} is in the tree of sdam-examples-scan"));
         }
     }
-    // What a binding for another language needs, and no more.
+    // The dependencies of a binding for another language, and no others.
     let ours = self::tree(&["--package", "sdam-examples-sans-io"])?;
     for name in ours.iter().filter(|name| name.starts_with("sdam")) {
         if !["sdam-core", "sdam-select", "sdam-examples-sans-io"].contains(&&**name) {
             violations.push(format!("{name} is in the tree of sdam-examples-sans-io"));
         }
     }
-    // Only the program pushes to it, and only with its feature.
+    // Only the program may depend on it, and only with its feature.
     for arguments in [
         &["--package", "sdam", "--all-features"][..],
         &["--package", "sdam-cli"],
@@ -173,7 +173,7 @@ pub(crate) fn run() -> Result<()> {
 /// A crate of the workspace.
 struct Package {
     folder: PathBuf,
-    /// Its dependencies, except those of tests.
+    /// Its dependencies, except dev-dependencies.
     dependencies: BTreeSet<String>,
 }
 
@@ -225,7 +225,7 @@ fn check_runtimes(name: &str, dependencies: &BTreeSet<String>, violations: &mut 
     if INTERNAL.contains(&name)
         || PROGRAMS.contains(&name)
         || name.starts_with("sdam-runtime-")
-        // In threads of its own, where no code of its caller runs.
+        // On its own threads, where none of its caller's code runs.
         || name == "sdam-dns"
         || name.starts_with("sdam-examples")
     {
@@ -278,7 +278,7 @@ pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> 
     Ok(())
 }
 
-/// Returns the names of the crates that a build reaches, including itself.
+/// Returns the names of all crates in a build, including the root.
 fn tree(arguments: &[&str]) -> Result<BTreeSet<String>> {
     let fixed = [
         "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",

@@ -1,4 +1,4 @@
-//! `cargo xtask mongod`: a real server for the live tests.
+//! `cargo xtask mongod`: finds or fetches a real server for the live tests.
 
 use sdam_live::Version;
 

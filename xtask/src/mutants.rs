@@ -14,7 +14,7 @@ use crate::Result;
 use crate::cargo::{cargo, output, root};
 use crate::loom::models;
 
-/// The scenarios that are run, with the number of seeds of each.
+/// The scenarios to run, with the number of seeds of each.
 const TRIALS: &[(&str, &str)] = &[
     ("random", "0..4000"),
     ("failover", "0..2000"),
@@ -22,7 +22,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("flapping", "0..2000"),
 ];
 
-/// The deliberate bugs; the file begins with a description of its format.
+/// The deliberate bugs. The file begins with a description of its format.
 const BUGS: &str = include_str!("mutants/bugs.txt");
 
 /// A deliberate bug: a text in a file, and its replacement.
@@ -30,7 +30,7 @@ struct Mutant {
     name: &'static str,
     about: &'static str,
     file: &'static str,
-    /// The beginning of the names of the models that have to detect it; `None` for the simulation.
+    /// The prefix of the names of the models that must detect it; `None` for the simulation.
     models: Option<&'static str>,
     find: Regex,
     replace: String,
@@ -50,13 +50,13 @@ enum Outcome {
 pub(crate) struct Options {
     /// Insert only these bugs.
     names: Vec<String>,
-    /// Change every Nth place of the mutated crates instead, beginning with the Kth (from 0), by
+    /// Change every Nth place of the mutated crates instead, beginning with the Kth (from 0), using
     /// cargo-mutants.
     ///
-    /// Runs the crate's own tests first. If they detect too few, runs every test that needs no real
-    /// server, and the official files, for the undetected changes. Fails if more than 5 of 100 changes that compile are not
-    /// detected. .cargo/mutants.toml lists exclusions with reasons; the results are in
-    /// target/mutants-sample. On an idle machine 0/8 takes more than an hour.
+    /// Runs the crate's own tests first. If they detect too few changes, runs every test that needs
+    /// no real server, and the official files, for the undetected changes. Fails if more than 5 of
+    /// 100 changes that compile are undetected. .cargo/mutants.toml lists exclusions with reasons;
+    /// the results are in target/mutants-sample. On an idle machine, 0/8 takes more than an hour.
     #[arg(long, value_name = "K/N", conflicts_with = "names")]
     sample: Option<String>,
     /// Change only this crate.
@@ -126,13 +126,13 @@ fn names(all: &[Mutant]) -> String {
     all.iter().map(line).collect()
 }
 
-/// Updates the copy. Unchanged files keep their date, so that little is rebuilt.
+/// Updates the copy. Unchanged files keep their time stamp, so that little is rebuilt.
 fn copy_workspace(copy: &Path) -> Result<()> {
     let arguments = ["ls-files", "--cached", "--others", "--exclude-standard"];
     let files = output(Command::new("git").args(arguments).current_dir(root()))?;
     for file in files.lines() {
         let (from, to) = (root().join(file), copy.join(file));
-        // Deleted without a commit of the deletion.
+        // The file was deleted, but the deletion is not committed.
         let Ok(bytes) = fs::read(&from) else {
             continue;
         };
@@ -147,7 +147,7 @@ fn copy_workspace(copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds the copy and runs it until an oracle detects the mutant.
+/// Builds the copy, and runs it until an oracle detects the mutant.
 fn simulate(copy: &Path) -> Result<Outcome> {
     let build = root().join("target/mutants-build");
     let arguments = [
@@ -189,7 +189,7 @@ fn simulate(copy: &Path) -> Result<Outcome> {
     Ok(Outcome::Survived)
 }
 
-/// Builds the models of the mutated crate and runs those whose names begin with `prefix`.
+/// Builds the models of the mutated crate, and runs those whose names begin with `prefix`.
 fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
     // A compile error does not count as detection.
@@ -239,10 +239,10 @@ impl Mutant {
         })
     }
 
-    /// Returns the text with the mutation.
+    /// Returns the mutated text.
     ///
     /// # Errors
-    /// When the text is not found exactly once: the file of bugs has to follow the code.
+    /// If the text does not occur exactly once: the file of bugs must be adapted to the code.
     fn patch(&self, text: &str) -> Result<String> {
         match self.find.find_iter(text).count() {
             1 => Ok(self

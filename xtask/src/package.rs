@@ -1,4 +1,4 @@
-//! `cargo xtask package`: a rehearsal of a release.
+//! `cargo xtask package`: rehearses a release.
 
 use std::process::Command;
 

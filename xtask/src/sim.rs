@@ -15,14 +15,14 @@ pub(crate) struct Options {
     #[arg(long)]
     once: bool,
     /// Write a line for each seed into this file: the seed, a hash of its events and a hash of its
-    /// simulation. Equal files before and after a change show that it changes nothing.
+    /// simulation. Equal files before and after a code change show that the behaviour is unchanged.
     #[arg(long, value_name = "FILE")]
     digest: Option<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut command = cargo();
-    // In a separate profile: optimised, and with all checks of the debug build.
+    // A separate profile: optimized, with all checks of the debug build.
     command.args([
         "run",
         "--quiet",

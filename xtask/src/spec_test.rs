@@ -1,5 +1,5 @@
-//! `cargo xtask spec-test`: the official test files, as functions, through the engine and in
-//! single-threaded mode.
+//! `cargo xtask spec-test`: runs the official test files against functions, through the engine and
+//! in single-threaded mode.
 
 mod deployment;
 pub(crate) mod fetch;
@@ -21,15 +21,15 @@ use crate::Result;
 
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Read the files from a clone of the specifications' repository, its folder `source`, or a source
-    /// distribution of `PyMongo`.
+    /// Read the files from a clone of the specifications' repository, its folder `source`, or a
+    /// source distribution of `PyMongo`.
     #[arg(long, value_name = "DIR")]
     corpus: Option<PathBuf>,
-    /// Run only this suite, such as `rs`, or these, such as `server-selection`.
+    /// Run only these suites, such as `rs` or `server-selection`.
     #[arg(long = "suite", value_name = "NAME")]
     suites: Vec<String>,
-    /// Run only this column: `pure` (no runtime), the name of a runtime, `scan` (single-threaded
-    /// mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0` (real servers, which do not run unless they are
+    /// Run only these columns: `pure` (no runtime), the name of a runtime, `scan` (single-threaded
+    /// mode), or `mongod-4.2`, `-4.4`, `-5.0`, `-6.0` (real servers, which run only if they are
     /// named).
     #[arg(long = "runtime", value_name = "NAME")]
     columns: Vec<String>,

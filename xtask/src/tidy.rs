@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: house rules that no compiler checks.
+//! `cargo xtask tidy`: checks the house rules that no compiler checks.
 
 mod guide;
 mod prose;
@@ -19,7 +19,7 @@ pub(crate) fn run() -> Result<()> {
     let mut files = Vec::new();
     let mut count = 0;
     let mut violations = Vec::new();
-    // The fuzz targets are a workspace of their own.
+    // The fuzz targets are a separate workspace.
     for folder in crates()?.iter().filter(|folder| !folder.ends_with("fuzz")) {
         let manifest = folder.join("Cargo.toml");
         count += 1;

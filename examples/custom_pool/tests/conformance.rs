@@ -1,4 +1,4 @@
-//! Checks that the pool fulfils the contract of the interface, and its claims about CMAP.
+//! Checks that the pool fulfils the contract of the interface, and its statements about CMAP.
 
 use std::time::Duration;
 

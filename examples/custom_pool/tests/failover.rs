@@ -6,7 +6,7 @@ use futures::future::join_all;
 use sdam::{Criteria, Topology, runtime, sim::ReplicaSet};
 use sdam_examples_custom_pool::{Pool, Pools};
 
-/// Runs a ping; returns whether it has succeeded.
+/// Runs a ping; returns whether it succeeded.
 async fn ping(topology: &Topology<Pool>) -> Result<bool, Box<dyn Error>> {
     let server = topology.select(&Criteria::write()).await?;
     let Ok(mut connection) = server.pool().check_out().await else {

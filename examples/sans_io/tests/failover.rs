@@ -1,4 +1,4 @@
-//! Runs the client against a simulated replica set on loopback sockets.
+//! Runs the client with a simulated replica set on loopback sockets.
 
 use std::{error::Error, time::Duration};
 
@@ -16,7 +16,7 @@ fn writes_go_to_the_new_primary_after_a_failover() -> Result<(), Box<dyn Error>>
     let mut client = Client::new(&options, 1)?;
     let first = client.select(&Criteria::write(), LIMIT)?;
     set.kill(set.primary()?.ok_or("there is no primary")?)?;
-    // Nothing is reported here: the closed connection of the checks tells.
+    // The test reports no error: the client notices that its connection for checks is closed.
     loop {
         let primary = client.select(&Criteria::write(), LIMIT)?;
         if primary.address != first.address {

@@ -2,9 +2,9 @@
 
 use super::citations::Citations;
 
-/// The prefix of lines that this program writes.
+/// The prefix of generated lines.
 const PROOF: &str = "  Proof: ";
-/// The prefixes of lines that say why a rule has no test.
+/// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &[
     "  By construction: ",
     "  Caller's duty: ",
@@ -23,7 +23,7 @@ enum Line {
     Rule(Rule),
 }
 
-/// A rule of the specifications, or an own rule.
+/// A rule of the specifications, or of this project.
 #[derive(Debug)]
 pub(super) struct Rule {
     /// The id, such as `L-43`.
@@ -33,7 +33,7 @@ pub(super) struct Rule {
 }
 
 impl Page {
-    /// Reads a page without the lines that an earlier run has written.
+    /// Parses a page without the previously generated lines.
     pub(super) fn parse(text: &str) -> Self {
         let mut page = Self::default();
         for line in text.lines() {
@@ -91,7 +91,7 @@ impl Page {
 }
 
 impl Rule {
-    /// Returns whether a test has to name the rule.
+    /// Returns whether a test must cite the rule.
     pub(super) fn needs_proof(&self) -> bool {
         self.excuse.is_none() && self.text.contains("** MUST.")
     }

@@ -1,4 +1,4 @@
-//! The places in the code that name a rule.
+//! The places in the code that cite a rule.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,19 +7,19 @@ use std::{
 
 /// The sections of the catalogue.
 const SECTIONS: std::ops::RangeInclusive<char> = 'A'..='X';
-/// Further files that hold nothing but tests: suites for other crates, and models of threads.
+/// Other files that contain only tests: suites for other crates, and models of threads.
 const TESTS: &[&str] = &["/conformance/", "/models.rs", "/models/"];
 /// The code that checks every simulated run.
 const ORACLES: &[&str] = &["proof/chaos/src/", "sdam-sim/src/oracle"];
-/// The table of the rules that the official files prove.
+/// The table of the rules proved by the official files.
 const SUITES: &str = "proof/spec/src/suite.rs";
 
 /// All citations of rules.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    /// For each rule and each file, the functions that prove it; empty for the file as a whole.
+    /// For each rule and file, the functions that prove the rule; empty for the file as a whole.
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
-    /// One place for each rule that any code names.
+    /// One place in the code for each cited rule.
     named: BTreeMap<String, String>,
 }
 
@@ -84,13 +84,13 @@ impl Citations {
         Some(text)
     }
 
-    /// Returns every rule that any code names, and one place for each.
+    /// Returns every rule cited in the code, with one place for each.
     pub(super) fn named(&self) -> impl Iterator<Item = (&str, &str)> {
         self.named.iter().map(|(rule, place)| (&**rule, &**place))
     }
 }
 
-/// Returns whether a file judges simulated runs. Its tests are ordinary tests.
+/// Returns whether a file judges simulated runs. Its own tests count as ordinary tests.
 fn is_oracle(path: &str) -> bool {
     let judges = ORACLES.iter().any(|oracle| path.starts_with(oracle));
     judges && !path.ends_with("/tests.rs")
@@ -108,19 +108,19 @@ fn tests_begin(path: &str, lines: &[&str]) -> usize {
         .unwrap_or(lines.len())
 }
 
-/// Returns the part of a line that is a comment or a string: only there a rule can be named.
+/// Returns the part of a line that is a comment or a string, where alone a rule can be cited.
 fn comment(line: &str) -> Option<&str> {
     line.find("//")
         .or_else(|| line.find('"'))
         .and_then(|at| line.get(at..))
 }
 
-/// Returns the folder of official files of a table row.
+/// Returns the folder of official files in a table row.
 fn folder(comment: &str) -> Option<&str> {
     comment.strip_prefix("//! | `")?.split('`').next()
 }
 
-/// Returns the function that a line belongs to: as part of its doc comment or of its body.
+/// Returns the function to which a line belongs, as part of its doc comment or its body.
 fn function<'t>(lines: &[&'t str], index: usize) -> Option<&'t str> {
     let is_about_next = |line: &&&str| {
         let line = line.trim_start();
@@ -135,7 +135,7 @@ fn function<'t>(lines: &[&'t str], index: usize) -> Option<&'t str> {
     head.and_then(|line| name(line)).or_else(before)
 }
 
-/// Returns the name of the function that a line begins to define.
+/// Returns the name of the function whose definition begins on a line.
 fn name(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     for word in ["pub ", "pub(crate) ", "pub(super) ", "const ", "async "] {
@@ -146,7 +146,7 @@ fn name(line: &str) -> Option<&str> {
     rest.get(..end)
 }
 
-/// Returns the rules that a text names: `L-43`, and all from `L-10` to `L-12`.
+/// Returns the rules in a text: `L-43`, and all from `L-10` to `L-12`.
 fn rules(text: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut rest = text;

@@ -1,4 +1,5 @@
-//! `cargo xtask foreign front-door`: the same settings and faults with PyMongo and with ours.
+//! `cargo xtask foreign front-door`: tests PyMongo and our client with the same settings and
+//! faults.
 
 mod cases;
 mod parts;
@@ -18,10 +19,10 @@ use super::{built, install, unavailable};
 use crate::Result;
 use crate::cargo::root;
 
-/// The oracle, and the library by which it uses a proxy.
+/// The oracle, and the library that it uses for proxies.
 const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
 
-/// The number of cases that a client runs at the same time: most wait.
+/// The number of concurrent cases of a client, most of which are waiting.
 const AT_ONCE: usize = 12;
 
 const SECTIONS: [(&str, &[Case]); 5] = [
@@ -32,7 +33,7 @@ const SECTIONS: [(&str, &[Case]); 5] = [
     ("Servers that do not answer", SILENCE),
 ];
 
-/// The error of a client; `None` if it has connected.
+/// The error of a client; `None` if it connected.
 type Outcome = Option<String>;
 
 /// A case with our outcome and PyMongo's.
@@ -76,7 +77,7 @@ pub(super) fn run(write: bool) -> Result<()> {
     Ok(())
 }
 
-/// Prints which outcomes of a case are not as expected, and returns their number.
+/// Prints the unexpected outcomes of a case, and returns their number.
 fn report((case, (ours, theirs)): &Row) -> usize {
     let clients = [("sdam", ours, case.ours), ("PyMongo", theirs, case.theirs)];
     let wrong = clients
@@ -89,7 +90,8 @@ fn report((case, (ours, theirs)): &Row) -> usize {
     wrong.count()
 }
 
-/// Returns the connection string of a case. A client that is to fail gives up soon.
+/// Returns the connection string of a case. Clients that are expected to fail get short time
+/// limits.
 fn uri(parts: &Parts, case: &Case) -> String {
     let connects = matches!(
         (case.ours, case.theirs),
@@ -115,7 +117,7 @@ fn check(outcome: Option<&str>, expected: Expected) -> Result<(), String> {
     }
 }
 
-/// Connects by the example, several at a time.
+/// Runs the example that connects, several times concurrently.
 fn connect_all(parts: &Parts, uris: &[String], connect: &Path) -> Result<Vec<Outcome>> {
     let dns = parts.dns.address().to_string();
     let mut outcomes = Vec::new();
@@ -137,7 +139,7 @@ fn connect_all(parts: &Parts, uris: &[String], connect: &Path) -> Result<Vec<Out
     Ok(outcomes)
 }
 
-/// Starts the program that connects by PyMongo.
+/// Starts the program that connects with PyMongo.
 fn start_pymongo(parts: &Parts, uris: &[String], folder: &Path) -> Result<Child> {
     let case = |uri: &String| json!({ "uri": uri, "proxy": proxy(uri) });
     let cases: Vec<_> = uris.iter().map(case).collect();
@@ -165,7 +167,7 @@ fn outcomes_of(pymongo: Child) -> Result<Vec<Outcome>> {
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// Returns the proxy of a connection string, whose options PyMongo does not know.
+/// Returns the proxy in a connection string, because PyMongo does not know its options.
 fn proxy(uri: &str) -> Value {
     let option = |name: &str| {
         let (_, options) = uri.split_once('?')?;
@@ -203,7 +205,7 @@ fn row(case: &Case, ours: Option<&str>) -> String {
         (Some(_), why) => format!("sdam fails; PyMongo {why}"),
     };
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    // What follows is the same for all errors, and how long the client has waited.
+    // The rest is the same for all errors, and contains the time that the client waited.
     let error = ours.unwrap_or_default();
     let reason = error.split("; gave up after").next().unwrap_or(error);
     let uri = cell(case.uri);

@@ -1,5 +1,5 @@
-//! `cargo xtask foreign rust-driver-on-sdam`: the official Rust driver with our `sdam` in the place
-//! of its own.
+//! `cargo xtask foreign rust-driver-on-sdam`: the official Rust driver with our `sdam` in place of
+//! its own.
 
 mod checks;
 mod driver;
@@ -21,23 +21,23 @@ pub(crate) struct Options {
     /// Build and check only this variant.
     #[arg(long, conflicts_with = "measure")]
     only: Option<Variant>,
-    /// Measure both variants, in alternation.
+    /// Measure both variants alternately.
     #[arg(long)]
     measure: bool,
     /// Measure in fewer rounds.
     #[arg(long, requires = "measure")]
     quick: bool,
-    /// Run the driver's own tests, on every deployment that servers can be fetched for.
+    /// Run the driver's own tests, on every deployment for which servers can be fetched.
     ///
-    /// The repository of the driver is the checkout that `SDAM_RUST_DRIVER` names, or it is cloned.
-    /// Results are kept: a later run replaces those of its tests.
+    /// The driver's repository is the checkout named by `SDAM_RUST_DRIVER`, or else it is cloned.
+    /// Results are kept: a later run replaces the results of its tests.
     #[arg(long, conflicts_with = "measure")]
     tests: bool,
     #[command(flatten)]
     plan: suite::Plan,
 }
 
-/// Lays our files over the published driver and does what the options say.
+/// Overlays our files on the published driver and performs the requested steps.
 pub(super) fn run(options: &Options) -> Result<()> {
     let mut variants = Variant::value_variants().to_vec();
     variants.retain(|variant| options.only.is_none_or(|only| only == *variant));
@@ -68,7 +68,7 @@ pub(super) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Returns the source of a driver. Of the overlaid one it prints how much it differs.
+/// Returns the source of a driver. For the overlaid one, prints the size of the difference.
 fn source(variant: Variant, published: Tree) -> Result<Tree> {
     if variant == Variant::Published {
         return Ok(published);

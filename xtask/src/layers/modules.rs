@@ -1,4 +1,4 @@
-//! The modules of a crate import each other in one direction.
+//! Checks that the modules of a crate import each other in one direction.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -7,10 +7,10 @@ use std::path::Path;
 use super::rust_files;
 use crate::Result;
 
-/// The modules that each module at the root of a crate imports from, without those of tests.
+/// The imports between the modules at the root of a crate, except in tests.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns a cycle of imports among the modules at the root of the crate in `folder`, such as
+/// Returns an import cycle among the modules at the root of the crate in `folder`, such as
 /// `["hello", "server", "hello"]`.
 pub(super) fn cycle(folder: &Path) -> Result<Option<Vec<String>>> {
     let mut paths = Vec::new();
@@ -26,7 +26,7 @@ pub(super) fn cycle(folder: &Path) -> Result<Option<Vec<String>>> {
     Ok(find_cycle(&imports(&files)))
 }
 
-/// Collects the imports of `files`, each the path of a module and its text.
+/// Collects the imports of `files`, each given as its module path and its text.
 fn imports(files: &[(Vec<String>, String)]) -> Imports {
     let mut tests = BTreeSet::new();
     let mut all = Imports::new();
@@ -51,7 +51,7 @@ fn imports(files: &[(Vec<String>, String)]) -> Imports {
     all
 }
 
-/// Returns the modules in files of their own that only tests have.
+/// Returns the modules in separate files that exist only for tests.
 fn test_modules(text: &str) -> impl Iterator<Item = String> {
     text.split("#[cfg(test)]").skip(1).filter_map(|item| {
         let (head, _) = item.split_once(';')?;
@@ -60,7 +60,7 @@ fn test_modules(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Returns the text without comments, imports of tests, and a module of tests, which stands last.
+/// Returns the text without comments, test imports and the test module, which is always last.
 fn code(text: &str) -> String {
     let lines = text
         .lines()
@@ -79,8 +79,8 @@ fn code(text: &str) -> String {
     code
 }
 
-/// Returns the first names of the paths that begin at the root of the crate, in the code of a
-/// module that is `depth` levels below it.
+/// Returns the first names of paths from the root of the crate, in the code of a module `depth`
+/// levels below it.
 fn targets(code: &str, depth: usize) -> BTreeSet<String> {
     let from_root = ["crate::".to_owned(), "super::".repeat(depth)];
     let mut targets = BTreeSet::new();
@@ -124,7 +124,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Returns the modules of the first cycle that is found; its first and last are the same.
+/// Returns the modules of the first cycle found; its first and last elements are equal.
 fn find_cycle(imports: &Imports) -> Option<Vec<String>> {
     let mut finished = BTreeSet::new();
     let mut path = Vec::new();

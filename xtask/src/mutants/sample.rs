@@ -14,9 +14,9 @@ use crate::spec_test::fetch;
 /// A crate whose code is mutated.
 struct Subject {
     package: &'static str,
-    /// The tests of the first pass: quick to build, and they detect most mutants.
+    /// The tests of the first pass, which build quickly and detect most mutants.
     own: &'static [&'static str],
-    /// Tests of those that are left to the second pass, by a part of their names.
+    /// Tests left to the second pass, by a part of their names.
     slow: &'static [&'static str],
 }
 
@@ -107,11 +107,11 @@ const ALL_TESTS: &[&str] = &[
     "--test=streams",
     "--test=transport_errors",
 ];
-/// The tests that need real servers, of databases or names.
+/// The tests that need real database or name servers.
 #[cfg(test)]
 const WITH_SERVERS: &[&str] = &["--test=dns", "--test=live"];
 
-/// The percentage of compiling mutants that the tests have to detect.
+/// The percentage of compiling mutants that the tests must detect.
 const TARGET: usize = 95;
 
 /// The results of a pass.
@@ -149,7 +149,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
         let out = root().join("target/mutants-sample").join(subject.package);
         let command = |tests| subject.command(&copy, &corpus, tests);
         let first = subject.first_pass(command(subject.own), shard, &out.join("first"))?;
-        // Enough are detected, so the slow pass would only change the names of the detectors.
+        // If enough are detected, the slow pass would only change the names of the detectors.
         let second = if first.meets_target() {
             Counts::missing(first.missed.clone())
         } else {
@@ -171,7 +171,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
 }
 
 impl Subject {
-    /// A run in the copy of the workspace that builds and runs these tests.
+    /// Returns the command that builds and runs these tests in the copy of the workspace.
     fn command(&self, copy: &Path, corpus: &Path, tests: &[&str]) -> Command {
         let mut command = cargo();
         command
@@ -181,7 +181,7 @@ impl Subject {
             .env("CARGO_TARGET_DIR", root().join("target/mutants-build"))
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .env("SDAM_SPEC_CORPUS", corpus)
-            // A failing case of one mutant must not be tried first on the next one.
+            // A case that failed for one mutant must not be tried first on the next.
             .env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "true");
         command
     }
@@ -198,7 +198,7 @@ impl Subject {
     }
 }
 
-/// Runs all tests on the mutants that the first pass has not detected.
+/// Runs all tests on the mutants that the first pass did not detect.
 fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Counts> {
     if missed.is_empty() {
         return Ok(Counts::default());
@@ -219,7 +219,7 @@ fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Co
 
 /// Runs `cargo-mutants`, which writes below `out`, and returns its results.
 fn test(mut command: Command, out: &Path) -> Result<Value> {
-    // Results of an earlier run must not be taken for this one's.
+    // Results of an earlier run must not be mistaken for this one's.
     let found: PathBuf = out.join("mutants.out");
     if found.exists() {
         fs::remove_dir_all(&found)?;
@@ -237,7 +237,7 @@ impl Counts {
     /// Reads the counted mutants from `outcomes.json`.
     ///
     /// # Errors
-    /// When the unchanged code failed, or a mutant has an unknown outcome.
+    /// If the unchanged code failed, or a mutant has an unknown outcome.
     fn of(outcomes: &Value, counts: impl Fn(&str) -> bool) -> Result<Self> {
         let mut sum = Self::default();
         let outcomes = outcomes["outcomes"].as_array();
@@ -263,7 +263,7 @@ impl Counts {
         Ok(sum)
     }
 
-    /// Combines the first pass and the second one, which ran on the remaining mutants.
+    /// Combines the first pass with the second, which ran on the remaining mutants.
     fn add(&mut self, first: &Self, second: Self) {
         self.viable += first.viable;
         self.caught += first.caught + second.caught;

@@ -14,7 +14,7 @@ use sdam_spec::{
 };
 use sdam_transport::runtime::Runtime;
 
-/// The credential where clients have to authenticate.
+/// The user name for deployments with authentication.
 const USER: &str = "ada";
 const PASSWORD: &str = "lovelace";
 
@@ -28,8 +28,9 @@ const RELEASES: [ServerVersion; 6] = [
     ServerVersion::V8_0,
 ];
 
-/// Returns the environments on loopback TCP: the newest release, and one without streaming. A test
-/// of a command that came after one and went before the other needs a release between them.
+/// Returns the environments on loopback TCP: the newest release, and one without streaming. A
+/// command that was added after the older one and removed before the newer one needs a release
+/// between them.
 pub(super) fn served() -> Vec<Environment> {
     let mut served = environments(&[ServerVersion::V4_2, ServerVersion::V8_0]);
     served.push(Environment {
@@ -97,21 +98,21 @@ pub(super) fn serve(
     if environment.kind != Kind::LoadBalanced {
         return Ok(TestDeployment::new(uri, runtime, block_on, server));
     }
-    // A balancer has one port, so the one with one mongos is a deployment of its own.
+    // A load balancer has one port, so the deployment with a single mongos is separate.
     let single = start(Builder::load_balanced(1))?;
     let single_uri = connection_string(single.uri(), environment);
     let deployment = TestDeployment::new(uri, runtime, block_on, (server, single));
     Ok(deployment.with_single_mongos(single_uri))
 }
 
-/// Starts a deployment in a simulated world, where time passes only if all tasks wait.
+/// Starts a deployment in a simulated world, where time passes only while all tasks wait.
 pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeployment, String> {
     let hosts = |count: u16| (0..count).map(|port| ServerAddress::new("server", 27017 + port));
     let blueprint = match environment.kind {
         Kind::Single => Blueprint::standalone(ServerAddress::new("server", 27017)),
         Kind::ReplicaSet => Blueprint::replica_set(SetConfig::new("rs0", hosts(3))),
         Kind::Sharded => Blueprint::sharded(hosts(2)),
-        // Two mongoses behind one balancer, and one behind another.
+        // Two mongoses behind one load balancer, and one behind another.
         Kind::LoadBalanced => Blueprint::load_balanced(hosts(1).chain(hosts(2))),
     };
     let mut blueprint = blueprint.version(version(environment)?);
@@ -133,8 +134,8 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
     Ok(deployment.with_single_mongos(balancer(27018)))
 }
 
-/// Returns the connection string of the tests' clients. They discover that a server is alone, so
-/// they must not be told.
+/// Returns the connection string for the tests' clients. They must discover by themselves that a
+/// server is standalone.
 fn connection_string(uri: &str, environment: &Environment) -> String {
     let uri = uri.replace("?directConnection=true", "");
     if environment.authentication {

@@ -1,4 +1,4 @@
-//! Finding or fetching the test files.
+//! Finds or fetches the test files.
 
 use std::env;
 use std::fs;
@@ -13,12 +13,13 @@ use crate::cargo::run as run_command;
 const REPOSITORY: &str = "https://github.com/mongodb/specifications";
 const COMMIT: &str = "92b3c0b9287bfba1b0ec4084300858d05c654f8c";
 
-/// A distribution with the same files under other names. The hash pins the reviewed version.
+/// A distribution that contains the same files under other names. The hash pins the reviewed
+/// version.
 const REQUIREMENT: &str = "pymongo==4.20.0 \
     --hash=sha256:f773b0aec28687587cdeda490463a82debc4566a4a3620dcc8dada9d2c0a1acd\n";
 
-/// Returns the corpus named by the environment, or the one below the build directory, which is
-/// fetched if it is missing.
+/// Returns the corpus named by the environment variable, or the one below the build directory,
+/// which is fetched if it is missing.
 pub(crate) fn corpus() -> Result<Corpus> {
     match env::var_os("SDAM_SPEC_CORPUS") {
         Some(folder) if !folder.is_empty() => Ok(Corpus::open(Path::new(&folder))?),
@@ -32,7 +33,7 @@ fn below(target: &Path) -> Result<Corpus> {
     if !home.is_dir() {
         let staging = Staging::new(target)?;
         let fetched = fetch(&staging.0)?;
-        // An existing folder is complete: it is renamed into place in one step.
+        // An existing folder is complete, because it is renamed into place in one step.
         fs::rename(&fetched, &home)
             .map_err(|error| format!("cannot create {}: {error}", home.display()))?;
     }
@@ -78,7 +79,7 @@ fn clone(staging: &Path) -> Result<PathBuf> {
     fs::create_dir_all(&clone)?;
     let git = |arguments: &[&str]| {
         let mut command = Command::new("git");
-        // A repository that asks for a password counts as missing.
+        // A repository that requires a password counts as missing.
         let quiet = [("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")];
         run_command(command.args(arguments).envs(quiet).current_dir(&clone))
     };

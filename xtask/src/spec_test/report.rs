@@ -1,4 +1,4 @@
-//! The report: a table, a list of failures, one line.
+//! The report: a table, a list of failures, and a summary line.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,9 +16,9 @@ use crate::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Cell {
     pub(crate) passed: usize,
-    /// The files that passed, and the deployment of each run of a test, if it needs any.
+    /// The files that passed, with the deployment of each test run, if it needs one.
     pub(crate) ran: Vec<(String, Vec<Environment>)>,
-    /// The file, and the difference with its phase.
+    /// The failed files, each with the difference and its phase.
     pub(crate) failed: Vec<(String, String)>,
     /// Files that were not run.
     pub(crate) skipped: Vec<String>,
@@ -44,12 +44,12 @@ pub(crate) struct Report {
     suites: Vec<String>,
     runtimes: Vec<&'static str>,
     cells: Vec<(String, &'static str, Cell)>,
-    /// A line for each file and reason of tests that are left out everywhere.
+    /// A line for each file with tests that are always left out, and for each reason.
     left_out: Vec<String>,
 }
 
 impl Report {
-    /// Lists the tests of a file that are not about single commands.
+    /// Lists the tests of a file that do not concern single commands.
     pub(crate) fn leave_out(&mut self, suite: &str, file: &File) {
         let mut reasons = BTreeMap::<_, Vec<_>>::new();
         for (test, reason) in excluded(&file.json) {
@@ -77,7 +77,7 @@ impl Report {
         self.cells.push((suite, runtime, cell));
     }
 
-    /// The cells that ran something.
+    /// The cells in which something ran.
     fn cells(&self) -> impl Iterator<Item = &(String, &'static str, Cell)> {
         self.cells.iter().filter(|(.., cell)| cell.total() > 0)
     }
@@ -142,8 +142,8 @@ impl Report {
         places
     }
 
-    /// Writes for each file that needs deployments which ones it ran on. A file that ran nowhere
-    /// has failed, so it is in the list of failures.
+    /// Writes the deployments on which each file ran, for files that need deployments. A file that
+    /// ran nowhere has failed, so it is in the list of failures.
     fn fmt_places(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for suite in &self.suites {
             for (file, (runtimes, environments)) in self.places(suite) {

@@ -1,4 +1,4 @@
-//! Running files in one column of the table.
+//! Runs files in one column of the table.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -29,28 +29,28 @@ use crate::Result;
 /// A suite with its files.
 pub(crate) type Job = (&'static Suite, Vec<File>);
 
-/// The deployment of each run of a test, or the first difference.
+/// The deployment of each test run, or the first difference.
 pub(super) type Verdict = Result<Vec<Environment>, String>;
 
-/// The time limit of a file, after which it counts as stuck. The slowest files wait for selections
-/// to fail, which takes some seconds.
+/// The time limit of a file, after which it counts as stuck. The slowest files wait several seconds
+/// for selections to fail.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// The seed of the task order in the simulated column.
 const SEED: u64 = 1;
 
-/// A column: the code that files are run against.
+/// A column: the code that runs the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Functions and state machines alone.
+    /// Only functions and state machines.
     Pure,
-    /// The engine, its tasks on tokio's threads.
+    /// The engine, with its tasks on tokio's threads.
     Tokio,
-    /// The engine, its tasks on smol's global executor.
+    /// The engine, with its tasks on smol's global executor.
     Smol,
-    /// The engine, its tasks on async-std.
+    /// The engine, with its tasks on async-std.
     AsyncStd,
-    /// The engine, its tasks in an order decided by a seed.
+    /// The engine, with its tasks in an order decided by a seed.
     Sim,
     /// Single-threaded mode.
     Scan,
@@ -91,12 +91,12 @@ impl Column {
         }
     }
 
-    /// Returns how many files run at the same time. Files for whole deployments mostly wait, but
-    /// those on real servers share their fail points.
+    /// Returns the number of concurrent files. Files for whole deployments mostly wait, but files
+    /// on real servers share fail points.
     const fn workers(self) -> usize {
         match self {
             Self::Tokio | Self::Smol | Self::AsyncStd => 24,
-            // Every worker has worlds of its own.
+            // Every worker has separate worlds.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
         }
@@ -115,7 +115,7 @@ impl Column {
         Some((suite, files.cloned().collect()))
     }
 
-    /// Returns the host of the engine's tasks; `None` without engine.
+    /// Returns the host of the engine's tasks; `None` without the engine.
     fn host(self) -> Result<Option<Host>, String> {
         let runtime = match self {
             Self::Pure | Self::Scan => return Ok(None),
@@ -173,8 +173,8 @@ fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
     Ok((Arc::new(runtime), parts))
 }
 
-/// Creates the host of the simulated column. Most files do not use its servers but define their
-/// own; the others get separate worlds.
+/// Creates the host of the simulated column. Most files define their own servers; the others get
+/// separate worlds.
 fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
@@ -209,7 +209,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                     return;
                 };
                 let verdict = check(column, host.as_ref(), suite, file);
-                // The receiver is dropped once a file took too long.
+                // The receiver is dropped after a file has taken too long.
                 if verdicts.send((*index, verdict)).is_err() {
                     return;
                 }
@@ -220,7 +220,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
     collect(jobs, LIMIT, &receiver)
 }
 
-/// Checks a file, and returns the deployments that it ran on.
+/// Checks a file, and returns the deployments on which it ran.
 fn check(
     column: Column,
     host: Result<&Option<Host>, &String>,
@@ -240,9 +240,8 @@ fn check(
     outcome.map(|()| Vec::new())
 }
 
-/// Matches results with their files, which are numbered through all jobs. After the limit has
-/// passed without a result, the first file without one has failed, and the others have no known
-/// outcome.
+/// Matches results with their files, which are numbered across all jobs. After the time limit
+/// without a result, the first file without one has failed, and the others have no known outcome.
 pub(super) fn collect(
     jobs: &[Job],
     limit: Duration,
@@ -273,7 +272,7 @@ pub(super) fn collect(
             match result.or_else(|| stuck.take().map(Err)) {
                 None => cell.skipped.push(name),
                 Some(Err(difference)) => cell.failed.push((name, difference)),
-                // No test of the file may run on these deployments.
+                // Possibly no test of the file can run on these deployments.
                 Some(Ok(ran)) if suite.deployed.is_some() && ran.is_empty() => {}
                 Some(Ok(ran)) => {
                     cell.passed += 1;

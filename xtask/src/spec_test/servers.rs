@@ -11,8 +11,8 @@ use sdam_spec::{
 };
 use sdam_transport::runtime::Runtime;
 
-/// The servers of one series. Each deployment is started when the first test needs it; all tests
-/// share it.
+/// The servers of one series. Each deployment is started when the first test needs it, and shared
+/// by all tests.
 pub(super) struct Servers {
     version: Version,
     release: [u32; 3],
@@ -54,7 +54,7 @@ impl Servers {
         environments.collect()
     }
 
-    /// Returns the deployment of `environment`, without the fail points of earlier tests.
+    /// Returns the deployment for `environment`, without the fail points of earlier tests.
     pub(super) fn deploy(
         &self,
         environment: &Environment,
@@ -89,7 +89,7 @@ impl Servers {
         let set = if secured {
             start(&self.secured_set, || {
                 let set = builder.secured().start(&members)?;
-                // Until every member has the user, not all of them authenticate it.
+                // Waits until every member knows the user; before that, some reject it.
                 let all = doc! {
                     "insert": "c", "documents": [{}], "writeConcern": { "w": members.len() as i32 },
                 };
@@ -105,7 +105,7 @@ impl Servers {
     }
 }
 
-/// Returns the value of `cell`, which `start` creates.
+/// Returns the value of `cell`, which `start` creates if necessary.
 fn start<T>(
     cell: &OnceCell<T>,
     start: impl FnOnce() -> Result<T, sdam_live::Error>,

@@ -1,4 +1,4 @@
-//! The runner must report every failure, skipped file and missing file.
+//! Tests that the runner reports every failure, skipped file and missing file.
 
 use std::sync::mpsc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The zone of the tests about SRV seed lists, at a real name server and in simulated worlds.
+//! The DNS zone for tests of SRV seed lists, on a real name server and in simulated worlds.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,7 +9,7 @@ use sdam_sim::runtime::Sim;
 use sdam_spec::srv::zone::{SRV, TTL, TXT};
 use sdam_transport::runtime::Io;
 
-/// Returns `io` with a resolver that asks a name server on loopback, which all columns share.
+/// Returns `io` with a resolver that queries a name server on loopback, which all columns share.
 pub(super) fn real(io: Io) -> Result<Io, String> {
     static SERVER: OnceLock<Result<Dns, String>> = OnceLock::new();
     let start = || Dns::start(records()).map_err(|error| error.to_string());

@@ -1,4 +1,4 @@
-//! The live tests on all combinations of runtimes and servers.
+//! Runs the live tests on all combinations of runtimes and servers.
 
 use std::env;
 use std::fmt;
@@ -29,11 +29,12 @@ enum Outcome {
         time: Duration,
     },
     Failed,
-    /// The server is not available, for this reason.
+    /// The server is not available for this reason.
     Skipped(String),
 }
 
-/// All supported combinations: versions change the monitors' messages, runtimes their transport.
+/// All supported combinations. The version affects the monitors' messages, the runtime the
+/// transport.
 pub(super) const MATRIX: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("tokio", Version::V4_4),
@@ -43,8 +44,8 @@ pub(super) const MATRIX: &[Combination] = &[
     Combination::new("async-std", Version::V6_0),
 ];
 
-/// The combinations that the workspace's own tests, on tokio and the newest server, leave out: the
-/// other runtimes, and a server without streaming.
+/// The combinations not covered by the workspace's own tests, which use tokio and the newest
+/// server: the other runtimes, and a server without streaming.
 pub(super) const COMPLEMENT: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("smol", Version::V6_0),
@@ -56,7 +57,7 @@ impl Combination {
         Self { runtime, version }
     }
 
-    /// Runs `tests`, the program of the live tests.
+    /// Runs `tests`, the program with the live tests.
     fn run(self, tests: &Path) -> Result<Outcome> {
         if let Err(unavailable) = sdam_live::mongod_path(self.version) {
             return Ok(Outcome::Skipped(unavailable.to_string()));
@@ -79,16 +80,16 @@ impl Combination {
     }
 }
 
-/// Returns whether a missing server is a failure of live tests.
+/// Returns whether a missing server makes live tests fail.
 pub(super) fn is_required() -> bool {
     env::var_os("SDAM_LIVE_REQUIRED").is_some_and(|value| value == "1")
 }
 
-/// Runs the live tests once for each combination and prints a line for each. `required` makes a
-/// missing server a failure.
+/// Runs the live tests for each combination and prints a line for each. `required` makes a missing
+/// server a failure.
 ///
 /// # Errors
-/// When any of them failed, after all of them were run.
+/// If any combination failed, after all have run.
 pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
     let tests = built(PACKAGE, ["--test", "live"], "live")?;
     let mut bad = 0;
@@ -104,11 +105,11 @@ pub(super) fn run(combinations: &[Combination], required: bool) -> Result<()> {
     }
 }
 
-/// Runs the official files for whole deployments against servers of these versions. `required` makes
-/// a missing server a failure.
+/// Runs the official files for whole deployments with servers of these versions. `required` makes a
+/// missing server a failure.
 ///
 /// # Errors
-/// When a file does not pass.
+/// If a file does not pass.
 pub(super) fn run_official(versions: &[Version], required: bool) -> Result<()> {
     let mut command = cargo();
     command.args(["xtask", "spec-test"]);
@@ -124,7 +125,7 @@ pub(super) fn run_official(versions: &[Version], required: bool) -> Result<()> {
             }
         }
     }
-    // Without a named column, every other one would run.
+    // Without a named column, all the others would run.
     if found == 0 {
         return Ok(());
     }
@@ -141,7 +142,7 @@ impl Outcome {
     }
 }
 
-/// A run without tests proves nothing.
+/// Returns the outcome of a run. A run without tests counts as failed, because it proves nothing.
 fn outcome_of(output: &Output, time: Duration) -> Outcome {
     let passed = passed(&String::from_utf8_lossy(&output.stdout));
     match passed {

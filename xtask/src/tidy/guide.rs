@@ -1,4 +1,4 @@
-//! The guide: every page is in its table of contents, and every listing is a doc test.
+//! Checks the guide: every page is in the table of contents, and every listing is a doc test.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::cargo::root;
 /// The pages without listings: the table of contents and the front page.
 const WITHOUT_LISTINGS: &[&str] = &["README.md", "SUMMARY.md"];
 
-/// The languages that a fence may have. `no_run` and `should_panic` still compile.
+/// The allowed languages of a fence. `no_run` and `should_panic` listings are still compiled.
 const LANGUAGES: &[&str] = &[
     "rust",
     "rust,no_run",

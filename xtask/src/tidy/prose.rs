@@ -1,4 +1,4 @@
-//! Prose: the first words of doc comments, and the subjects of commits.
+//! Checks the first words of doc comments and the subjects of commits.
 
 use std::process::Command;
 
@@ -11,17 +11,18 @@ const SINCE: &str = "501f86295a47719308d1b5d0e9adf21bc5eda580";
 /// The maximum number of characters of a subject.
 const SUBJECT: usize = 72;
 
-/// The words that no doc comment begins with: the sentence would be a question or a fragment.
+/// Words with which no doc comment may begin, because the sentence would be a question or a
+/// fragment.
 const FIRST_WORDS: &[&str] = &[
     "How", "Of", "That", "Those", "What", "Whether", "Which", "Who", "Whoever",
 ];
 
-/// The beginnings of subjects that do not tell the change.
+/// Beginnings of subjects that do not describe the change.
 const BEGINNINGS: &[&str] = &[
     "A", "An", "Give", "Let", "Name no", "Say", "Some", "Take", "Tell", "The",
 ];
 
-/// Imperatives with the ending of another form.
+/// Imperatives that end like other verb forms.
 const IMPERATIVES: &[&str] = &["Bring", "Embed", "Focus", "Ping", "Shed"];
 
 /// Adds the doc comments of a file that begin with one of [`FIRST_WORDS`].
@@ -46,7 +47,7 @@ pub(super) fn check_summaries(name: &str, text: &str, violations: &mut Vec<Strin
     }
 }
 
-/// Adds the subjects of the commits since [`SINCE`] that are too long or no imperative.
+/// Adds the subjects of commits since [`SINCE`] that are too long or not imperative.
 ///
 /// Returns the reason if they cannot be checked.
 pub(super) fn check_subjects(violations: &mut Vec<String>) -> Result<Option<String>> {
@@ -76,7 +77,7 @@ pub(super) fn check_subjects(violations: &mut Vec<String>) -> Result<Option<Stri
     Ok(None)
 }
 
-/// Returns the fault of a subject, with its remedy.
+/// Returns the problem with a subject, and its remedy.
 fn fault(subject: &str) -> Option<String> {
     let length = subject.chars().count();
     if length > SUBJECT {
@@ -100,7 +101,7 @@ fn fault(subject: &str) -> Option<String> {
     ))
 }
 
-/// Returns whether `text` begins with `word`, as a word of its own.
+/// Returns whether `text` begins with the whole word `word`.
 fn begins_with(text: &str, word: &str) -> bool {
     text.strip_prefix(word)
         .is_some_and(|rest| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '_'))
@@ -177,7 +178,7 @@ mod tests {
     #[test]
     fn the_commits_of_a_clone_are_read() {
         let mut violations = Vec::new();
-        // Without the history, the reason says how to get it.
+        // Without the history, the reason explains how to get it.
         match check_subjects(&mut violations).unwrap() {
             None => assert!(violations.iter().all(|line| line.starts_with("commit "))),
             Some(reason) => assert!(reason.contains("clone"), "{reason}"),

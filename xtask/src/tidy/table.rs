@@ -1,4 +1,4 @@
-//! The tables of files in `ARCHITECTURE.md` name every file of their crates.
+//! Checks that the tables of files in `ARCHITECTURE.md` name every file of their crates.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -35,8 +35,8 @@ pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
     Ok(())
 }
 
-/// Returns the files in the first column of the table of a crate. All files of a row are in the
-/// folder of the first.
+/// Returns the files in the first column of a crate's table. All files of a row are in the folder
+/// of the first.
 fn named(text: &str, name: &str) -> BTreeSet<String> {
     let heading = format!("## Files of `{name}`\n");
     let (_, section) = text.split_once(&heading).unwrap_or_default();

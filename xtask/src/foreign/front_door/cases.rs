@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Expected {
     Connects,
-    /// It fails, and its error has these words.
+    /// It fails with an error that contains these words.
     Fails(&'static [&'static str]),
 }
 
@@ -18,7 +18,7 @@ pub(super) struct Case {
     pub(super) uri: &'static str,
     pub(super) ours: Expected,
     pub(super) theirs: Expected,
-    /// The behaviour of PyMongo where the clients disagree; empty where they agree.
+    /// PyMongo's behaviour if the clients disagree; empty if they agree.
     pub(super) why: &'static str,
 }
 
@@ -32,7 +32,7 @@ const fn connects(name: &'static str, uri: &'static str) -> Case {
     }
 }
 
-/// Both fail: the words of our error, and those of PyMongo's.
+/// Both fail: with words of our error, and of PyMongo's.
 const fn fails(
     name: &'static str,
     uri: &'static str,
@@ -48,7 +48,7 @@ const fn fails(
     }
 }
 
-/// Ours refuses to connect, and PyMongo connects: why that is worse.
+/// Our client refuses to connect, and PyMongo connects; `why` explains why that is worse.
 const fn refused(
     name: &'static str,
     uri: &'static str,
@@ -278,7 +278,7 @@ pub(super) const CLIENTS: &[Case] = &[
     ),
 ];
 
-/// Seed lists of DNS. All names in the domain `sdam.example` lead to the loopback address.
+/// DNS seed lists. All names in the domain `sdam.example` resolve to the loopback address.
 pub(super) const SEED_LISTS: &[Case] = &[
     connects(
         "an SRV record",
@@ -366,7 +366,7 @@ pub(super) const SEED_LISTS: &[Case] = &[
     ),
 ];
 
-/// Proxies. Ours has them in the connection string, and PyMongo uses PySocks.
+/// Proxies. Ours are in the connection string; PyMongo uses PySocks.
 pub(super) const PROXIES: &[Case] = &[
     connects("a proxy", "mongodb://{plain}/?{socks}"),
     connects(

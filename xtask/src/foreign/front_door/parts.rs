@@ -11,10 +11,10 @@ use sdam_live::{
     Certificates, Dns, Error, Mongod, Record, ServerCertificate, ServerTls, Socks, Version,
 };
 
-/// The domain whose names lead to the loopback address.
+/// The domain whose names resolve to the loopback address.
 pub(super) const DOMAIN: &str = "sdam.example";
 
-/// Everything that the cases connect to.
+/// Everything to which the cases connect.
 pub(super) struct Parts {
     pub(super) dns: Dns,
     names: BTreeMap<String, String>,
@@ -25,7 +25,7 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// Starts everything, the servers at the same time.
+    /// Starts everything, all servers concurrently.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if a server is missing on this machine.
@@ -73,7 +73,7 @@ impl Parts {
         })
     }
 
-    /// Replaces the names in braces by what they stand for.
+    /// Replaces the names in braces by their values.
     pub(super) fn fill(&self, uri: &str) -> String {
         let fill = |uri: String, (name, value): (&String, &String)| {
             uri.replace(&format!("{{{name}}}"), value)
@@ -81,7 +81,7 @@ impl Parts {
         self.names.iter().fold(uri.to_owned(), fill)
     }
 
-    /// Replaces what differs from run to run by the names in braces.
+    /// Replaces values that differ between runs by the names in braces.
     pub(super) fn generalize(&self, error: &str) -> String {
         let name = |error: String, (name, value): (&String, &String)| {
             error.replace(value, &format!("{{{name}}}"))
@@ -116,7 +116,7 @@ fn listen() -> Result<(TcpListener, SocketAddr), Error> {
     with_address.map_err(|error| Error::Io("listening on loopback".to_owned(), error))
 }
 
-/// Starts a server for each name at the same time.
+/// Starts a server for each name, all concurrently.
 fn start_servers(certificates: &Arc<Certificates>) -> Vec<(String, Result<Mongod, Error>)> {
     let tls = || ServerTls::new(certificates);
     let with = |certificate| Some(tls().certificate(certificate));
@@ -143,7 +143,7 @@ fn start_servers(certificates: &Arc<Certificates>) -> Vec<(String, Result<Mongod
     })
 }
 
-/// Starts a server whose user is the client of the certificates.
+/// Starts a server whose user is the client in the certificates.
 fn start(tls: Option<&ServerTls>) -> Result<Mongod, Error> {
     let Some(tls) = tls else {
         return Mongod::start(Version::V6_0);
@@ -186,7 +186,7 @@ fn records([tls, plain]: [u16; 2]) -> Vec<Record> {
         Record::txt(&name("two-txt"), ["authSource=things"]),
         Record::txt(&name("two-txt"), ["replicaSet=rs0"]),
     ];
-    // Together they exceed what fits into an answer over UDP.
+    // Together they are too long for an answer over UDP.
     let long = "x".repeat(60);
     records.extend((0..40).map(|number| {
         let service = format!("_mongodb._tcp.{}", name("long"));

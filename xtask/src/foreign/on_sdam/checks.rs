@@ -12,7 +12,7 @@ use crate::cargo::{cargo, root, run as run_command};
 /// The name of the program.
 const PROGRAM: &str = "driver-checks";
 
-/// The profile with which the program is built.
+/// The build profile of the program.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Profile {
     /// For the checks.
@@ -35,14 +35,15 @@ pub(super) fn build(variant: Variant, profile: Profile) -> Result<PathBuf> {
     build.arg("build").args(flags).arg("--manifest-path");
     build.arg(folder.join("Cargo.toml"));
     run_command(small(&mut build))?;
-    // The other driver's program would replace it: both are built in the same directory.
+    // Otherwise the other driver's program would replace it, because both are built in the same
+    // directory.
     let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
     let kept = variant.folder().join(format!("{name}-{file}"));
     fs::copy(target_folder().join(name).join(file), &kept)?;
     Ok(kept)
 }
 
-/// Lets cargo build in the shared directory, without what nothing reads.
+/// Makes cargo build in the shared directory without unused outputs.
 pub(super) fn small(command: &mut Command) -> &mut Command {
     command
         .env("CARGO_TARGET_DIR", target_folder())
@@ -58,7 +59,7 @@ pub(super) fn check(variant: Variant) -> Result<()> {
     run_command(Command::new(program).arg("check"))
 }
 
-/// Runs the checks of the unchanged driver on simulated deployments with the overlaid one.
+/// Runs the unchanged driver's checks on simulated deployments with the overlaid driver.
 pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let folder = Variant::Overlaid.folder();
     let mut project = Tree::read(&root().join("proof/foreign/rust-driver"))?;
@@ -74,14 +75,14 @@ pub(super) fn simulate(sdam: &Path) -> Result<()> {
     run_command(small(&mut check).arg("--").arg(sdam))
 }
 
-/// Adds what cargo has chosen for a project, so that nothing is resolved twice.
+/// Adds the versions that cargo chose for a project, so that nothing is resolved twice.
 fn keep_lock(folder: &Path, project: &mut Tree) {
     if let Ok(lock) = fs::read(folder.join("Cargo.lock")) {
         project.insert("Cargo.lock", lock);
     }
 }
 
-/// Measures both drivers in alternation and prints a table.
+/// Measures both drivers alternately and prints a table.
 pub(super) fn measure(quick: bool) -> Result<()> {
     let published = build(Variant::Published, Profile::Release)?;
     let overlaid = build(Variant::Overlaid, Profile::Release)?;

@@ -1,4 +1,4 @@
-//! The driver's source: as published, and with our files laid over it.
+//! The driver's source: as published, and overlaid with our files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::tree::Tree;
 use crate::Result;
 use crate::cargo::{cargo, output, root, run as run_command};
 
-/// The version of the published crate that the overlay and the edits are made for.
+/// The published version for which the overlay and the edits are made.
 pub(super) const VERSION: &str = "3.9.1";
 
-/// One of the two drivers that are built.
+/// One of the two drivers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Variant {
     /// The driver as published.
@@ -31,7 +31,7 @@ impl Variant {
         }
     }
 
-    /// Returns the folder in which the driver and the programs that use it are built.
+    /// Returns the folder for building the driver and the programs that use it.
     pub(super) fn folder(self) -> PathBuf {
         build_folder().join(self.name())
     }
@@ -47,12 +47,12 @@ pub(super) fn own_folder() -> PathBuf {
     root().join("proof/foreign/rust-driver-on-sdam")
 }
 
-/// Returns the build directory, which both drivers share: they have the same dependencies.
+/// Returns the build directory, which both drivers share because they have the same dependencies.
 pub(super) fn target_folder() -> PathBuf {
     build_folder().join("target")
 }
 
-/// Fetches the published crate as cargo does, and returns its files.
+/// Fetches the published crate with cargo, and returns its files.
 pub(super) fn fetch() -> Result<Tree> {
     let folder = build_folder().join("fetch");
     let mut project = Tree::default();
@@ -81,7 +81,7 @@ pub(super) fn fetch() -> Result<Tree> {
     Tree::read(Path::new(source).parent().unwrap_or(Path::new(source)))
 }
 
-/// Makes the driver a workspace of its own: its folder lies in ours.
+/// Makes the driver a separate workspace, because its folder is inside ours.
 pub(super) fn detached(mut driver: Tree) -> Result<Tree> {
     let manifest = driver.text("Cargo.toml")?.unwrap_or_default();
     let manifest = format!("{manifest}\n[workspace]\n");
@@ -89,19 +89,19 @@ pub(super) fn detached(mut driver: Tree) -> Result<Tree> {
     Ok(driver)
 }
 
-/// The driver with our files in it, and how much it differs from the published one.
+/// The driver with our files, and the size of the difference to the published one.
 #[derive(Debug)]
 pub(super) struct Overlaid {
     pub(super) driver: Tree,
-    /// The lines of the published `sdam` module that are replaced or removed, without tests.
+    /// The replaced or removed lines of the published `sdam` module, without tests.
     pub(super) removed: Lines,
     /// The lines of the overlay, without tests.
     pub(super) added: Lines,
-    /// The lines of other files that are edited.
+    /// The edited lines of other files.
     pub(super) edited: Edited,
 }
 
-/// Lays our files over the published driver, applies the edits and adds the dependency on `sdam`.
+/// Overlays our files on the published driver, applies the edits and adds the dependency on `sdam`.
 ///
 /// # Errors
 /// If an edit does not fit, or a file is missing.
@@ -137,7 +137,7 @@ pub(super) fn edits(name: &str) -> Result<Edits> {
     Edits::parse(name, &text)
 }
 
-/// Counts the lines of those Rust files that are no tests.
+/// Counts the lines of the selected Rust files, except tests.
 fn count(tree: &Tree, counts: impl Fn(&str) -> bool) -> Result<Lines> {
     let is_counted = |path: &&str| is_source(path) && !is_test(path) && counts(path);
     tree.paths()

@@ -1,4 +1,4 @@
-//! Edits of the driver's files, each at text that the file holds exactly once.
+//! Edits of the driver's files, each at text that occurs exactly once in its file.
 
 use std::mem;
 
@@ -13,7 +13,7 @@ const REMOVE: &str = "remove ";
 const OLD: &str = "<<<<";
 const NEW: &str = "====";
 const END: &str = ">>>>";
-/// A line of the old text that stands for any lines.
+/// A line of the old text that matches any number of lines.
 const ANY: &str = "...";
 
 /// One change of a file.
@@ -26,8 +26,8 @@ struct Change {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kind {
     Remove,
-    /// Replaces the old text by the new one. Between the parts of the old text there may be any
-    /// text, which is replaced too.
+    /// Replaces the old text by the new one. There may be any text between the parts of the old
+    /// text; it is replaced, too.
     Replace {
         old: Vec<String>,
         new: String,
@@ -38,14 +38,14 @@ enum Kind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edits(Vec<Change>);
 
-/// The number of lines that edits took away and added.
+/// The numbers of lines removed and added by edits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Edited {
     pub(super) removed: usize,
     pub(super) added: usize,
 }
 
-/// The part of an edits file in which a line is.
+/// The part of an edits file to which a line belongs.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     Outside,
@@ -54,7 +54,7 @@ enum Place {
 }
 
 impl Edits {
-    /// Parses the text of the edits file `name`. Lines outside of blocks are comments.
+    /// Parses the text of the edits file `name`. Lines outside blocks are comments.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
         let mut changes = Vec::new();
         let mut path = None;
@@ -118,11 +118,11 @@ impl Edits {
         }
     }
 
-    /// Applies all changes in their order.
+    /// Applies all changes in order.
     ///
     /// # Errors
-    /// If a file is missing, or does not hold the old text exactly once; the message names the file
-    /// and the old text.
+    /// If a file is missing, or does not contain the old text exactly once. The message names the
+    /// file and the old text.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<Edited> {
         let mut edited = Edited::default();
         for Change { path, kind } in &self.0 {
@@ -139,7 +139,7 @@ impl Edits {
                     let (before, after) = (&text[..start], &text[end..]);
                     let is_line = before.is_empty() || before.ends_with('\n');
                     if new.is_empty() && is_line && after.starts_with('\n') {
-                        // Whole lines leave no empty one behind.
+                        // Removing whole lines must not leave an empty line.
                         end += 1;
                     }
                     edited.removed += text[start..end].lines().count();
@@ -157,7 +157,7 @@ fn missing(path: &str) -> Box<dyn std::error::Error> {
     format!("the driver has no file {path}, which is to be edited").into()
 }
 
-/// Returns where the old text begins and ends.
+/// Returns the start and the end of the old text.
 fn place(text: &str, old: &[String]) -> Result<(usize, usize), String> {
     let (first, rest) = old.split_first().ok_or("the old text is empty")?;
     let mut starts = text.match_indices(first);

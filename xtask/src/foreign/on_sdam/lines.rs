@@ -1,4 +1,4 @@
-//! Counting the lines of Rust files.
+//! Counts the lines of Rust files.
 
 use std::fmt;
 use std::iter::Sum;
@@ -13,7 +13,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Counts the lines of a file, without items that are marked with `#[cfg(test)]`.
+    /// Counts the lines of a file, without items marked with `#[cfg(test)]`.
     pub(super) fn of(text: &str) -> Self {
         let mut lines = Self::default();
         let mut skipped = None;
@@ -39,12 +39,12 @@ impl Lines {
     }
 }
 
-/// Returns whether a file holds Rust code.
+/// Returns whether a file contains Rust code.
 pub(super) fn is_source(path: &str) -> bool {
     Path::new(path).extension().is_some_and(|it| it == "rs")
 }
 
-/// Returns whether a file holds tests only.
+/// Returns whether a file contains only tests.
 pub(super) fn is_test(path: &str) -> bool {
     path.ends_with("/test.rs") || path.contains("/test/")
 }

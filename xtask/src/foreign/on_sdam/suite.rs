@@ -1,4 +1,4 @@
-//! The driver's own tests, with the driver as published and with the overlaid one.
+//! The driver's own tests, with the published and the overlaid driver.
 
 mod deployment;
 mod notes;
@@ -21,10 +21,10 @@ use crate::cargo::root;
 /// The page with the tables.
 const PAGE: &str = "docs/rust-driver-on-sdam-tests.md";
 
-/// The tests to run, and the servers to run them on.
+/// The tests to run, and the servers for them.
 #[derive(clap::Args)]
 pub(super) struct Plan {
-    /// Run the tests on these deployments only.
+    /// Run the tests only on these deployments.
     #[arg(
         long = "deployment",
         requires = "tests",
@@ -32,7 +32,7 @@ pub(super) struct Plan {
         default_values_t = Deployment::ALL
     )]
     deployments: Vec<Deployment>,
-    /// Run only tests whose names contain this text. The results of others stay.
+    /// Run only tests whose names contain this text. Other results are kept.
     #[arg(long, requires = "tests", default_value = "")]
     filter: String,
     /// Run nothing, and print the results of earlier runs.
@@ -47,7 +47,7 @@ pub(super) struct Plan {
 /// runs so far.
 ///
 /// # Errors
-/// If a test passes in the published driver and does not in the overlaid one.
+/// If a test passes in the published driver but not in the overlaid one.
 pub(super) fn run(plan: &Plan, drivers: Vec<(Variant, Tree)>) -> Result<()> {
     let notes = Notes::read()?;
     if !plan.stored {
@@ -85,7 +85,7 @@ pub(super) fn run(plan: &Plan, drivers: Vec<(Variant, Tree)>) -> Result<()> {
     }
 }
 
-/// Runs the tests on one deployment and keeps the results after each test.
+/// Runs the tests on one deployment, and stores the results after each test.
 fn run_on(
     deployment: Deployment,
     variant: Variant,

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::Result;
 
-/// The contents of a folder's files by their paths, which are relative and have `/` as separator.
+/// The contents of a folder's files by relative path, with `/` as the separator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
 
@@ -51,12 +51,12 @@ impl Tree {
         self.0.insert(path.to_owned(), content.into());
     }
 
-    /// Removes a file and returns whether it was there.
+    /// Removes a file and returns whether it existed.
     pub(super) fn remove(&mut self, path: &str) -> bool {
         self.0.remove(path).is_some()
     }
 
-    /// Adds the files of `other`; those with the same paths are replaced.
+    /// Adds the files of `other`, replacing files with the same paths.
     pub(super) fn lay_over(&mut self, other: &Self) {
         let files = other.0.iter();
         self.0
@@ -68,8 +68,8 @@ impl Tree {
         self.0.keys().map(String::as_str)
     }
 
-    /// Makes a folder equal to this tree. A file that is equal already keeps its time stamp, so that
-    /// cargo builds only what has changed.
+    /// Makes a folder equal to this tree. An unchanged file keeps its time stamp, so that cargo
+    /// builds only the changes.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
         for stale in Self::read(folder)?

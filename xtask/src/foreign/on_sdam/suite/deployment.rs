@@ -14,8 +14,8 @@ pub(super) struct Deployment {
     version: Version,
 }
 
-/// Settings that the driver's tests expect: a transaction that a test leaves open blocks the next
-/// test for so many seconds.
+/// Settings for the driver's tests: a transaction that a test leaves open blocks the next test for
+/// this many seconds.
 const PARAMETERS: [&str; 2] = ["--setParameter", "transactionLifetimeLimitSeconds=3"];
 
 impl Deployment {
@@ -64,7 +64,8 @@ pub(super) enum Servers {
 }
 
 impl Servers {
-    /// Starts the servers; returns `None` and says why if there is no `mongod` of that version.
+    /// Starts the servers. If there is no `mongod` of that version, prints the reason and returns
+    /// `None`.
     pub(super) fn start(deployment: Deployment) -> Result<Option<Self>> {
         let Deployment { is_set, version } = deployment;
         if !is_set {
@@ -84,13 +85,13 @@ impl Servers {
     /// Returns the connection string.
     pub(super) fn uri(&self) -> String {
         match self {
-            // Without `directConnection`: the tests choose it themselves.
+            // Without `directConnection`, because the tests choose it themselves.
             Self::Standalone(server) => format!("mongodb://{}/", server.host()),
             Self::Set(set) => set.uri(),
         }
     }
 
-    /// Removes what a test has left behind, and waits until the servers can be used.
+    /// Removes anything a test left behind, and waits until the servers are usable.
     pub(super) fn tidy(&self) -> Result<()> {
         let members: Vec<&Mongod> = match self {
             Self::Standalone(server) => vec![server],

@@ -1,4 +1,4 @@
-//! Notes about single tests: why one is left out, or gives another result.
+//! Notes about individual tests: why one is left out or gives a different result.
 
 use std::fs;
 
@@ -15,8 +15,8 @@ pub(super) struct Note {
     pub(super) reason: String,
 }
 
-/// The notes about tests. A line is `left-out PATTERN REASON` or `differs PATTERN REASON`; other
-/// lines are empty or begin with `#`.
+/// The notes about tests. A line is `left-out PATTERN REASON` or `differs PATTERN REASON`; all
+/// other lines are empty or begin with `#`.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Notes {
     pub(super) left_out: Vec<Note>,
@@ -52,12 +52,13 @@ impl Notes {
         Ok(notes)
     }
 
-    /// Returns why a test is not run.
+    /// Returns the reason why a test is not run.
     pub(super) fn left_out(&self, name: &str) -> Option<&str> {
         reason(&self.left_out, name)
     }
 
-    /// Returns why a test has another result in the overlaid driver, or fails in both.
+    /// Returns the reason why a test has a different result in the overlaid driver, or fails in
+    /// both.
     pub(super) fn differs(&self, name: &str) -> Option<&str> {
         reason(&self.differs, name)
     }

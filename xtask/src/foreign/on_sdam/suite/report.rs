@@ -11,7 +11,7 @@ use crate::foreign::on_sdam::driver::VERSION;
 /// The number of path segments by which tests are grouped.
 const DEPTH: usize = 4;
 
-/// The results of both drivers on one deployment: as published, and overlaid.
+/// The results of both drivers on one deployment: published and overlaid.
 pub(super) type Both = (Deployment, Results, Results);
 
 /// The columns of the tables for both drivers.
@@ -123,7 +123,7 @@ fn show(result: Option<&TestResult>) -> String {
     }
 }
 
-/// Lists the tests that passed in a repetition only.
+/// Lists the tests that passed only when repeated.
 fn unstable(page: &mut String, all: &[Both]) {
     line(page, "\n## Tests that passed in a later run only\n");
     line(page, "| test | deployment | driver | runs |");

@@ -1,4 +1,4 @@
-//! The results of tests, kept between runs.
+//! The results of tests, stored between runs.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +44,7 @@ pub(super) struct TestResult {
     pub(super) message: String,
 }
 
-/// The results of one driver on one deployment by the tests' names.
+/// The results of one driver on one deployment, by test name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Results(BTreeMap<String, TestResult>);
 
@@ -102,7 +102,7 @@ impl Results {
         self.total_of(|_| true)
     }
 
-    /// Counts the tests with such names.
+    /// Counts the tests whose names satisfy `counts`.
     pub(super) fn total_of(&self, counts: impl Fn(&str) -> bool) -> Total {
         let mut total = Total::default();
         for (_, result) in self.iter().filter(|(name, _)| counts(name)) {

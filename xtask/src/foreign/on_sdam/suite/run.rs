@@ -1,4 +1,4 @@
-//! Running tests: each in a process of its own, with a time limit.
+//! Runs tests, each in a separate process with a time limit.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use super::results::{Outcome, TestResult};
 use crate::Result;
 use crate::cargo::output;
 
-/// The time limit of a test. The longest one takes two minutes on an idle machine.
+/// The time limit of a test. The longest takes two minutes on an idle machine.
 const LIMIT: Duration = Duration::from_secs(480);
 
-/// The maximum number of runs of a test until it passes: several depend on times that a busy
-/// machine exceeds.
+/// The maximum number of runs until a test passes: several depend on times that a busy machine
+/// exceeds.
 const RUNS: u32 = 3;
 
-/// The interval of looking whether a test has ended.
+/// The interval between checks whether a test has ended.
 const POLL: Duration = Duration::from_millis(10);
 
-/// The number of lines that are kept of a failure.
+/// The number of lines of a failure to keep.
 const KEPT_LINES: usize = 12;
 
 /// The tests of one driver.
 #[derive(Debug)]
 pub(super) struct TestProgram {
     program: PathBuf,
-    /// The folder that stands for the driver's own.
+    /// The folder that replaces the driver's own.
     folder: PathBuf,
 }
 
@@ -44,7 +44,7 @@ impl TestProgram {
         Ok(names.map(str::to_owned).collect())
     }
 
-    /// Runs a test, again if it fails.
+    /// Runs a test, repeatedly if it fails.
     pub(super) fn run_repeatedly(&self, name: &str, servers: &Servers) -> Result<TestResult> {
         let mut run = 1;
         let mut failure = String::new();
@@ -65,8 +65,8 @@ impl TestProgram {
     }
 
     fn run(&self, name: &str, servers: &Servers) -> Result<TestResult> {
-        // Apart: libtest writes the name without a line break before the test says that it is
-        // skipped.
+        // Captured separately: libtest writes the name without a line break, and then the test may
+        // print that it is skipped.
         let own = std::process::id();
         let outputs = ["out", "err"].map(|end| self.program.with_extension(format!("{own}.{end}")));
         let mut command = Command::new(&self.program);
@@ -109,7 +109,7 @@ impl TestProgram {
 }
 
 impl TestResult {
-    /// Reads the output of a test: the report of libtest, and what the test has logged.
+    /// Parses the output of a test: the report of libtest and the log of the test.
     fn of(passed: bool, report: &str, log: &str) -> Self {
         let count = |is: fn(&str) -> bool| log.lines().filter(|line| is(line)).count();
         let (cases, skipped) = (count(is_case), count(is_skipped));
@@ -138,7 +138,8 @@ fn is_case(line: &str) -> bool {
     starts_with(line, "executing ")
 }
 
-/// Returns whether a test says that it skips something. Files that are not read are no cases.
+/// Returns whether the line says that a test is skipped. Files that are not read do not count as
+/// cases.
 fn is_skipped(line: &str) -> bool {
     starts_with(line, "skipping ") && !starts_with(line, "skipping deserializing ")
 }

@@ -1,4 +1,4 @@
-//! The driver's repository, which has the tests that the published crate leaves out.
+//! The driver's repository, which contains the tests that are missing from the published crate.
 
 use std::env;
 use std::fs;
@@ -20,21 +20,21 @@ const CHECKOUT: &str = "SDAM_RUST_DRIVER";
 
 const REPOSITORY: &str = "https://github.com/mongodb/mongo-rust-driver";
 
-/// The features with which the driver's own CI tests it, and the blocking API.
+/// The features that the driver's own CI tests, and the blocking API.
 const FEATURES: &str = "tracing-unstable,cert-key-password,opentelemetry,error-backtrace,sync";
 
 /// The tests and the official files of the repository.
 #[derive(Debug)]
 pub(super) struct Source {
-    /// The folder in the place of the driver's own, for tests that read files.
+    /// The folder that replaces the driver's own, for tests that read files.
     folder: PathBuf,
     /// The files below `src/test`.
     tests: Tree,
-    /// True if the tests are those of the published version.
+    /// True if the tests belong to the published version.
     is_exact: bool,
 }
 
-/// Returns the source of the tests, or `None` after a warning if there is none.
+/// Returns the source of the tests; `None`, after a warning, if there is none.
 pub(super) fn find() -> Result<Option<Source>> {
     let checkout = match env::var_os(CHECKOUT) {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder),
@@ -52,7 +52,7 @@ pub(super) fn find() -> Result<Option<Source>> {
 
 fn git(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new("git");
-    // A repository that asks for a password counts as missing.
+    // A repository that requires a password counts as missing.
     command.envs([("GIT_TERMINAL_PROMPT", "0"), ("GIT_ASKPASS", "true")]);
     command.arg("-C").arg(folder).args(arguments);
     command
@@ -79,7 +79,7 @@ fn clone() -> Result<PathBuf> {
 }
 
 impl Source {
-    /// Takes the files out of a checkout, once for each commit.
+    /// Extracts the files of a checkout, once per commit.
     fn extract(checkout: &Path) -> Result<Self> {
         let commit = |name: &str| {
             let name = format!("{name}^{{commit}}");
@@ -106,7 +106,7 @@ impl Source {
         })
     }
 
-    /// Adds the tests to a driver and builds them. The program is kept beside the driver.
+    /// Adds the tests to a driver and builds them. The program is stored beside the driver.
     pub(super) fn build(&self, variant: Variant, mut driver: Tree) -> Result<TestProgram> {
         driver.lay_over(&self.tests);
         if !self.is_exact {
@@ -123,7 +123,7 @@ impl Source {
         build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
         let tests = test_program(small(&mut build))?;
         let program = variant.folder().join("tests");
-        // Another run may be using the old one, which stays as long as it is open.
+        // Another run may be using the old program, which survives as long as it is open.
         let staging = program.with_extension(std::process::id().to_string());
         fs::copy(tests, &staging)?;
         fs::rename(staging, &program)?;
@@ -131,7 +131,7 @@ impl Source {
     }
 }
 
-/// Writes the files of a commit to a folder, which appears when it is complete.
+/// Writes the files of a commit to a folder, which appears only when it is complete.
 fn export(checkout: &Path, commit: &str, to: &Path) -> Result<()> {
     let staging = to.with_extension(std::process::id().to_string());
     fs::create_dir_all(&staging)?;
@@ -148,7 +148,7 @@ fn export(checkout: &Path, commit: &str, to: &Path) -> Result<()> {
     Ok(fs::rename(staging, to)?)
 }
 
-/// Runs cargo and returns the test program that it names.
+/// Runs cargo and returns the path of the test program.
 fn test_program(build: &mut Command) -> Result<PathBuf> {
     let shown = show(build);
     eprintln!("$ {shown}");
