@@ -30,7 +30,7 @@ fn hello(criterion: &mut Criterion) {
             })
         });
     });
-    // The search for state change errors in a successful reply to an operation.
+    // Searching a successful reply to an operation for state change errors.
     criterion.bench_function("reply/error_in_success", |bencher| {
         bencher.iter(|| reply::error(black_box(&reply), Stage::Operation));
     });

@@ -1,7 +1,7 @@
 //! The cost of a reply in the topology machine, with and without a change of the description, and
 //! the cost of services behind a load balancer.
 //!
-//! A reader holds the previous description, as the engine's snapshot does, so the figures include
+//! A reader holds the previous description, like the engine's snapshot, so the figures include
 //! dropping it.
 
 use std::{hint::black_box, sync::Arc, time::Duration};
@@ -107,7 +107,8 @@ impl Deployment {
         }
     }
 
-    /// Returns the reply of the last server, which is no primary, unchanged or with a new version.
+    /// Returns the reply of the last server, which is not the primary, unchanged or with a new
+    /// version.
     fn reply(&self, version: i64) -> (ServerId, Hello) {
         let (server, mut hello) = self
             .servers
@@ -165,7 +166,7 @@ fn machine(criterion: &mut Criterion) {
     }
 }
 
-/// A load balancer, and one connection to each of many services.
+/// A load balancer, with one connection to each of many services.
 struct Balancer {
     machine: TopologyMachine,
     server: ServerId,
@@ -227,7 +228,7 @@ fn service(number: u32) -> ObjectId {
     ObjectId::random(&mut Rng::new(number.into()))
 }
 
-/// Measures one service and many: the cost of access must not grow with their number.
+/// Measures one service and many: the access time must not grow with their number.
 fn services(criterion: &mut Criterion) {
     for (name, count) in [("1_service", 1), ("100000_services", 100_000)] {
         let mut balancer = Balancer::new(count);

@@ -1,20 +1,20 @@
-//! Addresses of servers, as the specifications compare them.
+//! Addresses of servers, with the specifications' rules for comparison.
 
 use alloc::{format, sync::Arc};
 use core::{cmp::Ordering, fmt, hash, net::Ipv6Addr, str::FromStr};
 
-/// The port of a server whose address names none.
+/// The port of a server whose address does not contain one.
 pub const DEFAULT_PORT: u16 = 27017;
 
 /// The address of a server: a host and a port, or the path of a Unix domain socket.
 ///
-/// Host names are lower-cased (SDAM: "Hostname normalization"), the port is always written and
-/// IPv6 literals are in brackets, so two addresses are equal exactly if their texts are. Addresses
-/// are ordered by their texts. Cloning increments a reference count.
+/// Host names are converted to lower case (SDAM: "Hostname normalization"), the port is always
+/// present and IPv6 literals are in brackets, so two addresses are equal if and only if their texts
+/// are. Addresses are ordered by their texts. Cloning increments a reference count.
 #[derive(Clone)]
 pub struct ServerAddress {
     text: Arc<str>,
-    /// None for a Unix domain socket.
+    /// `None` for a Unix domain socket.
     port: Option<u16>,
 }
 
@@ -26,7 +26,7 @@ impl ServerAddress {
         Self::normalised(&format!("{open}{host}{close}:{port}"), port)
     }
 
-    /// Returns the address of `text`, which is complete except that it may contain upper case.
+    /// Returns the address `text`, which must be complete but may contain upper case.
     fn normalised(text: &str, port: u16) -> Self {
         let mut text: Arc<str> = text.into();
         if let Some(text) = Arc::get_mut(&mut text) {
@@ -128,12 +128,13 @@ impl ServerAddress {
     }
 }
 
-/// Returns whether `text` ends in `.sock`: the rule of connection strings, since SDAM has none.
+/// Returns whether `text` ends in `.sock`, which is the rule of connection strings, because SDAM
+/// has none.
 fn is_socket_path(text: &str) -> bool {
     text.strip_suffix(".sock").is_some()
 }
 
-/// Returns what is wrong with `text` if it has a colon besides the one before a port.
+/// Returns the problem if `text` contains a colon other than the one before a port.
 fn stray_colon(text: &str) -> Option<&'static str> {
     if is_ipv6(text) {
         Some("an IPv6 address stands in brackets")
@@ -213,12 +214,12 @@ pub struct InvalidAddress {
 }
 
 impl InvalidAddress {
-    /// Returns the text as it was given.
+    /// Returns the text as given.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Returns what is wrong with the text.
+    /// Returns the problem with the text.
     pub fn reason(&self) -> &'static str {
         self.reason
     }

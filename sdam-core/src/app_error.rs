@@ -1,4 +1,4 @@
-//! Errors of servers that operations and connection pools report (SDAM: "Error handling").
+//! Errors of servers reported by operations and connection pools (SDAM: "Error handling").
 
 use alloc::borrow::Cow;
 use core::error::Error;
@@ -8,9 +8,9 @@ use crate::{
     ids::{Generation, ObjectId},
 };
 
-/// An error or a reply on a pooled connection, as the operation or the pool reports it.
+/// An error or a reply on a pooled connection, as reported by the operation or the pool.
 ///
-/// A pool reports each of these events of a connection, once:
+/// A pool reports each of these events of a connection once:
 ///
 /// | event | report | effect on the server |
 /// | --- | --- | --- |
@@ -25,21 +25,20 @@ use crate::{
 /// | a reply takes longer than the operation allows | `timeout` at `Stage::Operation` | none |
 /// | a reply is malformed or too long | `protocol` at `Stage::Operation` | none |
 /// | a command is answered, with or without error | `reply` at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other reply: none |
-/// | no connection can be checked out | nothing: see [`PoolError`](crate::pool::PoolError) | none |
-/// | the pool closes a connection for reasons of its own | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
+/// | no connection can be checked out | none: see [`PoolError`](crate::pool::PoolError) | none |
+/// | the pool itself closes a connection | none, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
 ///
-/// [`handshake_errors_mark_unknown`](crate::options::Options::handshake_errors_mark_unknown) lets
-/// errors of overload mark the server Unknown, too.
-/// Behind a load balancer the server never becomes Unknown: an error that would clear the pool
-/// clears the connections to [its service](Self::with_service), and before the reply to hello,
-/// which names the service, it has no effect.
-/// An error whose [generation](Self::generation) is older than the pool's is stale and has no
-/// effect.
+/// With [`handshake_errors_mark_unknown`](crate::options::Options::handshake_errors_mark_unknown),
+/// overload errors mark the server Unknown, too. Behind a load balancer, the server never becomes
+/// Unknown: an error that would clear the pool clears the connections to [its
+/// service](Self::with_service). Before the reply to hello, which names the service, errors have no
+/// effect. An error whose [generation](Self::generation) is older than the pool's is stale and has
+/// no effect.
 ///
 /// ```
 /// use sdam_core::{app_error::AppError, error::Stage, ids::Generation};
 ///
-/// // The connection of generation 3 broke, and the pool's user had sent a command.
+/// // The connection of generation 3 broke after the pool's user had sent a command.
 /// let generation = Generation::from_u64(3);
 /// let error = AppError::network(generation, Stage::Operation, "connection reset by peer");
 /// assert_eq!(error.labels(), [""; 0]);
@@ -56,17 +55,17 @@ use crate::{
     serde(rename_all = "camelCase", deny_unknown_fields)
 )]
 pub struct AppError<'a> {
-    /// The generation the connection was opened under; for a connection that could not be opened,
-    /// the pool's generation when the attempt began.
+    /// The generation under which the connection was opened. For a connection that could not be
+    /// opened, the pool's generation at the start of the attempt.
     pub generation: Generation,
-    /// The service behind a load balancer that the connection belongs to; else `None`.
+    /// The service behind a load balancer to which the connection belongs, if any.
     pub service_id: Option<ObjectId>,
     /// The stage that the connection had reached.
     pub stage: Stage,
     /// The cause of the error.
     pub cause: Cause<'a>,
-    /// The `maxWireVersion` of the connection's own handshake.
-    /// `None` means at least 8, as every supported server has.
+    /// The `maxWireVersion` of the connection's own handshake. `None` means at least 8, as in every
+    /// supported server.
     pub max_wire_version: Option<i32>,
     /// The reporter's own error; see [`with_source`](Self::with_source).
     #[cfg_attr(feature = "serde", serde(skip))]
@@ -81,32 +80,32 @@ pub struct AppError<'a> {
     serde(rename_all = "camelCase")
 )]
 pub enum Cause<'a> {
-    /// The connection could not be opened, or broke. Holds a message for people.
+    /// The connection could not be opened, or it broke. Contains a human-readable message.
     Network(Cow<'a, str>),
-    /// Opening the connection, or a reply, took too long. Holds a message for people.
+    /// Opening the connection, or a reply, took too long. Contains a human-readable message.
     Timeout(Cow<'a, str>),
-    /// The peer's answer was not acceptable: broken framing, a message longer than the connection
-    /// accepts, an unexpected reply or an untrusted certificate. Holds a message for people.
+    /// The peer's answer was unacceptable: broken framing, a message above the connection's size
+    /// limit, an unexpected reply or an untrusted certificate. Contains a human-readable message.
     ///
-    /// SDAM covers network errors only, so on an established connection this does not affect the
+    /// SDAM covers only network errors, so on an established connection this does not affect the
     /// server: only the connection is closed. While the connection is being established, it marks
-    /// the server Unknown and clears the pool, as every failure without labels does.
+    /// the server Unknown and clears the pool, like every failure without labels.
     Protocol(Cow<'a, str>),
-    /// The BSON document of the server's reply, successful or not. It is searched for errors that
-    /// matter here (`ok: 0`, `writeConcernError`, `$err`, never `writeErrors`).
+    /// The BSON document of the server's reply, successful or not. It is searched for relevant
+    /// errors (`ok: 0`, `writeConcernError`, `$err`, never `writeErrors`).
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
     Reply(Cow<'a, [u8]>),
-    /// Authentication failed, with any mechanism. Holds a message for people.
+    /// Authentication failed, with any mechanism. Contains a human-readable message.
     Auth(Cow<'a, str>),
 }
 
 impl<'a> AppError<'a> {
-    /// The labels of an I/O error or time-out while a connection is opened: an overloaded server
-    /// is not marked Unknown by default, and the operation may be retried.
+    /// The labels of an I/O error or time-out while a connection is being opened: an overloaded
+    /// server is not marked Unknown by default, and the operation may be retried.
     pub const OVERLOAD_LABELS: &'static [&'static str] =
         &[SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
 
-    /// Creates the error of a connection that could not be opened, or broke.
+    /// Creates the error of a connection that could not be opened, or that broke.
     pub fn network(generation: Generation, stage: Stage, message: impl Into<Cow<'a, str>>) -> Self {
         Self::new(generation, stage, Cause::Network(message.into()))
     }
@@ -116,7 +115,7 @@ impl<'a> AppError<'a> {
         Self::new(generation, stage, Cause::Timeout(message.into()))
     }
 
-    /// Creates the error of a peer whose answer is [not acceptable](Cause::Protocol).
+    /// Creates the error of a peer with an [unacceptable](Cause::Protocol) answer.
     pub fn protocol(
         generation: Generation,
         stage: Stage,
@@ -135,7 +134,7 @@ impl<'a> AppError<'a> {
         Self::new(generation, Stage::Auth, Cause::Auth(message.into()))
     }
 
-    /// Creates the error of a connection of `generation` that had come to `stage`.
+    /// Creates the error of a connection of `generation` that had reached `stage`.
     pub fn new(generation: Generation, stage: Stage, cause: Cause<'a>) -> Self {
         Self {
             generation,
@@ -147,7 +146,7 @@ impl<'a> AppError<'a> {
         }
     }
 
-    /// Sets the service behind a load balancer that the connection belongs to: the `serviceId` of
+    /// Sets the service behind a load balancer to which the connection belongs: the `serviceId` of
     /// its handshake.
     #[must_use]
     pub fn with_service(mut self, service_id: impl Into<Option<ObjectId>>) -> Self {
@@ -163,30 +162,30 @@ impl<'a> AppError<'a> {
         self
     }
 
-    /// Keeps the reporter's own error. The server's description and
-    /// [`PoolClear::cause`](crate::pool::PoolClear) then return it by
-    /// [`source_as`](crate::error::ServerError::source_as).
+    /// Keeps the reporter's own error. [`source_as`](crate::error::ServerError::source_as) then
+    /// returns it from the server's description and from
+    /// [`PoolClear::cause`](crate::pool::PoolClear).
     #[must_use]
     pub fn with_source(mut self, source: impl Error + Send + Sync + 'static) -> Self {
         self.source = ErrorSource::new(source);
         self
     }
 
-    /// Returns the labels that a pool adds to the error, which the failed operation's error gets
+    /// Returns the labels that a pool adds to the error and that the failed operation's error gets
     /// as well (CMAP: "Connection Pool Backpressure").
     ///
-    /// They are [`OVERLOAD_LABELS`](Self::OVERLOAD_LABELS) of [`Cause::Network`] and
-    /// [`Cause::Timeout`] at [`Stage::Connect`], [`Stage::Tls`] and [`Stage::Hello`], also of an
-    /// end of file during the TLS or hello exchange; else there are none.
-    /// A failed look-up, proxy or certificate is not a sign of overload, and neither is any error
-    /// during authentication or later. A reply carries the labels of the server.
+    /// They are [`OVERLOAD_LABELS`](Self::OVERLOAD_LABELS) for [`Cause::Network`] and
+    /// [`Cause::Timeout`] at [`Stage::Connect`], [`Stage::Tls`] and [`Stage::Hello`], including an
+    /// end of file during the TLS or hello exchange; otherwise there are none. A failed look-up,
+    /// proxy or certificate is not a sign of overload, and neither is any error during
+    /// authentication or later. A reply carries the server's labels.
     pub fn labels(&self) -> &'static [&'static str] {
         let overload = matches!(self.cause, Cause::Network(_) | Cause::Timeout(_))
             && matches!(self.stage, Stage::Connect | Stage::Tls | Stage::Hello);
         if overload { Self::OVERLOAD_LABELS } else { &[] }
     }
 
-    /// Converts to an error that owns its data, to be kept or sent.
+    /// Converts to an error that owns its data, so that it can be stored or sent.
     pub fn into_owned(self) -> AppError<'static> {
         AppError {
             cause: self.cause.into_owned(),
@@ -215,11 +214,11 @@ impl Cause<'_> {
 pub enum ErrorOutcome {
     /// The server is no longer part of the topology, or the topology is closed.
     UnknownServer,
-    /// The connection's generation or the error's topology version is older than what is known.
+    /// The connection's generation or the error's topology version is outdated.
     Stale,
     /// The error says nothing about the server's state.
     Irrelevant,
-    /// The server was marked Unknown and its pool was left alone.
+    /// The server was marked Unknown, and its pool was not cleared.
     MarkedUnknown,
     /// The server was marked Unknown and its pool was cleared.
     Cleared,

@@ -1,12 +1,12 @@
-//! The fields of a command that decide what a client adds to it.
+//! The fields of a command that determine what a client adds to it.
 
 use crate::document::Fields;
 
-/// The commands that take a read concern (Read and Write Concern: "On the Wire").
+/// The commands that accept a read concern (Read and Write Concern: "On the Wire").
 const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
 
-/// The fields of a command's document that a client must not add again, or that forbid to add
-/// others.
+/// The fields of a command's document that a client must not add again, or that prevent others from
+/// being added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(
@@ -14,13 +14,13 @@ const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
     reason = "each is a field of the document"
 )]
 pub struct CommandFields<'a> {
-    /// The first key.
+    /// The name of the command, its first key.
     pub name: &'a str,
     /// True if there is a `readConcern`.
     pub has_read_concern: bool,
     /// True if there is a `writeConcern`.
     pub has_write_concern: bool,
-    /// True if the command belongs to a transaction, which has concerns of its own: there is an
+    /// True if the command belongs to a transaction, which has its own concerns: there is an
     /// `autocommit`.
     pub is_in_transaction: bool,
     /// `maxTimeMS`, in milliseconds.
@@ -30,7 +30,7 @@ pub struct CommandFields<'a> {
 }
 
 impl<'a> CommandFields<'a> {
-    /// Reads the fields of `document`, up to the first that is malformed.
+    /// Reads the fields of `document`, up to the first malformed one.
     pub fn of(document: &'a [u8]) -> Self {
         let mut own = Self::default();
         // A malformed command is refused when it is sent.
@@ -62,12 +62,12 @@ impl<'a> CommandFields<'a> {
         !self.has_write_concern && !self.is_in_transaction
     }
 
-    /// Returns the `maxTimeMS` of the command if `left` milliseconds are left on the server for its
-    /// operation (Client Side Operations Timeout: "Command Execution").
+    /// Returns the `maxTimeMS` of the command if its operation has `left` milliseconds for the
+    /// server (Client Side Operations Timeout: "Command Execution").
     ///
-    /// It replaces the command's own one. Only that of a `getMore` says how long to wait for more
-    /// documents, so it is at most `left`. A find with a tailable cursor that does not wait gets
-    /// none.
+    /// It replaces the command's own `maxTimeMS`, except in a `getMore`, where it is the time to
+    /// wait for more documents and is only limited to `left`. A find with a tailable cursor that
+    /// does not wait gets none.
     pub fn max_time_within(&self, left: i64) -> Option<i64> {
         match self.name {
             "getMore" => self.max_time.map(|own| own.min(left)),

@@ -1,9 +1,9 @@
-//! Reading and writing of BSON documents.
+//! Reads and writes BSON documents.
 //!
-//! Documents are read with the `bson` crate, which only this module uses, so that it stays a
-//! private dependency. Values are decoded on request; a value of another type than requested, or
-//! one that cannot be decoded, is `None`. [`DocumentWriter`] writes them, and [`ExtendedJson`] shows
-//! them to people.
+//! Documents are read with the `bson` crate, which only this module uses, so that it remains a
+//! private dependency. Values are decoded on request; a value of a different type, or one that
+//! cannot be decoded, is `None`. [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats
+//! them for people.
 
 mod ext_json;
 mod shared;
@@ -27,7 +27,7 @@ pub use writer::{DocumentWriter, MalformedDocument};
 
 use crate::ids::{ObjectId, TopologyVersion};
 
-/// The reason why bytes are not a BSON document, human-readable.
+/// The human-readable reason why bytes are not a BSON document.
 #[derive(Debug)]
 pub(crate) struct Malformed(Box<str>);
 
@@ -53,7 +53,7 @@ impl Malformed {
 pub(crate) struct Fields<'a>(RawIter<'a>);
 
 impl<'a> Fields<'a> {
-    /// Returns the fields of the document that fills `bytes` exactly.
+    /// Returns the fields of the document that exactly fills `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
         RawDocument::from_bytes(bytes)
             .map(|document| Self(document.iter_elements()))
@@ -79,12 +79,13 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Returns the document without its first field `key`; `None` if it has none, or is malformed.
+/// Returns the document without its first field `key`; `None` if there is no such field, or if the
+/// document is malformed.
 pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
     let mut start = size_of::<i32>();
     for element in RawDocument::from_bytes(document).ok()?.iter_elements() {
         let element = element.ok()?;
-        // The type, the key with its end, and the value.
+        // The type, the key with its terminator, and the value.
         let end = start + 2 + element.key().as_str().len() + element.size();
         if element.key().as_str() == key {
             let rest = [document.get(..start)?, document.get(end..)?].concat();
@@ -99,7 +100,7 @@ pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'e, 'a>(&'e RawElement<'a>);
 
-/// A field that is stored to be decoded later, if it is needed.
+/// A field stored for decoding later.
 pub(crate) struct KeptField<'a>(RawElement<'a>);
 
 impl<'a> KeptField<'a> {
@@ -113,7 +114,7 @@ impl<'a> Field<'_, 'a> {
         self.0.key().as_str()
     }
 
-    /// Stores the field to be decoded later.
+    /// Stores the field for decoding later.
     pub(crate) fn keep(self) -> KeptField<'a> {
         KeptField(self.0.clone())
     }
@@ -140,7 +141,7 @@ impl<'a> Field<'_, 'a> {
         }
     }
 
-    /// Returns a boolean, or whether a number is not 0.
+    /// Returns a boolean; for a number, whether it is not 0.
     pub(crate) fn truth(self) -> Option<bool> {
         self.integer().map(|number| number != 0)
     }

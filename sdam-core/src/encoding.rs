@@ -1,4 +1,4 @@
-//! The encoding of durations and bytes, for serde's attribute `with`.
+//! Encodings of durations and bytes, for serde's attribute `with`.
 
 /// Durations, as nanoseconds.
 pub(crate) mod nanos {

@@ -35,13 +35,13 @@ pub use self::{
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Event {
-    /// The sequence number, counted from 1 without gaps in each topology. It is the order of
-    /// delivery and the order in which the changes were made.
+    /// The sequence number, counted from 1 without gaps in each topology. Events are delivered in
+    /// this order, which is also the order of the changes.
     pub seq: u64,
-    /// The time on the runtime's clock; never before that of the preceding event.
+    /// The time on the runtime's clock, never before the preceding event's.
     pub at: Instant,
-    /// The time on the wall clock when the event was queued, from the runtime's
-    /// `Clock`; `None` for an event that no topology has published.
+    /// The wall-clock time at which the event was queued, from the runtime's `Clock`; `None` for an
+    /// event that no topology has published.
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub time: Option<UnixTime>,
     /// The id of the topology.
@@ -52,7 +52,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Creates an event without a wall-clock time; a topology numbers its events itself.
+    /// Creates an event without a wall-clock time. A topology numbers its events itself.
     pub fn new(seq: u64, at: Instant, topology: ObjectId, kind: EventKind) -> Self {
         Self {
             seq,
@@ -91,7 +91,7 @@ pub enum EventKind {
     /// The last event of a topology.
     #[doc(alias = "TopologyClosedEvent")]
     TopologyClosed,
-    /// A problem with the options was worked around, or an option has no effect; see
+    /// An option has no effect, or a problem with the options was worked around; see
     /// [`Options::multi_threaded_warnings`](crate::options::Options::multi_threaded_warnings).
     ConfigWarning(Arc<Warning>),
     /// A server has joined the topology; its monitor starts after this event.
@@ -102,7 +102,7 @@ pub enum EventKind {
         /// The server's address.
         address: ServerAddress,
     },
-    /// A server description has changed; not published for round-trip times alone.
+    /// A server description has changed. Not published if only the round-trip times have changed.
     #[doc(alias = "ServerDescriptionChangedEvent")]
     ServerDescriptionChanged {
         /// The description before the change.
@@ -121,28 +121,28 @@ pub enum EventKind {
         /// The reason why the server left; not in the specification.
         reason: DepartureReason,
     },
-    /// Members of the replica set were not added, because the topology has the maximum number of
-    /// servers. Published when the number of ignored members changes, except to 0.
+    /// Members of the replica set were not added, because the topology already has the maximum
+    /// number of servers. Published when the number of ignored members changes, except to 0.
     MembersIgnored {
         /// The number of ignored members.
         ignored: usize,
         /// The maximum number of servers.
         limit: usize,
     },
-    /// The last server has left the topology, so no server can be discovered any more, except by
-    /// SRV polling. The configuration does not fit the deployment.
+    /// The last server has left the topology, so no more servers can be discovered, except by SRV
+    /// polling. The configuration does not match the deployment.
     TopologyEmptied,
-    /// Hosts of the SRV record were ignored, because they are not in its domain (Polling SRV Records
-    /// for mongos Discovery: "MUST verify").
+    /// Hosts in the SRV record were ignored, because they are not in its domain (Polling SRV
+    /// Records for mongos Discovery: "MUST verify").
     SrvHostsIgnored {
         /// The name that was looked up.
         name: Arc<str>,
-        /// The domain that the hosts should be in.
+        /// The domain to which the hosts should belong.
         domain: Arc<str>,
         /// The ignored hosts.
         hosts: Arc<[ServerAddress]>,
     },
-    /// The SRV record was looked up without finding any host; the topology keeps its servers.
+    /// A look-up of the SRV record found no host; the topology keeps its servers.
     SrvLookupFailed {
         /// The name that was looked up.
         name: Arc<str>,
@@ -154,8 +154,8 @@ pub enum EventKind {
         next: Duration,
     },
     /// A server cannot be used from here until a name, a proxy, a certificate or the client's
-    /// configuration is changed. Published once, until the server answers or fails for a reason of
-    /// another kind.
+    /// configuration is changed. Published once, until the server answers or fails for a different
+    /// kind of reason.
     ServerUnusable {
         /// The server id.
         server: ServerId,
@@ -165,14 +165,14 @@ pub enum EventKind {
         obstacle: Obstacle,
     },
     /// Events were dropped, because too many are queued for delivery: first check-outs, and new
-    /// heartbeats, selections and commands as a whole, at the limit all events except those of
+    /// heartbeats, selections and commands as a whole; at the limit, all events except those of
     /// heartbeats, selections and commands under way. Published when dropping starts and when it
     /// ends.
     EventsDropped {
         /// The number of events dropped since the topology was opened.
         total: u64,
     },
-    /// A check has begun; exactly one of the next two follows for it.
+    /// A check has begun. Exactly one of the next two events follows.
     #[doc(alias = "ServerHeartbeatStartedEvent")]
     ServerHeartbeatStarted(Heartbeat),
     /// A check has succeeded.
@@ -212,7 +212,7 @@ pub enum EventKind {
         /// The options of the pool.
         options: Arc<PoolOptions>,
     },
-    /// The topology has marked a server's pool ready to open connections.
+    /// The topology has marked a server's pool ready, so that it may open connections.
     #[doc(alias = "ConnectionPoolReady", alias = "PoolReadyEvent")]
     PoolReady {
         /// The server id.
@@ -239,8 +239,8 @@ pub enum EventKind {
         /// The server's address.
         address: ServerAddress,
     },
-    /// A pool has created a connection, which it is about to establish. Exactly one
-    /// `ConnectionClosed` follows for it; the closing of the topology waits some time for that.
+    /// A pool has created a connection, which it will now establish. Exactly one `ConnectionClosed`
+    /// follows; the closing of the topology waits some time for it.
     #[doc(alias = "ConnectionCreatedEvent")]
     ConnectionCreated {
         /// The server id.
@@ -251,7 +251,7 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(flatten))]
         connection: ConnectionId,
     },
-    /// A pool has established a connection: connected, greeted and authenticated.
+    /// A pool has established a connection, including hello and authentication.
     #[doc(alias = "ConnectionReadyEvent")]
     ConnectionReady {
         /// The server id.
@@ -277,11 +277,11 @@ pub enum EventKind {
         connection: ConnectionId,
         /// The reason why the connection was closed.
         reason: ConnectionClosedReason,
-        /// The error, if one is the reason.
+        /// The error, if it is the reason.
         error: Option<Arc<ServerError>>,
     },
-    /// A check-out has started. Exactly one of the next two follows for it; the closing of the
-    /// topology waits some time for that.
+    /// A check-out has started. Exactly one of the next two events follows; the closing of the
+    /// topology waits some time for it.
     #[doc(alias = "ConnectionCheckOutStartedEvent")]
     ConnectionCheckOutStarted {
         /// The server id.
@@ -329,8 +329,8 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(flatten))]
         connection: ConnectionId,
     },
-    /// A command is about to be sent. Exactly one of the next two follows for it; the closing of the
-    /// topology waits some time for that. Create it with [`CommandInfo::started`], which redacts
+    /// A command is about to be sent. Exactly one of the next two events follows; the closing of
+    /// the topology waits some time for it. Create it with [`CommandInfo::started`], which redacts
     /// sensitive commands.
     #[doc(alias = "CommandStartedEvent")]
     CommandStarted {
@@ -341,8 +341,8 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
         document: SharedDocument,
     },
-    /// A command was answered with `ok: 1`, perhaps with errors of single writes. Create it with
-    /// [`CommandInfo::succeeded`].
+    /// A command was answered with `ok: 1`, possibly with errors of individual writes. Create it
+    /// with [`CommandInfo::succeeded`].
     #[doc(alias = "CommandSucceededEvent")]
     CommandSucceeded {
         /// The command's names and ids.
@@ -365,12 +365,12 @@ pub enum EventKind {
         /// The time from sending the command until the failure.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
-        /// The error; without its message if a server has answered a sensitive command with it.
+        /// The error, without its message if it is a server's answer to a sensitive command.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
         failure: Arc<ServerError>,
     },
-    /// A server selection has started. Exactly one success or failure follows, at the latest
-    /// before the topology is closed.
+    /// A server selection has started. Exactly one success or failure follows, before the topology
+    /// is closed.
     ServerSelectionStarted {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
@@ -379,8 +379,8 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
     },
-    /// A server selection waits, because no server is suitable; published at most once for each
-    /// selection.
+    /// A server selection is waiting, because no server is suitable. Published at most once for
+    /// each selection.
     ServerSelectionWaiting {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
@@ -388,7 +388,7 @@ pub enum EventKind {
         /// The description at this moment.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
-        /// The time left before the selection fails; `None` for no limit.
+        /// The remaining time before the selection fails; `None` for no limit.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         remaining: Option<Duration>,
     },
@@ -424,8 +424,8 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },
-    /// An input of the topology. The events that follow from it come directly after it, mixed at
-    /// most with events of checks, selections, connections and commands.
+    /// An input of the topology. The resulting events come directly after it, mixed only with
+    /// events of checks, selections, connections and commands.
     #[cfg_attr(
         feature = "serde",
         serde(untagged, serialize_with = "crate::serialize::input")
@@ -475,7 +475,7 @@ impl EventKind {
         }
     }
 
-    /// Returns the address of the server that the event is about, if any.
+    /// Returns the address of the server that the event concerns, if any.
     pub fn address(&self) -> Option<&ServerAddress> {
         match self {
             Self::TopologyOpening

@@ -1,4 +1,4 @@
-//! The options of the handshake: its framing and the declared API.
+//! The options of the handshake: its framing and the declared API version.
 
 use alloc::boxed::Box;
 

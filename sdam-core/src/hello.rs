@@ -30,15 +30,15 @@ use crate::{
 pub struct Hello {
     /// The role that the reply describes; never `LoadBalancer` or `PossiblePrimary`.
     pub server_type: ServerType,
-    /// `minWireVersion` and `maxWireVersion`, 0 where absent.
+    /// `minWireVersion` and `maxWireVersion`, 0 if absent.
     pub wire_versions: WireVersions,
     /// The address that the server reports for itself.
     pub me: Option<ServerAddress>,
-    /// `hosts`, sorted, without repetitions.
+    /// `hosts`, sorted and without duplicates.
     pub hosts: Box<[ServerAddress]>,
-    /// `passives`, sorted, without repetitions.
+    /// `passives`, sorted and without duplicates.
     pub passives: Box<[ServerAddress]>,
-    /// `arbiters`, sorted, without repetitions.
+    /// `arbiters`, sorted and without duplicates.
     pub arbiters: Box<[ServerAddress]>,
     /// The member's tags.
     pub tags: TagSet,
@@ -52,20 +52,20 @@ pub struct Hello {
     pub last_write_date: Option<i64>,
     /// Minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
-    /// The server's topology version; present exactly if it can stream.
+    /// The server's topology version; present if and only if it can stream.
     pub topology_version: Option<TopologyVersion>,
     /// True if the server is a mongocryptd.
     pub is_cryptd: Option<bool>,
-    /// True if the server understands `hello`, so that legacy hello is not needed any more.
+    /// True if the server understands `hello`, so that legacy hello is no longer needed.
     pub hello_ok: bool,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
     /// The server's number for the connection.
     pub connection_id: Option<i64>,
-    /// `maxBsonObjectSize`: the longest document the server stores, in bytes.
+    /// `maxBsonObjectSize`: the maximum size of a stored document, in bytes.
     pub max_bson_object_size: Option<i32>,
-    /// `maxMessageSizeBytes`: the longest message the server accepts or sends, in bytes; see
-    /// [`max_message_size`](Self::max_message_size).
+    /// `maxMessageSizeBytes`: the maximum size of a message that the server accepts or sends, in
+    /// bytes; see [`max_message_size`](Self::max_message_size).
     pub max_message_size_bytes: Option<i32>,
     /// `maxWriteBatchSize`: the maximum number of writes in one command.
     pub max_write_batch_size: Option<i32>,
@@ -77,20 +77,21 @@ pub struct Hello {
 pub struct HelloRequest {
     /// True to send `hello` instead of legacy hello.
     pub modern: bool,
-    /// The arguments of a handshake, if this is the first message of a connection.
+    /// The arguments of the handshake, if this is the first message of a connection.
     pub handshake: Option<Arc<Handshake>>,
-    /// Makes the hello awaitable: the topology version that the server compares with its own
-    /// before it answers, and how long it may wait in milliseconds.
+    /// Makes the hello awaitable: the topology version that the server compares with its own before
+    /// it answers, and the maximum wait in milliseconds.
     #[doc(alias = "maxAwaitTimeMS")]
     pub awaiting: Option<(TopologyVersion, i64)>,
     /// True if the server may stream replies (exhaustAllowed).
     pub exhaust_allowed: bool,
-    /// True to frame the request as OP_QUERY, for servers before MongoDB 3.6; only legacy hello.
+    /// True to frame the request as OP_QUERY, for servers before MongoDB 3.6. Only for legacy
+    /// hello.
     pub op_query: bool,
     /// The declared API, sent with every command.
     pub server_api: Option<Arc<ServerApi>>,
-    /// The part about authentication of the first message of a pooled connection, see
-    /// [`with_auth`](Self::with_auth), or of a later one of a connection that a single-threaded
+    /// The authentication part of a pooled connection's first message, see
+    /// [`with_auth`](Self::with_auth), or of a later message on a connection that a single-threaded
     /// client shares between checks and operations.
     pub auth: Option<Box<HelloAuth>>,
     /// The driver's own fields in the first message of a pooled connection; see
@@ -98,11 +99,11 @@ pub struct HelloRequest {
     pub fields: Option<HelloFields>,
 }
 
-/// The arguments that only the first hello of a connection carries.
+/// The arguments carried only by the first hello of a connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Handshake {
-    /// The `client` document, BSON; empty for none.
+    /// The `client` document in BSON; empty for none.
     pub client: Box<[u8]>,
     /// True if the connection is to a load balancer.
     pub load_balanced: bool,

@@ -1,8 +1,8 @@
-//! Identifiers and the orders defined on them.
+//! Identifiers, and their orders.
 
 use core::{cmp::Ordering, fmt};
 
-/// A BSON ObjectId: twelve opaque bytes that compare most significant byte first.
+/// A BSON ObjectId: twelve opaque bytes, compared from the most significant byte.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectId([u8; 12]);
 
@@ -32,7 +32,8 @@ impl ObjectId {
         Some(Self(bytes))
     }
 
-    /// Creates an id whose bytes all come from `rng`; unlike a real ObjectId it carries no time.
+    /// Creates an id entirely from random bytes of `rng`; unlike a real ObjectId, it contains no
+    /// time.
     pub fn random(rng: &mut crate::rng::Rng) -> Self {
         let mut bytes = [0; 12];
         let random = rng
@@ -61,8 +62,8 @@ impl fmt::Debug for ObjectId {
 
 /// The id of a server in one topology.
 ///
-/// A server that is removed and added again gets a new id, so a late result from before the removal
-/// is recognised without comparing addresses.
+/// A server that is removed and added again gets a new id, so that a late result from before the
+/// removal is recognized without comparing addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct ServerId(u64);
@@ -85,9 +86,9 @@ impl fmt::Display for ServerId {
     }
 }
 
-/// The generation of a pool: how often it has been cleared (CMAP: "generation").
+/// The generation of a pool: the number of times it has been cleared (CMAP: "generation").
 ///
-/// The topology counts it, and connections are stamped with it when they are opened.
+/// The topology counts it, and each connection stores the generation under which it was opened.
 #[doc(alias = "poolGeneration")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -120,7 +121,7 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A server process's version of its own view of the topology (SDAM: "topologyVersion").
+/// The version of a server process's view of the topology (SDAM: "topologyVersion").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(
     feature = "serde",
@@ -130,7 +131,7 @@ impl fmt::Display for Generation {
 pub struct TopologyVersion {
     /// The server process.
     pub process_id: ObjectId,
-    /// Its count of significant changes.
+    /// The number of significant changes that the process has seen.
     pub counter: i64,
 }
 
@@ -138,7 +139,7 @@ impl TopologyVersion {
     /// Compares two versions (SDAM: "compareTopologyVersion").
     ///
     /// `Less` means that `other` is newer. It is also the result if either is missing or the
-    /// processes differ: such versions cannot be compared, and the latest one counts.
+    /// processes differ: such versions are not comparable, and the later one counts.
     pub fn compare(current: Option<Self>, other: Option<Self>) -> Ordering {
         match (current, other) {
             (Some(current), Some(other)) if current.process_id == other.process_id => {
@@ -149,7 +150,7 @@ impl TopologyVersion {
     }
 }
 
-/// The pair of election id and set version that distinguishes an old primary from a new one (SDAM:
+/// The election id and the set version, which distinguish an old primary from a new one (SDAM:
 /// "updateRSFromPrimary").
 #[doc(alias("electionId", "setVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -166,9 +167,9 @@ pub struct ElectionTuple {
 }
 
 impl ElectionTuple {
-    /// Orders by election id, then set version; a missing value sorts below any other.
+    /// Orders by election id, then by set version; a missing value sorts below any other.
     ///
-    /// This is the rule for servers of MongoDB 6.0 and later (wire version 17).
+    /// This is the rule for servers since MongoDB 6.0 (wire version 17).
     pub fn compare(self, other: Self) -> Ordering {
         (self.election_id, self.set_version).cmp(&(other.election_id, other.set_version))
     }

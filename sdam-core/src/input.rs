@@ -15,7 +15,7 @@ use crate::{
 /// An input of the topology machine.
 #[derive(Debug)]
 pub enum Input<'a> {
-    /// Opens the topology: publishes the opening events and opens the seeds. Later repetitions are
+    /// Opens the topology: publishes the opening events and opens the seeds. Repetitions are
     /// ignored.
     Open,
     /// A check has ended.
@@ -24,25 +24,26 @@ pub enum Input<'a> {
         server: ServerId,
         /// The reply or the error.
         outcome: Result<Hello, ServerError>,
-        /// The server's round-trip times after the check; present if it has succeeded.
+        /// The server's round-trip times after the check; present if the check succeeded.
         rtt: Option<Rtt>,
     },
-    /// A pooled connection has been opened and its handshake was answered.
+    /// A pooled connection was opened and its handshake was answered.
     ///
-    /// Behind a load balancer the connection is counted for the service in the reply, and its
-    /// generation is from now on that of the [service](crate::machine::TopologyMachine::generation).
+    /// Behind a load balancer, the connection is counted for the service in the reply, and takes
+    /// the generation of that [service](crate::machine::TopologyMachine::generation).
     Handshake {
         /// The id of the connection's server.
         server: ServerId,
-        /// The generation the connection was opened under; ignored behind a load balancer.
+        /// The generation under which the connection was opened; ignored behind a load balancer.
         generation: Generation,
         /// The reply.
         hello: Hello,
         /// The server's round-trip times, as measured by its monitor.
         rtt: Option<Rtt>,
     },
-    /// A connection to a service behind a load balancer was closed. Its handshake was an earlier
-    /// input. The service is forgotten with its last connection (CMAP: "Load Balancer Mode").
+    /// A connection to a service behind a load balancer was closed, after its handshake had been
+    /// passed as an input. The service is forgotten with its last connection (CMAP: "Load Balancer
+    /// Mode").
     ServiceConnectionClosed {
         /// The load balancer.
         server: ServerId,
@@ -51,11 +52,11 @@ pub enum Input<'a> {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// The hosts of a look-up of the SRV record, already validated and
+    /// The hosts from a look-up of the SRV record, already validated and
     /// [sampled](crate::topology::TopologyDescription::sample_hosts).
     Hosts(&'a [ServerAddress]),
-    /// The monitor of a server has ended unexpectedly. The sender of this input starts a new one,
-    /// whose first check is no sooner than `minHeartbeatFrequencyMS` from now; see
+    /// The monitor of a server has ended unexpectedly. The sender of this input starts a new
+    /// monitor, whose first check comes no sooner than `minHeartbeatFrequencyMS` from now; see
     /// [`MonitorMachine::successor`](crate::monitor::MonitorMachine::successor).
     MonitorDied {
         /// The id of the monitored server.
@@ -68,8 +69,8 @@ pub enum Input<'a> {
 
 /// An input of a topology, recorded for replay.
 ///
-/// Together with the replies in heartbeat events, the inputs determine the state of a topology
-/// completely, so a recording of both can be replayed exactly.
+/// Together with the replies in heartbeat events, the inputs completely determine the state of a
+/// topology, so that a recording of both can be replayed exactly.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -84,7 +85,7 @@ pub enum RecordedInput {
     Checked {
         /// The id of the checked server.
         server: ServerId,
-        /// The error. `None` for a success, whose reply is that of the server's latest
+        /// The error; `None` for a success, whose reply is in the server's latest
         /// `ServerHeartbeatSucceeded`.
         error: Option<Arc<ServerError>>,
         /// The server's round-trip times after the check.
@@ -94,7 +95,7 @@ pub enum RecordedInput {
     Handshake {
         /// The id of the connection's server.
         server: ServerId,
-        /// The generation the connection was opened under.
+        /// The generation under which the connection was opened.
         generation: Generation,
         /// The reply, a BSON document.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::base64"))]
@@ -106,7 +107,7 @@ pub enum RecordedInput {
     ServiceConnectionClosed {
         /// The load balancer.
         server: ServerId,
-        /// The service the connection led to.
+        /// The service to which the connection led.
         #[cfg_attr(feature = "serde", serde(rename = "serviceId"))]
         service: ObjectId,
         /// The generation of the connection.
@@ -131,8 +132,8 @@ pub enum RecordedInput {
 }
 
 impl RecordedInput {
-    /// Records `input`. Returns `None` for a handshake, because its reply is already parsed;
-    /// record that as [`Handshake`](Self::Handshake).
+    /// Records `input`. Returns `None` for a handshake, because its reply is already parsed; record
+    /// it as [`Handshake`](Self::Handshake).
     pub fn of(input: &Input<'_>) -> Option<Self> {
         Some(match input {
             Input::Open => Self::Open,

@@ -1,30 +1,30 @@
 //! Pure state machines of MongoDB Server Discovery And Monitoring.
 //!
-//! This crate never performs I/O, never awaits, never reads a clock and never draws randomness of
-//! its own. Bytes, time ([`time::Instant`]) and seeds ([`rng::Rng`]) are arguments, and the
-//! actions to perform are returned as [`#[must_use]`](machine::Effects) effects. It is `no_std`,
-//! so the compiler checks that promise.
+//! This crate never performs I/O, awaits, reads a clock or draws its own random numbers. Bytes,
+//! time ([`time::Instant`]) and seeds ([`rng::Rng`]) are arguments, and the actions to perform are
+//! returned as [`#[must_use]`](machine::Effects) effects. It is `no_std`, so the compiler checks
+//! that promise.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
 //! | [`address`], [`ids`], [`time`], [`rng`] | basic types |
 //! | [`hello`] | one-pass parser of hello replies, builder of hello requests |
 //! | [`reply`] | errors in replies to other commands |
-//! | [`command`] | the fields of a command that decide what a client adds to it |
-//! | [`document`] | writer of BSON documents, and documents as text |
+//! | [`command`] | the fields of a command that determine what a client adds to it |
+//! | [`document`] | writer for BSON documents, and documents as text |
 //! | [`error`] | errors of servers, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
-//! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all parts below |
+//! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all the parts below |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`scan`] | order and time of checks in a client without background tasks |
 //! | [`srv`] | hosts of SRV records, and the polling of the record |
-//! | [`pool`] | clears of connection pools, and the errors of pools |
-//! | [`app_error`] | errors that operations and pools report |
+//! | [`pool`] | clears and errors of connection pools |
+//! | [`app_error`] | errors reported by operations and pools |
 //! | [`session`] | server sessions, and the numbers of retryable writes |
-//! | [`read_preference`] | which members may be read from |
+//! | [`read_preference`] | the members that may be read from |
 //! | [`event`] | published events, in order |
-//! | [`options`], [`uri_options`], [`uri`] | all options, validated; those of connection strings; connection strings |
+//! | [`options`], [`uri_options`], [`uri`] | all options, validated; the options of connection strings; connection strings |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![no_std]
 #![warn(clippy::indexing_slicing)]

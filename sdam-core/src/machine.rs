@@ -27,10 +27,10 @@ use crate::{
     topology::{TopologyDescription, TopologyType},
 };
 
-/// The state of one topology and all rules that change it (SDAM: "TopologyDescription").
+/// The state of one topology, with all rules that change it (SDAM: "TopologyDescription").
 ///
-/// The machine performs no action itself: it returns [`Effects`], in the order of the
-/// specification. It cannot fail; inputs that do not fit its state are ignored.
+/// The machine performs no actions itself: it returns [`Effects`], in the order of the
+/// specification. It cannot fail; inputs that do not match its state are ignored.
 #[doc(alias(
     "updateUnknownWithStandalone",
     "updateRSWithoutPrimary",
@@ -46,7 +46,7 @@ pub struct TopologyMachine {
     description: Arc<TopologyDescription>,
     /// The state of each server's pool, sorted by server id.
     pools: Vec<Pool>,
-    /// The number of members that were last ignored because of `max_servers`.
+    /// The last number of members ignored because of `max_servers`.
     ignored: usize,
     last_id: u64,
 }
@@ -55,7 +55,7 @@ pub struct TopologyMachine {
 #[derive(Clone, Debug)]
 struct Config {
     initial_type: TopologyType,
-    /// Without repetitions.
+    /// Without duplicates.
     seeds: Vec<ServerAddress>,
     set_name: Option<Arc<str>>,
     wire_versions: WireVersions,
@@ -77,7 +77,7 @@ struct Pool {
     server: ServerId,
     address: ServerAddress,
     generation: Generation,
-    /// Behind a load balancer: the services that connections lead to.
+    /// Behind a load balancer: the services to which connections lead.
     services: Services,
     ready: bool,
 }
@@ -160,8 +160,8 @@ impl TopologyMachine {
         self.topology
     }
 
-    /// Returns the generation of connections that the server's pool opens now; behind a load
-    /// balancer, that of connections to `service`.
+    /// Returns the generation of new connections of the server's pool; behind a load balancer, of
+    /// new connections to `service`.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         let pool = self.pool(server)?;
         Some(match service {
@@ -170,7 +170,7 @@ impl TopologyMachine {
         })
     }
 
-    /// Returns the status that is passed to the server's monitor; see
+    /// Returns the status for the server's monitor; see
     /// [`MonitorMachine::handle`](crate::monitor::MonitorMachine::handle).
     pub fn status(&self, server: ServerId) -> ServerStatus {
         let current = self.current(server);
@@ -205,12 +205,12 @@ impl TopologyMachine {
         outcome: Result<Hello, ServerError>,
         rtt: Option<Rtt>,
     ) -> Effects {
-        // Without a pool the server has left the topology, and late results are ignored.
+        // If there is no pool, the server has left the topology, and late results are ignored.
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        // F-50: a failed check has cost the monitor its connection, whatever version the error
-        // carries, so only a success can be stale.
+        // F-50: a failed check has cost the monitor its connection, regardless of the error's
+        // version, so only a success can be stale.
         if let Ok(hello) = &outcome
             && current.is_newer_than_reply(hello.topology_version)
         {
@@ -279,13 +279,13 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Selection compares round-trip times. A server without one is therefore left to its
-        // monitor, which is requested to check soon.
+        // Selection compares round-trip times. So a server without one is left to its monitor, from
+        // which an early check is requested.
         if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
         }
         let address = current.address.clone();
-        // After an operation's error the monitor may have no connection and a long wait before it.
+        // After an operation's error, the monitor may have no connection and a long wait ahead.
         let request_check = !current.server_type.is_available();
         let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(

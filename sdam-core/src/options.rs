@@ -25,7 +25,7 @@ pub use security::{ProxyOptions, TlsOptions};
 pub use srv::Srv;
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS"), which only
-/// [`Options::min_heartbeat_frequency`] changes.
+/// [`Options::min_heartbeat_frequency`] can change.
 #[doc(alias = "minHeartbeatFrequencyMS")]
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// The time for which a single-threaded client does not check a server after a network error (SDAM:
@@ -36,7 +36,7 @@ pub const COOLDOWN: Duration = Duration::from_secs(5);
 /// "idleWritePeriodMS").
 #[doc(alias = "idleWritePeriodMS")]
 pub const IDLE_WRITE_PERIOD: Duration = Duration::from_secs(10);
-/// The smallest staleness limit (Max Staleness: "smallestMaxStalenessSeconds").
+/// The minimum staleness limit (Max Staleness: "smallestMaxStalenessSeconds").
 #[doc(alias = "smallestMaxStalenessSeconds")]
 pub const SMALLEST_MAX_STALENESS: Duration = Duration::from_secs(90);
 /// The default `heartbeatFrequencyMS` of clients with background monitors.
@@ -46,8 +46,8 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 
 /// The options of a topology.
 ///
-/// Options that a connection string can carry have its names. The meaning of a zero duration is
-/// that of the specification, given at each field. Options come from [`Options::parse`] or
+/// Options that a connection string can carry have the same names. A zero duration has the meaning
+/// given by the specification, documented at each field. Options come from [`Options::parse`] or
 /// [`Options::new`], are changed field by field or with the `with_` methods, and are checked as a
 /// whole by [`Options::validate`] when a topology is started.
 ///
@@ -60,45 +60,45 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
     reason = "each is an option of its own"
 )]
 pub struct Options {
-    /// The seeds, in the order given; duplicates are ignored.
+    /// The seeds, in the given order; duplicates are ignored.
     ///
-    /// A few members of a replica set are enough: the others are discovered. Each seed is
+    /// A few members of a replica set are enough, because the others are discovered. Each seed is
     /// monitored, so a list of hundreds costs as many connections on every client.
     pub seeds: Vec<ServerAddress>,
-    /// `directConnection`: whether to connect to the one seed only, whatever its type.
+    /// `directConnection`: true to connect only to the single seed, regardless of its type.
     pub direct_connection: Option<bool>,
-    /// `loadBalanced`: whether the one seed is a load balancer.
+    /// `loadBalanced`: true if the single seed is a load balancer.
     pub load_balanced: bool,
-    /// `replicaSet`: the name of the replica set; enforced from the start.
+    /// `replicaSet`: the name of the replica set, enforced from the start.
     pub replica_set: Option<Arc<str>>,
-    /// Overrides the topology type that the three options above lead to, unless it contradicts
-    /// them. `LoadBalanced` comes from `load_balanced` only.
+    /// Overrides the topology type implied by the three options above, unless it contradicts them.
+    /// `LoadBalanced` can only come from `load_balanced`.
     pub initial_topology_type: Option<TopologyType>,
-    /// `heartbeatFrequencyMS`: time between checks; at least 500 ms. `None`: the default, which
-    /// depends on whether there are background monitors.
+    /// `heartbeatFrequencyMS`: the time between checks, at least 500 ms. `None` means the default,
+    /// which depends on whether there are background monitors.
     #[doc(alias = "heartbeatFrequencyMS")]
     pub heartbeat_frequency: Option<Duration>,
-    /// The minimum time between two checks of a server, and the smallest `heartbeatFrequencyMS`; at
+    /// The minimum time between two checks of a server, and the minimum `heartbeatFrequencyMS`; at
     /// least 1 ms.
     ///
     /// For tests of drivers: the specification fixes it at [500 ms](MIN_HEARTBEAT_FREQUENCY), and
-    /// runners of the unified test format lower it to 50 ms. No connection string can set it.
+    /// runners of the unified test format reduce it to 50 ms. A connection string cannot set it.
     #[doc(alias = "minHeartbeatFrequencyMS")]
     pub min_heartbeat_frequency: Duration,
-    /// `connectTimeoutMS`: for connecting and for each reply of a monitor; `None`, which is 0 in a
-    /// connection string, for no limit.
+    /// `connectTimeoutMS`: the time limit for connecting and for each reply to a monitor. `None`,
+    /// which is 0 in a connection string, means no limit.
     #[doc(alias = "connectTimeoutMS")]
     pub connect_timeout: Option<Duration>,
-    /// `serverMonitoringMode`: whether to use streaming.
+    /// `serverMonitoringMode`: the use of streaming.
     pub server_monitoring_mode: ServerMonitoringMode,
-    /// `localThresholdMS`: how much slower than the fastest suitable server a server may be.
+    /// `localThresholdMS`: the maximum difference in latency to the fastest suitable server.
     #[doc(alias = "localThresholdMS")]
     pub local_threshold: Duration,
-    /// `serverSelectionTimeoutMS`: how long a selection waits; zero: no wait.
+    /// `serverSelectionTimeoutMS`: the maximum wait of a selection; zero means no wait.
     #[doc(alias = "serverSelectionTimeoutMS")]
     pub server_selection_timeout: Duration,
-    /// `serverSelectionTryOnce`: whether single-threaded clients scan at most once per selection.
-    /// `None`: not configured, which means yes.
+    /// `serverSelectionTryOnce`: true if single-threaded clients scan at most once per selection.
+    /// `None` means not configured, and has the effect of true.
     pub server_selection_try_once: Option<bool>,
     /// `socketCheckIntervalMS`: the idle time after which a single-threaded client probes a
     /// connection before use.
@@ -106,24 +106,24 @@ pub struct Options {
     pub socket_check_interval: Duration,
     /// The default read preference of operations that may read from secondaries.
     pub read_preference: ReadPreference,
-    /// The strategy of the choice among the servers in the latency window.
+    /// The strategy for choosing among the servers in the latency window.
     pub selection_strategy: SelectionStrategy,
     /// `appName`: at most 128 bytes; part of the client metadata.
     pub app_name: Option<Arc<str>>,
-    /// The declared stable API version; with one, only `hello` is used.
+    /// The declared stable API version. If there is one, only `hello` is used.
     pub server_api: Option<ServerApi>,
     /// The wire versions that the client supports.
     pub wire_versions: WireVersions,
     /// The client's name in compatibility errors.
     pub driver_name: Arc<str>,
-    /// The maximum number of monitored servers; any excess is reported as an error.
+    /// The maximum number of monitored servers; an excess is reported as an error.
     pub max_servers: usize,
-    /// The maximum number of selections that wait for a server at the same time; one more fails at
-    /// once. There is no limit by default (Server Selection: "Multi-threaded or asynchronous server
-    /// selection").
+    /// The maximum number of selections that wait for a server at the same time; further ones fail
+    /// at once. There is no limit by default (Server Selection: "Multi-threaded or asynchronous
+    /// server selection").
     pub max_waiters: usize,
     /// The maximum length of a reply to a check, in bytes; a longer reply is rejected by its
-    /// header. The default of 1 MiB is a hundred times what the largest replica sets need.
+    /// header. The default of 1 MiB is a hundred times the need of the largest replica sets.
     pub max_hello_size: usize,
     /// The framing of the first hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
@@ -136,24 +136,24 @@ pub struct Options {
     /// True if single-threaded clients check a server at once after its "not writable primary"
     /// error, as SDAM 2.11 did.
     pub single_threaded_immediate_check: bool,
-    /// The SRV lookup of the seeds, if they came from an SRV record.
+    /// The SRV look-up of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
-    /// The user that pooled connections authenticate as; `None`: no authentication.
+    /// The user as which pooled connections authenticate; `None` for no authentication.
     pub credential: Option<Credential>,
-    /// The encryption of connections; `None`: no encryption.
+    /// The encryption of connections; `None` for no encryption.
     ///
-    /// A topology does not start unless its runtime negotiates TLS.
+    /// A topology only starts if its runtime can negotiate TLS.
     pub tls: Option<TlsOptions>,
-    /// The proxy that connections go through; `None`: they are opened directly.
+    /// The proxy for connections; `None` if they are opened directly.
     ///
-    /// A topology does not start unless its runtime connects through proxies.
+    /// A topology only starts if its runtime can connect through proxies.
     pub proxy: Option<ProxyOptions>,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
     /// The warnings about the connection string.
     pub(crate) uri_warnings: Vec<Warning>,
-    /// The error of a connection string option that guards connections and was not understood. With
-    /// it no topology may start.
+    /// The error of an unintelligible connection string option that protects connections. With such
+    /// an error, no topology may start.
     pub(crate) uri_unguarded: Option<ConfigError>,
     /// `serverSelectionTryOnce` from the connection string.
     pub(crate) uri_try_once: Option<bool>,
@@ -263,11 +263,11 @@ impl ServerMonitoringMode {
     }
 }
 
-/// The strategy of the choice among the servers in the latency window.
+/// The strategy for choosing among the servers in the latency window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SelectionStrategy {
-    /// The one with fewer operations in progress of two random servers; single-threaded clients
+    /// The one with fewer operations in progress of two random servers. Single-threaded clients
     /// choose at random.
     #[default]
     TwoChoices,

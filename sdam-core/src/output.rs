@@ -1,4 +1,4 @@
-//! The outputs of a deployment, to which all of its parts add.
+//! The outputs of a deployment, to which all of its parts contribute.
 
 use alloc::sync::Arc;
 
@@ -9,18 +9,18 @@ use crate::{
     time::Instant, topology::TopologyDescription,
 };
 
-/// Names one attempt to connect, and the connection that it opens. It is never used twice.
+/// Identifies an attempt to connect and the resulting connection. Never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     /// The server.
     pub server: ServerId,
     /// The purpose of the connection.
     pub role: Role,
-    /// The number of the attempt among those of the server and the role, from 1.
+    /// The number of the attempt for this server and role, from 1.
     pub number: u64,
 }
 
-/// The purpose of a connection of a monitored server.
+/// The purpose of a connection to a monitored server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
     /// Checks of the server.
@@ -30,14 +30,14 @@ pub enum Role {
     Ping,
 }
 
-/// An action that the caller has to perform.
+/// An action for the caller to perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {
         /// The new connection.
         conn: ConnId,
-        /// When the attempt fails; `None` for no limit.
+        /// The time at which the attempt fails; `None` for no limit.
         deadline: Option<Instant>,
     },
     /// Send the request and read one reply; answer with `Reply` or `Failed`.
@@ -46,14 +46,14 @@ pub enum Output {
         conn: ConnId,
         /// The request.
         request: HelloRequest,
-        /// When the request fails; `None` for no limit.
+        /// The time at which the request fails; `None` for no limit.
         deadline: Option<Instant>,
     },
     /// Read one more reply without sending anything; answer with `Reply` or `Failed`.
     Read {
         /// The connection.
         conn: ConnId,
-        /// When reading fails; `None` for no limit.
+        /// The time at which reading fails; `None` for no limit.
         deadline: Option<Instant>,
     },
     /// Cancel the operation in progress, if there is one, and close the connection.
@@ -61,13 +61,13 @@ pub enum Output {
         /// The connection.
         conn: ConnId,
     },
-    /// Read the server's deadline again: it has come nearer by a call that was not for this server's
-    /// timer or connections.
+    /// Read the server's deadline again: a call that was not for this server's timer or connections
+    /// has made it earlier.
     Wake {
         /// The server.
         server: ServerId,
     },
-    /// Create the server's pool. Once the outputs have run, pass `Due` for a monitored server.
+    /// Create the server's pool. After all outputs have run, pass `Due` for a monitored server.
     OpenServer {
         /// The new server id.
         server: ServerId,
@@ -76,7 +76,7 @@ pub enum Output {
         /// True if the server is checked; a load balancer is not.
         monitored: bool,
     },
-    /// Close the server's pool. Its connections were closed before, and no other output names it.
+    /// Close the server's pool. Its connections are already closed, and no other output names it.
     CloseServer {
         /// The server id.
         server: ServerId,
@@ -95,19 +95,19 @@ pub enum Output {
     },
     /// Make this description visible to readers.
     Publish(Arc<TopologyDescription>),
-    /// Append the event to the queue of events.
+    /// Append the event to the event queue.
     Emit(EventKind),
-    /// Look up the SRV records of the name; answer with `LookedUp`, with an error if there is no
-    /// answer until the deadline.
+    /// Look up the SRV records of the name. Answer with `LookedUp`, which contains an error if
+    /// there is no answer by the deadline.
     LookUp {
         /// The name of the record.
         name: Arc<str>,
-        /// When the look-up fails; `None` for no limit.
+        /// The time at which the look-up fails; `None` for no limit.
         deadline: Option<Instant>,
     },
 }
 
-/// Outputs in the order in which they have to run: open, ready, publish, emit, clear, close.
+/// Outputs in the order in which they must run: open, ready, publish, emit, clear, close.
 ///
 /// "Ready before publish" means that no reader sees a selectable server with a paused pool.
 /// "Clear after publish" means that no reader of the new description gets a connection of the old

@@ -13,7 +13,7 @@ use crate::{
 
 /// The parameters and the cause of a clear (CMAP: "Clearing a Connection Pool").
 ///
-/// Without a [`service_id`](Self::service_id) the pool also becomes paused and evicts its wait queue,
+/// Without a [`service_id`](Self::service_id), the pool is also paused, and evicts its wait queue
 /// with [`PoolError::cleared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -23,16 +23,16 @@ use crate::{
     serde(rename_all = "camelCase")
 )]
 pub struct PoolClear {
-    /// The generation of connections opened from now on.
+    /// The generation of new connections.
     pub generation: Generation,
-    /// Behind a load balancer, the only service whose connections are stale: those, if any, of a
+    /// Behind a load balancer, the only service whose connections become stale, namely those of a
     /// generation below [`generation`](Self::generation).
     pub service_id: Option<ObjectId>,
     /// True if connections that are in use or being established are interrupted, too.
     #[doc(alias = "interruptInUseConnections")]
     pub interrupt_in_use: bool,
-    /// True if the pool was paused before: then its generation still increases, but the pool
-    /// publishes no event (CMAP: "Clearing a Connection Pool").
+    /// True if the pool was already paused. Its generation still increases, but the pool publishes
+    /// no event (CMAP: "Clearing a Connection Pool").
     pub was_paused: bool,
     /// The error that caused the clear.
     #[cfg_attr(feature = "serde", serde(rename = "error"))]

@@ -1,13 +1,14 @@
-//! Read preferences: which members an operation may read from.
+//! Read preferences: the members from which an operation may read.
 
 use alloc::{boxed::Box, string::String, vec::Vec};
 use core::{fmt, time::Duration};
 
-/// The members of a replica set that may be read from (Server Selection: "Read preference").
+/// The members of a replica set from which an operation may read (Server Selection: "Read
+/// preference").
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadPreference {
-    /// Primary, secondaries, or the order of preference among them.
+    /// The roles to read from, with their order of preference.
     pub mode: ReadMode,
     /// Tag sets in order of preference; the first that matches any server decides. Empty means
     /// that every server matches.
@@ -20,7 +21,7 @@ pub struct ReadPreference {
 }
 
 impl ReadPreference {
-    /// Creates the preference of `mode` without tags and limits.
+    /// Creates the preference with this mode, without tags or limits.
     pub const fn new(mode: ReadMode) -> Self {
         Self {
             mode,
@@ -37,14 +38,14 @@ impl ReadPreference {
         self
     }
 
-    /// Sets the limit on staleness.
+    /// Sets the staleness limit.
     #[must_use]
     pub fn with_max_staleness(mut self, max_staleness: Duration) -> Self {
         self.max_staleness = Some(max_staleness);
         self
     }
 
-    /// Switches hedged reads on or off (L-77).
+    /// Enables or disables hedged reads (L-77).
     #[deprecated = "MongoDB 8.0 deprecates hedged reads: leave it out"]
     #[must_use]
     pub fn with_hedge(mut self, enabled: bool) -> Self {
@@ -54,8 +55,8 @@ impl ReadPreference {
 
     /// Checks whether the parts of the preference can be combined, independently of the topology.
     ///
-    /// The lower bound of the limit on staleness depends on the topology and on the client's
-    /// heartbeat frequency, and is checked when a server is selected.
+    /// The minimum of the staleness limit depends on the topology and on the client's heartbeat
+    /// frequency, and is checked when a server is selected.
     pub fn validate(&self) -> Result<(), InvalidReadPreference> {
         if self.mode == ReadMode::Primary {
             if !self.tag_sets.iter().all(TagSet::is_empty) {
@@ -87,8 +88,8 @@ impl ReadPreference {
 }
 
 impl fmt::Display for ReadPreference {
-    /// Writes the wording of selection errors: the mode, then the tag sets and the limit on
-    /// staleness if they restrict anything (Server Selection: "Server Selection Errors").
+    /// Writes the text for selection errors: the mode, then the tag sets and the staleness limit if
+    /// they restrict anything (Server Selection: "Server Selection Errors").
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.mode)?;
         let tagged = !self.matches_any_tags();
@@ -116,11 +117,11 @@ impl fmt::Display for ReadPreference {
 pub enum InvalidReadPreference {
     /// Mode primary with a tag set that is not empty.
     TagsWithPrimary,
-    /// Mode primary with a limit on staleness.
+    /// Mode primary with a staleness limit.
     MaxStalenessWithPrimary,
-    /// Mode primary with hedged reads switched on or off.
+    /// Mode primary with hedged reads enabled or disabled.
     HedgeWithPrimary,
-    /// A limit on staleness that is not a whole number of seconds, so it cannot be sent.
+    /// A staleness limit that is not a whole number of seconds, so that it cannot be sent.
     FractionalMaxStaleness(Duration),
     /// The name of a tag contains a zero byte, which a field name cannot contain.
     NulInTagName,
@@ -221,7 +222,7 @@ impl TagSet {
 
     /// Returns the value of the tag `name`.
     pub fn value(&self, name: &str) -> Option<&str> {
-        // Sets are small: comparing for equality, lengths first, beats searching by order.
+        // Sets are small: comparing for equality, lengths first, is faster than searching by order.
         let mut tags = self.0.iter();
         let (_, value) = tags.find(|(own, _)| **own == *name)?;
         Some(value)
@@ -240,7 +241,7 @@ impl TagSet {
 }
 
 impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for TagSet {
-    /// Builds a tag set; the last of several values for one name counts.
+    /// Builds a tag set; the last value for a name counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
         let mut tags: Vec<(Box<str>, Box<str>)> = Vec::new();
         for (name, value) in pairs {
@@ -331,7 +332,7 @@ mod tests {
             &|it| it.with_max_staleness(limit),
             Err(InvalidReadPreference::MaxStalenessWithPrimary),
         );
-        // Selection rejects a limit that is too small, because it knows the heartbeat frequency.
+        // Selection rejects limits that are too small, because it knows the heartbeat frequency.
         check(&|it| it.with_max_staleness(Duration::ZERO), Ok(()));
         check(
             &|it| it.with_hedge(true),

@@ -1,4 +1,4 @@
-//! Errors in replies to commands that concern the state of the server (SDAM: "Error handling").
+//! Errors in replies to commands that affect the state of the server (SDAM: "Error handling").
 
 use alloc::{boxed::Box, vec::Vec};
 use core::time::Duration;
@@ -12,24 +12,23 @@ use crate::{
     ids::TopologyVersion,
 };
 
-/// The maximum number of error labels that are read from a reply.
+/// The maximum number of error labels to read from a reply.
 const MAX_LABELS: usize = 64;
 
-/// Checks the reply to a command, the BSON document `bytes`: the command has succeeded if it is `Ok`.
+/// Checks the reply to a command, the BSON document `bytes`. `Ok` means that the command succeeded.
 ///
-/// The error inside of `Ok` is one beside an `ok` of 1, although the command has run: that of
-/// `writeConcernError`, with `code` and `errmsg` of its own, else the `err` and `code` of a legacy
-/// getLastError. `writeErrors` are about the operation and never about the server: they are left to
-/// [`write_errors`] (SDAM: "Parsing not writable primary and node is recovering errors").
-/// Labels and topology version of an error are those of the reply itself, and `stage` is how far the
-/// connection had come.
+/// An error inside `Ok` accompanies an `ok` of 1, so the command has run: a `writeConcernError`,
+/// with its own `code` and `errmsg`, or the `err` and `code` of a legacy getLastError.
+/// `writeErrors` concern the operation and never the server, so they are left to [`write_errors`]
+/// (SDAM: "Parsing not writable primary and node is recovering errors"). The labels and the
+/// topology version of an error are those of the reply itself; `stage` is the stage that the
+/// connection had reached.
 ///
 /// # Errors
 ///
-/// [`ErrorKind::Command`] if `ok` is not 1, with `errmsg`, `code` and `codeName`, or if there is the
-/// `$err` of an OP_REPLY that failed (QueryFailure).
-/// [`ErrorKind::Protocol`] if there is no `ok`, or the bytes are not BSON: the connection that they
-/// were read from is unusable.
+/// [`ErrorKind::Command`] with `errmsg`, `code` and `codeName` if `ok` is not 1, or if there is the
+/// `$err` of a failed OP_REPLY (QueryFailure). [`ErrorKind::Protocol`] if there is no `ok`, or if
+/// the bytes are not BSON: the connection that delivered them is unusable.
 pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<ServerError>, ServerError> {
     let mut failure = Failure::default();
     let read =
@@ -44,19 +43,19 @@ pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<ServerError>, ServerEr
     }
 }
 
-/// Returns the error in the reply to a command, if there is one that can matter to SDAM: the one
-/// that [`check`] finds, whether the command has run or not.
+/// Returns the error in the reply to a command if it can affect SDAM: the error found by [`check`],
+/// whether or not the command has run.
 pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
     check(bytes, stage).unwrap_or_else(Some)
 }
 
-/// Returns whether the reply `bytes` has `ok: 1`: the command has run, perhaps with errors of single
-/// writes or of the write concern.
+/// Returns whether the reply `bytes` has `ok: 1`: the command has run, possibly with errors of
+/// individual writes or of the write concern.
 pub fn is_ok(bytes: &[u8]) -> bool {
     integer(bytes, "ok") == Some(1)
 }
 
-/// The error of one write of a command with several, an element of `writeErrors`.
+/// The error of one of several writes in a command, an element of `writeErrors`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WriteError {
@@ -64,11 +63,11 @@ pub struct WriteError {
     pub index: usize,
     /// The code of the error, such as 11000 for a duplicate key.
     pub code: Option<i32>,
-    /// The message, for people.
+    /// The human-readable message.
     pub message: Box<str>,
 }
 
-/// Returns the errors of single writes in the reply `bytes`, in its order.
+/// Returns the errors of individual writes in the reply `bytes`, in order.
 pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
     let mut errors = Vec::new();
     // An unreadable element ends the list.
@@ -108,15 +107,15 @@ impl WriteError {
     }
 }
 
-/// Returns the time that an overloaded server suggests as the base of backoffs, if it is positive
-/// (Client Backpressure: "baseBackoffMS").
+/// Returns the base of backoffs that an overloaded server suggests, if it is positive (Client
+/// Backpressure: "baseBackoffMS").
 pub fn base_backoff(bytes: &[u8]) -> Option<Duration> {
     let millis = integer(bytes, "baseBackoffMS")?;
     let millis = u64::try_from(millis).ok().filter(|millis| *millis > 0)?;
     Some(Duration::from_millis(millis))
 }
 
-/// Returns the whole number in the field `name`.
+/// Returns the integer in the field `name`.
 fn integer(bytes: &[u8], name: &str) -> Option<i64> {
     let mut found = None;
     let fields = Fields::of(bytes).ok()?;
@@ -140,7 +139,7 @@ pub(crate) struct Failure<'a> {
     code: Option<i32>,
     code_name: Option<&'a str>,
     labels: Option<KeptField<'a>>,
-    /// The `topologyVersion`, which successful replies to hello have as well.
+    /// The `topologyVersion`, which successful replies to hello also contain.
     pub(crate) topology_version: Option<TopologyVersion>,
     dollar_err: Option<KeptField<'a>>,
     write_concern: Option<WriteConcernError<'a>>,
@@ -176,7 +175,7 @@ impl<'a> Failure<'a> {
         self.ok == Some(true)
     }
 
-    /// Returns what [`check`](self::check) does of the reply with these fields.
+    /// Implements [`check`](self::check) for the reply with these fields.
     pub(crate) fn check(&self, stage: Stage) -> Result<Option<ServerError>, ServerError> {
         let error = |message: Option<Box<str>>, code, code_name: Option<&str>| {
             let mut error = ServerError::new(ErrorKind::Command, stage, reason(message));
@@ -235,7 +234,7 @@ fn reason(message: Option<Box<str>>) -> Box<str> {
     message.unwrap_or_else(|| "the server gave no reason".into())
 }
 
-/// Returns the labels; unreadable ones are left out, so that the error is kept.
+/// Returns the labels. Unreadable ones are omitted, so that the error is kept.
 fn labels(kept: Option<&KeptField<'_>>) -> Box<[Box<str>]> {
     let mut labels: Vec<Box<str>> = Vec::new();
     if let Some(elements) = kept.and_then(|kept| kept.field().elements()) {

@@ -2,8 +2,8 @@
 
 /// A SplitMix64 generator.
 ///
-/// Every random choice of the framework descends from one seed through generators like this, so
-/// one `u64` reproduces a run. It is not for cryptography.
+/// Every random choice of the framework is derived from one seed through such generators, so a
+/// single `u64` reproduces a run. Not for cryptography.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rng {
     state: u64,
@@ -13,7 +13,7 @@ pub struct Rng {
 const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Rng {
-    /// Creates a generator whose sequence depends on `seed` alone.
+    /// Creates a generator whose sequence depends only on `seed`.
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
@@ -37,7 +37,7 @@ impl Rng {
         Self::new(self.next_u64())
     }
 
-    /// Puts `items` into a uniformly random order (Fisher-Yates).
+    /// Shuffles `items` uniformly (Fisher-Yates).
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             let other = self.below(last as u64 + 1) as usize;
@@ -48,7 +48,7 @@ impl Rng {
 
 /// Spreads the bits of `state` with the finaliser of SplitMix64.
 ///
-/// Exposed so that a lock-free generator can be made of one atomic counter and this function.
+/// Public so that a lock-free generator can be built from an atomic counter and this function.
 pub const fn mix(state: u64) -> u64 {
     let mut z = state;
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -23,11 +23,11 @@ use self::{order::Scan, selection::Selection};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct ScanConfig {
-    /// `heartbeatFrequencyMS`: how long the outcome of a scan stays valid.
+    /// `heartbeatFrequencyMS`: the time for which the outcome of a scan is valid.
     pub frequency: Duration,
     /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
     pub min_frequency: Duration,
-    /// `serverSelectionTryOnce`: whether a selection scans at most once.
+    /// `serverSelectionTryOnce`: true if a selection scans at most once.
     pub try_once: bool,
     /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
     pub socket_check_interval: Duration,
@@ -59,21 +59,22 @@ pub enum ScanInput {
         /// `serverSelectionTimeoutMS`; has no effect with `serverSelectionTryOnce`.
         timeout: Duration,
     },
-    /// All servers have to be checked, whether a scan is due or not.
+    /// All servers must be checked, whether or not a scan is due.
     Scan,
-    /// Only this server has to be checked (SDAM: "Checking a single server").
+    /// Only this server must be checked (SDAM: "Checking a single server").
     Check {
         /// The server's id.
         server: ServerId,
     },
-    /// The checks that errors have requested have to run now, and no others.
+    /// Only the checks requested by errors must run now.
     Settle,
     /// The requested check has ended, and its outcome is in the topology.
     Checked {
-        /// True if the connection broke or timed out, so that a retry on a new one may succeed.
+        /// True if the connection broke or timed out, so that a retry on a new connection may
+        /// succeed.
         retry: bool,
     },
-    /// The instant of [`ScanEffect::SleepUntil`] is reached.
+    /// The instant of [`ScanEffect::SleepUntil`] has been reached.
     Awake,
     /// The look-up of the SRV record has ended: its hosts are in the topology, and the next look-up
     /// is [scheduled](ScanMachine::schedule_rescan).
@@ -87,14 +88,14 @@ pub enum ScanInput {
         /// The idle time of its connection; `None` if there is none.
         idle: Option<Duration>,
     },
-    /// The probe of a connection has ended; a failure is in the topology already.
+    /// The probe of a connection has ended; a failure is already in the topology.
     Probed {
         /// True if the server has answered.
         alive: bool,
     },
 }
 
-/// The one effect that the driver executes next.
+/// The next effect for the driver to execute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanEffect {
     /// Do nothing: the request is complete.
@@ -132,9 +133,9 @@ pub enum ScanEffect {
 pub enum ScanFailure {
     /// A server and the client have no wire version in common.
     Incompatible,
-    /// `serverSelectionTimeoutMS` has passed, or would before servers may be checked again.
+    /// `serverSelectionTimeoutMS` has passed, or would pass before servers may be checked again.
     Timeout,
-    /// One scan has found no suitable server, and `serverSelectionTryOnce` allows only one.
+    /// One scan found no suitable server, and `serverSelectionTryOnce` allows only one.
     TriedOnce,
 }
 
@@ -144,17 +145,17 @@ pub enum ScanFailure {
 /// The server's [`MonitorMachine`](crate::monitor::MonitorMachine) runs each check, and the
 /// [`TopologyMachine`](crate::machine::TopologyMachine) handles its outcome.
 ///
-/// A scan always ends: it checks no address more than twice, and no more addresses than a topology
-/// may have servers.
+/// A scan always ends: it checks each address at most twice, and at most as many addresses as a
+/// topology may have servers.
 ///
 /// # Contract
 ///
-/// The driver executes the effect, answers with the input named at it, and executes the next
+/// The driver executes the effect, answers with the corresponding input, and executes the next
 /// effect, until [`ScanEffect::Rest`], [`ScanEffect::Select`] or [`ScanEffect::Fail`]. It always
-/// passes the topology's current description. A driver may stop half-way and start again with any
-/// request. The machine then first requires the end of the check or probe in progress, and the scan
-/// resumes where it stopped. A resumed scan counts as old as its beginning. An answer without a
-/// request is ignored: the outstanding effect is returned again.
+/// passes the topology's current description. A driver may stop in the middle and start again with
+/// any request. The machine then first requires the end of the check or probe in progress, and the
+/// scan resumes where it stopped. The age of a resumed scan counts from its beginning. An answer
+/// without a request is ignored: the outstanding effect is returned again.
 #[derive(Debug)]
 pub struct ScanMachine {
     config: ScanConfig,
@@ -165,7 +166,7 @@ pub struct ScanMachine {
     last_scan: Option<Instant>,
     /// The server to check before all others.
     urgent: Option<ServerId>,
-    /// The time when the SRV record has to be looked up; `None` if there is none.
+    /// The time at which the SRV record must be looked up; `None` if there is none.
     next_rescan: Option<Instant>,
     state: State,
     /// The selection in progress; `None` for a scan or a check without one.
@@ -188,13 +189,13 @@ enum State {
     Choosing,
     Probing {
         server: ServerId,
-        /// True if a new request came meanwhile, which may need another server.
+        /// True if a new request arrived meanwhile, which may need another server.
         superseded: bool,
     },
 }
 
 impl ScanMachine {
-    /// Creates the scan machine of a topology that was not scanned yet.
+    /// Creates the scan machine of a topology that has not been scanned yet.
     pub fn new(config: ScanConfig, rng: Rng) -> Self {
         Self {
             config,
@@ -256,18 +257,18 @@ impl ScanMachine {
         self.stale || self.is_due(now)
     }
 
-    /// Returns when the newest scan ended; `None` if there was none.
+    /// Returns the time at which the last scan ended; `None` if there was none.
     pub fn last_scan(&self) -> Option<Instant> {
         self.last_scan
     }
 
-    /// Returns from when on a selection scans first; `None` if it always does.
+    /// Returns the time from which selections scan first; `None` if they always do.
     pub fn next_scan(&self) -> Option<Instant> {
         let last = self.last_scan.filter(|_| !self.stale)?;
         Some(last + self.config.frequency)
     }
 
-    /// Schedules a look-up of the SRV record before the first scan from `instant` on (Polling SRV
+    /// Schedules a look-up of the SRV record before the first scan after `instant` (Polling SRV
     /// Records for mongos Discovery: "Single-Threaded Drivers").
     pub fn schedule_rescan(&mut self, instant: Instant) {
         self.next_rescan = Some(instant);
@@ -295,7 +296,7 @@ impl ScanMachine {
             .is_none_or(|last| last + self.config.frequency < now)
     }
 
-    /// Begins the new request, after the check or probe in progress has ended.
+    /// Begins the new request after the end of the check or probe in progress.
     fn begin(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         match &mut self.state {
             State::Checking { scan, .. } => {
@@ -312,7 +313,7 @@ impl ScanMachine {
         }
     }
 
-    /// Like [`begin`](Self::begin), for the urgent server only.
+    /// Like [`begin`](Self::begin), but only for the urgent server.
     fn begin_urgent(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
         match &mut self.state {
             State::Checking { .. } | State::Probing { .. } => self.begin(now, topology),
@@ -356,7 +357,7 @@ impl ScanMachine {
     }
 
     fn begin_scan(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
-        // If the topology becomes stale from now on, another scan follows this one.
+        // If the topology becomes stale after this, another scan follows.
         self.stale = false;
         self.go_on(now, topology, Scan::new(now))
     }
@@ -386,8 +387,8 @@ impl ScanMachine {
         }
         self.last_scan = Some(scan.ended(now));
         if scan.is_resumed() {
-            // Most of its results are as old as the abandoned call, so it does not count as the
-            // scan of this call.
+            // Most of its results are as old as the abandoned call, so it does not count as this
+            // call's scan.
             return self.advance(now, topology);
         }
         if let Some(selection) = &mut self.selection {

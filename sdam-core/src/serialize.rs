@@ -1,4 +1,4 @@
-//! The representation of types that derive cannot express.
+//! Serialization of types for which it cannot be derived.
 
 use alloc::{string::String, sync::Arc};
 
@@ -74,7 +74,7 @@ pub(crate) fn input<S: Serializer>(
     serializer.collect_map([("input", &**input)])
 }
 
-/// Serializes what a topology has besides its servers, and the types of its servers by address.
+/// Serializes the topology's own fields, and the types of its servers by address.
 pub(crate) fn summary<S: Serializer>(
     topology: &Arc<TopologyDescription>,
     serializer: S,

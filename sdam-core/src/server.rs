@@ -25,11 +25,11 @@ pub struct Rtt {
     /// The exponentially weighted moving average.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub average: Duration,
-    /// The minimum of the last ten samples, zero until there are two.
+    /// The minimum of the last ten samples; zero until there are two.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub minimum: Duration,
-    /// The 90th percentile of the last ten samples, for display: their second greatest, or while
-    /// there are fewer, the greatest.
+    /// The 90th percentile of the last ten samples, for display: the second greatest, or the
+    /// greatest while there are fewer.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub p90: Duration,
 }
@@ -37,8 +37,7 @@ pub struct Rtt {
 /// Everything known about one server, as an immutable value (SDAM: "ServerDescription").
 ///
 /// Two descriptions are equal (`==`) by the specification's rule: fields that change with every
-/// check (round-trip times, update time, last write) do not count, and neither does the
-/// [`id`](Self::id).
+/// check (round-trip times, update time, last write) and the [`id`](Self::id) do not count.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -47,9 +46,10 @@ pub struct Rtt {
     serde(rename_all = "camelCase")
 )]
 pub struct ServerDescription {
-    /// The id of the server in its topology; another one after each time it was removed and added.
+    /// The id of the server in its topology, which changes when the server is removed and added
+    /// again.
     pub id: ServerId,
-    /// The address that the client connects to; the server may report another one, see
+    /// The address to which the client connects; the server may report a different one, see
     /// [`me`](Self::me).
     pub address: ServerAddress,
     /// The server's role.
@@ -63,16 +63,17 @@ pub struct ServerDescription {
     /// long ago".
     #[cfg_attr(feature = "serde", serde(skip))]
     pub last_update_time: Option<Instant>,
-    /// The server's last write, in milliseconds since the Unix epoch of the server's clock.
+    /// The date of the server's last write, in milliseconds since the Unix epoch on the server's
+    /// clock.
     pub last_write_date: Option<i64>,
     /// Range of wire versions; 0 to 0 while the server is Unknown.
     #[cfg_attr(feature = "serde", serde(flatten))]
     pub wire_versions: WireVersions,
     /// The address that the server reports for itself.
     pub me: Option<ServerAddress>,
-    /// Members that hold data and can become primary, sorted.
+    /// Data-bearing members that can become primary, sorted.
     pub hosts: Box<[ServerAddress]>,
-    /// Members that hold data and cannot become primary, sorted.
+    /// Data-bearing members that cannot become primary, sorted.
     pub passives: Box<[ServerAddress]>,
     /// Members that only vote, sorted.
     pub arbiters: Box<[ServerAddress]>,
@@ -87,7 +88,7 @@ pub struct ServerDescription {
     pub primary: Option<ServerAddress>,
     /// Minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
-    /// The server's topology version; distinguishes new replies from old ones.
+    /// The server's topology version, which distinguishes new replies from old ones.
     pub topology_version: Option<TopologyVersion>,
     /// True if the server is a mongocryptd.
     #[cfg_attr(feature = "serde", serde(rename = "iscryptd"))]
@@ -123,7 +124,7 @@ impl ServerDescription {
 
     /// Returns the description of a server that failed with `error` at `now`.
     ///
-    /// The topology version of the error, if it carries one, becomes that of the description.
+    /// The description takes over the error's topology version, if it has one.
     pub fn failed(
         id: ServerId,
         address: ServerAddress,
@@ -138,8 +139,8 @@ impl ServerDescription {
         }
     }
 
-    /// Returns the description that a successful check yields. `rtt` is dropped if the reply says
-    /// that the server is Unknown.
+    /// Returns the description resulting from a successful check. `rtt` is dropped if the reply
+    /// says that the server is Unknown.
     pub fn from_hello(
         id: ServerId,
         address: ServerAddress,
@@ -204,13 +205,14 @@ impl Eq for ServerDescription {}
 
 impl ServerDescription {
     /// Returns whether a reply with `version` is stale (SDAM: "topologyVersion"); a reply that
-    /// repeats the known version is fresh.
+    /// repeats the known version is not.
     pub fn is_newer_than_reply(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_gt()
     }
 
-    /// Returns whether an error with `version` is stale; unlike for
-    /// [`is_newer_than_reply`](Self::is_newer_than_reply), one that repeats the known version is.
+    /// Returns whether an error with `version` is stale; unlike in
+    /// [`is_newer_than_reply`](Self::is_newer_than_reply), an error that repeats the known version
+    /// is.
     #[doc(alias = "isStaleError")]
     pub fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_ge()

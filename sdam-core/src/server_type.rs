@@ -5,7 +5,7 @@ use core::fmt;
 /// The role of a server (SDAM: "ServerType").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ServerType {
-    /// Not reached yet, or lost since because of an error.
+    /// Not reached yet, or lost because of an error.
     #[default]
     Unknown,
     /// Unknown, but named as primary by another member.
@@ -25,7 +25,7 @@ pub enum ServerType {
     RsOther,
     /// A member without a configuration.
     RsGhost,
-    /// The one address of a load-balanced deployment; never the result of a check.
+    /// The single address of a load-balanced deployment; never the result of a check.
     LoadBalancer,
 }
 

@@ -1,17 +1,17 @@
 //! Server sessions, their pool, and the numbers of retryable writes.
 //!
-//! All of it is data: time and random bytes are arguments. A client keeps one [`SessionPool`] behind
-//! a lock, and ends its sessions when it is closed.
+//! Everything is plain data: time and random bytes are arguments. A client keeps one
+//! [`SessionPool`] behind a lock, and ends its sessions when it is closed.
 
 use alloc::{collections::VecDeque, vec::Vec};
 use core::time::Duration;
 
 use crate::{document::DocumentWriter, time::Instant};
 
-/// The maximum number of sessions that one `endSessions` ends (Driver Sessions: "endSessions").
+/// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
 
-/// A session is not used any more this long before the server forgets it.
+/// The time before a session's expiry on the server during which it is no longer used.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The id of a session: a random UUID.
@@ -19,11 +19,11 @@ const MARGIN: Duration = Duration::from_secs(60);
 pub struct SessionId([u8; 16]);
 
 impl SessionId {
-    /// Makes a UUID of version 4 of `random` bytes.
+    /// Makes a version 4 UUID from `random` bytes.
     ///
-    /// They have to differ from those of every other client of the deployment, so take them from the
-    /// system's entropy: a server takes two sessions with one id for one session, and answers the
-    /// writes of the second from the records of the first without running them.
+    /// The bytes must differ from those of every other client of the deployment, so use the
+    /// system's entropy. A server treats two sessions with the same id as one, and would answer
+    /// writes of the second from its records of the first without running them.
     pub const fn new(random: [u8; 16]) -> Self {
         let mut bytes = random;
         bytes[6] = bytes[6] & 0x0F | 0x40;
@@ -58,7 +58,7 @@ impl ServerSession {
         self.id
     }
 
-    /// Begins the next transaction, for a retryable write. All attempts of the write carry its
+    /// Begins the next transaction, for a retryable write. All attempts of the write use its
     /// number.
     pub fn next_transaction(&mut self) -> Transaction {
         self.number += 1;
@@ -68,13 +68,13 @@ impl ServerSession {
         }
     }
 
-    /// Records that a command of the session is sent.
+    /// Records that a command of the session is being sent.
     pub fn used(&mut self, now: Instant) {
         self.last_use = now;
     }
 
-    /// Records that a command of the session has met a network error, or was dropped before its
-    /// reply. The operation may go on with the session; no other operation gets it afterwards.
+    /// Records that a command of the session met a network error, or was dropped before its reply.
+    /// The current operation may continue to use the session, but no other operation will get it.
     pub fn mark_dirty(&mut self) {
         self.is_dirty = true;
     }
@@ -84,8 +84,8 @@ impl ServerSession {
     }
 }
 
-/// The session and the number of a retryable write, by which a server runs it once (Retryable
-/// Writes: "Transaction ID").
+/// The session and the number of a retryable write, with which a server ensures that it runs only
+/// once (Retryable Writes: "Transaction ID").
 #[doc(alias = "txnNumber")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transaction {
@@ -96,7 +96,7 @@ pub struct Transaction {
 }
 
 impl Transaction {
-    /// Writes session and number into a command, as `lsid` and `txnNumber`.
+    /// Writes the session and the number into a command, as `lsid` and `txnNumber`.
     pub fn append_to(self, command: &mut DocumentWriter) {
         self.session.append_to(command);
         command.int64("txnNumber", self.number);
@@ -105,8 +105,7 @@ impl Transaction {
 
 /// The pool of server sessions of one client (Driver Sessions: "Server Session Pool").
 ///
-/// The session that was used last is used again first. A process that was forked begins with a new
-/// pool.
+/// The most recently used session is reused first. A forked process starts with a new pool.
 ///
 /// ```
 /// use std::time::Duration;
@@ -129,7 +128,7 @@ impl Transaction {
 /// ```
 #[derive(Debug, Default)]
 pub struct SessionPool {
-    /// Sessions that are not in use, the most recently used one first.
+    /// Sessions that are not in use, the most recently used first.
     idle: VecDeque<ServerSession>,
 }
 
@@ -146,17 +145,18 @@ impl SessionPool {
         self.idle.len()
     }
 
-    /// Returns whether no session could be used again.
+    /// Returns whether there is no session to reuse.
     pub fn is_empty(&self) -> bool {
         self.idle.is_empty()
     }
 
-    /// Takes the session that was used last, if the server remembers it for at least a minute, or
-    /// creates one whose id [`random`](SessionId::new) gives.
+    /// Takes the most recently used session if the server will remember it for at least a minute,
+    /// or creates one with the id from [`random`](SessionId::new).
     ///
-    /// `timeout` is the server's `logicalSessionTimeoutMinutes`, `None` behind a load balancer, where
-    /// sessions do not expire (Load Balancers: "Session Expiration"). Take a session only after the
-    /// connection, or there are as many sessions as operations that wait for one.
+    /// `timeout` is the server's `logicalSessionTimeoutMinutes`; `None` behind a load balancer,
+    /// where sessions do not expire (Load Balancers: "Session Expiration"). Acquire a session only
+    /// after the connection; otherwise, there are as many sessions as operations that wait for a
+    /// connection.
     pub fn acquire(
         &mut self,
         now: Instant,
@@ -176,7 +176,7 @@ impl SessionPool {
         }
     }
 
-    /// Takes a session back, unless it is dirty, and forgets those that are about to expire.
+    /// Takes a session back, unless it is dirty, and discards sessions that are about to expire.
     pub fn release(&mut self, session: ServerSession, now: Instant, timeout: Option<Duration>) {
         while let Some(last) = self.idle.back()
             && !last.is_fresh(now, timeout)
@@ -188,12 +188,12 @@ impl SessionPool {
         }
     }
 
-    /// Removes up to 10,000 sessions, and returns the command that ends them at the server; `None`
+    /// Removes up to 10,000 sessions, and returns the command that ends them on the server; `None`
     /// if there are none.
     ///
-    /// Run it on the database `admin`, on the primary of a replica set if there is one, else on any
-    /// server, and ignore its errors (Driver Sessions: "endSessions"). So remove the sessions only
-    /// once there is a server to tell.
+    /// Run the command on the database `admin`, on the primary of a replica set if there is one,
+    /// otherwise on any server, and ignore its errors (Driver Sessions: "endSessions"). So remove
+    /// the sessions only when there is a server to send it to.
     #[doc(alias = "endSessions")]
     pub fn end_command(&mut self) -> Option<Vec<u8>> {
         if self.is_empty() {
@@ -222,7 +222,7 @@ mod tests {
         Instant::from_millis(count * 60_000)
     }
 
-    /// Acquires a session; each new one has another id.
+    /// Acquires a session; each new one has a different id.
     fn acquire(pool: &mut SessionPool, now: Instant, timeout: Option<Duration>) -> ServerSession {
         std::thread_local!(static COUNT: Cell<u8> = const { Cell::new(0) });
         let next = || [COUNT.replace(COUNT.get() + 1); 16];

@@ -1,5 +1,5 @@
-//! SRV seed lists: which hosts of a record are used, and when the record is looked up again
-//! (Initial DNS Seedlist Discovery, Polling SRV Records for mongos Discovery).
+//! SRV seed lists: the hosts of a record to use, and the time of the next look-up (Initial DNS
+//! Seedlist Discovery, Polling SRV Records for mongos Discovery).
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::{
 #[cfg(test)]
 mod tests;
 
-/// The minimum time between two look-ups that succeed (Polling SRV Records: "rescanSRVIntervalMS").
+/// The minimum time between two successful look-ups (Polling SRV Records: "rescanSRVIntervalMS").
 #[doc(alias = "rescanSRVIntervalMS")]
 pub const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -25,26 +25,27 @@ pub const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SrvRecords {
-    /// Target and port of each record, without the root's trailing dot, in the order of the answer.
+    /// The target and port of each record, without the root's trailing dot, in the order of the
+    /// answer.
     pub hosts: Vec<ServerAddress>,
-    /// The minimum time to live (TTL) of all records; zero if it is not known.
+    /// The minimum time to live (TTL) of all records; zero if unknown.
     pub ttl: Duration,
 }
 
 impl SrvRecords {
-    /// Creates an answer of `hosts` that is valid for `ttl`.
+    /// Creates an answer with these `hosts`, valid for `ttl`.
     pub fn new(hosts: Vec<ServerAddress>, ttl: Duration) -> Self {
         Self { hosts, ttl }
     }
 }
 
 impl Srv {
-    /// Returns the seeds among the hosts of the initial look-up: all of them, or `srvMaxHosts`
+    /// Returns the seeds from the hosts of the initial look-up: all of them, or `srvMaxHosts`
     /// random ones (Initial DNS Seedlist Discovery: "Querying DNS").
     ///
     /// # Errors
     ///
-    /// There are no hosts, or one of them is not [allowed](Self::allows).
+    /// If there are no hosts, or one of them is not [allowed](Self::allows).
     pub fn seeds(
         &self,
         hosts: &[ServerAddress],
@@ -67,15 +68,14 @@ impl Srv {
     }
 }
 
-/// The polling of the SRV record of one topology, while its type
-/// [is polled](crate::topology::TopologyType::polls_srv).
+/// The polling of one topology's SRV record, while its type [is
+/// polled](crate::topology::TopologyType::polls_srv).
 ///
 /// # Contract
 ///
-/// The driver looks up the record [`query_name`](Self::query_name) once
-/// [`next_rescan`](Self::next_rescan) has come, passes the outcome to
-/// [`rescanned`](Self::rescanned) and executes the effects in order. It may abandon a look-up and
-/// start another one.
+/// When [`next_rescan`](Self::next_rescan) is reached, the driver looks up the record
+/// [`query_name`](Self::query_name), passes the outcome to [`rescanned`](Self::rescanned) and
+/// executes the effects in order. It may abandon a look-up and start another one.
 #[derive(Clone, Debug)]
 pub struct SrvMachine {
     srv: Srv,
@@ -95,8 +95,8 @@ pub enum SrvEffect {
 }
 
 impl SrvMachine {
-    /// Creates the polling of a topology that was opened at `now`, soon after its seeds were looked
-    /// up. `heartbeat_frequency` is the interval after a failure.
+    /// Creates the polling of a topology that was opened at `now`, soon after the look-up of its
+    /// seeds. `heartbeat_frequency` is the interval after a failure.
     pub fn new(srv: Srv, heartbeat_frequency: Duration, now: Instant) -> Self {
         Self {
             query_name: srv.query_name().into(),
@@ -106,22 +106,23 @@ impl SrvMachine {
         }
     }
 
-    /// Begins the first interval again, at `now`.
+    /// Restarts the first interval at `now`.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.next_rescan = now + self.srv.ttl.max(MIN_RESCAN_INTERVAL);
     }
 
-    /// Returns the name whose SRV records are looked up.
+    /// Returns the name of the SRV records to look up.
     pub fn query_name(&self) -> &Arc<str> {
         &self.query_name
     }
 
-    /// Returns when the next look-up is due.
+    /// Returns the time at which the next look-up is due.
     pub fn next_rescan(&self) -> Instant {
         self.next_rescan
     }
 
-    /// Handles the outcome of a look-up that ended at `now`, from which the next interval counts.
+    /// Handles the outcome of a look-up that ended at `now`, which is the start of the next
+    /// interval.
     #[must_use = "the effects have to be carried out"]
     pub fn rescanned(
         &mut self,

@@ -1,4 +1,4 @@
-//! Points in time: on the monotonic clock of a runtime, and on the wall clock.
+//! Points in time, on the monotonic clock of a runtime and on the wall clock.
 
 mod unix;
 
@@ -12,8 +12,8 @@ pub use self::unix::{MalformedTime, UnixTime};
 
 /// Nanoseconds since the epoch of the runtime that measured them.
 ///
-/// Only instants of the same runtime can be compared. All arithmetic saturates, so a misbehaving
-/// clock cannot make a machine panic.
+/// Only instants of the same runtime can be compared. All arithmetic saturates, so that a
+/// misbehaving clock cannot make a machine panic.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Instant(u64);
@@ -21,7 +21,7 @@ pub struct Instant(u64);
 impl Instant {
     /// The runtime's epoch.
     pub const EPOCH: Self = Self(0);
-    /// The latest instant that can be expressed, about 584 years after the epoch.
+    /// The latest possible instant, about 584 years after the epoch.
     pub const MAX: Self = Self(u64::MAX);
 
     /// Returns the instant `nanos` nanoseconds after the epoch.
@@ -39,7 +39,7 @@ impl Instant {
         self.0
     }
 
-    /// Returns the time from `earlier` to `self`, or zero if `earlier` is later.
+    /// Returns the time from `earlier` to `self`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }

@@ -23,8 +23,8 @@ use crate::{
 
 /// Everything known about a deployment, as an immutable value (SDAM: "TopologyDescription").
 ///
-/// Servers are sorted by address, so iteration order is defined and look-up is a binary search.
-/// Equality decides whether a change is published. It compares type, set name, maxima,
+/// Servers are sorted by address, so that the iteration order is defined and look-up is a binary
+/// search. Equality decides whether a change is published. It compares type, set name, maxima,
 /// compatibility, session timeout, and the servers by their own equality. Departures do not count.
 #[derive(Clone, Debug, Default)]
 pub struct TopologyDescription {
@@ -38,10 +38,10 @@ pub struct TopologyDescription {
 }
 
 impl TopologyDescription {
-    /// Creates a description of `servers`, in any order, with everything else at its default.
+    /// Creates a description of `servers`, in any order, with default values for everything else.
     ///
-    /// For tests and tools; a [`TopologyMachine`](crate::machine::TopologyMachine) makes its own.
-    /// Of several servers at one address the last one counts.
+    /// For tests and tools; a [`TopologyMachine`](crate::machine::TopologyMachine) creates its own.
+    /// If several servers have the same address, the last one counts.
     pub fn new(
         topology_type: TopologyType,
         servers: impl IntoIterator<Item = ServerDescription>,
@@ -57,7 +57,7 @@ impl TopologyDescription {
         description
     }
 
-    /// Adds servers that have left; for tests and tools.
+    /// Adds servers that have left, for tests and tools.
     #[must_use]
     pub fn with_departures(mut self, departures: &[Departure]) -> Self {
         self.remember(departures);
@@ -74,7 +74,7 @@ impl TopologyDescription {
         self.set_name.as_deref()
     }
 
-    /// Returns the greatest `electionId` and `setVersion` a primary has reported (SDAM:
+    /// Returns the greatest `electionId` and `setVersion` reported by a primary (SDAM:
     /// "maxElectionId", "maxSetVersion").
     #[doc(alias("maxElectionId", "maxSetVersion"))]
     pub fn max_election(&self) -> ElectionTuple {
@@ -103,12 +103,12 @@ impl TopologyDescription {
             .find(|server| server.server_type == ServerType::RsPrimary)
     }
 
-    /// Returns whether some server may be written to (SDAM Monitoring: "hasWritableServer").
+    /// Returns whether some server accepts writes (SDAM Monitoring: "hasWritableServer").
     pub fn has_writable_server(&self) -> bool {
         match self.topology_type {
             TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
             TopologyType::ReplicaSetWithPrimary | TopologyType::LoadBalanced => true,
-            // A sharded topology holds only routers and servers that have not answered.
+            // A sharded topology contains only routers and servers that have not answered.
             TopologyType::Single | TopologyType::Sharded => self
                 .servers
                 .iter()
@@ -116,32 +116,32 @@ impl TopologyDescription {
         }
     }
 
-    /// Returns whether every server supports a wire version that the client supports.
+    /// Returns whether the client has a wire version in common with every server.
     pub fn is_compatible(&self) -> bool {
         self.compatibility_error.is_none()
     }
 
-    /// Returns which server is incompatible and why (SDAM: "compatibilityError").
+    /// Returns the first incompatible server and the reason, as text (SDAM: "compatibilityError").
     #[doc(alias = "compatible")]
     pub fn compatibility_error(&self) -> Option<&str> {
         self.compatibility_error.as_deref()
     }
 
-    /// Returns the smallest session timeout of the data-bearing servers; `None` if there is no
-    /// such server or one of them supports no sessions.
+    /// Returns the minimum session timeout of the data-bearing servers; `None` if there is no such
+    /// server, or if one of them does not support sessions.
     pub fn logical_session_timeout_minutes(&self) -> Option<i32> {
         self.logical_session_timeout_minutes
     }
 
-    /// Returns the servers that were the last to leave and have not joined again, oldest first; at
-    /// most [`Departure::REMEMBERED`]. Closing the topology empties the list. A
-    /// [misnamed](DepartureReason::Misnamed) server is in it until the server answers by its own
-    /// name.
+    /// Returns the last servers that left and have not joined again, oldest first; at most
+    /// [`Departure::REMEMBERED`]. Closing the topology empties the list. A
+    /// [misnamed](DepartureReason::Misnamed) server stays in it until the server answers under its
+    /// own name.
     pub fn departures(&self) -> &[Departure] {
         &self.departures
     }
 
-    /// Adds servers that have left, and removes those that have joined again.
+    /// Adds servers that have left, and removes servers that have joined again.
     pub(crate) fn remember(&mut self, left: &[Departure]) {
         let away = |departure: &&Departure| {
             let own_name = match &departure.reason {
@@ -156,13 +156,13 @@ impl TopologyDescription {
         self.departures = known.into_iter().skip(forgotten).cloned().collect();
     }
 
-    /// Returns the index of the server at `address`, or else where to insert it.
+    /// Returns the index of the server at `address`, or the position at which to insert it.
     pub(crate) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
         self.servers
             .binary_search_by(|server| server.address.cmp(address))
     }
 
-    /// Inserts `server`, replacing any server at its address.
+    /// Inserts `server`, replacing any server at the same address.
     pub(crate) fn put(&mut self, server: Arc<ServerDescription>) {
         match self.position(&server.address) {
             Ok(index) => {
@@ -181,7 +181,7 @@ impl TopologyDescription {
             .iter()
             .filter(|server| server.server_type.is_data_bearing())
             .map(|server| server.logical_session_timeout_minutes);
-        // `None` sorts below every number, so one server without sessions decides.
+        // `None` sorts below every number, so a single server without sessions decides.
         self.logical_session_timeout_minutes = minutes
             .next()
             .and_then(|first| minutes.fold(first, Ord::min));
@@ -207,8 +207,8 @@ impl PartialEq for TopologyDescription {
 impl Eq for TopologyDescription {}
 
 impl fmt::Display for TopologyDescription {
-    /// Writes one line for logs: the type, then each server with its main properties, or why no
-    /// server is left.
+    /// Writes one line for logs: the type, then each server with its main properties, or the reason
+    /// why no server is left.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{{ type: {}", self.topology_type)?;
         if let Some(name) = self.set_name() {

@@ -15,7 +15,7 @@ pub enum TopologyType {
     ReplicaSetNoPrimary,
     /// A replica set with a primary.
     ReplicaSetWithPrimary,
-    /// A sharded cluster, seen through its routers.
+    /// A sharded cluster, represented by its routers.
     Sharded,
     /// A deployment behind a load balancer.
     LoadBalanced,
@@ -34,7 +34,7 @@ impl TopologyType {
         }
     }
 
-    /// Returns whether this is one of the two types of a replica set.
+    /// Returns whether this is one of the two replica set types.
     pub const fn is_replica_set(self) -> bool {
         matches!(
             self,
@@ -43,7 +43,7 @@ impl TopologyType {
     }
 
     /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos
-    /// Discovery: "Implementation"). A topology of another type never becomes one of these again.
+    /// Discovery: "Implementation"). A topology of another type never returns to one of these.
     pub const fn polls_srv(self) -> bool {
         matches!(self, Self::Unknown | Self::Sharded)
     }

@@ -1,25 +1,25 @@
 //! Connection strings.
 //!
-//! [`ConnectionString::parse`] supports the whole syntax and every option of the specification.
-//! Options of discovery, monitoring and selection become [`Options`]; the others stay readable as
+//! [`ConnectionString::parse`] supports the complete syntax and every option of the specification.
+//! Options of discovery, monitoring and selection become [`Options`]; the others remain readable as
 //! [`DriverOptions`], for the pools, the authentication and the operations of a driver.
 //!
-//! Errors are tolerated where possible: an unknown option or an invalid value is ignored with a
+//! Errors are tolerated if possible: an unknown option or an invalid value is ignored with a
 //! [`Warning`]. Invalid syntax and contradictory options are a [`ConfigError`].
 //!
-//! # Options that guard something
+//! # Options that protect connections
 //!
-//! `tls`, `ssl`, and every option whose name begins with one of these or with `proxy`, guard the
-//! data or the route of connections. The specification requires a warning where the value of such
-//! an option is not understood, and [`ConnectionString::parse`] warns. But ignoring the option would
-//! leave connections unguarded, so [`Options::validate`] rejects it, and no topology starts. The
-//! exception are an empty `proxyUsername` and `proxyPassword`, which mean the same as none (SOCKS5
-//! Support: "proxyUsername").
+//! `tls`, `ssl`, and every option whose name begins with one of these or with `proxy`, protect the
+//! data or the route of connections. For an invalid value of such an option, the specification
+//! requires a warning, and [`ConnectionString::parse`] warns. But ignoring the option would leave
+//! connections unprotected, so [`Options::validate`] rejects it, and no topology starts. The
+//! exceptions are an empty `proxyUsername` and an empty `proxyPassword`, which mean the same as
+//! none (SOCKS5 Support: "proxyUsername").
 //!
 //! # Precedence
 //!
 //! Options set on [`Options`] in code have precedence over the connection string, and both have
-//! precedence over the TXT record of an SRV string. The one exception is `serverSelectionTryOnce`:
+//! precedence over the TXT record of an SRV string. The only exception is `serverSelectionTryOnce`:
 //! different values in the string and in code are an error (Server Selection:
 //! "serverSelectionTryOnce").
 
@@ -50,10 +50,10 @@ use query::{Place, Query};
 
 /// A parsed connection string.
 ///
-/// Printing it does not reveal the password.
+/// Its `Debug` output does not reveal the password.
 #[derive(Clone, Debug)]
 pub struct ConnectionString {
-    /// Empty for an SRV string that is not resolved yet.
+    /// Empty for an unresolved SRV string.
     hosts: Vec<ServerAddress>,
     srv: Option<Srv>,
     user_info: UserInfo,
@@ -70,7 +70,7 @@ impl ConnectionString {
     ///
     /// # Errors
     ///
-    /// The syntax is invalid, or options contradict each other.
+    /// If the syntax is invalid, or options contradict each other.
     ///
     /// # Examples
     ///
@@ -124,13 +124,13 @@ impl ConnectionString {
         Ok(string)
     }
 
-    /// Returns the hosts in the order given; those of an SRV string once it is
+    /// Returns the hosts in the given order; the hosts of an SRV string once it is
     /// [resolved](Self::resolved).
     pub fn hosts(&self) -> &[ServerAddress] {
         &self.hosts
     }
 
-    /// Returns the SRV lookup, if this is an SRV string.
+    /// Returns the SRV look-up if this is an SRV string.
     pub fn srv(&self) -> Option<&Srv> {
         self.srv.as_ref()
     }
@@ -140,7 +140,7 @@ impl ConnectionString {
         self.user_info.user.as_deref()
     }
 
-    /// Returns the password; an empty one differs from none.
+    /// Returns the password. An empty password differs from none.
     pub fn password(&self) -> Option<&Secret> {
         self.user_info.password.as_ref()
     }
@@ -150,16 +150,16 @@ impl ConnectionString {
         self.database.as_deref()
     }
 
-    /// Returns the database that holds the user: `authSource`, or else the default of the mechanism
-    /// and the path (Authentication: "Connection String Options").
+    /// Returns the database that defines the user: `authSource`, or else the default from the
+    /// mechanism and the path (Authentication: "Connection String Options").
     pub fn auth_source(&self) -> &str {
         let default = || default_source(self.text("authMechanism"), self.database());
         self.text("authSource").unwrap_or_else(default)
     }
 
-    /// Returns the credential that pooled connections authenticate with. There is one if the string
-    /// has a user name or an `authMechanism` (Authentication: "Credential delimiter in URI implies
-    /// authentication", "Authentication source and URI database do not imply authentication").
+    /// Returns the credential for pooled connections. There is one if the string has a user name or
+    /// an `authMechanism` (Authentication: "Credential delimiter in URI implies authentication",
+    /// "Authentication source and URI database do not imply authentication").
     pub fn credential(&self) -> Option<Credential> {
         let mechanism = self.text("authMechanism");
         (self.user().is_some() || mechanism.is_some()).then(|| Credential {
@@ -180,43 +180,42 @@ impl ConnectionString {
         self.settings.get(row.name)
     }
 
-    /// Returns the names of all options that a string may have, with the specification's spelling.
+    /// Returns the names of all options that a string may have, in the specification's spelling.
     pub fn known_options() -> impl ExactSizeIterator<Item = &'static str> {
         uri_options::rows().iter().map(|row| row.name)
     }
 
-    /// Returns the options that were given and are valid, with the specification's spelling, sorted
-    /// by name.
+    /// Returns the given valid options, in the specification's spelling, sorted by name.
     ///
-    /// An SRV string always has `tls`, because it is on unless it is turned off.
+    /// An SRV string always has `tls`, because it is on by default.
     pub fn options(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.settings.iter().map(|(name, value)| (*name, value))
     }
 
-    /// Returns the warnings, in the order of the text; those of the TXT record come last.
+    /// Returns the warnings, in the order of the text; the TXT record's come last.
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
     }
 
-    /// Returns `connectTimeoutMS`, which limits the look-ups of an SRV string, too; `None` for no
+    /// Returns `connectTimeoutMS`, which also limits the look-ups of an SRV string; `None` for no
     /// limit.
     pub fn connect_timeout(&self) -> Option<Duration> {
         self.draft().connect_timeout
     }
 
     /// Resolves the SRV string with the results of its look-ups: its SRV records, and its TXT
-    /// records, the strings of each concatenated (Initial DNS Seedlist Discovery: "Seedlist
+    /// records, each with its strings concatenated (Initial DNS Seedlist Discovery: "Seedlist
     /// Discovery"). The hosts are validated; if there are more than `srvMaxHosts`, `rng` chooses
     /// among them.
     ///
-    /// Options of the string have precedence over those of the TXT record, whose names may be
-    /// `authSource`, `loadBalanced` and `replicaSet` only. Wrong and repeated values cause the same
+    /// Options of the string have precedence over those of the TXT record, which may only contain
+    /// `authSource`, `loadBalanced` and `replicaSet`. Wrong and repeated values cause the same
     /// [warnings](Self::warnings) as in the string.
     ///
     /// # Errors
     ///
-    /// There are no hosts, a host is not in the [domain](Srv::domain), the TXT record is invalid or
-    /// not the only one, or options contradict each other.
+    /// If there are no hosts, if a host is not in the [domain](Srv::domain), if the TXT record is
+    /// invalid or not the only one, or if options contradict each other.
     pub fn resolved(
         mut self,
         records: &SrvRecords,
@@ -236,7 +235,7 @@ impl ConnectionString {
     ///
     /// # Errors
     ///
-    /// The string is an SRV string whose hosts have not been looked up.
+    /// If the string is an SRV string whose hosts have not been looked up.
     pub fn into_options(self) -> Result<Options, ConfigError> {
         if let Some(srv) = &self.srv
             && self.hosts.is_empty()
@@ -251,7 +250,7 @@ impl ConnectionString {
         }
         let mut options = self.draft();
         options.uri_warnings = self.warnings;
-        // The official files demand that the string itself does not warn.
+        // The official files require that the string itself does not warn.
         let unsupported = TlsOptions::ocsp_warnings(&self.settings);
         options.uri_warnings.extend(unsupported);
         options.uri_unguarded = self.unguarded;
@@ -265,7 +264,7 @@ impl ConnectionString {
         }
     }
 
-    /// Returns the options, not validated as a whole.
+    /// Returns the options without validating them as a whole.
     fn draft(&self) -> Options {
         let mut options = Options::new(self.hosts.clone());
         options.srv.clone_from(&self.srv);
@@ -289,8 +288,8 @@ impl FromStr for ConnectionString {
 impl Options {
     /// Parses a connection string into options.
     ///
-    /// User name and password become [`Options::credential`]; the database in the path is found in
-    /// a [`ConnectionString`] only.
+    /// The user name and password become [`Options::credential`]; the database in the path is only
+    /// available from a [`ConnectionString`].
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The options that connection strings may carry (URI Options).
+//! The options of connection strings (URI Options).
 
 mod driver;
 mod kind;

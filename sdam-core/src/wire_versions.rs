@@ -9,10 +9,10 @@
     serde(deny_unknown_fields)
 )]
 pub struct WireVersions {
-    /// `minWireVersion`, 0 if the server gave none.
+    /// `minWireVersion`, 0 if the server did not report it.
     #[cfg_attr(feature = "serde", serde(rename = "minWireVersion"))]
     pub min: i32,
-    /// `maxWireVersion`, 0 if the server gave none.
+    /// `maxWireVersion`, 0 if the server did not report it.
     #[cfg_attr(feature = "serde", serde(rename = "maxWireVersion"))]
     pub max: i32,
 }

@@ -29,7 +29,7 @@ impl<'b> ExtendedJson<'b> {
         }
     }
 
-    /// Limits the text to `limit` characters, followed by `...` if there are more.
+    /// Limits the text to `limit` characters, followed by `...` if it is longer.
     #[must_use]
     pub const fn limited_to(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -48,7 +48,7 @@ impl fmt::Display for ExtendedJson<'_> {
             Ok(document) => write_document(&mut out, document),
             Err(_) => write_malformed(&mut out),
         };
-        // The limit is reported as an error, to stop the writers.
+        // The limit is reported as an error, which stops the writers.
         if out.cut {
             return f.write_str("...");
         }
@@ -152,7 +152,7 @@ fn write_value(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
     }
 }
 
-/// Writes the types that no hello reply contains.
+/// Writes the types that never occur in hello replies.
 fn write_rare(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
     match value {
         RawBsonRef::Decimal128(number) => write!(out, r#"{{"$numberDecimal":"{number}"}}"#),
@@ -183,7 +183,7 @@ fn write_rare(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
         RawBsonRef::Undefined => out.write_str(r#"{"$undefined":true}"#),
         RawBsonRef::MinKey => out.write_str(r#"{"$minKey":1}"#),
         RawBsonRef::MaxKey => out.write_str(r#"{"$maxKey":1}"#),
-        // Only the deprecated DBPointer is left, whose fields the `bson` crate does not expose.
+        // Only the deprecated DBPointer remains, whose fields the `bson` crate does not expose.
         _ => out.write_str(r#"{"$dbPointer":{}}"#),
     }
 }
@@ -200,7 +200,8 @@ fn write_double(out: &mut impl Write, number: f64) -> fmt::Result {
     }
 }
 
-/// Writes a date: the years 1970 to 9999 as ISO 8601, others as numbers (relaxed Extended JSON).
+/// Writes a date: as ISO 8601 for the years 1970 to 9999, otherwise as a number (relaxed Extended
+/// JSON).
 fn write_date(out: &mut impl Write, date: DateTime) -> fmt::Result {
     const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
     let millis = date.timestamp_millis();
@@ -218,7 +219,7 @@ fn write_date(out: &mut impl Write, date: DateTime) -> fmt::Result {
     }
 }
 
-/// Writes `text` in quotes, escaped for JSON.
+/// Writes `text` as a quoted and escaped JSON string.
 fn write_string(out: &mut impl Write, text: &str) -> fmt::Result {
     out.write_char('"')?;
     for c in text.chars() {

@@ -3,12 +3,12 @@ use core::{fmt, ops::Deref};
 
 use super::ExtendedJson;
 
-/// The longest text of a document in the output of `Debug`, in characters.
+/// The maximum length of a document in the output of `Debug`, in characters.
 const DEBUG_LENGTH: usize = 200;
 
-/// The bytes of a BSON document, which clones share.
+/// The bytes of a BSON document, shared by clones.
 ///
-/// `{:?}` prints it as relaxed Extended JSON, shortened.
+/// `{:?}` prints it as shortened relaxed Extended JSON.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedDocument(Arc<[u8]>);
 

@@ -8,9 +8,9 @@ use bson::{
 
 use crate::ids::ObjectId;
 
-/// Writes a BSON document, field by field, in the order of the calls.
+/// Writes a BSON document field by field, in the order of the calls.
 ///
-/// A field whose value is `None` is left out.
+/// A field whose value is `None` is omitted.
 ///
 /// ```
 /// use sdam_core::document::DocumentWriter;
@@ -41,7 +41,7 @@ impl DocumentWriter {
         Ok(extended)
     }
 
-    /// Returns the document `bytes`, whose length is wrong, with the right one.
+    /// Returns the document `bytes` with its length corrected.
     pub(super) fn reframed(mut bytes: Vec<u8>) -> Vec<u8> {
         bytes.pop();
         Self(bytes).finish()
@@ -113,13 +113,13 @@ impl DocumentWriter {
         self.0.extend_from_slice(&value);
     }
 
-    /// Writes the document with the fields that `write` adds.
+    /// Writes an embedded document with the fields that `write` adds.
     pub fn document(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
         self.key(ElementType::EmbeddedDocument, key);
         self.nested(write);
     }
 
-    /// Writes the document with the fields that `write` adds, or nothing if it adds none.
+    /// Writes an embedded document with the fields that `write` adds, or nothing if it adds none.
     pub fn document_unless_empty(&mut self, key: &str, write: impl FnOnce(&mut Self)) {
         let before = self.0.len();
         self.key(ElementType::EmbeddedDocument, key);
@@ -130,11 +130,11 @@ impl DocumentWriter {
         }
     }
 
-    /// Writes a document that is already encoded.
+    /// Writes an already encoded document.
     ///
     /// # Errors
     ///
-    /// If `document` is not framed as a BSON document. It is left out, because all later fields
+    /// If `document` is not framed as a BSON document. It is omitted, because all later fields
     /// would be lost.
     pub fn encoded_document(
         &mut self,
@@ -151,7 +151,7 @@ impl DocumentWriter {
     ///
     /// # Errors
     ///
-    /// If `document` is not framed as a BSON document. Nothing is written then.
+    /// If `document` is not framed as a BSON document. Nothing is written in that case.
     pub fn fields(&mut self, document: &[u8]) -> Result<(), MalformedDocument> {
         check_frame(document)?;
         let fields = document.get(4..document.len() - 1).unwrap_or_default();
@@ -159,7 +159,7 @@ impl DocumentWriter {
         Ok(())
     }
 
-    /// Writes an array with one document for each of `items`, whose fields `write` adds.
+    /// Writes an array with one document for each of `items`, with the fields that `write` adds.
     pub fn documents<T>(
         &mut self,
         key: &str,
@@ -177,7 +177,7 @@ impl DocumentWriter {
     /// Writes the type and the name of a field.
     fn key(&mut self, element_type: ElementType, key: &str) {
         self.0.push(element_type as u8);
-        // A zero byte would end the key early and corrupt the rest; no valid key has one.
+        // A zero byte would end the key early and corrupt the rest; no valid key contains one.
         for part in key.split('\0') {
             self.0.extend_from_slice(part.as_bytes());
         }
@@ -185,7 +185,7 @@ impl DocumentWriter {
     }
 
     fn length(&mut self, length: usize) {
-        // No message is near the limit: the maximum is 48 MB.
+        // No message comes near this limit: the maximum is 48 MB.
         let length = i32::try_from(length).unwrap_or(i32::MAX);
         self.0.extend_from_slice(&length.to_le_bytes());
     }
@@ -197,7 +197,7 @@ impl DocumentWriter {
         self.close(start);
     }
 
-    /// Ends the document that begins at `start`, and fills in its length.
+    /// Ends the document that begins at `start`, and sets its length.
     fn close(&mut self, start: usize) {
         self.0.push(0);
         let length = i32::try_from(self.0.len() - start).unwrap_or(i32::MAX);

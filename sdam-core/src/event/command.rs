@@ -9,7 +9,7 @@ use crate::{
     ids::{ObjectId, ServerId},
 };
 
-/// The names and ids of a command, which its events share (Command Logging and Monitoring).
+/// The names and ids of a command, shared by its events (Command Logging and Monitoring).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -21,12 +21,12 @@ pub struct CommandInfo {
     /// The name of the command, which is the first key of its document.
     #[cfg_attr(feature = "serde", serde(rename = "commandName"))]
     pub name: Box<str>,
-    /// The database that the command is run on.
+    /// The database on which the command is run.
     #[cfg_attr(feature = "serde", serde(rename = "databaseName"))]
     pub database: Box<str>,
-    /// The client's number of the command, the same in all its events.
+    /// The client's number for the command, the same in all its events.
     pub request_id: i32,
-    /// The number of the operation, which links commands and the selections for them.
+    /// The number of the operation, which links its commands and selections.
     pub operation_id: Option<i64>,
     /// The server id.
     pub server: ServerId,
@@ -37,7 +37,8 @@ pub struct CommandInfo {
     pub connection: ConnectionId,
     /// The service behind a load balancer.
     pub service_id: Option<ObjectId>,
-    /// True if the command deals with credentials, so that events contain neither it nor its reply.
+    /// True if the command contains credentials, so that events contain neither the command nor its
+    /// reply.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub is_sensitive: bool,
 }
@@ -65,7 +66,7 @@ impl CommandInfo {
         }
     }
 
-    /// Returns the name of a command, the first key of its document; empty if it has none.
+    /// Returns the name of a command, its first key; empty if it has none.
     pub fn name_of(command: &[u8]) -> &str {
         classify(command).0
     }
@@ -84,7 +85,7 @@ impl CommandInfo {
         self
     }
 
-    /// Returns the event that the command starts.
+    /// Returns the event for the start of the command.
     pub fn started(self: &Arc<Self>, command: &[u8]) -> EventKind {
         EventKind::CommandStarted {
             command: Arc::clone(self),
@@ -92,7 +93,7 @@ impl CommandInfo {
         }
     }
 
-    /// Returns the event that the command was answered with `ok: 1`.
+    /// Returns the event for an answer with `ok: 1`.
     pub fn succeeded(self: &Arc<Self>, duration: Duration, reply: &[u8]) -> EventKind {
         EventKind::CommandSucceeded {
             command: Arc::clone(self),
@@ -101,7 +102,7 @@ impl CommandInfo {
         }
     }
 
-    /// Returns the event that the command has failed.
+    /// Returns the event for a failure of the command.
     pub fn failed(self: &Arc<Self>, duration: Duration, failure: Arc<ServerError>) -> EventKind {
         EventKind::CommandFailed {
             command: Arc::clone(self),
@@ -115,7 +116,7 @@ impl CommandInfo {
         }
     }
 
-    /// Returns the document for an event: empty if the command is sensitive.
+    /// Returns the document for an event, which is empty if the command is sensitive.
     fn shown(&self, document: &[u8]) -> SharedDocument {
         const EMPTY: &[u8] = &[5, 0, 0, 0, 0];
         if self.is_sensitive { EMPTY } else { document }.into()

@@ -33,12 +33,12 @@ impl Heartbeat {
     }
 }
 
-/// The two ids of a connection.
+/// The driver's and the server's id of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ConnectionId {
-    /// The client's number. Each monitor counts its connections from 1, and so does each pool, so
-    /// it is unique among the connections of one pool or one monitor.
+    /// The client's number. Each monitor and each pool counts its connections from 1, so it is
+    /// unique among the connections of one pool or one monitor.
     #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
     pub driver: u64,
     /// The server's number, from its first reply; `None` before that.
@@ -46,7 +46,7 @@ pub struct ConnectionId {
     pub server: Option<i64>,
 }
 
-/// The reason why a pool has closed a connection (CMAP: "Events").
+/// The reason why a pool closed a connection (CMAP: "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -66,7 +66,7 @@ pub enum ConnectionClosedReason {
 }
 
 impl ConnectionClosedReason {
-    /// Returns the value of the event, such as `poolClosed`.
+    /// Returns the value in the event, such as `poolClosed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Stale => "stale",
@@ -90,7 +90,7 @@ impl ConnectionClosedReason {
     }
 }
 
-/// The reason why a check-out has failed (CMAP: "Events").
+/// The reason why a check-out failed (CMAP: "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -105,12 +105,12 @@ pub enum CheckOutFailure {
     PoolClosed,
     /// A connection could not be established, or the pool was cleared.
     ConnectionError,
-    /// The caller has dropped the check-out; not in the specification.
+    /// The caller dropped the check-out; not in the specification.
     Cancelled,
 }
 
 impl CheckOutFailure {
-    /// Returns the value of the event, such as `poolClosed`.
+    /// Returns the value in the event, such as `poolClosed`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Timeout => "timeout",

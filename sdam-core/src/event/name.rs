@@ -1,7 +1,7 @@
 /// Declares the names in the order of their indices.
 macro_rules! names {
     ($($name:ident),* $(,)?) => {
-        /// An event's kind without its payload, for filters and counters.
+        /// The kind of an event without its payload, for filters and counters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -13,7 +13,7 @@ macro_rules! names {
         }
 
         impl EventName {
-            /// Every name, in the order of [`index`](Self::index).
+            /// All names, in the order of [`index`](Self::index).
             pub const ALL: &'static [Self] = &[$(Self::$name),*];
 
             /// Returns the specification's name, such as `ServerHeartbeatStarted`.

@@ -3,22 +3,23 @@ use core::fmt::Debug;
 use super::{EventKind, EventName};
 use crate::time::Instant;
 
-/// A destination of events, for pools and other parts beside the topology that publish some.
+/// A destination for events of pools and other publishers besides the topology.
 ///
 /// # Contract
 ///
-/// Both methods may be called while locks are held, also that of the topology. They take constant
-/// time, do not block and call no sink.
+/// Both methods may be called while locks are held, including the topology's. They take constant
+/// time, do not block and do not call a sink.
 pub trait Publish: Send + Sync + Debug {
-    /// Returns whether an event of this name would be delivered. Without interest, its payload need
-    /// not be built.
+    /// Returns whether an event with this name would be delivered. If not, its payload need not be
+    /// built.
     fn wants(&self, name: EventName) -> bool;
 
-    /// Publishes an event that happened at `at`. Does nothing if events of its name are not wanted.
+    /// Publishes an event that happened at `at`. Does nothing if events with its name are not
+    /// wanted.
     fn publish(&self, at: Instant, kind: EventKind);
 }
 
-/// A destination that wants no event.
+/// A destination that discards all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoEvents;
 

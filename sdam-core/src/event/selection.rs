@@ -1,6 +1,6 @@
 use alloc::boxed::Box;
 
-/// The server selection of an event; created once for each selection that has listeners.
+/// The server selection in an event. Created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
     serde(rename_all = "camelCase")
 )]
 pub struct Selection {
-    /// Every part of the read preference, or that the selector is custom.
+    /// Every part of the read preference, or a note that the selector is custom.
     pub selector: Box<str>,
     /// The name of the operation's command, such as `find`.
     pub operation: Option<Box<str>>,
@@ -18,7 +18,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Creates a selection by `selector`, for an unknown operation.
+    /// Creates a selection by `selector` for an unknown operation.
     pub fn new(selector: impl Into<Box<str>>) -> Self {
         Self {
             selector: selector.into(),
@@ -36,7 +36,7 @@ impl Selection {
     }
 }
 
-/// The reason why a server selection has failed.
+/// The reason why a server selection failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -47,17 +47,17 @@ impl Selection {
 pub enum SelectionFailure {
     /// `serverSelectionTimeoutMS` has passed.
     Timeout,
-    /// A server supports no wire version that the client supports.
+    /// The client and a server have no wire version in common.
     Incompatible,
     /// The read preference does not fit the deployment.
     InvalidCriteria,
-    /// No server was suitable at once, and the maximum number of selections was waiting.
+    /// No server was suitable at once, and the maximum number of selections was already waiting.
     TooManyWaiters,
     /// The topology was closed.
     Closed,
-    /// The runtime has shut down before the topology was closed.
+    /// The runtime shut down before the topology was closed.
     RuntimeShutDown,
-    /// The caller has cancelled the selection.
+    /// The caller cancelled the selection.
     Cancelled,
 }
 

@@ -6,15 +6,15 @@ use core::fmt;
 
 use crate::document::{self, DocumentWriter};
 
-/// The arguments of a handshake about authentication.
+/// The authentication arguments of a handshake.
 ///
-/// Printing them does not reveal the command.
+/// Its `Debug` output does not reveal the command.
 #[derive(Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HelloAuth {
     /// `saslSupportedMechs`: the user whose mechanisms the reply lists, as `database.user`.
     pub sasl_supported_mechs: Option<Box<str>>,
-    /// `speculativeAuthenticate`: the first command of the authentication, BSON.
+    /// `speculativeAuthenticate`: the first command of the authentication, in BSON.
     pub speculative_authenticate: Option<Box<[u8]>>,
 }
 
@@ -34,11 +34,11 @@ impl HelloAuth {
         self
     }
 
-    /// Adds the arguments to a hello. A command that is not BSON is left out.
+    /// Adds the arguments to a hello. A command that is not BSON is omitted.
     pub(super) fn write(&self, command: &mut DocumentWriter) {
         command.text(SASL_SUPPORTED_MECHS, self.sasl_supported_mechs.as_deref());
         if let Some(first) = &self.speculative_authenticate {
-            // Without it the server authenticates as one before MongoDB 4.4.
+            // Without it, authentication proceeds as with servers before MongoDB 4.4.
             let _ = command.encoded_document(SPECULATIVE_AUTHENTICATE, first);
         }
     }
@@ -56,10 +56,10 @@ impl fmt::Debug for HelloAuth {
     }
 }
 
-/// Returns the reply to a handshake without the reply to the speculative authentication in it,
-/// which events and records must not show (Command Logging and Monitoring: "Redaction").
+/// Returns the reply to a handshake without the contained reply to the speculative authentication,
+/// which events and recordings must not show (Command Logging and Monitoring: "Redaction").
 ///
-/// A reply without one, or one that is not BSON, is returned as it is.
+/// A reply without such a part, or one that is not BSON, is returned unchanged.
 pub fn without_speculative_reply(reply: &[u8]) -> Cow<'_, [u8]> {
     document::without(reply, SPECULATIVE_AUTHENTICATE).map_or(Cow::Borrowed(reply), Cow::Owned)
 }

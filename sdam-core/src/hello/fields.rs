@@ -1,4 +1,4 @@
-//! The fields of a handshake that are a driver's own.
+//! Driver-specific fields of a handshake.
 
 use alloc::{borrow::ToOwned as _, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     options::ConfigError,
 };
 
-/// The fields that every handshake sets as it needs, in each of its forms.
+/// The fields that handshakes set themselves, in any of their forms.
 const OWN: [&str; 14] = [
     "hello",
     "isMaster",
@@ -32,11 +32,11 @@ const OWN: [&str; 14] = [
 pub struct HelloFields(Arc<[u8]>);
 
 impl HelloFields {
-    /// Creates the fields of `document`, which is BSON.
+    /// Creates the fields from `document`, in BSON.
     ///
     /// # Errors
     ///
-    /// If it is malformed, or has a field that a handshake sets itself.
+    /// If it is malformed, or contains a field that a handshake sets itself.
     pub fn new(document: &[u8]) -> Result<Self, ConfigError> {
         let mut taken = None;
         let visit = Fields::of(document).and_then(|fields| {
@@ -63,7 +63,7 @@ impl HelloFields {
 
     /// Adds the fields to a hello.
     pub(super) fn write(&self, command: &mut DocumentWriter) {
-        // They were checked when they were set.
+        // They were checked on creation.
         let _ = command.fields(&self.0);
     }
 }

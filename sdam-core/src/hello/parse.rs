@@ -1,4 +1,4 @@
-//! One-pass parser of hello replies.
+//! A one-pass parser for hello replies.
 
 use alloc::{boxed::Box, string::String};
 
@@ -16,16 +16,16 @@ use crate::{
 };
 
 impl Hello {
-    /// The maximum number of members of one kind, and of tags, in a reply; the rest is ignored. A
+    /// The maximum number of members of each kind, and of tags, in a reply; the rest is ignored. A
     /// replica set has at most 50 members.
     pub const MAX_MEMBERS: usize = 4096;
 
-    /// The `maxMessageSizeBytes` that every supported server announces, 48,000,000 bytes.
+    /// The `maxMessageSizeBytes` announced by every supported server, 48,000,000 bytes.
     pub const DEFAULT_MAX_MESSAGE_SIZE: usize = 48_000_000;
 
     /// Returns the maximum size in bytes of messages in either direction on a connection whose
     /// handshake had this reply: `maxMessageSizeBytes`, or
-    /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) where that is absent or not
+    /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) if that is absent or not
     /// positive.
     pub fn max_message_size(&self) -> usize {
         let announced = self
@@ -40,7 +40,7 @@ impl Hello {
     ///
     /// # Errors
     ///
-    /// The reply has no service id, so the connection cannot be used (Load Balancers:
+    /// If the reply has no service id, so that the connection cannot be used (Load Balancers:
     /// "Connection Pooling").
     pub fn load_balanced_service(&self) -> Result<ObjectId, ServerError> {
         self.service_id.ok_or_else(|| {
@@ -55,15 +55,15 @@ impl Hello {
 
     /// Parses the BSON document of a reply in one pass (SDAM: "Parsing a hello response").
     ///
-    /// Unknown fields are skipped without decoding. A field of an unexpected type and a member
-    /// with an invalid address count as absent; numbers may be of any numeric type. The last of
-    /// several fields of one name counts. The result takes at most a small multiple of the reply's
-    /// own size, see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
+    /// Unknown fields are skipped without decoding. A field of an unexpected type and a member with
+    /// an invalid address count as absent; numbers may be of any numeric type. If a field is
+    /// repeated, the last one counts. The result takes at most a small multiple of the reply's own
+    /// size, see also [`MAX_MEMBERS`](Self::MAX_MEMBERS).
     ///
     /// # Errors
     ///
-    /// `ok` other than 1 is the server's error with its code, labels and topology version
-    /// ([`ErrorKind::Command`]). Bytes that are not a BSON document, or have no `ok`, are an
+    /// If `ok` is not 1: the server's error with its code, labels and topology version
+    /// ([`ErrorKind::Command`]). If the bytes are not a BSON document, or have no `ok`: an
     /// [`ErrorKind::Protocol`] error. The stage is [`Stage::Hello`].
     pub fn parse(bytes: &[u8]) -> Result<Self, ServerError> {
         let protocol = |text: Box<str>| ServerError::new(ErrorKind::Protocol, Stage::Hello, text);
@@ -75,7 +75,7 @@ impl Hello {
     }
 }
 
-/// The fields that have been read so far.
+/// The fields read so far.
 #[derive(Default)]
 struct Reply<'a> {
     hello: Hello,
@@ -167,7 +167,7 @@ impl<'a> Reply<'a> {
 }
 
 impl Hello {
-    /// Returns the address in `text`; shares the memory of an equal member, which nearly always
+    /// Returns the address in `text`, sharing the memory of an equal member, which nearly always
     /// exists.
     fn member(&self, text: &str) -> Option<ServerAddress> {
         let known = |own: &&ServerAddress| own.as_str().eq_ignore_ascii_case(text);
@@ -206,7 +206,7 @@ impl Role {
     }
 }
 
-/// Returns the set name. One that is not UTF-8 counts, because its server is not standalone.
+/// Returns the set name. An invalid UTF-8 name counts, because its server is not standalone.
 fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
     match field.text() {
         Some(name) => Some(name.into()),
@@ -214,7 +214,7 @@ fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
     }
 }
 
-/// Returns the members, sorted and without repetitions.
+/// Returns the members, sorted and without duplicates.
 fn members(field: Field<'_, '_>) -> Result<Box<[ServerAddress]>, Malformed> {
     let mut members = SmallVec::<[ServerAddress; 8]>::new();
     if let Some(elements) = field.elements() {

@@ -1,4 +1,4 @@
-//! The hello commands that a client sends.
+//! The hello commands sent by a client.
 
 use alloc::{boxed::Box, sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -13,8 +13,8 @@ use crate::{
 impl HelloRequest {
     /// Creates the first message of a connection (Handshake: "Connection handshake").
     ///
-    /// It is `hello` if an API is declared or the connection is to a load balancer, else legacy
-    /// hello, framed as `opcode` says.
+    /// It is `hello` if an API version is declared or the connection is to a load balancer;
+    /// otherwise it is legacy hello, framed according to `opcode`.
     pub fn handshake(
         handshake: Arc<Handshake>,
         server_api: Option<Arc<ServerApi>>,
@@ -36,7 +36,7 @@ impl HelloRequest {
     /// Creates a later message that is answered at once: a polling check or an RTT measurement.
     ///
     /// `hello_ok` is [`Hello::hello_ok`](super::Hello::hello_ok) of the connection's handshake.
-    /// Without it, and without a declared API, the message is legacy hello again (Server
+    /// Without it, and without a declared API version, the message is another legacy hello (Server
     /// Monitoring: "hello or legacy hello").
     pub fn poll(hello_ok: bool, server_api: Option<Arc<ServerApi>>) -> Self {
         Self {
@@ -68,7 +68,7 @@ impl HelloRequest {
         }
     }
 
-    /// Frames the request as OP_QUERY if `op_query` is set and it is a legacy hello; for later
+    /// Frames the request as OP_QUERY if `op_query` is set and it is a legacy hello. Used for later
     /// messages on a connection to a server whose `maxWireVersion` is below 6.
     #[must_use]
     pub fn with_op_query(mut self, op_query: bool) -> Self {
@@ -77,7 +77,7 @@ impl HelloRequest {
     }
 
     /// Replaces the arguments of the handshake, if the request has any, because the client's
-    /// metadata may have changed since the request was made. Later messages never carry them
+    /// metadata may have changed since the request was created. Later messages never carry them
     /// (Handshake: "Metadata updates").
     #[must_use]
     pub fn with_handshake(mut self, handshake: Arc<Handshake>) -> Self {
@@ -87,16 +87,16 @@ impl HelloRequest {
         self
     }
 
-    /// Adds what the handshake asks about authentication. Connections of monitors never ask
+    /// Adds the authentication arguments of a handshake. Monitors' connections never have any
     /// (Authentication: "Authentication MUST NOT happen on monitoring-only sockets"), and later
-    /// messages of a connection leave it out.
+    /// messages of a connection omit them.
     #[must_use]
     pub fn with_auth(mut self, auth: HelloAuth) -> Self {
         self.auth = self.handshake.is_some().then(|| Box::new(auth));
         self
     }
 
-    /// Adds a driver's own fields to a handshake. Later messages of a connection leave them out.
+    /// Adds driver-specific fields to a handshake. Later messages of a connection omit them.
     #[must_use]
     pub fn with_fields(mut self, fields: HelloFields) -> Self {
         self.fields = self.handshake.is_some().then_some(fields);
@@ -110,7 +110,7 @@ impl HelloRequest {
 
     /// Encodes the command as a BSON document: the body of an OP_MSG or the query of an OP_QUERY.
     ///
-    /// A `client` document that is not BSON is left out.
+    /// A `client` document that is not BSON is omitted.
     pub fn encode(&self) -> Vec<u8> {
         let mut command = DocumentWriter::new();
         command.int32(self.command_name(), 1);
@@ -123,9 +123,9 @@ impl HelloRequest {
             command.int64("maxAwaitTimeMS", max_await);
         }
         if let Some(handshake) = &self.handshake {
-            // Without a valid document no metadata is sent.
+            // Without a valid document, no metadata is sent.
             let _ = command.encoded_document("client", &handshake.client);
-            // Handshake: "backpressure". The older text of Client Backpressure asks for `true`.
+            // Handshake: "backpressure". The older text of Client Backpressure requires `true`.
             command.text("backpressure", "2");
             if handshake.load_balanced {
                 command.boolean("loadBalanced", true);
@@ -160,7 +160,7 @@ pub fn ping(server_api: Option<&ServerApi>) -> Vec<u8> {
 }
 
 impl ServerApi {
-    /// Adds the parameters that every command carries once an API is declared.
+    /// Adds the parameters that every command carries once an API version is declared.
     pub fn declare(&self, command: &mut DocumentWriter) {
         command.text("apiVersion", &*self.version);
         command.boolean("apiStrict", self.strict);

@@ -198,7 +198,7 @@ fn members_are_normalised_sorted_and_deduplicated() {
     assert_eq!(texts(&hello.passives), ["p:1"]);
     assert!(hello.arbiters.is_empty());
     assert_eq!(hello.me.unwrap().as_str(), "b:27017");
-    // The same text in memory, not only an equal one.
+    // It shares the memory of the text, instead of only being equal.
     let [_, _, _, primary] = &*hello.hosts else {
         panic!("four hosts")
     };
@@ -322,7 +322,7 @@ fn optional_fields_of_unexpected_types_count_as_absent() {
     };
     assert_eq!(parse(&reply), Ok(expected.clone()));
 
-    // O-7: `saslSupportedMechs` is left to authentication, whether its values are known or not.
+    // O-7: `saslSupportedMechs` is left to authentication, regardless of its values.
     let nested = doc! {
         "ok": 1,
         "saslSupportedMechs": ["SCRAM-SHA-256", "NOBODY-KNOWS"],
@@ -348,8 +348,8 @@ fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
     for length in 0..reply.len() {
         check(&reply[..length], length);
     }
-    // The same with a correct length and final zero: cut within a field, or between two, where
-    // `ok` is missing.
+    // Also with a corrected length and final zero byte: cut within a field, or between two fields,
+    // where `ok` is missing.
     for length in 5..reply.len() - 1 {
         let mut cut = reply[..length].to_vec();
         cut[length - 1] = 0;
@@ -416,7 +416,7 @@ fn members_and_tags_are_bounded() {
 
 #[test]
 fn deeply_nested_documents_are_skipped_without_recursion() {
-    // Wraps `{}` in 100,000 documents under one name, which overflows any recursion.
+    // Nests `{}` in 100,000 documents under one name, which would overflow any recursion.
     let mut deep = Vec::from([5, 0, 0, 0, 0]);
     let levels = 100_000;
     let opening = 4 + 1 + 2;

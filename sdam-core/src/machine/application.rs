@@ -29,7 +29,7 @@ impl TopologyMachine {
     /// Processes an error of a pooled connection at `now` and returns its outcome.
     ///
     /// Any error of an operation may be reported. An error that does not concern the server's
-    /// state, or is older than what is known, changes nothing.
+    /// state, or is outdated, changes nothing.
     #[doc(alias = "isStateChangeError")]
     pub fn handle_error(
         &mut self,
@@ -123,8 +123,8 @@ impl TopologyMachine {
         })
     }
 
-    /// Clears one service (Load Balancers: "Error handling"): only its connections are stale, and
-    /// the description of the balancer never changes.
+    /// Clears one service (Load Balancers: "Error handling"): only its connections become stale,
+    /// and the load balancer's description never changes.
     fn clear_service(
         &mut self,
         server: ServerId,
@@ -144,7 +144,7 @@ impl TopologyMachine {
 }
 
 impl AppError<'_> {
-    /// Returns the error in the reported cause; `None` if a reply carries none.
+    /// Returns the error in the reported cause; `None` if a reply contains none.
     fn failure(&self) -> Option<ServerError> {
         let mut error = self.failure_in_cause()?;
         error.source = self.source.clone();

@@ -12,16 +12,16 @@ use crate::{
     topology::TopologyDescription,
 };
 
-/// An action that the caller has to perform.
+/// An action for the caller to perform.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// Create the server's pool; start its monitor once the other effects have run.
+    /// Create the server's pool. Start its monitor after all other effects have run.
     OpenServer {
         /// The new server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// True if the server is to be monitored; a load balancer is not.
+        /// True if the server must be monitored; a load balancer is not.
         monitored: bool,
     },
     /// Mark the server's pool ready. Not repeated without a clear in between.
@@ -45,12 +45,12 @@ pub enum Effect {
         /// The server id.
         server: ServerId,
     },
-    /// Notify the server's monitor whether the server is known; before the first notification it
+    /// Notify the server's monitor whether the server is known. Before the first notification, it
     /// is not.
     ServerKnown {
         /// The server id.
         server: ServerId,
-        /// True if the server's type is known now.
+        /// True if the server's type is now known.
         known: bool,
     },
     /// Reset the server's round-trip times: it was lost, or its check has failed again.
@@ -58,8 +58,8 @@ pub enum Effect {
         /// The server id.
         server: ServerId,
     },
-    /// Close the connection of the server's monitor, and cancel its running check, if the
-    /// connection began to be opened under an earlier generation.
+    /// Close the connection of the server's monitor, and cancel its running check, if the opening
+    /// of the connection began under an earlier generation.
     CancelCheck {
         /// The server id.
         server: ServerId,
@@ -74,13 +74,13 @@ pub enum Effect {
     },
 }
 
-/// Effects in the order in which they have to run: open, ready, publish, emit, known or not,
-/// clear, close, then all other effects on monitors.
+/// Effects in the order in which they must run: open, ready, publish, emit, known or not, clear,
+/// close, then all other effects on monitors.
 ///
-/// "Ready before publish" means that no reader sees a selectable server with a paused pool.
-/// "Clear after publish" means that no reader of the new description gets a connection of the old
+/// "Ready before publish" means that no reader sees a selectable server with a paused pool. "Clear
+/// after publish" means that no reader of the new description gets a connection of the old
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
-/// opening events of a load-balanced topology come before the "ready" of its one pool, and
+/// opening events of a load-balanced topology come before the "ready" of its single pool, and
 /// `TopologyClosed` comes last, because pools publish events while they close.
 #[derive(Debug, Default, PartialEq)]
 #[must_use = "effects carry commands to pools and monitors"]

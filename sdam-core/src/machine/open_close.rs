@@ -1,4 +1,4 @@
-//! Opening and closing of a topology, and changes of its SRV record.
+//! The opening and closing of a topology, and changes of its SRV record.
 
 use alloc::{sync::Arc, vec::Vec};
 
@@ -59,9 +59,9 @@ impl TopologyMachine {
         effects
     }
 
-    /// Marks the one server known without a check and its pool ready at once (Load Balancers:
-    /// "Server Discovery Logging and Monitoring"). The pool's event comes after those of the
-    /// topology (J-13).
+    /// Marks the single server known without a check, and its pool ready at once (Load Balancers:
+    /// "Server Discovery Logging and Monitoring"). The pool's event comes after the topology's
+    /// (J-13).
     fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
         let previous = Arc::clone(&self.description);
         let mut next = (*previous).clone();
@@ -111,7 +111,7 @@ impl TopologyMachine {
             previous: Arc::clone(&previous),
             new: Arc::clone(&self.description),
         }));
-        // A closing pool publishes events, too, and J-13: TopologyClosed is the last event.
+        // A closing pool also publishes events, and J-13: TopologyClosed is the last event.
         for server in &previous.servers {
             effects.push(Effect::CloseServer { server: server.id });
         }
@@ -119,8 +119,8 @@ impl TopologyMachine {
         effects
     }
 
-    /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that
-    /// vanished, adds new ones and leaves the others unchanged (N-24).
+    /// Applies new hosts (Polling SRV Records for mongos Discovery): removes servers that vanished,
+    /// adds new ones and leaves the others unchanged (N-24).
     pub(super) fn hosts(&mut self, now: Instant, hosts: &[ServerAddress]) -> Effects {
         if !self.description.topology_type().polls_srv() || hosts.is_empty() {
             return Effects::default();

@@ -12,22 +12,22 @@ use crate::{
 /// The services of one load balancer (CMAP: "Load Balancer Mode").
 ///
 /// A service is known while a connection to it is open. It is forgotten with its last connection,
-/// and `fresh` becomes greater than its generation. When the service comes back, its generation is
-/// above that of every connection it had, so a late error of one of those is stale.
+/// and `fresh` is then raised above its generation. When the service returns, its generation
+/// exceeds that of all its earlier connections, so their late errors are stale.
 #[derive(Clone, Default)]
 pub(super) struct Services {
     pub(super) known: HashTable<Service>,
-    /// The generation of the services that are not known.
+    /// The generation of unknown services.
     fresh: Generation,
-    /// A random hash seed. Servers choose the ids of services and must not control their place in
-    /// the table.
+    /// A random hash seed: servers choose the ids of services and must not be able to control their
+    /// places in the table.
     seed: u64,
 }
 
 #[derive(Clone)]
 pub(super) struct Service {
     id: ObjectId,
-    /// Connections of an earlier generation are not counted in `connections`.
+    /// Connections of earlier generations are not counted in `connections`.
     first: Generation,
     generation: Generation,
     connections: u64,
@@ -42,7 +42,7 @@ impl Services {
         }
     }
 
-    /// Returns the generation of connections to `service` that are opened now.
+    /// Returns the generation of new connections to `service`.
     pub(super) fn generation(&self, service: ObjectId) -> Generation {
         let hash = spread(self.seed, service);
         let known = self.known.find(hash, |known| known.id == service);
@@ -55,7 +55,7 @@ impl Services {
         known.connections = known.connections.saturating_add(1);
     }
 
-    /// Counts that a connection to `service` of this generation is closed.
+    /// Counts the end of a connection to `service` with this generation.
     pub(super) fn closed(&mut self, service: ObjectId, generation: Generation) {
         let hash = spread(self.seed, service);
         let found = self.known.find_entry(hash, |known| known.id == service);
@@ -98,7 +98,7 @@ impl Services {
     }
 }
 
-/// Leaves out the services, because their order in memory must not be visible.
+/// Omits the services, because their order in memory must not be visible.
 impl fmt::Debug for Services {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Services")

@@ -1,5 +1,5 @@
-//! Tests of cases that the corpus cannot reach: the whole table, the order of effects, the inputs
-//! that are accepted.
+//! Tests of cases that the corpus cannot reach: the whole table, the order of effects, the accepted
+//! inputs.
 
 mod checks;
 mod departures;
@@ -107,7 +107,7 @@ fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
     )
 }
 
-/// Returns the effects in short: the action and the server of each.
+/// Abbreviates the effects: the action and the server of each.
 fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::String> {
     let name = |server: &ServerId| {
         let description = machine.description().server_by_id(*server);
@@ -145,7 +145,7 @@ fn brief(machine: &TopologyMachine, effects: &Effects) -> Vec<alloc::string::Str
         .collect()
 }
 
-/// Returns a topology of `topology_type` whose server `a` has yet to answer.
+/// Returns a topology of `topology_type` whose server `a` has not answered yet.
 fn topology_of(topology_type: TopologyType) -> TopologyMachine {
     let mut machine = match topology_type {
         TopologyType::Single => {
@@ -447,7 +447,7 @@ fn a_handshake_counts_as_a_check_unless_it_is_stale_or_the_server_was_never_meas
     };
     let primary = of_version(ServerType::RsPrimary, 5);
     assert_eq!(shake(&mut machine, primary.clone(), None), ["check a"]);
-    // Round-trip times from before the server was lost are sufficient.
+    // Round-trip times from before the loss of the server are sufficient.
     let found = shake(&mut machine, primary, RTT);
     assert_eq!(found[..2], ["ready a", "publish"]);
     assert_eq!(found[found.len() - 2..], ["known a", "check a"]);
@@ -491,7 +491,7 @@ fn hosts_of_an_srv_record_replace_the_removed_ones() {
 
 #[test]
 fn a_standalone_among_several_hosts_of_an_srv_record_is_removed() {
-    // D-11, D-20: a topology of type Single has one server, however many seeds there were.
+    // D-11, D-20: a topology of type Single has one server, regardless of the number of seeds.
     let mut machine = opened(&options(&["a"]));
     let hosts = [address("a"), address("b")];
     let _ = machine.handle(NOW, Input::Hosts(&hosts));

@@ -1,4 +1,4 @@
-//! The table of topology type and server type, and the actions named in it (SDAM: "Updating the
+//! The table of topology types and server types, and its actions (SDAM: "Updating the
 //! TopologyDescription").
 
 use alloc::{format, string::ToString, sync::Arc, vec::Vec};
@@ -18,7 +18,7 @@ use crate::{
 /// The first wire version (MongoDB 6.0) that compares the election id before the set version.
 const ELECTION_ID_FIRST: i32 = 17;
 
-/// The next description of a topology under construction.
+/// The next description of a topology, under construction.
 pub(super) struct Transition<'m> {
     next: TopologyDescription,
     config: &'m Config,
@@ -32,7 +32,7 @@ pub(super) struct Transition<'m> {
 /// The result of a transition.
 pub(super) struct Outcome {
     pub(super) next: TopologyDescription,
-    /// The previous descriptions of former primaries, which are now Unknown.
+    /// The previous descriptions of former primaries that are now Unknown.
     pub(super) displaced: SmallVec<[Arc<ServerDescription>; 1]>,
     /// The servers that have left, by address.
     pub(super) departed: Vec<Departure>,
@@ -120,12 +120,12 @@ impl Transition<'_> {
                 self.update_rs_with_primary_from_member(server);
             }
 
-            // Never the outcome of a check (C-8, C-9).
+            // A check never has this outcome (C-8, C-9).
             (_, S::PossiblePrimary | S::LoadBalancer) => {}
         }
     }
 
-    /// Marks a server of another set Unknown (SDAM: "TopologyType Single", D-70).
+    /// Marks a server with another set name Unknown (SDAM: "TopologyType Single", D-70).
     fn enforce_set_name(&mut self, server: &Arc<ServerDescription>) {
         let Some(wanted) = &self.config.set_name else {
             return;
@@ -137,8 +137,8 @@ impl Transition<'_> {
         self.invalidate(server, ErrorKind::SetName, message, Some(self.now));
     }
 
-    /// Applies SDAM: "updateUnknownWithStandalone". A topology of one seed may have several servers
-    /// since its SRV record changed, and TopologyType Single has exactly one.
+    /// Applies SDAM: "updateUnknownWithStandalone". A topology with one seed may have several
+    /// servers after a change of its SRV record, but TopologyType Single has exactly one.
     fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
         if self.config.seeds.len() == 1 && self.next.servers.len() == 1 {
             self.next.topology_type = TopologyType::Single;
@@ -190,7 +190,8 @@ impl Transition<'_> {
         self.check_if_has_primary();
     }
 
-    /// Adopts the server's set name if none is known; else removes a server of another set.
+    /// Adopts the server's set name if none is known; otherwise removes a server with another set
+    /// name.
     fn removed_for_its_set_name(&mut self, server: &ServerDescription) -> bool {
         match &self.next.set_name {
             None => {
@@ -215,8 +216,8 @@ impl Transition<'_> {
         true
     }
 
-    /// Compares a primary's election with the maximum and updates that; `Err` has the maximum if
-    /// it is greater.
+    /// Compares a primary's election with the maximum and updates the maximum; `Err` contains the
+    /// maximum if it is greater.
     fn admit_election(&mut self, server: &ServerDescription) -> Result<(), ElectionTuple> {
         let own = server.election;
         let maxima = self.next.max_election;
@@ -307,7 +308,7 @@ impl Transition<'_> {
         }
     }
 
-    /// Replaces a server's description by a default one with an error made by the client.
+    /// Replaces a server's description by a default one with an error of the client.
     fn invalidate(
         &mut self,
         server: &ServerDescription,

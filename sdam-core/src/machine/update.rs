@@ -1,4 +1,4 @@
-//! Updates of a topology from the new description of one server, and their effects.
+//! Updates a topology from the new description of one server, and determines the effects.
 
 use alloc::{format, sync::Arc, vec::Vec};
 use core::{cmp::Ordering, mem::discriminant};
@@ -16,16 +16,16 @@ use crate::{
     topology::{Departure, TopologyDescription, TopologyType},
 };
 
-/// The consequences of an update besides those of the new description itself.
+/// The consequences of an update beyond the new description itself.
 #[derive(Default)]
 pub(super) struct Consequences {
-    /// The description comes from a successful hello, so the pool may become ready.
+    /// True if the description comes from a successful hello, so that the pool may become ready.
     pub(super) checked: bool,
-    /// The server's pool is cleared.
+    /// The clear of the server's pool, if any.
     pub(super) clear: Option<Clear>,
-    /// The server's running check is cancelled.
+    /// True if the server's running check is cancelled.
     pub(super) cancel_check: bool,
-    /// The server is checked soon.
+    /// True if the server must be checked soon.
     pub(super) request_check: bool,
 }
 
@@ -54,7 +54,7 @@ impl TopologyMachine {
 
     /// Makes the outcome of a transition the current description.
     ///
-    /// `responder` is the description that caused it, before the topology judged it.
+    /// `responder` is the description that caused it, before the topology evaluated it.
     pub(super) fn commit(
         &mut self,
         outcome: Outcome,
@@ -92,7 +92,7 @@ impl TopologyMachine {
                 monitored: true,
             });
         }
-        // Ids are assigned in the order in which members are listed, not in that of addresses.
+        // Ids are assigned in the order in which members are listed, not by address.
         self.pools.sort_unstable_by_key(|pool| pool.server);
         if let Some(responder) = responder.filter(|_| consequences.checked) {
             self.make_ready(&next, responder, &mut effects);
@@ -139,7 +139,7 @@ impl TopologyMachine {
         effects
     }
 
-    /// Marks the pool ready once a check has found its server usable (CMAP).
+    /// Marks the pool ready after a check has shown that the server is usable (CMAP).
     fn make_ready(
         &mut self,
         next: &TopologyDescription,
@@ -233,8 +233,8 @@ impl TopologyMachine {
         }
     }
 
-    /// Returns a message that names the first incompatible server (SDAM:
-    /// "Checking wire protocol compatibility").
+    /// Returns a message that names the first incompatible server (SDAM: "Checking wire protocol
+    /// compatibility").
     fn incompatibility(&self, next: &TopologyDescription) -> Option<Arc<str>> {
         let own = self.config.wire_versions;
         let driver = &self.config.driver_name;
@@ -291,8 +291,8 @@ fn server_release(wire_version: i32) -> &'static str {
     }
 }
 
-/// Returns whether readers can distinguish the descriptions: a server that is still Unknown as
-/// before does not count.
+/// Returns whether readers can distinguish the descriptions: a server that remains Unknown does not
+/// count.
 fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: &Diff) -> bool {
     !diff.is_equal()
         || diff
@@ -305,9 +305,9 @@ fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: 
 /// The differences between the servers of two descriptions.
 #[derive(Default)]
 struct Diff {
-    /// Unequal servers: before, after. By address.
+    /// Unequal servers by address, each before and after.
     changed: SmallVec<[(Arc<ServerDescription>, Arc<ServerDescription>); 2]>,
-    /// Equal servers with new measurements. By address.
+    /// Equal servers with new measurements, by address.
     refreshed: SmallVec<[Arc<ServerDescription>; 1]>,
     added: Vec<Arc<ServerDescription>>,
     removed: Vec<Arc<ServerDescription>>,
@@ -363,7 +363,7 @@ impl Diff {
         })
     }
 
-    /// Returns events about servers that have met an obstacle, or another one than before.
+    /// Returns events about servers with a new or different obstacle.
     fn unusable(
         &self,
         previous: &TopologyDescription,
@@ -384,8 +384,8 @@ impl Diff {
         met.collect()
     }
 
-    /// Adds the effects on monitors and round-trip times of a server that was found or lost,
-    /// whatever the cause; no other place does (C-20, G-3).
+    /// Adds the effects on the monitor and the round-trip times of a server that was found or lost,
+    /// for any cause. Only this function does so (C-20, G-3).
     fn follow_availability(&self, responder: Option<ServerId>, effects: &mut Effects) {
         for (before, after) in &self.changed {
             let (server, known) = (after.id, after.server_type.is_available());
@@ -397,7 +397,7 @@ impl Diff {
                 effects.push(Effect::ResetRtt { server });
             }
         }
-        // F-53: also when a check has failed in the same way as the one before.
+        // F-53: also if a check has failed like the previous one.
         for server in &self.refreshed {
             if !server.server_type.is_available() && responder == Some(server.id) {
                 effects.push(Effect::ResetRtt { server: server.id });
@@ -433,7 +433,7 @@ impl Diff {
         }
         for (before, after) in &self.changed {
             let is_responder = responder.is_some_and(|responder| responder.id == after.id);
-            // J-19: a server that is only hinted at shows in the topology alone.
+            // J-19: a server that is only hinted at appears only in the topology.
             if !is_responder && after.server_type != ServerType::PossiblePrimary {
                 changed(before, after);
             }

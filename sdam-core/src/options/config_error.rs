@@ -3,17 +3,17 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-/// A configuration that cannot be used.
+/// The error of an unusable configuration.
 ///
-/// It never contains passwords, or texts that might be pieces of one. `Debug` prints the same text
-/// as `Display`, for programs that return it from `main`.
+/// It never contains passwords, or text that might be part of one. `Debug` prints the same text as
+/// `Display`, for programs that return it from `main`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(Parts);
 
 impl ConfigError {
-    /// Creates the error that `option` cannot have this `value`, with the `reason` and a remedy.
+    /// Creates the error that `option` cannot have this `value`, with a `reason` and a remedy.
     ///
-    /// The value may be empty where its absence is the error.
+    /// The value may be empty if its absence is the error.
     pub fn new(
         option: impl Into<Box<str>>,
         value: impl Into<Box<str>>,
@@ -33,17 +33,17 @@ impl ConfigError {
         &self.0.option
     }
 
-    /// Returns the value as it was given; empty if there is none to show.
+    /// Returns the value as given; empty if there is none to show.
     pub fn value(&self) -> &str {
         &self.0.value
     }
 
-    /// Returns why the value cannot be used.
+    /// Returns the reason why the value cannot be used.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// Returns what to write instead.
+    /// Returns the remedy.
     pub fn remedy(&self) -> &str {
         &self.0.outcome
     }
@@ -65,13 +65,13 @@ impl core::error::Error for ConfigError {}
 
 /// An invalid or ineffective part of a configuration that does not prevent its use.
 ///
-/// The core has no log: the engine publishes each warning as an
+/// The core does not log: the engine publishes each warning as an
 /// [event](crate::event::EventKind::ConfigWarning) when a topology opens.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Warning(Parts);
 
 impl Warning {
-    /// Creates the warning that `option` should not have this `value`, with the `reason` and the
+    /// Creates the warning that `option` should not have this `value`, with a `reason` and the
     /// consequence.
     pub fn new(
         option: impl Into<Box<str>>,
@@ -92,17 +92,17 @@ impl Warning {
         &self.0.option
     }
 
-    /// Returns the value as it was given; empty if there is none to show.
+    /// Returns the value as given; empty if there is none to show.
     pub fn value(&self) -> &str {
         &self.0.value
     }
 
-    /// Returns what is wrong with it.
+    /// Returns the problem with the value.
     pub fn reason(&self) -> &str {
         &self.0.reason
     }
 
-    /// Returns the consequence, such as that the option is ignored.
+    /// Returns the consequence, for instance that the option is ignored.
     pub fn consequence(&self) -> &str {
         &self.0.outcome
     }
@@ -120,7 +120,7 @@ impl fmt::Debug for Warning {
     }
 }
 
-/// The parts that errors and warnings share.
+/// The fields shared by errors and warnings.
 #[derive(Clone, PartialEq, Eq)]
 struct Parts {
     option: Box<str>,

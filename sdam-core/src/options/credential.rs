@@ -2,12 +2,12 @@ use alloc::boxed::Box;
 
 use crate::uri_options::{Properties, Secret};
 
-/// The credential with which a driver authenticates the connections of its pools (Authentication:
+/// The credential with which a driver authenticates pooled connections (Authentication:
 /// "MongoCredential").
 ///
-/// The framework stores it and does not check it: an authenticator is made of the
-/// [options](super::Options) that hold it. Monitors never authenticate. Printing it does not reveal
-/// the password.
+/// The framework stores it without checking it: an authenticator is created from the
+/// [options](super::Options) that contain it. Monitors never authenticate. Its `Debug` output does
+/// not reveal the password.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Credential {
@@ -15,16 +15,16 @@ pub struct Credential {
     pub user: Option<Box<str>>,
     /// The password; not all mechanisms have one.
     pub password: Option<Secret>,
-    /// `authSource`: the database that holds the user. `None`: the default of the mechanism.
+    /// `authSource`: the database that defines the user; `None` for the mechanism's default.
     pub source: Option<Box<str>>,
-    /// `authMechanism`. `None`: the stronger mechanism of SCRAM that the user has.
+    /// `authMechanism`; `None` for the strongest SCRAM mechanism that the user supports.
     pub mechanism: Option<Box<str>>,
-    /// `authMechanismProperties`; in a connection string no value may contain a comma.
+    /// `authMechanismProperties`. In a connection string, values cannot contain commas.
     pub properties: Option<Properties>,
 }
 
 impl Credential {
-    /// Creates the credential of a user with a password, whose mechanism is negotiated.
+    /// Creates the credential of a user with a password; the mechanism is negotiated.
     pub fn new(user: &str, password: &str) -> Self {
         Self {
             user: Some(user.into()),
@@ -35,7 +35,7 @@ impl Credential {
         }
     }
 
-    /// Creates the credential of a certificate, which names the user.
+    /// Creates the credential of a client certificate, which names the user.
     pub fn x509() -> Self {
         Self {
             user: None,
@@ -46,7 +46,7 @@ impl Credential {
         }
     }
 
-    /// Sets `authSource`: the database that holds the user.
+    /// Sets `authSource`: the database that defines the user.
     #[must_use]
     pub fn with_source(mut self, source: &str) -> Self {
         self.source = Some(source.into());
@@ -60,8 +60,8 @@ impl Credential {
         self
     }
 
-    /// Sets `authMechanismProperties`, whose names are case-insensitive; of several values for one
-    /// name the last one counts. Here a value may contain commas.
+    /// Sets `authMechanismProperties`. Names are case-insensitive, and the last value for a name
+    /// counts. Values may contain commas here.
     #[must_use]
     pub fn with_properties<'p>(
         mut self,
@@ -71,8 +71,7 @@ impl Credential {
         self
     }
 
-    /// Returns the database that holds the user: `authSource`, or else the default of the
-    /// mechanism.
+    /// Returns the database that defines the user: `authSource`, or else the mechanism's default.
     pub fn source(&self) -> &str {
         let default = || default_source(self.mechanism.as_deref(), None);
         self.source.as_deref().unwrap_or_else(default)

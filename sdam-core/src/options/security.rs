@@ -1,18 +1,18 @@
-//! TLS and the proxy: what guards the data and the route of connections.
+//! TLS and the proxy, which protect the data and the route of connections.
 
 use alloc::boxed::Box;
 
 use super::{ConfigError, Warning};
 use crate::uri_options::{HIDDEN, Secret, Settings, Value};
 
-/// The port of a proxy whose address names none (URI Options: "proxyPort").
+/// The port of a proxy whose address does not contain one (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
 
-/// The encryption of connections and the certificates that they trust (URI Options: "tls" and its
+/// The encryption of connections, and the certificates they trust (URI Options: "tls" and its
 /// options).
 ///
-/// The default trusts the authorities of the platform, and rejects certificates that are invalid or
-/// name another host.
+/// By default, trusts the platform's authorities, and rejects certificates that are invalid or for
+/// another host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(
@@ -20,31 +20,31 @@ const DEFAULT_PROXY_PORT: u16 = 1080;
     reason = "each is an option of its own"
 )]
 pub struct TlsOptions {
-    /// `tlsCAFile`: the PEM file of the authorities to trust, instead of those of the platform.
+    /// `tlsCAFile`: the PEM file with the authorities to trust instead of the platform's.
     pub ca_file: Option<Box<str>>,
-    /// `tlsCertificateKeyFile`: the PEM file of the client's certificate and key.
+    /// `tlsCertificateKeyFile`: the PEM file with the client's certificate and key.
     pub certificate_key_file: Option<Box<str>>,
     /// `tlsCertificateKeyFilePassword`: the password of the client's key.
     pub certificate_key_file_password: Option<Secret>,
-    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: whether to accept any certificate.
-    /// Then everyone on the way to a server can read and change what is sent.
+    /// `tlsAllowInvalidCertificates`, `tlsInsecure`: true to accept any certificate. Anyone on the
+    /// route to a server can then read and change the data.
     pub allow_invalid_certificates: bool,
-    /// `tlsAllowInvalidHostnames`, `tlsInsecure`: whether a certificate may name another host.
-    /// Then everyone who has a valid certificate can pretend to be a server.
+    /// `tlsAllowInvalidHostnames`, `tlsInsecure`: true to accept certificates for other hosts.
+    /// Anyone with a valid certificate can then impersonate a server.
     pub allow_invalid_hostnames: bool,
-    /// `tlsDisableCertificateRevocationCheck`: whether to accept revoked certificates.
+    /// `tlsDisableCertificateRevocationCheck`: true to accept revoked certificates.
     pub disable_certificate_revocation_check: bool,
-    /// `tlsDisableOCSPEndpointCheck`: whether not to ask OCSP responders. `sdam-tls` asks none.
+    /// `tlsDisableOCSPEndpointCheck`: true not to contact OCSP responders. `sdam-tls` never does.
     pub disable_ocsp_endpoint_check: bool,
 }
 
 impl TlsOptions {
-    /// Returns the TLS options of a connection string; `None`: no TLS. Each option of TLS turns it
-    /// on, like `tls=true`.
+    /// Returns the TLS options of a connection string; `None` if TLS is off. Each TLS option turns
+    /// it on, like `tls=true`.
     ///
     /// # Errors
     ///
-    /// `tls=false` is given together with another option of TLS, which would be ignored.
+    /// If `tls=false` is combined with another TLS option, which would be ignored.
     pub(crate) fn of(settings: &Settings) -> Result<Option<Self>, ConfigError> {
         let other = |name: &&'static str| name.starts_with("tls") && *name != "tls";
         let other = settings.keys().copied().find(other);
@@ -76,8 +76,8 @@ impl TlsOptions {
 }
 
 impl TlsOptions {
-    /// Returns a warning for each option of a connection string that asks for OCSP, by saying that
-    /// it is not turned off.
+    /// Returns a warning for each option in a connection string that explicitly leaves OCSP
+    /// enabled.
     pub(crate) fn ocsp_warnings(settings: &Settings) -> impl Iterator<Item = Warning> {
         let checks = [
             "tlsDisableCertificateRevocationCheck",
@@ -97,8 +97,8 @@ impl TlsOptions {
         })
     }
 
-    /// Returns a warning for each option that leaves connections open to attack, and for one that
-    /// has no effect.
+    /// Returns a warning for each option that leaves connections open to attack, and for each
+    /// option without an effect.
     pub(super) fn warnings(&self) -> impl Iterator<Item = Warning> + use<> {
         let password = self.certificate_key_file_password.is_some();
         let unused = (password && self.certificate_key_file.is_none()).then(|| {
@@ -131,7 +131,7 @@ impl TlsOptions {
     }
 }
 
-/// The SOCKS5 proxy that connections go through (URI Options: "proxyHost").
+/// The SOCKS5 proxy for connections (URI Options: "proxyHost").
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ProxyOptions {
@@ -139,12 +139,12 @@ pub struct ProxyOptions {
     pub host: Box<str>,
     /// `proxyPort`; 1080 by default.
     pub port: u16,
-    /// `proxyUsername` and `proxyPassword`; `None`, or both empty: no authentication.
+    /// `proxyUsername` and `proxyPassword`; `None`, or both empty, for no authentication.
     pub credential: Option<(Box<str>, Secret)>,
 }
 
 impl ProxyOptions {
-    /// Creates the options of a proxy without authentication.
+    /// Creates the options for a proxy without authentication.
     pub fn new(host: impl Into<Box<str>>, port: u16) -> Self {
         Self {
             host: host.into(),
@@ -160,7 +160,7 @@ impl ProxyOptions {
         self
     }
 
-    /// Returns the proxy of a connection string.
+    /// Returns the proxy in a connection string.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
         let port = match settings.get("proxyPort") {
             Some(Value::Number(port)) => u16::try_from(*port).unwrap_or(DEFAULT_PROXY_PORT),

@@ -63,7 +63,7 @@ impl Options {
         self
     }
 
-    /// Sets `connectTimeoutMS`; `None`: no limit.
+    /// Sets `connectTimeoutMS`; `None` for no limit.
     #[must_use]
     pub fn with_connect_timeout(mut self, connect_timeout: impl Into<Option<Duration>>) -> Self {
         self.connect_timeout = connect_timeout.into();
@@ -87,7 +87,7 @@ impl Options {
         self
     }
 
-    /// Sets `serverSelectionTimeoutMS`; zero: selections do not wait.
+    /// Sets `serverSelectionTimeoutMS`; with zero, selections do not wait.
     #[must_use]
     pub fn with_server_selection_timeout(mut self, server_selection_timeout: Duration) -> Self {
         self.server_selection_timeout = server_selection_timeout;
@@ -115,7 +115,7 @@ impl Options {
         self
     }
 
-    /// Sets the strategy of the choice among the servers in the latency window.
+    /// Sets the strategy for choosing among the servers in the latency window.
     #[must_use]
     pub fn with_selection_strategy(mut self, selection_strategy: SelectionStrategy) -> Self {
         self.selection_strategy = selection_strategy;
@@ -129,7 +129,7 @@ impl Options {
         self
     }
 
-    /// Sets the declared stable API.
+    /// Sets the declared stable API version.
     #[must_use]
     pub fn with_server_api(mut self, server_api: ServerApi) -> Self {
         self.server_api = Some(server_api);
@@ -206,7 +206,7 @@ impl Options {
         self
     }
 
-    /// Sets the user that pooled connections authenticate as.
+    /// Sets the user as which pooled connections authenticate.
     #[must_use]
     pub fn with_credential(mut self, credential: Credential) -> Self {
         self.credential = Some(credential);

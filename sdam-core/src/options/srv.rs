@@ -1,28 +1,28 @@
-//! The SRV lookup of the seeds.
+//! The SRV look-up of the seeds.
 
 use alloc::{boxed::Box, format, string::String};
 use core::time::Duration;
 
 use crate::address::ServerAddress;
 
-/// The SRV lookup of an SRV string.
+/// The SRV look-up of an SRV string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Srv {
-    /// The host of the connection string, in lower case and without a final dot; its TXT record
-    /// may hold options.
+    /// The host of the connection string, in lower case and without a final dot. Its TXT record may
+    /// contain options.
     pub host: Box<str>,
-    /// `srvServiceName`: the first label of the name that is looked up, without its underscore.
+    /// `srvServiceName`: the first label of the name to look up, without its underscore.
     pub service: Box<str>,
-    /// `srvMaxHosts`: the maximum number of hosts in use; 0: all of them.
+    /// `srvMaxHosts`: the maximum number of hosts to use; 0 for all.
     pub max_hosts: u32,
-    /// The minimum time to live (TTL) of the records that the seeds came from; zero if it is not
-    /// known. The first look-up after that is due when it has passed, but not before 60 s.
+    /// The minimum time to live (TTL) of the records from which the seeds came; zero if unknown.
+    /// The first subsequent look-up is due when it has passed, but not before 60 s.
     pub ttl: Duration,
 }
 
 impl Srv {
-    /// Creates the lookup of the `mongodb` service of `host`, with all its hosts.
+    /// Creates the look-up of the `mongodb` service of `host`, with all its hosts.
     pub fn new(host: &str) -> Self {
         Self {
             host: host.trim_end_matches('.').to_ascii_lowercase().into(),
@@ -32,15 +32,15 @@ impl Srv {
         }
     }
 
-    /// Returns the name whose SRV record lists the hosts, such as
+    /// Returns the name of the SRV record that lists the hosts, such as
     /// `_mongodb._tcp.cluster.example.com`.
     pub fn query_name(&self) -> String {
         format!("_{}._tcp.{}", self.service, self.host)
     }
 
-    /// Returns the domain that the hosts have to be in: [`host`](Self::host) without its first
-    /// label, or all of it if it has fewer than three (Initial DNS Seedlist Discovery: "Connection
-    /// String Format").
+    /// Returns the domain to which the hosts must belong: [`host`](Self::host) without its first
+    /// label, or all of it if it has fewer than three labels (Initial DNS Seedlist Discovery:
+    /// "Connection String Format").
     pub fn domain(&self) -> &str {
         match self.host.split_once('.') {
             Some((_, domain)) if domain.contains('.') => domain,
@@ -48,8 +48,8 @@ impl Srv {
         }
     }
 
-    /// Returns whether `host` may be connected to: its name is one or more labels, followed by a
-    /// dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery: "Querying DNS").
+    /// Returns whether connecting to `host` is allowed: its name is one or more labels, followed by
+    /// a dot and the [`domain`](Self::domain) (Initial DNS Seedlist Discovery: "Querying DNS").
     pub fn allows(&self, host: &ServerAddress) -> bool {
         let name = host.host().trim_end_matches('.');
         name.strip_suffix(self.domain())
@@ -57,7 +57,7 @@ impl Srv {
             .is_some_and(|labels| !labels.is_empty())
     }
 
-    /// Returns [`max_hosts`](Self::max_hosts) as a number of items.
+    /// Returns [`max_hosts`](Self::max_hosts) as a `usize`.
     pub(crate) fn max_hosts(&self) -> usize {
         usize::try_from(self.max_hosts).unwrap_or(usize::MAX)
     }

@@ -17,7 +17,8 @@ fn one() -> Options {
     Options::new(seeds(1))
 }
 
-/// Asserts that this option is rejected, and that the message has its name, its value and a remedy.
+/// Asserts that this option is rejected, and that the message contains its name, its value and a
+/// remedy.
 fn check_refused(options: &Options, option: &str, value: &str) {
     let error = options.validate().unwrap_err();
     assert_eq!((error.option(), error.value()), (option, value), "{error}");
@@ -217,7 +218,7 @@ fn heartbeats_below_half_a_second_are_refused_in_code() {
     check_refused(&with(499), "heartbeatFrequencyMS", "499");
     check_refused(&with(0), "heartbeatFrequencyMS", "0");
     check_accepted(&with(500));
-    // Fields that were set without a check are clamped, too.
+    // Fields that were set directly are clamped, too.
     assert_eq!(with(1).heartbeat_frequency(), MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(with(1).scan_frequency(), MIN_HEARTBEAT_FREQUENCY);
 }

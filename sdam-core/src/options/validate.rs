@@ -1,4 +1,4 @@
-//! Validation of options, from a connection string or from code.
+//! Validates options, from a connection string or from code.
 
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
@@ -19,9 +19,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// The first option found that is invalid or contradicts another one. An option that
-    /// [guards](crate::uri#options-that-guard-something) connections and was not understood is
-    /// reported first.
+    /// The first option found that is invalid or contradicts another one. An unintelligible option
+    /// that [protects](crate::uri#options-that-protect-connections) connections is reported first.
     pub fn validate(&self) -> Outcome {
         if let Some(error) = &self.uri_unguarded {
             return Err(error.clone());
@@ -34,8 +33,8 @@ impl Options {
         check_read_preference(&self.read_preference)
     }
 
-    /// Returns the warnings for a client with background monitors: what was ignored in the
-    /// connection string, and which options have no effect.
+    /// Returns the warnings for a client with background monitors: ignored parts of the connection
+    /// string, and options without an effect.
     pub fn multi_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if let Some(try_once) = self.server_selection_try_once {
@@ -49,7 +48,7 @@ impl Options {
         warnings
     }
 
-    /// Returns the warnings for a single-threaded client, likewise.
+    /// Returns the corresponding warnings for a single-threaded client.
     pub fn single_threaded_warnings(&self) -> Vec<Warning> {
         let mut warnings = self.common_warnings();
         if self.server_monitoring_mode != super::ServerMonitoringMode::Auto {
@@ -63,8 +62,8 @@ impl Options {
         warnings
     }
 
-    /// Adds a warning to those that a topology publishes when it opens, such as one about an option
-    /// that a driver does not honour.
+    /// Adds a warning to those published when a topology opens, for instance about an option that a
+    /// driver does not support.
     pub fn warn(&mut self, warning: Warning) {
         self.uri_warnings.push(warning);
     }

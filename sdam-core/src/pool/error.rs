@@ -7,14 +7,14 @@ use crate::{
     error::{Labelled, ServerError},
 };
 
-/// A failed check-out or an interrupted connection (CMAP: "Connection Pool Errors").
+/// A failed check-out, or an interrupted connection (CMAP: "Connection Pool Errors").
 ///
-/// `{}` is the text of the specification, in the casing of its tests.
+/// `{}` prints the text of the specification, in the letter case of its tests.
 ///
-/// It says nothing about the server, so it is never reported to the topology and is no
-/// [`AppError`](crate::app_error::AppError). It carries no error label: a client with
-/// `retryWrites` adds `RetryableWriteError` to an error that [is retryable](Self::is_retryable),
-/// because only the client knows that option (Retryable Writes: "RetryableWriteError Labels").
+/// It says nothing about the server, so it is never reported to the topology and is not an
+/// [`AppError`](crate::app_error::AppError). It carries no error label: a client with `retryWrites`
+/// adds `RetryableWriteError` to an error that [is retryable](Self::is_retryable), because only the
+/// client knows that option (Retryable Writes: "RetryableWriteError Labels").
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PoolError {
@@ -23,10 +23,10 @@ pub enum PoolError {
     Cleared {
         /// The server of the pool.
         address: ServerAddress,
-        /// The error for which it was cleared.
+        /// The error that caused the clear.
         cause: Arc<ServerError>,
     },
-    /// The pool has been paused since it was created: no check of its server has succeeded yet.
+    /// The pool has been paused since its creation: no check of its server has succeeded yet.
     NotReady {
         /// The server of the pool.
         address: ServerAddress,
@@ -50,7 +50,7 @@ pub enum PoolError {
         address: ServerAddress,
     },
     /// No connection to a load balancer became available in time; cursors and transactions pin
-    /// theirs (Load Balancers: "Wait Queue Timeout Errors").
+    /// connections (Load Balancers: "Wait Queue Timeout Errors").
     TimedOutPinned {
         /// The load balancer.
         address: ServerAddress,
@@ -66,7 +66,7 @@ pub enum PoolError {
 }
 
 impl PoolError {
-    /// Returns the error of check-outs from the pool of the server at `address` after `clear`.
+    /// Returns the error after `clear` for check-outs from the pool of the server at `address`.
     pub fn cleared(address: ServerAddress, clear: &PoolClear) -> Self {
         let cause = Arc::clone(&clear.cause);
         Self::Cleared { address, cause }
@@ -84,7 +84,7 @@ impl PoolError {
         }
     }
 
-    /// Returns whether an operation that may be retried is retried after this error.
+    /// Returns whether a retryable operation is retried after this error.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Cleared { .. } | Self::NotReady { .. } | Self::Interrupted { .. } => true,
@@ -131,7 +131,7 @@ impl fmt::Display for PoolError {
 }
 
 impl Labelled for PoolError {
-    /// Returns false: the error is the pool's own, and says nothing about the server.
+    /// Returns false: the error comes from the pool and says nothing about the server.
     fn has_label(&self, _: &str) -> bool {
         false
     }

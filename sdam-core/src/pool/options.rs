@@ -24,15 +24,17 @@ pub struct PoolOptions {
     /// `maxPoolSize`: the maximum number of connections, whether available, in use or being
     /// established; 0 for no limit. The default is 100.
     pub max_pool_size: u32,
-    /// `minPoolSize`: the number of connections that a ready pool keeps at least. The default is 0.
+    /// `minPoolSize`: the minimum number of connections in a ready pool. The default is 0.
     pub min_pool_size: u32,
-    /// `maxIdleTimeMS`: how long a connection may be available and unused; `None`, the default, for
+    /// `maxIdleTimeMS`: the maximum idle time of an available connection; `None`, the default, for
     /// no limit.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub max_idle_time: Option<Duration>,
-    /// `maxConnecting`: how many connections may be established at the same time. The default is 2.
+    /// `maxConnecting`: the maximum number of connections being established at the same time. The
+    /// default is 2.
     pub max_connecting: u32,
-    /// `waitQueueTimeoutMS`: how long a check-out may take; `None`, the default, for no limit.
+    /// `waitQueueTimeoutMS`: the maximum duration of a check-out; `None`, the default, for no
+    /// limit.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub wait_queue_timeout: Option<Duration>,
 }
@@ -50,8 +52,8 @@ impl Default for PoolOptions {
 }
 
 impl PoolOptions {
-    /// Returns the options that a connection string sets, and defaults for the others. A time of
-    /// zero is no limit.
+    /// Returns the options set by a connection string, and defaults for the others. A duration of
+    /// zero means no limit.
     ///
     /// # Errors
     ///
@@ -73,8 +75,7 @@ impl PoolOptions {
     ///
     /// # Errors
     ///
-    /// If the minimum size is greater than the maximum size, or no connection could ever be
-    /// established.
+    /// If the minimum size exceeds the maximum size, or if no connection could ever be established.
     pub fn validate(&self) -> Result<(), ConfigError> {
         if self.max_pool_size != 0 && self.min_pool_size > self.max_pool_size {
             return Err(ConfigError::new(

@@ -77,7 +77,7 @@ fn an_error_keeps_code_labels_and_topology_version_of_the_reply() {
     let version = error.topology_version.unwrap();
     assert_eq!((version.process_id.bytes(), version.counter), ([7; 12], 4));
 
-    // A write concern error has labels and topology version at the top of the reply as well.
+    // A write concern error's labels and topology version are also at the top level of the reply.
     reply.insert("ok", 1);
     reply.insert(
         "writeConcernError",

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The maximum number of checks of an address in one scan: one, and another if the connection broke
-/// or if another server's reply has reset the server to "never checked".
+/// or if another server's reply reset the server to "never checked".
 const MAX_CHECKS: u8 = 2;
 
 /// A scan in progress.
@@ -23,12 +23,13 @@ pub(super) struct Scan {
     started: Instant,
     /// The number of checks per address, sorted by address.
     ///
-    /// The key is the address, not the server id: otherwise servers that repeatedly remove and add
-    /// each other would make a scan endless.
+    /// The key is the address rather than the server id: otherwise, servers that repeatedly remove
+    /// and add each other would make a scan endless.
     checks: Vec<(ServerAddress, u8)>,
-    /// True if this is the check of one server instead of a scan.
+    /// True for the check of a single server.
     single: bool,
-    /// True if the call that began the scan was abandoned, so that any time may have passed since.
+    /// True if the call that began the scan was abandoned, so that any amount of time may have
+    /// passed.
     resumed: bool,
 }
 
@@ -64,7 +65,7 @@ impl Scan {
         self.resumed
     }
 
-    /// Returns when a scan whose last check ended at `now` counts as ended.
+    /// Returns the time at which a scan whose last check ended at `now` counts as ended.
     pub(super) fn ended(&self, now: Instant) -> Instant {
         if self.resumed { self.started } else { now }
     }
@@ -85,8 +86,8 @@ impl Scan {
         });
         let first = candidates.clone().map(|server| rank(server)).min()?;
         let mut best = candidates.filter(|server| rank(server) == first);
-        // A single candidate consumes no random number, which keeps the other draws of a run
-        // unchanged.
+        // A single candidate consumes no random number, so that the other random choices of a run
+        // stay the same.
         match best.clone().count() {
             1 => best.next(),
             ties => best.nth(rng.below(ties as u64) as usize),
@@ -112,10 +113,10 @@ impl Scan {
     }
 
     /// Returns whether the scan may check `server`: "All servers with lastUpdateTime before
-    /// scanStartTime", without those in their cooldown.
+    /// scanStartTime", except those in their cooldown.
     ///
     /// A checked server counts as checked even if its reply was too old to change its description.
-    /// Only a server that was reset to "infinity ago" since then (a former primary) is checked
+    /// Only a server that has since been reset to "infinity ago" (a former primary) is checked
     /// again.
     fn is_candidate(&self, server: &ServerDescription) -> bool {
         let checks = self.checks_of(&server.address);
@@ -147,14 +148,16 @@ fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
         ServerType::Unknown | ServerType::RsGhost => 3,
         _ => 2,
     };
-    // `None` sorts first, as "infinity ago" has to.
+    // `None` sorts first, as required for "infinity ago".
     (class, server.last_update_time)
 }
 
-/// Returns whether the server is Unknown because of an operation's error instead of a failed check.
+/// Returns whether the server is Unknown because of an operation's error rather than a failed
+/// check.
 ///
-/// Such an error came on an established connection. It does not show whether a new connection would
-/// fail, which is the cost that the cooldown avoids, and it was no check.
+/// Such an error occurred on an established connection and was not a check. It does not show
+/// whether a new connection would fail, and the cooldown exists to avoid the cost of such a
+/// failure.
 fn failed_in_use(server: &ServerDescription) -> bool {
     server
         .error
@@ -163,7 +166,7 @@ fn failed_in_use(server: &ServerDescription) -> bool {
 }
 
 /// Returns whether the server is in its cooldown after a failed check (SDAM: "cooldownMS"). A
-/// server that other members name as the primary stays in its cooldown.
+/// server that other members name as the primary also stays in its cooldown.
 fn is_cooling(server: &ServerDescription, updated: Instant, started: Instant) -> bool {
     !server.server_type.is_available() && updated + COOLDOWN > started
 }

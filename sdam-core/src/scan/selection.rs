@@ -13,11 +13,11 @@ use crate::{
 /// A selection in progress.
 #[derive(Debug)]
 pub(super) struct Selection {
-    /// "maxTime": no further attempt is made after it.
+    /// "maxTime": no further attempt is made after this time.
     pub(super) deadline: Instant,
     /// True if a scan has ended since the selection began, or since its probe failed.
     pub(super) scanned: bool,
-    /// True if a connection was probed. A server selected after that is not probed again.
+    /// True if a connection was probed. Servers selected later are not probed again.
     probed: bool,
 }
 
@@ -50,8 +50,8 @@ impl ScanMachine {
             return self.due();
         };
         if topology.topology_type() == TopologyType::LoadBalanced {
-            // The one server is always suitable, so the application's selector has dropped it, and
-            // another scan would not change that.
+            // The single server is always suitable, so the application's selector has dropped it,
+            // and another scan would not change that.
             return self.fail(ScanFailure::TriedOnce);
         }
         self.stale = true;
@@ -81,7 +81,7 @@ impl ScanMachine {
         self.select(server)
     }
 
-    /// Handles the end of a probe. Its failure leads to exactly one more selection, whose server is
+    /// Handles the end of a probe. A failure leads to exactly one more selection, whose server is
     /// not probed (Server Selection: "socketCheckIntervalMS").
     pub(super) fn probed(
         &mut self,

@@ -1,4 +1,4 @@
-//! Tests of whole scans and selections against scripted servers, in virtual time.
+//! Tests of complete scans and selections with scripted servers, in virtual time.
 
 mod errors;
 mod order;

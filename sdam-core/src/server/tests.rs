@@ -51,7 +51,7 @@ fn described() -> ServerDescription {
 
 #[test]
 fn from_hello_copies_every_field_of_the_reply() {
-    // `==` leaves out some fields, and text does not.
+    // `==` ignores some fields, but the text contains them.
     let expected = ServerDescription {
         id: ID,
         address: address("dialled"),

@@ -1,4 +1,4 @@
-//! Hosts of SRV records, and when a record is looked up again.
+//! Hosts of SRV records, and the times of look-ups.
 
 use std::{collections::BTreeSet, string::ToString, vec};
 
@@ -163,7 +163,7 @@ fn hosts_outside_the_domain_are_told_and_left_out() {
     let hosts = SrvEffect::Hosts(addresses("a.b.c d.b.c"));
     assert_eq!((effects, next), (vec![ignored("a.evil.c"), hosts], 60));
 
-    // N-23: without any other host the look-up has failed.
+    // N-23: without any other host, the look-up counts as failed.
     let (effects, next) = rescan(&mut machine, 120, Ok(answer("a.evil.c", 0)));
     let [
         first,

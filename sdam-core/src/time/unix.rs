@@ -1,32 +1,32 @@
 use core::{fmt, str::FromStr};
 
-/// A time on the wall clock, for people: milliseconds since 1970 began in UTC.
+/// A wall-clock time, for people: milliseconds since 1970-01-01 in UTC.
 ///
-/// `{}` is its date and time by RFC 3339, such as `2026-11-22T22:17:46.123Z`. It may go back, when
-/// the clock is set; nothing is decided by it.
+/// `{}` prints the date and time in RFC 3339, such as `2026-11-22T22:17:46.123Z`. It may go back
+/// when the clock is set, so no decision depends on it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(u64);
 
 impl UnixTime {
-    /// Creates the time `millis` milliseconds after 1970 began.
+    /// Creates the time `millis` milliseconds after 1970-01-01.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Returns the milliseconds since 1970 began.
+    /// Returns the milliseconds since 1970-01-01.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 }
 
 const DAYS_OF_400_YEARS: u64 = 146_097;
-/// The days from 0000-03-01 to 1970-01-01.
+/// The number of days from 0000-03-01 to 1970-01-01.
 const DAYS_BEFORE_1970: u64 = 719_468;
 
-/// Returns the year, month and day that begin `days` days after 1970-01-01.
+/// Returns the year, month and day `days` days after 1970-01-01.
 ///
-/// Years are counted from March, so that the leap day is the last one, and the lengths of the
-/// other months follow a linear formula.
+/// Years are counted from March, so that the leap day is the last day, and the lengths of the other
+/// months follow a linear formula.
 fn date(days: u64) -> (u64, u64, u64) {
     let days = days + DAYS_BEFORE_1970;
     let (era, day) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
@@ -42,7 +42,8 @@ fn date(days: u64) -> (u64, u64, u64) {
     (era * 400 + year + next_year, month, day)
 }
 
-/// Returns the days from 1970-01-01 to a date, `None` if it is earlier. The inverse of [`date`].
+/// Returns the number of days from 1970-01-01 to a date; `None` if the date is earlier. The inverse
+/// of [`date`].
 fn days(year: u64, month: u64, day: u64) -> Option<u64> {
     let (year, month) = if month > 2 {
         (year, month - 3)
@@ -76,9 +77,9 @@ impl fmt::Debug for UnixTime {
 impl FromStr for UnixTime {
     type Err = MalformedTime;
 
-    /// Parses the text that `{}` writes.
+    /// Parses the format printed by `{}`.
     fn from_str(text: &str) -> Result<Self, MalformedTime> {
-        // The years 1970 to 9999, which have the places of the digits fixed.
+        // The years 1970 to 9999 have fixed digit positions.
         let number = |places: core::ops::Range<usize>| {
             let digits = text.get(places)?;
             let is_number = digits.bytes().all(|digit| digit.is_ascii_digit());
@@ -90,13 +91,13 @@ impl FromStr for UnixTime {
             Some((minutes * 60 + number(17..19)?) * 1000 + number(20..23)?)
         };
         let time = parsed().map(Self);
-        // Everything else, from the separators to the 31st of February.
+        // Rejects everything else, from wrong separators to the 31st of February.
         let written = time.filter(|time| Written(text).is(time));
         written.ok_or(MalformedTime)
     }
 }
 
-/// A text that is compared with what a value writes.
+/// A text to compare with the output of a value.
 struct Written<'t>(&'t str);
 
 impl Written<'_> {
@@ -112,7 +113,7 @@ impl fmt::Write for Written<'_> {
     }
 }
 
-/// The error of a text that is not a time as [`UnixTime`] writes it.
+/// The error of a text that is not in the format of [`UnixTime`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MalformedTime;

@@ -1,4 +1,4 @@
-//! The reasons why servers have left the topology.
+//! The reasons why servers left the topology.
 
 use alloc::{boxed::Box, sync::Arc};
 use core::fmt;
@@ -18,7 +18,7 @@ pub struct Departure {
     pub reason: DepartureReason,
 }
 
-/// The reason why a server has left the topology.
+/// The reason why a server left the topology.
 ///
 /// `{}` describes the server, without its address, and the remedy if there is exactly one:
 /// ``belongs to the set `rs0`, not `wrong`: use replicaSet=rs0``.
@@ -29,23 +29,23 @@ pub enum DepartureReason {
     Closed,
     /// The SRV record no longer lists it (Polling SRV Records for mongos Discovery).
     HostsChanged,
-    /// It reports another address for itself than the client uses (SDAM: "updateRSWithoutPrimary",
-    /// "updateRSWithPrimaryFromMember").
+    /// It reports a different address for itself than the one that the client uses (SDAM:
+    /// "updateRSWithoutPrimary", "updateRSWithPrimaryFromMember").
     Misnamed {
         /// The address that it reports.
         me: ServerAddress,
     },
     /// The primary does not list it as a member (SDAM: "updateRSFromPrimary").
     NotListed {
-        /// The primary; the server itself, if it does not list itself.
+        /// The primary; the server itself if it does not list itself.
         primary: ServerAddress,
     },
-    /// A standalone server that is one of several seeds (SDAM: "updateUnknownWithStandalone").
+    /// It is a standalone server but one of several seeds (SDAM: "updateUnknownWithStandalone").
     OneOfSeveralSeeds,
     /// It belongs to another replica set (SDAM: "updateRSWithoutPrimary",
     /// "updateRSWithPrimaryFromMember", "updateRSFromPrimary").
     WrongSetName {
-        /// The name of the set it belongs to; `None` if it belongs to none.
+        /// The name of its set; `None` if it belongs to none.
         found: Option<Box<str>>,
         /// The expected set name, configured or discovered.
         wanted: Arc<str>,
@@ -74,8 +74,8 @@ impl Departure {
 }
 
 impl DepartureReason {
-    /// Returns whether the client's configuration is probably wrong, whatever other servers do;
-    /// the other reasons occur in normal operation.
+    /// Returns whether the client's configuration is probably wrong, regardless of other servers.
+    /// The other reasons occur in normal operation.
     pub const fn is_mistake(&self) -> bool {
         matches!(
             self,

@@ -14,15 +14,15 @@ use crate::{
 /// The reason why a server cannot be used from here until a name, a proxy, a certificate or the
 /// client's configuration is changed.
 ///
-/// `{}` describes the problem, without the server's address; [`remedy`](Self::remedy) says what to
-/// do.
+/// `{}` describes the problem, without the server's address; [`remedy`](Self::remedy) returns the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Obstacle {
-    /// The server has answered at another address, and its own name leads nowhere from here: the
+    /// The server answered at another address, and its own name cannot be reached from here: the
     /// replica set is behind a tunnel or in containers, or has split horizons.
     NamesDiffer {
-        /// The address at which the server has answered.
+        /// The address at which the server answered.
         connected: ServerAddress,
         /// The server's own name, `me`.
         me: ServerAddress,
@@ -31,7 +31,7 @@ pub enum Obstacle {
     },
     /// The host name cannot be resolved.
     Unresolvable {
-        /// True if the replica set's own configuration has the name.
+        /// True if the name comes from the replica set's own configuration.
         advertised: bool,
         /// The error.
         error: Arc<ServerError>,
@@ -43,7 +43,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The remedies for names of a replica set that lead nowhere from here.
+    /// The remedy for names of a replica set that cannot be reached from here.
     pub const NAMES: &'static str = "make the set's names usable here (DNS, hosts file, or run in \
         the servers' network), or connect to one member alone (directConnection=true), or say where \
         to dial for each name (address translation: `TopologyBuilder::translate`); if the set has \
@@ -83,8 +83,8 @@ impl Obstacle {
 }
 
 impl TopologyDescription {
-    /// Returns why `server`, a server of this topology, cannot be used from here; `None` if it can,
-    /// or if only the server itself can be at fault.
+    /// Returns the reason why `server`, a server of this topology, cannot be used from here; `None`
+    /// if it can, or if only the server itself can be at fault.
     pub fn obstacle(&self, server: &ServerDescription) -> Option<Obstacle> {
         let error = server.error.as_ref().filter(|error| error.is_network())?;
         let own = || Arc::clone(error);
@@ -107,7 +107,7 @@ impl TopologyDescription {
     }
 
     /// Returns whether `address` comes from the replica set's configuration: a primary has answered
-    /// before, a member that answers names it, or an answer had other names than the client.
+    /// before, an answering member names it, or an answer contained other names than the client's.
     pub fn is_advertised(&self, address: &ServerAddress) -> bool {
         let named = || {
             let mut named = self.servers.iter().flat_map(|server| server.members());
@@ -119,8 +119,8 @@ impl TopologyDescription {
                 || named())
     }
 
-    /// Returns the address at which the server `me` has answered and left the topology for its own
-    /// name, by which it has not answered since.
+    /// Returns the address at which the server `me` answered before it left the topology in favour
+    /// of its own name, under which it has not answered since.
     fn alias(&self, me: &ServerAddress) -> Option<&ServerAddress> {
         let mut aliases = self.aliases();
         aliases.find_map(|(address, own)| (own == me).then_some(address))

@@ -1,4 +1,4 @@
-//! The choice among the hosts of an SRV record.
+//! Chooses among the hosts of an SRV record.
 
 use alloc::{collections::BTreeSet, vec::Vec};
 
@@ -6,10 +6,10 @@ use super::TopologyDescription;
 use crate::{address::ServerAddress, rng::Rng};
 
 impl TopologyDescription {
-    /// Returns the hosts of an SRV record that the topology should have, without duplicates: all of
-    /// them if `max_hosts` is 0 or not less than their number. Else those that it has already, and
-    /// as many random others as `max_hosts` leaves room for (Polling SRV Records for mongos
-    /// Discovery: "srvMaxHosts").
+    /// Returns the hosts of an SRV record that the topology should contain, without duplicates: all
+    /// of them if `max_hosts` is 0 or not less than their number. Otherwise, those that the
+    /// topology already contains, and random others up to `max_hosts` (Polling SRV Records for
+    /// mongos Discovery: "srvMaxHosts").
     #[doc(alias = "srvMaxHosts")]
     pub fn sample_hosts(
         &self,

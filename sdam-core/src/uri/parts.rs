@@ -9,10 +9,10 @@ use crate::{
     uri_options::{HIDDEN, Secret},
 };
 
-/// The end of a Unix domain socket's path.
+/// The suffix of a Unix domain socket's path.
 const SOCKET: &str = ".sock";
 
-/// A connection string split at its separators, not decoded.
+/// A connection string split at its separators, undecoded.
 #[derive(Clone, Copy)]
 pub(super) struct Parts<'a> {
     pub(super) srv: bool,
@@ -21,8 +21,8 @@ pub(super) struct Parts<'a> {
     database: &'a str,
     pub(super) query: &'a str,
     /// True if an `@` follows the first `/` or `?`. It may belong to an option, but it may also end
-    /// user info with an unescaped separator. Then every part may hold a piece of a password and is
-    /// hidden.
+    /// user info with an unescaped separator. In that case, every part may contain a piece of a
+    /// password and is hidden.
     pub(super) confidential: bool,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Parts<'a> {
         Ok((!name.is_empty()).then(|| name.into()))
     }
 
-    /// Returns the hosts in the order given, without duplicates.
+    /// Returns the hosts in the given order, without duplicates.
     pub(super) fn hosts(
         &self,
         warnings: &mut Vec<Warning>,
@@ -132,7 +132,7 @@ impl<'a> Parts<'a> {
         Ok(hosts)
     }
 
-    /// Returns the name whose SRV record lists the hosts (Initial DNS Seedlist Discovery:
+    /// Returns the name of the SRV record that lists the hosts (Initial DNS Seedlist Discovery:
     /// "Connection String Format").
     pub(super) fn srv_host(&self) -> Result<Box<str>, ConfigError> {
         let invalid = |reason| {
@@ -155,7 +155,7 @@ impl<'a> Parts<'a> {
             return invalid("a path has no SRV record");
         }
         if !host.host().is_ascii() {
-            // The hosts of records have their ASCII form, which has to end in this name.
+            // The hosts in records are in ASCII form and must end in this name.
             return Err(ConfigError::new(
                 "host",
                 self.shown_hosts(self.hosts),
@@ -190,14 +190,14 @@ impl<'a> Parts<'a> {
         }
         let mut decoded = decoded.into_owned();
         if decoded.ends_with(SOCKET) {
-            // Without a `/` it is a host name; an address alone cannot show that.
+            // Without a `/`, it is a host name, which an address alone cannot express.
             decoded.push_str(":27017");
         }
         ServerAddress::parse(&decoded).map_err(|error| invalid(error.reason()))
     }
 
-    /// Returns `hosts`, or a placeholder if it might hold a piece of a password: the text after a
-    /// `:` is one if the host was forgotten, as in `mongodb://user:password`.
+    /// Returns `hosts`, or a placeholder if it might contain part of a password: the text after a
+    /// `:` may be one if the host was forgotten, as in `mongodb://user:password`.
     fn shown_hosts(&self, hosts: &str) -> Box<str> {
         let is_port = |byte: u8| byte.is_ascii_digit() || b"-:[]".contains(&byte);
         match hosts.split_once(':') {
@@ -210,7 +210,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Returns `text`, or a placeholder if it might be a piece of a password.
+    /// Returns `text`, or a placeholder if it might be part of a password.
     fn shown(&self, text: &'a str) -> &'a str {
         if self.confidential { HIDDEN } else { text }
     }
@@ -226,7 +226,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
     let invalid = |shown: &str, reason: &str, remedy: &str| {
         Err(ConfigError::new("connection string", shown, reason, remedy))
     };
-    // The rest of the text is hidden, because it may hold a secret.
+    // The rest of the text is hidden, because it may contain a secret.
     let Some((scheme, _)) = text.split_once("://") else {
         return if text.split(',').all(has_port) {
             let remedy = format!("write mongodb://{text}");
@@ -251,7 +251,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
     invalid(shown, reason, "begin it with mongodb:// or mongodb+srv://")
 }
 
-/// Returns whether `text` is a host with a port, and so no piece of a password.
+/// Returns whether `text` is a host with a port, and therefore not part of a password.
 fn has_port(text: &str) -> bool {
     let port = text.rsplit_once(':').map_or("", |(_, port)| port);
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());

@@ -14,29 +14,28 @@ use crate::{
     uri_options::{self, Alias, HIDDEN, Refusal, Repetition, Row, Settings, Value},
 };
 
-/// The consequence of an option that guards connections and is not understood.
+/// The consequence of an invalid option that protects connections.
 const UNGUARDED: &str = "no topology starts with it, as connections would be unguarded";
 
-/// The only options a TXT record may hold (Initial DNS Seedlist Discovery: "Default Connection
+/// The only options allowed in a TXT record (Initial DNS Seedlist Discovery: "Default Connection
 /// String Options").
 const TXT_OPTIONS: [&str; 3] = ["authSource", "loadBalanced", "replicaSet"];
 
-/// The options of a connection string or of its TXT record, after the checks of each single option.
+/// The options of a connection string or of its TXT record, each checked individually.
 #[derive(Default)]
 pub(super) struct Query {
     pub(super) settings: Settings,
     pub(super) warnings: Vec<Warning>,
-    /// The error of an option that guards connections and is not understood; with it no topology
-    /// may start.
+    /// The error of an invalid option that protects connections; with it, no topology may start.
     pub(super) unguarded: Option<ConfigError>,
-    /// The name under which each option was last given, its own or an alias.
+    /// The name, canonical or alias, under which each option was last given.
     seen: BTreeMap<&'static str, &'static str>,
     place: Place,
-    /// True if a text in an option's position might be a piece of a password.
+    /// True if a text in the position of an option might be part of a password.
     confidential: bool,
 }
 
-/// The place where options are written.
+/// The place of the options.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Place {
     /// A `mongodb://` string.
@@ -73,7 +72,7 @@ impl Query {
             ));
         };
         if key.contains('@') {
-            // If it were treated as an unknown option, the client would connect to a piece of a
+            // If it were treated as an unknown option, the client would connect to part of a
             // password.
             return Err(ConfigError::new(
                 "options",
@@ -229,7 +228,7 @@ impl Query {
                     "give it once, with one value",
                 ));
             }
-            // A deprecated name does not override the option's own.
+            // A deprecated name does not override the canonical one.
             (_, _, _) if name != row.name && previous == Some(row.name) => {
                 self.seen.insert(row.name, row.name);
             }
@@ -248,7 +247,7 @@ impl Query {
         Ok(())
     }
 
-    /// Checks the rules about several options of drivers.
+    /// Checks the rules that involve several driver options.
     fn check(&self) -> Result<(), ConfigError> {
         let given = |name| self.settings.contains_key(name);
         let exclusive = uri_options::EXCLUSIVE.iter();
@@ -278,7 +277,7 @@ impl Query {
         Ok(())
     }
 
-    /// Returns `text`, or a placeholder if it might be a piece of a password.
+    /// Returns `text`, or a placeholder if it might be part of a password.
     fn shown(&self, text: &str) -> Box<str> {
         if self.confidential { HIDDEN } else { text }.into()
     }

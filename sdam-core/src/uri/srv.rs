@@ -8,7 +8,7 @@ use crate::{
     uri_options::{Settings, Value},
 };
 
-/// Creates the lookup of `host` from the options.
+/// Creates the look-up of `host` from the options.
 pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
     let mut srv = Srv::new(host);
     if let Some(Value::Text(service)) = settings.get("srvServiceName") {
@@ -20,8 +20,9 @@ pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
     srv
 }
 
-/// Adds the options of the one TXT record of `host`, its strings concatenated, where `settings` has
-/// none. They are read like those of the string (Initial DNS Seedlist Discovery: "in the same way").
+/// Adds the options in the single TXT record of `host`, given with its strings concatenated, unless
+/// `settings` already has them. They are read like those of the string (Initial DNS Seedlist
+/// Discovery: "in the same way").
 pub(super) fn merge_txt(
     settings: &mut Settings,
     warnings: &mut Vec<Warning>,

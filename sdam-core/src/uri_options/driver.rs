@@ -10,12 +10,12 @@ use super::{
 };
 
 /// The options of a connection string for the pools, the authentication and the operations of a
-/// driver. The framework only checks their syntax, but for those of TLS and proxies: of these,
+/// driver. The framework only checks their syntax, except for TLS and proxies, for which
 /// [`Options`](crate::options::Options) has its own fields.
 ///
-/// `None` means that the string has no valid value of the option; defaults are up to the driver. A
-/// time limit of zero is no limit, so its method returns `None`, too; [`value`](Self::value) tells
-/// the difference.
+/// `None` means that the string has no valid value for the option; defaults are up to the driver. A
+/// time limit of zero means no limit, so its method also returns `None`; [`value`](Self::value)
+/// distinguishes the two.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct DriverOptions(Settings);
 
@@ -36,7 +36,7 @@ impl DriverOptions {
         self.0.get(row.name)
     }
 
-    /// Returns the names, with the specification's spelling, and the values, sorted by name.
+    /// Returns the names, in the specification's spelling, and the values, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&'static str, &Value)> {
         self.0.iter().map(|(name, value)| (*name, value))
     }
@@ -61,7 +61,7 @@ macro_rules! methods {
             )*
         }
 
-        /// The options of the methods, for the test that the table has them.
+        /// The options with a method, for the test that the table contains them.
         #[cfg(test)]
         pub(super) const LOOKED_UP: &[&str] = &[$($name),*];
     };
@@ -72,12 +72,12 @@ methods! {
     auth_mechanism: &str = "authMechanism";
     /// the properties of the authentication mechanism.
     auth_mechanism_properties: &Properties = "authMechanismProperties";
-    /// the database that holds the user; see also
+    /// the database that defines the user; see also
     /// [`ConnectionString::auth_source`](crate::uri::ConnectionString::auth_source).
     auth_source: &str = "authSource";
     /// the compressors of messages, in order of preference.
     compressors: &[Box<str>] = "compressors";
-    /// whether a retry avoids the servers that were overloaded.
+    /// whether a retry avoids servers that were overloaded.
     enable_overload_retargeting: bool = "enableOverloadRetargeting";
     /// whether a write waits for the journal.
     journal: bool = "journal";
@@ -85,11 +85,11 @@ methods! {
     max_adaptive_retries: u32 = "maxAdaptiveRetries";
     /// the maximum number of connections that a pool establishes at once.
     max_connecting: u32 = "maxConnecting";
-    /// how long a pooled connection may idle; `None`: for ever.
+    /// the maximum idle time of a pooled connection; `None` for no limit.
     max_idle_time: Duration = "maxIdleTimeMS";
-    /// the maximum number of connections of a pool; 0: no limit.
+    /// the maximum number of connections in a pool; 0 for no limit.
     max_pool_size: u32 = "maxPoolSize";
-    /// the minimum number of connections of a pool.
+    /// the minimum number of connections in a pool.
     min_pool_size: u32 = "minPoolSize";
     /// the level of the default read concern.
     read_concern_level: &str = "readConcernLevel";
@@ -97,21 +97,21 @@ methods! {
     retry_reads: bool = "retryReads";
     /// whether writes are retried.
     retry_writes: bool = "retryWrites";
-    /// how long an operation waits for a send or a reply; `None`: without limit.
+    /// the maximum wait of an operation for a send or a reply; `None` for no limit.
     socket_timeout: Duration = "socketTimeoutMS";
-    /// how long an operation may take as a whole; `None`: without limit.
+    /// the maximum duration of an operation as a whole; `None` for no limit.
     timeout: Duration = "timeoutMS";
     /// the default write concern: a [number](Value::Number) of servers or a [name](Value::Text).
     w: &Value = "w";
-    /// how long an operation waits for a connection; `None`: without limit. Deprecated.
+    /// the maximum wait of an operation for a connection; `None` for no limit. Deprecated.
     wait_queue_timeout: Duration = "waitQueueTimeoutMS";
-    /// how long a write waits for its write concern; `None`: without limit.
+    /// the maximum wait of a write for its write concern; `None` for no limit.
     w_timeout: Duration = "wTimeoutMS";
-    /// the compression level of zlib, from 0 to 9; -1: its default.
+    /// the compression level of zlib, from 0 to 9; -1 for its default.
     zlib_compression_level: i32 = "zlibCompressionLevel";
 }
 
-/// A type that the values of some options convert to.
+/// A type to which the values of some options can be converted.
 trait Typed<'a>: Sized {
     fn of(value: &'a Value) -> Option<Self>;
 }

@@ -17,11 +17,11 @@ pub(crate) enum Kind {
     Flag,
     /// An integer within these bounds.
     Number(RangeInclusive<i64>),
-    /// A number of milliseconds, not below this minimum.
+    /// A number of milliseconds, at least this minimum.
     Millis(i64),
-    /// Any text but the empty one.
+    /// Any non-empty text.
     Text,
-    /// As `Text`, but hidden in messages.
+    /// Like `Text`, but hidden in messages.
     Secret,
     /// One of these texts, in any case.
     Choice(&'static [&'static str]),
@@ -31,7 +31,7 @@ pub(crate) enum Kind {
     Properties,
     /// `name:value,name:value` or nothing.
     TagSet,
-    /// A number of servers or the name of a write concern.
+    /// A number of servers, or the name of a write concern.
     WriteConcern,
     /// The name of a service, as a label of a domain name.
     Service,
@@ -60,7 +60,7 @@ impl Kind {
         matches!(self, Self::Secret | Self::Properties)
     }
 
-    /// Parses `text`, which has been percent-decoded.
+    /// Parses `text`, which is already percent-decoded.
     pub(crate) fn parse(&self, text: &str) -> Result<Value, Refusal> {
         if text.is_empty() && !matches!(self, Self::TagSet) {
             return Err("it has no value".into());
@@ -119,7 +119,7 @@ fn looks_numeric(text: &str) -> bool {
     !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// Returns the specification's spelling of `text`, if it is one of `known`.
+/// Returns the specification's spelling of `text` if it is one of `known`.
 fn spelling(known: &[&'static str], text: &str) -> Option<&'static str> {
     let mut known = known.iter().copied();
     known.find(|known| known.eq_ignore_ascii_case(text))
@@ -141,9 +141,9 @@ fn list(text: &str, known: &[&'static str]) -> Result<Value, Refusal> {
     }
 }
 
-/// Parses the pairs of `name:value,name:value`, in the order given.
+/// Parses the pairs of `name:value,name:value`, in the given order.
 ///
-/// Only the first colon of a pair separates, so a value may contain others (Connection String:
+/// Only the first colon of a pair is a separator, so a value may contain colons (Connection String:
 /// "Key-Value Pair").
 fn pairs(text: &str, is_value: impl Fn(&str) -> bool) -> Result<Vec<(&str, &str)>, &'static str> {
     if text.is_empty() {
@@ -156,8 +156,8 @@ fn pairs(text: &str, is_value: impl Fn(&str) -> bool) -> Result<Vec<(&str, &str)
         .ok_or("it must have the form `name:value,name:value`")
 }
 
-/// Checks that `text` is a valid service name (RFC 6335, but up to 62 characters, so that with an
-/// underscore it fits a label of a domain name).
+/// Checks that `text` is a valid service name (RFC 6335, but up to 62 characters, so that it fits a
+/// domain label with an underscore).
 fn service(text: &str) -> Result<&str, &'static str> {
     let words: Vec<&str> = text.split('-').collect();
     let is_word =

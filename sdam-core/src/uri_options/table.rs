@@ -1,4 +1,4 @@
-//! The table of every option that connection strings may carry.
+//! The table of all options of connection strings.
 //!
 //! (URI Options: "Connection options for a `MongoClient`".)
 
@@ -9,18 +9,18 @@ use super::kind::Kind::{
 
 /// The parser's description of an option.
 pub(crate) struct Row {
-    /// The name as the specification spells it.
+    /// The name in the specification's spelling.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     /// The user of the option.
     pub(crate) user: User,
     /// The effect of repeating the option.
     pub(crate) repetition: Repetition,
-    /// True if only SRV strings may carry the option.
+    /// True if the option is allowed only in SRV strings.
     pub(crate) srv_only: bool,
-    /// True if the option guards the confidentiality or the route of data. Ignoring such an option
-    /// would leave connections unguarded, so no topology starts with a value of it that is not
-    /// understood.
+    /// True if the option protects the confidentiality or the route of data. Ignoring such an
+    /// option would leave connections unprotected, so no topology starts with an invalid value of
+    /// it.
     pub(crate) guards: bool,
 }
 
@@ -38,15 +38,15 @@ pub(crate) enum User {
 pub(crate) enum Repetition {
     /// The last value counts, with a warning.
     Warning,
-    /// An error.
+    /// Repetition is an error.
     Error,
-    /// An error if the values differ.
+    /// Repetition is an error if the values differ.
     ErrorUnlessEqual,
-    /// The values are a list.
+    /// The values form a list.
     List,
 }
 
-/// A second name of an option.
+/// An alternative name of an option.
 pub(crate) struct Alias {
     pub(crate) other_name: &'static str,
     pub(crate) name: &'static str,
@@ -131,12 +131,12 @@ const ALIASES: &[Alias] = &[
     deprecated("wtimeout", "wTimeoutMS"),
 ];
 
-/// The prefixes of the names of options that guard connections. An unknown option with such a name,
-/// such as `sslVerifyCertificate`, also guards them.
+/// The name prefixes of options that protect connections. An unknown option with such a name, such
+/// as `sslVerifyCertificate`, also protects them.
 const GUARDING: [&str; 3] = ["proxy", "ssl", "tls"];
 
-/// Pairs of mutually exclusive options, whatever their values (URI Options: "tlsInsecure" and the
-/// options about revocation).
+/// Pairs of mutually exclusive options, regardless of their values (URI Options: "tlsInsecure" and
+/// the options about revocation).
 pub(crate) const EXCLUSIVE: &[(&str, &str)] = &[
     ("tlsInsecure", "tlsAllowInvalidCertificates"),
     ("tlsInsecure", "tlsAllowInvalidHostnames"),
@@ -162,7 +162,7 @@ pub(crate) const REQUIRES: &[(&str, &str)] = &[
     ("proxyPassword", "proxyUsername"),
 ];
 
-/// Returns the row of the option `key`, in any case, and the alias if it is one.
+/// Returns the row of the option `key`, in any case, and the alias if `key` is one.
 pub(crate) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> {
     let mut aliases = ALIASES.iter();
     let alias = aliases.find(|alias| alias.other_name.eq_ignore_ascii_case(key));
@@ -172,7 +172,7 @@ pub(crate) fn find(key: &str) -> Option<(&'static Row, Option<&'static Alias>)> 
     Some((row, alias))
 }
 
-/// Returns whether the name `key` of an unknown option shows that it guards connections.
+/// Returns whether `key`, the name of an unknown option, indicates that it protects connections.
 pub(crate) fn guards_by_name(key: &str) -> bool {
     let starts_with = |prefix: &str| {
         let start = key.as_bytes().get(..prefix.len());
@@ -213,7 +213,7 @@ impl Row {
         self
     }
 
-    /// Marks an option that guards connections: two different values are an error.
+    /// Marks an option that protects connections: two different values are an error.
     const fn guard(mut self) -> Self {
         self.guards = true;
         self.repeated(Repetition::ErrorUnlessEqual)

@@ -10,12 +10,12 @@ use crate::read_preference::TagSet;
 /// The placeholder in messages for a value that is, or may be part of, a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";
 
-/// Returns the time limit that a connection string sets; zero is none.
+/// Returns the time limit set by a connection string; zero means none.
 pub(crate) fn limit(time: Duration) -> Option<Duration> {
     (!time.is_zero()).then_some(time)
 }
 
-/// The value of an option of a connection string.
+/// The value of an option in a connection string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Value {
@@ -25,21 +25,21 @@ pub enum Value {
     Number(i64),
     /// A duration, given in milliseconds.
     Duration(Duration),
-    /// A text; one of a fixed set of texts has the specification's spelling.
+    /// A text. If only certain texts are allowed, it is in the specification's spelling.
     Text(Box<str>),
     /// A text that is hidden in messages.
     Secret(Secret),
-    /// Several texts, in the order given.
+    /// Several texts, in the given order.
     List(Box<[Box<str>]>),
     /// Names with one value each.
     Properties(Properties),
-    /// Tag sets, in the order given.
+    /// Tag sets, in the given order.
     TagSets(Vec<TagSet>),
 }
 
 impl fmt::Display for Value {
     /// Formats the value as in a connection string. [Secrets](Secret) and the values of
-    /// [properties](Properties) are hidden; tag sets stand in braces.
+    /// [properties](Properties) are hidden; tag sets are in braces.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Flag(on) => on.fmt(f),
@@ -65,7 +65,8 @@ fn separated<T: fmt::Display>(
     Ok(())
 }
 
-/// A secret text: printing it does not reveal it, and dropping it wipes its memory.
+/// A secret text: its `Debug` output does not reveal it, and its memory is wiped when it is
+/// dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Box<str>>);
 
@@ -90,15 +91,15 @@ impl fmt::Debug for Secret {
 /// The properties of an authentication mechanism: unique names with one value each.
 ///
 /// Names are case-insensitive (Authentication: "Naming"). A value that contains a comma cannot be
-/// part of a connection string, which would end it at the comma: set it in code, by
+/// part of a connection string, where the comma would end it: set it in code with
 /// [`Credential::with_properties`](crate::options::Credential::with_properties).
 ///
-/// As a value can be a session token, printing shows only the names.
+/// A value can be a session token, so `Debug` prints only the names.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Properties(BTreeMap<Box<str>, Box<str>>);
 
 impl Properties {
-    /// Creates the properties; of several values for one name the last one counts.
+    /// Creates the properties; the last value for a name counts.
     pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
         Self(
@@ -113,13 +114,13 @@ impl Properties {
         self.0.get(&normal(name)).map(|value| &**value)
     }
 
-    /// Returns names, in upper case as the specification spells them, and values, sorted by name.
+    /// Returns the values by name, in the specification's upper-case spelling, sorted by name.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 }
 
-/// Returns the spelling of a property's name by which it is found.
+/// Returns the normalized spelling of a property's name, which serves as the key.
 fn normal(name: &str) -> Box<str> {
     name.to_ascii_uppercase().into()
 }

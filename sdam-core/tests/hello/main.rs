@@ -1,4 +1,4 @@
-//! The parser agrees with a slow reference parser on arbitrary replies.
+//! Checks that the parser agrees with a slow reference parser on arbitrary replies.
 
 mod reference;
 
@@ -123,7 +123,7 @@ fn collect(fields: Vec<(&str, Bson)>) -> Document {
     fields.map(|(key, value)| (key.to_owned(), value)).collect()
 }
 
-/// Generates a field with a value of the type that it should have.
+/// Generates a field with a value of the correct type.
 fn plausible(key: &'static str) -> BoxedStrategy<Bson> {
     let id = any::<[u8; 12]>().prop_map(|bytes| Bson::from(ObjectId::from_bytes(bytes)));
     let version = (id.clone(), any::<i64>());

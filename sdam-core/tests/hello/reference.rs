@@ -1,5 +1,5 @@
-//! A slow reference parser: reads a decoded document, field by field as the specification lists
-//! them. The parser has to agree with it; shared with the fuzz target.
+//! A slow reference parser that reads a decoded document field by field, in the order of the
+//! specification. The parser must agree with it. Shared with the fuzz target.
 
 use bson::{Bson, Document};
 use sdam_core::{
@@ -135,7 +135,7 @@ fn integer(value: &Bson) -> Option<i64> {
         Bson::Int32(number) => Some(i64::from(*number)),
         Bson::Int64(number) => Some(*number),
         Bson::Boolean(truth) => Some(i64::from(*truth)),
-        // Converts through text, to share no code with the parser.
+        // Converts through text, so as to share no code with the parser.
         Bson::Double(number) if number.is_finite() => format!("{number:.400}")
             .strip_suffix(&format!(".{}", "0".repeat(400)))?
             .parse()

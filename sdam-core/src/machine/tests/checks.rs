@@ -1,10 +1,10 @@
-//! Effects of checks, and of handshakes that count like them.
+//! Effects of checks, and of handshakes, which count as checks.
 
 use super::*;
 
 #[test]
 fn only_a_check_that_timed_out_interrupts_operations() {
-    // F-50, F-65: a time-out interrupts the other connections, a broken connection does not.
+    // F-50, F-65: a time-out interrupts the other connections; a broken connection does not.
     for kind in ErrorKind::ALL {
         let mut machine = opened(&options(&["a"]));
         let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));

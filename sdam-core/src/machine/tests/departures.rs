@@ -3,7 +3,7 @@
 use super::*;
 use crate::{event::EventKind, topology::Departure};
 
-/// Returns the departures that `effects` publish and those that the description keeps, as text.
+/// Returns, as text, the departures that `effects` publish and those that the description keeps.
 fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     let told = effects.into_iter().filter_map(|effect| match effect {
         Effect::Emit(EventKind::ServerClosed {
@@ -20,7 +20,8 @@ fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     ]
 }
 
-/// Checks the departure after `before` about the last of `seeds` and `news` about the first.
+/// Checks the departure after the reply `before` of the last seed and the reply `news` of the
+/// first.
 #[track_caller]
 fn leaves(options: &Options, before: Option<Hello>, news: Hello, expected: &str) {
     let mut machine = opened(options);

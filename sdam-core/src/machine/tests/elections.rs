@@ -112,7 +112,7 @@ fn a_primary_of_the_known_election_is_not_stale() {
 
 #[test]
 fn a_standalone_is_kept_only_if_it_is_the_only_seed() {
-    // D-20: the number of seeds counts, not the number of servers left.
+    // D-20: the number of seeds matters, not the number of remaining servers.
     let mut machine = opened(&options(&["a", "b"]));
     for name in ["a", "b"] {
         let _ = check(&mut machine, name, hello(ServerType::Standalone));
@@ -127,7 +127,7 @@ fn a_standalone_is_kept_only_if_it_is_the_only_seed() {
 
 #[test]
 fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
-    // D-26: also the former primary itself.
+    // D-26: including the former primary itself.
     for (name, left) in [
         ("b", TopologyType::ReplicaSetWithPrimary),
         ("a", TopologyType::ReplicaSetNoPrimary),

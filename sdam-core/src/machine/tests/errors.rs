@@ -7,7 +7,7 @@ use bson::doc;
 use super::*;
 use crate::app_error::{AppError, Cause, ErrorOutcome};
 
-/// Reports `error`, which is of the current generation, for server `a`.
+/// Reports `error`, with the current generation, for server `a`.
 fn report(machine: &mut TopologyMachine, error: &AppError<'_>) -> (ErrorOutcome, Vec<String>) {
     let server = id(machine, "a");
     let (outcome, effects) = machine.handle_error(NOW, server, error);
@@ -21,7 +21,7 @@ pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> 
     machine.handle_error(NOW, server, &error).1
 }
 
-/// Returns the effects of a reply that the primary has stepped down.
+/// Returns the effects of a reply saying that the primary has stepped down.
 pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
     let bytes = reply.to_vec().unwrap();
@@ -32,7 +32,7 @@ pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> E
 
 #[test]
 fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_replies() {
-    // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81; I-20: whatever the connection was opened for
+    // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81; I-20: regardless of the connection's purpose
     const UNKNOWN: [&str; 8] = [
         "publish",
         "ServerDescriptionChanged a",
@@ -66,7 +66,7 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
     );
     let network = |stage| AppError::network(first, stage, "broken pipe");
     let timeout = |stage| AppError::timeout(first, stage, "too slow");
-    // A message that is too long for the connection does not mean that the server is down.
+    // A message above the connection's size limit does not mean that the server is down.
     let protocol = |stage| AppError::protocol(first, stage, "too long");
     for stage in [Stage::Dns, Stage::Proxy, Stage::Auth] {
         check(network(stage), cleared);
@@ -120,7 +120,7 @@ fn an_owned_error_is_the_same_error() {
     assert_eq!(owned[0].cause, Cause::Network("m".into()));
 }
 
-/// Reports a reply on a connection of `max_wire_version` by a primary `a`, whose monitor knows
+/// Reports a reply on a connection of `max_wire_version` from a primary `a`, whose monitor knows
 /// topology version 5 and wire version 17.
 fn reply(
     stage: Stage,

@@ -1,4 +1,4 @@
-//! Effects of losing a server, whatever the cause.
+//! Effects of losing a server, for any cause.
 
 use alloc::vec::Vec;
 

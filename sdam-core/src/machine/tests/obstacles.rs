@@ -3,7 +3,7 @@
 use super::*;
 use crate::topology::Obstacle;
 
-/// Returns the obstacles that the check of `name` publishes when it fails at `stage`.
+/// Returns the obstacles published when the check of `name` fails at `stage`.
 fn met(machine: &mut TopologyMachine, name: &str, stage: Stage) -> Vec<String> {
     let server = id(machine, name);
     let error = ServerError::new(ErrorKind::Network, stage, "broken");
@@ -26,7 +26,7 @@ fn met(machine: &mut TopologyMachine, name: &str, stage: Stage) -> Vec<String> {
     met.collect()
 }
 
-/// Returns the reply of a member that calls itself `me` and names the members `hosts`.
+/// Returns the reply of a member with the name `me` that lists the members `hosts`.
 fn inside(server_type: ServerType, me: &str, hosts: &[&str]) -> Hello {
     Hello {
         me: Some(address(me)),

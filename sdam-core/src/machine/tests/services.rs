@@ -3,7 +3,7 @@
 use super::*;
 use crate::app_error::{AppError, ErrorOutcome};
 
-/// A load balancer, and connections to services of it.
+/// A load balancer, with connections to its services.
 struct Balancer {
     machine: TopologyMachine,
     server: ServerId,

@@ -3,7 +3,7 @@
 use super::{super::*, world::*};
 use crate::{app_error::Cause, server::ServerType};
 
-/// Returns a replica set of two, scanned at 0 ms.
+/// Returns a replica set of two members, scanned at 0 ms.
 fn scanned(immediate_check: bool) -> World {
     let mut world = World::new("a b", 1, |options| {
         options.replica_set = Some("rs".into());

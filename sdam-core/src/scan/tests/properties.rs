@@ -88,7 +88,7 @@ proptest! {
                 if let ScanEffect::Check { server } = effect {
                     let description = world.topology.description();
                     let checked = description.server_by_id(server).unwrap().address.clone();
-                    // Every check takes the next outcome, and the last one repeats.
+                    // Every check takes the next outcome; the last one is repeated.
                     if let Some(answer) = answers.pop() {
                         world.answers.insert(checked.clone(), answer);
                     }

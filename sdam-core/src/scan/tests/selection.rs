@@ -5,7 +5,7 @@ use std::string::String;
 use super::{super::*, world::*};
 use crate::options::Options;
 
-/// Returns a replica set with the one seed `p`, which takes 10 ms to answer.
+/// Returns a replica set with the single seed `p`, which takes 10 ms to answer.
 fn world(change: impl FnOnce(&mut Options)) -> World {
     let mut world = World::new("p", 1, |options| {
         options.replica_set = Some("rs".into());
@@ -76,7 +76,7 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     world.wanted = ServerType::RsSecondary;
     world.up();
     assert_eq!(world.selects(5_000, 30_000), "p, Fail(TriedOnce)");
-    // The failure has left it stale, so the next selection begins with its one scan.
+    // The failure has left the topology stale, so the next selection begins with its one scan.
     assert!(world.scan.is_stale(world.now));
     assert_eq!(world.selects(9_000, 30_000), "p, Fail(TriedOnce)");
 }
@@ -95,7 +95,7 @@ fn l_66_try_once_waits_until_its_scan_is_allowed() {
     let mut world = world(|_| ());
     world.no_primary();
     assert_eq!(world.select(0), "p, Fail(TriedOnce)");
-    // 10 ms is when the scan ended, so 510 ms is when the next one may begin.
+    // The scan ended at 10 ms, so the next one may begin at 510 ms.
     world.up();
     assert_eq!(world.selects(100, 0), "sleep 510, p, selected p");
 }
@@ -144,7 +144,7 @@ fn l_67_a_selection_fails_up_to_500_ms_before_its_deadline_or_a_scan_after_it() 
         520,
         "between timeout - 500 ms and timeout"
     );
-    // The scan begins at the deadline and takes its time.
+    // The scan begins at the deadline and still takes its time.
     let mut late = world(patient);
     late.no_primary();
     late.answer("p", Answer::Is(700, member(ServerType::RsSecondary, "p")));
@@ -257,7 +257,7 @@ fn h_12_l_66_the_second_selection_scans_once_too() {
     world.idle = Some(Duration::from_secs(9));
     world.probes = [false].into();
     world.answer("p", Answer::Down(10));
-    // One scan because the topology is stale, one because the second selection fails at first.
+    // One scan because the topology is stale, and one because the second selection fails at first.
     assert_eq!(
         world.selects(70_000, 0),
         "p, p, Fail(TriedOnce)",
@@ -316,7 +316,7 @@ fn an_abandoned_selection_leaves_its_probe_to_the_next_one() {
 }
 
 /// Returns a set of two secondaries, one of which was checked at 0 ms by an abandoned selection,
-/// with the names of the checked one and the other.
+/// with the name of the checked one and of the other.
 fn given_up() -> (World, &'static str, &'static str) {
     let mut world = World::new("a b", 1, |options| options.replica_set = Some("rs".into()));
     world

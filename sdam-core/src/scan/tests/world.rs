@@ -40,9 +40,9 @@ pub(super) struct World {
     pub(super) wanted: ServerType,
     /// The idle time of connections.
     pub(super) idle: Option<Duration>,
-    /// The outcomes of probes, in order; alive afterwards.
+    /// The outcomes of probes, in order; later probes succeed.
     pub(super) probes: Vec<bool>,
-    /// The duration of a probe without answer.
+    /// The duration of a probe without an answer.
     pub(super) patience: Duration,
     pub(super) log: Vec<String>,
 }
@@ -228,7 +228,7 @@ impl World {
         let _effects = self.topology.handle(self.now, input);
     }
 
-    /// Reports that an operation has met `cause` on the server.
+    /// Reports that an operation met `cause` on the server.
     pub(super) fn report(&mut self, name: &str, cause: Cause<'_>) {
         let description = self.topology.description();
         let server = description.server(&address(name)).unwrap().id;

@@ -1,4 +1,4 @@
-//! Options that guard the data or the route of connections.
+//! Options that protect the data or the route of connections.
 
 use super::*;
 use crate::uri_options::{HIDDEN, Kind, Repetition, Row, rows};
@@ -17,7 +17,7 @@ fn malformed(row: &Row) -> &'static [&'static str] {
     }
 }
 
-/// Texts that are no flags.
+/// Texts that are not valid flags.
 const FLAGS: &[&str] = &[
     "",
     "1",
@@ -31,7 +31,7 @@ const FLAGS: &[&str] = &[
     "truefalse",
 ];
 
-/// Returns a string with `options`, which may carry them all, resolved without lookups.
+/// Returns a string with `options`, which may carry all of them, resolved without look-ups.
 fn resolve(options: &str) -> (ConnectionString, Options) {
     let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
     let hosts = vec![ServerAddress::new("b.example.com", 1)];
@@ -105,7 +105,7 @@ fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
     ] {
         check_unguarded(&format!("{name}=x"));
     }
-    // Other unknown options do not guard connections.
+    // Other unknown options do not protect connections.
     for name in ["foo", "ss", "xtls", "\u{fc}tls", "pr"] {
         let options = Options::parse(&format!("mongodb://a/?{name}=x")).unwrap();
         assert_eq!(options.validate(), Ok(()), "{name}");

@@ -455,7 +455,7 @@ fn names_of_mechanism_properties_ignore_case() {
     }
     let all = [("SERVICE_NAME", "b"), ("TOKEN_RESOURCE", "mongodb://foo")];
     assert!(properties.iter().eq(all));
-    // A value ends at a comma, so only code can set one that contains it.
+    // Values end at a comma, so only code can set a value that contains one.
     let string = parse("mongodb://a/?authMechanismProperties=TOKEN_RESOURCE:a,b");
     assert_eq!(warned(&string), ["authMechanismProperties"]);
     assert_eq!(string.credential(), None);

@@ -1,4 +1,4 @@
-//! The text that error messages show.
+//! The text shown in error messages.
 
 use super::*;
 use crate::uri_options::HIDDEN;
@@ -19,6 +19,6 @@ fn errors_show_the_wrong_part_unless_it_may_be_a_password() {
     check("mongodb://a:1b", &host("a"));
     check("mongodb://a/b c", "b c");
     check("mongodb://u:p@a/b c", "b c");
-    // The `/` may belong to a password that ends at the `@`.
+    // The `/` may be part of a password that ends at the `@`.
     check("mongodb://u:p/q@a", HIDDEN);
 }

@@ -1,4 +1,4 @@
-//! SRV strings, without lookups.
+//! SRV strings, without look-ups.
 
 use super::*;
 

@@ -15,7 +15,7 @@ fn hosts_are_lower_cased_and_paths_are_not() {
     check("[::1]:9/", &["[::1]:9"]);
     check("%2Ftmp%2FMongo.sock", &["/tmp/Mongo.sock"]);
     check("rel%2Fa%20b.sock/db", &["rel/a b.sock"]);
-    // Without a slash it is no path.
+    // Without a slash, it is not a path.
     check("db.sock", &["db.sock:27017"]);
     check("BÜCHER.example.com", &["bÜcher.example.com:27017"]);
     check("a?tls=true", &["a:27017"]);
@@ -152,10 +152,10 @@ fn no_message_shows_a_piece_of_a_password() {
         }
     }
     check("mongodb://u:Qx7?x=Zk9@h");
-    // The host is forgotten.
+    // The host was forgotten.
     check("mongodb://u:Qx7");
     check("mongodb+srv://u:Qx7");
-    // Options that are secrets, also under a misspelled name.
+    // Options that are secret, even under a misspelled name.
     check("mongodb://a/?tlsCertificateKeyFilePassword=Qx7");
     check("mongodb://a/?tlsCertificateKeyFilePassword=Qx7&tlsCertificateKeyFilePassword=Zk9");
     check("mongodb://a/?proxyHost=b&proxyUsername=c&proxyPassword=Qx7");
@@ -223,7 +223,7 @@ fn the_parser_never_panics() {
             if let Ok(options) = string.into_options()
                 && let Err(error) = options.validate()
             {
-                // Only an option that guards connections is first a warning and then an error.
+                // Only an option that protects connections is first a warning and then an error.
                 assert!(
                     warned.iter().any(|name| name == error.option()),
                     "{text}: {error}"
@@ -259,7 +259,7 @@ fn every_error_shows_the_given_value_and_a_remedy() {
     let check = |text: &str, expected: &str| {
         let error = Options::parse(text).unwrap_err();
         assert_eq!(error.to_string(), expected, "{text}");
-        // What `fn main() -> Result<(), ConfigError>` prints.
+        // The output of `fn main() -> Result<(), ConfigError>`.
         assert_eq!(format!("{error:?}"), expected);
     };
     check(
