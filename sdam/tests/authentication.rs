@@ -1,4 +1,4 @@
-//! Pools that authenticate, on simulated deployments with users, in virtual time.
+//! Pools that authenticate, with simulated deployments that have users, in virtual time.
 
 #![expect(
     clippy::unwrap_used,
@@ -38,8 +38,8 @@ fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
     users.into_iter().fold(set, Blueprint::user)
 }
 
-/// Starts a topology whose pools authenticate as the user of `user_info`; its nonces are the same
-/// in every run.
+/// Starts a topology whose pools authenticate as the user in `user_info`, with the same nonces in
+/// every run.
 fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     let hosts = sim.uri();
     let hosts = hosts.strip_prefix("mongodb://").unwrap();
@@ -61,8 +61,8 @@ fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
     builder.start(sim.runtime()).unwrap()
 }
 
-/// Reads from the primary on a pooled connection, and returns the reply, with or without an error in
-/// it.
+/// Reads from the primary on a pooled connection, and returns the reply, even if it contains an
+/// error.
 async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
     let server = topology.select(&Criteria::write()).await.unwrap();
     let mut connection = server.pool().check_out().await?;
@@ -84,7 +84,7 @@ fn refusal(outcome: Result<Document, Error>) -> ConnectionError {
     }
 }
 
-/// Runs a failover with authenticated operations before and after it; returns the trace.
+/// Runs a failover with authenticated operations before and after; returns the trace.
 fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
     let sim = Sim::new(seed, &set([user.clone()]).version(version));
     sim.block_on(async {
@@ -96,7 +96,7 @@ fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
         let reply = find(&topology).await.unwrap();
         assert!(reply.contains_key("cursor"), "{reply}");
         sim.step_down().unwrap();
-        // The old primary may be selected once more, and says so.
+        // The old primary may be selected once more, and then reports its new role.
         let mut reply = find(&topology).await.unwrap();
         while reply.get_i32("code").is_ok_and(|code| code == 13435) {
             reply = find(&topology).await.unwrap();
@@ -156,7 +156,7 @@ fn a_wrong_password_is_an_authentication_error_of_the_first_check_out() {
     assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
 }
 
-/// Checks the error of an operation while the command `command` of authentications fails.
+/// Checks the error of an operation while the authentication command `command` fails.
 #[track_caller]
 fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {
     let sim = Sim::new(
@@ -203,7 +203,8 @@ fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind,
 
 #[test]
 fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
-    // I-14, T-30, T-31: a server with SHA-1 only answers `saslStart`, because speculation is by SHA-256.
+    // I-14, T-30, T-31: a server with only SHA-1 answers `saslStart`, because speculation uses
+    // SHA-256.
     for command in ["saslStart", "saslContinue"] {
         let at_once = Duration::ZERO;
         check_fault(

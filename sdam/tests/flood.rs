@@ -1,4 +1,5 @@
-//! A server on a real socket that pushes replies as fast as it can, and a sink that never returns.
+//! A server on a real socket that pushes replies as fast as possible, and a sink that never
+//! returns.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -24,11 +25,11 @@ use sdam_transport::wire::OpMsg;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a mongos on loopback that streams without pause once the client allows it, and returns
-/// its address. Each stream that the client closes is sent to `closed_streams`.
+/// its address. Sends a message to `closed_streams` for each stream that the client closes.
 fn start_flooding_server(closed_streams: Sender<()>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
-    // The thread ends with the process: it blocks on the test's next connection.
+    // The thread ends with the process, because it blocks on the test's next connection.
     thread::spawn(move || {
         for stream in listener.incoming() {
             let closed_streams = closed_streams.clone();
@@ -101,7 +102,7 @@ fn a_flood_of_replies_and_a_blocked_sink_use_bounded_memory_and_delay_no_selecti
         .unwrap()
         .sink(sink_fn(move |event| {
             if event.kind.name() == EventName::ServerHeartbeatSucceeded {
-                // Nothing is ever sent: this returns when the test drops the sender.
+                // Nothing is ever sent, so this returns when the test drops the sender.
                 assert!(blocked.lock().unwrap().recv().is_err());
             }
         }))

@@ -1,6 +1,6 @@
 //! The resident memory of a process whose sink hangs while a server floods it with long replies.
 //!
-//! The memory is that of the whole process, so this is the only test of the program.
+//! The whole process is measured, so this is the only test of the program.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
@@ -24,27 +24,28 @@ use sdam_events::{
 use sdam_sim::{Action, Blueprint, MemberId, config::SetConfig, runtime::Sim};
 use sdam_transport::{Runtime, Spawner, Task};
 
-/// The member that floods; it is not primary.
+/// The member that floods; it is not the primary.
 const MEMBER: MemberId = MemberId(1);
 
-/// The interval at which the member pushes a reply: as often as the monitor reads them in the long
-/// run.
+/// The interval between the member's replies, which is also the monitor's average interval of
+/// reading them.
 const EVERY: Duration = Duration::from_millis(50);
 
-/// The length of a tag of the member, and so about that of each of its replies.
+/// The length of a tag of the member, and so approximately of each of its replies.
 const TAG: usize = 200 << 10;
 
 /// The duration of the member's flood, in virtual time: half of it on connections that are soon
 /// reset, half of it on one.
 const SECONDS: u64 = 40;
 
-/// The memory that the process may need besides the queue.
+/// The memory that the process may need in addition to the queue.
 const SLACK: usize = 8 << 20;
 
-/// The time after which a server is checked again, and 1 s of patience.
+/// The interval between checks, with 1 s of tolerance.
 const FRESH: Duration = Duration::from_secs(11);
 
-/// Runs the dispatcher on a thread, which a sink may block, and other tasks in the simulation.
+/// Runs the dispatcher on a separate thread, because a sink may block it, and other tasks in the
+/// simulation.
 #[derive(Debug)]
 struct OwnThread(Arc<dyn Spawner>);
 
@@ -66,7 +67,7 @@ fn resident() -> usize {
     kibibytes.parse::<usize>().unwrap() << 10
 }
 
-/// A simulated set of `a`, `b` and `c`, of which `b` has long replies.
+/// Starts a simulated set of `a`, `b` and `c`, where `b` sends long replies.
 fn start() -> Sim {
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let mut config = SetConfig::new("rs", hosts);
@@ -78,7 +79,7 @@ fn start() -> Sim {
 }
 
 /// Lets the member flood a topology with this sink, and checks that each server is still checked in
-/// time. Returns by how many bytes the resident memory has grown at most, and the number of dropped
+/// time. Returns the maximum growth of the resident memory in bytes, and the number of dropped
 /// events.
 fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
     let builder = Topology::builder(&sim.uri()).unwrap();
@@ -115,7 +116,7 @@ fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
     (most.saturating_sub(before), dropped)
 }
 
-/// A sink that never returns from its first event, until the sender is dropped.
+/// A sink that does not return from its first event until the sender is dropped.
 fn hanging_sink() -> (Sender<()>, impl EventSink) {
     let (unblock, blocked) = mpsc::channel();
     let blocked = Mutex::new(blocked);

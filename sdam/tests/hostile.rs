@@ -1,4 +1,4 @@
-//! Servers with malformed replies: each gets its error, and the other servers are not affected.
+//! Servers with malformed replies: each gets its error, and other servers are not affected.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -22,7 +22,7 @@ use sdam_transport::wire::{OpMsg, OpReply};
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Sends a server's answer to the request with this id; nothing more comes after it.
+/// Sends a server's answer to the request with this id; nothing follows it.
 type Answer = dyn Fn(i32, &mut TcpStream) + Send + Sync;
 
 /// A server on loopback that sends `answer` to each client, and then leaves the connection open.
@@ -35,7 +35,7 @@ impl Hostile {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let answer: Arc<Answer> = Arc::new(answer);
-        // The thread ends with the process: it blocks on the test's next connection.
+        // The thread ends with the process, because it blocks on the test's next connection.
         thread::spawn(move || {
             for stream in listener.incoming() {
                 let answer = Arc::clone(&answer);
@@ -55,7 +55,7 @@ fn serve(stream: &mut TcpStream, answer: &Answer) {
     let _ = std::io::copy(stream, &mut std::io::sink());
 }
 
-/// Returns the id of the next request, and what follows its header; `None` at the end.
+/// Returns the id of the next request and the bytes after its header; `None` at the end.
 fn read_request(stream: &mut TcpStream) -> Option<(i32, Vec<u8>)> {
     let mut header = [0; 16];
     stream.read_exact(&mut header).ok()?;
@@ -77,7 +77,7 @@ fn host() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// Returns the error of a server with `answer`, monitored beside a correct mongos.
+/// Returns the error of a server with this `answer`, monitored beside a correct mongos.
 fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Arc<ServerError> {
     let (healthy, hostile) = (Builder::sharded(1).start().unwrap(), Hostile::start(answer));
     let healthy_host = healthy
@@ -170,7 +170,7 @@ fn a_reply_above_the_size_limit_of_checks_is_refused_by_its_header() {
             let mut header = message(request, &ok());
             header.truncate(16);
             header[..4].copy_from_slice(&((1_i32 << 20) + 1).to_le_bytes());
-            // Only the length can end the read: nothing comes after the header.
+            // Only the length can end the read, because nothing follows the header.
             stream.write_all(&header).unwrap();
         },
         ErrorKind::Protocol,
@@ -212,7 +212,7 @@ fn a_reply_with_invalid_bson_is_a_protocol_error() {
     check(
         |request, stream| {
             let mut body = ok();
-            // The type of the first element becomes an invalid one.
+            // Makes the type of the first element invalid.
             body[4] = 0x7E;
             stream.write_all(&message(request, &body)).unwrap();
         },
@@ -351,8 +351,8 @@ fn invalid_hosts_and_hosts_beyond_max_servers_are_not_monitored() {
     block_on(topology.close());
 }
 
-/// Returns the outcome of a command whose reply has 2000 bytes, from a server that announces this
-/// limit of messages.
+/// Returns the outcome of a command with a reply of 2000 bytes, from a server that announces this
+/// message size limit.
 fn run_long_command(limit: i32) -> Result<(), sdam_pool::Error> {
     let server = Hostile::start(move |request, stream| {
         let hello = rawdoc! {

@@ -1,4 +1,5 @@
-//! Start and shutdown: what is left when a handle, a runtime, a sink or a pool ends or fails.
+//! Start and shutdown: the remaining state when a handle, a runtime, a sink or a pool ends or
+//! fails.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -40,7 +41,7 @@ fn on(host: &tokio::runtime::Runtime) -> Runtime {
     sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap()
 }
 
-/// A connection string of a deployment that does not exist.
+/// The connection string of a nonexistent deployment.
 const UNREACHABLE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000";
 
 #[test]
@@ -334,7 +335,7 @@ fn operations_are_counted_while_the_selected_server_is_held() {
     block_on(topology.close());
 }
 
-/// A transport whose DNS look-ups block threads, as tokio's do while no name server answers.
+/// A transport whose DNS look-ups block threads, like tokio's while no name server answers.
 #[derive(Debug)]
 struct HangingLookUps {
     host: tokio::runtime::Handle,
@@ -352,7 +353,7 @@ impl Transport for HangingLookUps {
         let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
         let look_up = self.host.spawn_blocking(move || {
             begun.send(()).unwrap();
-            // Nothing is ever sent: this returns when the test is over.
+            // Nothing is ever sent, so this returns when the test ends.
             end.lock().unwrap().recv()
         });
         assert!(look_up.await.unwrap().is_err());
@@ -382,7 +383,7 @@ fn closing_does_not_wait_for_hanging_dns_lookups() {
     for _ in 0..3 {
         look_ups.recv_timeout(PATIENCE).unwrap();
     }
-    // Ready although all three still hang.
+    // Ready although all three are still hanging.
     block_on(topology.close());
     host.shutdown_background();
     drop(over);

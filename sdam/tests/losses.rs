@@ -19,7 +19,7 @@ use sdam_sim::{
 
 const LONG: Duration = Duration::from_secs(120);
 
-/// A replica set of three, all of them known.
+/// A replica set of three known members.
 struct Harness {
     sim: Sim,
     topology: Topology,
@@ -69,7 +69,7 @@ impl Harness {
         Arc::clone(snapshot.description().server_by_id(id).unwrap())
     }
 
-    /// Reports an operation's error on a connection of the first generation that its server is no
+    /// Reports, on a connection of the first generation, an operation's error that the server is no
     /// longer primary.
     fn report_step_down(&self, server: ServerId) -> ErrorOutcome {
         let reply = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
@@ -112,7 +112,7 @@ fn versioned(mut reply: Document, ahead: i64) -> Vec<u8> {
 }
 
 /// F-50: a check with an error reply marks its server Unknown, even if a pooled connection has
-/// brought a newer topology version than that of the error.
+/// brought a newer topology version than the error's.
 #[test]
 fn a_failed_check_marks_its_server_unknown_despite_its_older_topology_version() {
     let mut harness = Harness::start("serverMonitoringMode=poll");
@@ -179,7 +179,7 @@ fn an_old_primary_stays_within_the_latency_window() {
     assert!(chosen.count() > 10, "it is one of three servers");
 }
 
-/// F-80: a handshake of an operation to a lost server makes it known again, although the monitor
+/// F-80: an operation's handshake with a lost server makes it known again, although the monitor
 /// receives nothing new on its stream.
 #[test]
 fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {

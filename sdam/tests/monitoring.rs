@@ -46,7 +46,7 @@ impl Sent {
     }
 }
 
-/// A topology on a simulated deployment, and its recorded events and messages.
+/// A topology with a simulated deployment, and its recorded events and messages.
 struct Harness {
     sim: Sim,
     topology: Topology<RecordingPool>,
@@ -154,7 +154,7 @@ fn a_silent_server_delays_no_check_of_other_servers() {
     assert_eq!(harness.checks("c", from), 0);
 }
 
-/// F-2, F-3, G-16, O-1, O-8: monitoring uses two connections to each server besides those of
+/// F-2, F-3, G-16, O-1, O-8: monitoring uses two connections to each server in addition to those of
 /// pools, and sends only hello on them, without any of the user's credentials.
 #[test]
 fn monitors_send_only_hello_on_dedicated_connections() {
@@ -223,7 +223,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
         .iter()
         .any(|event| event.kind.name() == EventName::ServerHeartbeatFailed);
     assert!(!failed);
-    // The RTT task fails without an event, but then it would connect again.
+    // The RTT task fails without an event, and would then connect again.
     for member in (0..3).map(MemberId) {
         let sent = harness.sent();
         let own = |sent: &&Sent| sent.member == member && sent.is_handshake();
@@ -259,8 +259,8 @@ fn rtt_measurements_publish_no_events() {
     }
 }
 
-/// G-10, G-15: the round-trip times of streaming servers are those that the RTT task measures, and
-/// their changes publish no event.
+/// G-10, G-15: the round-trip times of streaming servers are measured by the RTT task, and their
+/// changes publish no event.
 #[test]
 fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
     let harness = Harness::start("a/?replicaSet=rs");
@@ -315,8 +315,8 @@ fn a_successful_check_ends_waiting_selections_immediately() {
     assert_eq!(found, Some(now));
 }
 
-/// F-55: a server that reports an overload is checked again after a heartbeat, like after any
-/// other failure: no earlier, no later.
+/// F-55: a server that reports overload is checked again exactly one heartbeat later, as after any
+/// other failure.
 #[test]
 fn an_overload_error_does_not_change_the_time_between_checks() {
     let harness = Harness::start("a/?replicaSet=rs&serverMonitoringMode=poll");
@@ -371,9 +371,9 @@ fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
     assert_eq!(names, expected);
 }
 
-/// F-66, F-68, I-5: when the report of an error returns, the pool has been cleared with the
-/// reason. The connection is then checked in to a cleared pool, and check-outs can name the reason
-/// of their failure. The order of the pool's own events is its responsibility.
+/// F-66, F-68, I-5: when the report of an error returns, the pool has been cleared with the reason.
+/// The connection is then checked in to a cleared pool, and check-outs can name the reason for
+/// their failure. The pool itself is responsible for the order of its own events.
 #[test]
 fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
     let harness = Harness::start("a/?replicaSet=rs");
@@ -467,8 +467,8 @@ fn only_new_connections_send_appended_metadata() {
     assert_eq!(*own.client, *client.to_vec().unwrap());
 }
 
-/// G-8, F-25: a set that is replaced by servers without streaming is polled, its RTT tasks end,
-/// and the change back works, too.
+/// G-8, F-25: if a set is replaced by servers without streaming, it is polled and its RTT tasks
+/// end. The reverse change works, too.
 #[test]
 fn rtt_tasks_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
     let harness = Harness::start("a/?replicaSet=rs");

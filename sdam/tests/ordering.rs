@@ -40,7 +40,7 @@ impl EventSink for Recorder {
     }
 }
 
-/// Starts a queue with a dispatcher on `spawner`; returns also its deliveries and its end.
+/// Starts a queue with a dispatcher on `spawner`; also returns its deliveries and its end.
 fn start(
     spawner: &dyn Spawner,
     gate: Option<mpsc::Receiver<()>>,
@@ -87,7 +87,8 @@ fn push(queue: &EventQueue, source: usize, number: usize) {
     );
 }
 
-/// Asserts that every number comes once and in order, and so do the events of each source.
+/// Asserts that every number occurs once and in order, and that the events of each source are in
+/// order.
 fn check(runtime: &str, seen: &[Event]) {
     assert_eq!(seen.len(), SOURCES * EACH, "{runtime}");
     let mut next = [0; SOURCES];

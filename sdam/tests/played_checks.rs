@@ -1,4 +1,4 @@
-//! A topology whose checks a driver's test plays: its monitors never connect.
+//! A topology whose checks are simulated by a driver's test: its monitors never connect.
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use sdam::{
 };
 use sdam_events::channel::unbounded;
 
-/// A transport whose attempts never end.
+/// A transport whose attempts to connect never end.
 #[derive(Debug)]
 struct Silent;
 
@@ -67,7 +67,7 @@ fn played_checks_change_the_topology_and_all_events_carry_the_given_id() {
     assert_eq!(server.server_type, ServerType::Unknown);
     assert_eq!(&*server.error.as_ref().unwrap().message, "played");
 
-    // A reply that is no hello is a failure, too.
+    // A reply to something other than hello is also a failure.
     topology.handle_check(server.id, Ok(b"not BSON"), rtt);
     let server = topology.server(&a).unwrap();
     let error = server.description().error.as_ref().unwrap();

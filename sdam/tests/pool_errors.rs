@@ -18,7 +18,7 @@ use sdam_core::options::ServerMonitoringMode;
 use sdam_events::{record::RecordSink, replay::replay};
 use sdam_sim::serve::Builder;
 
-/// A pool whose connections are just their generations.
+/// A pool whose connections are only their generations.
 #[derive(Debug)]
 struct Pool {
     address: ServerAddress,
@@ -83,7 +83,7 @@ fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
     let host = tokio::runtime::Runtime::new().unwrap();
     let topology = Topology::builder(server.uri())
         .unwrap()
-        // OnlyPool a waiting selection causes a check.
+        // Only a waiting selection causes a check.
         .options(|options| {
             options.heartbeat_frequency = Some(Duration::from_secs(600));
             options.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -112,8 +112,8 @@ fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
         )
     );
     assert!(error.is_retryable());
-    // The type system prevents reporting a check-out error. If its text is reported as a
-    // connection error, there is no connection, and hence only an old generation.
+    // The type system prevents reporting a check-out error. If its text is reported as a connection
+    // error, there is no connection, and hence only an old generation.
     assert_eq!(report(&error.to_string()), ErrorOutcome::Stale);
     assert_eq!(topology.snapshot().version(), before);
     assert_eq!(pool.check_out(), Err(error), "the pool is still paused");
@@ -126,7 +126,7 @@ fn check_out_errors_of_a_paused_pool_do_not_change_the_topology() {
     assert!(!closed.is_retryable());
 }
 
-/// A buffer that a recording is written to.
+/// The buffer of a recording.
 #[derive(Clone, Default)]
 struct Recording(Arc<Mutex<Vec<u8>>>);
 

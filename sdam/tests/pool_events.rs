@@ -1,4 +1,5 @@
-//! The order of a topology's events and of those that a pool publishes while the topology calls it.
+//! The order of a topology's events and of the events that a pool publishes while the topology
+//! calls it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ const CONNECTION: ConnectionId = ConnectionId {
     server: None,
 };
 
-/// Pools that publish an event within each call of the topology.
+/// Pools that publish an event in each call by the topology.
 #[derive(Debug)]
 struct TalkingPools;
 

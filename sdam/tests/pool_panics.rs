@@ -28,7 +28,7 @@ fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
-/// A topology whose servers are checked once, and again only on request.
+/// Builds a topology whose servers are checked once, and again only on request.
 fn builder(
     set: &ReplicaSet,
     pools: &RecordingPools,

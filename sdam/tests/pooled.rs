@@ -1,4 +1,4 @@
-//! A connection pool made of `establish` and a reporter, on loopback sockets.
+//! A connection pool built from `establish` and a reporter, on loopback sockets.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -271,7 +271,7 @@ fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_
     first.close();
     let last = second.generation();
     second.close();
-    // The topology forgets a service with its last connection, and its generation is not reused.
+    // The topology forgets a service with its last connection, and does not reuse its generation.
     let third = host.block_on(pool.open()).unwrap();
     assert!(third.generation() > last);
     third.close();
@@ -332,7 +332,7 @@ fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
         server.description().server_type.is_available()
     };
     assert!(!known(&topology));
-    // The next call closes the connection of the checks, as it closes a pooled one.
+    // The next call closes the connection for checks, as it would close a pooled one.
     host.block_on(topology.settle());
     assert!(topology.channel(id).is_none());
     let again = host.block_on(topology.select(&Criteria::write())).unwrap();

@@ -16,10 +16,10 @@ use sdam_core::{event::SelectionFailure, read_preference::TagSet};
 use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
 
-/// A deployment that does not exist.
+/// A nonexistent deployment.
 const UNREACHABLE: &str = "mongodb://127.0.0.1:1";
 
-/// Returns the events of `interest` that are published during `select`.
+/// Returns the events of `interest` published during `select`.
 fn events_during(uri: &str, interest: Interest, select: impl FnOnce(&Topology)) -> Vec<EventKind> {
     let host = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -74,7 +74,7 @@ fn a_sink_receives_only_the_selection_events_of_its_interest() {
     check(&[succeeded], Criteria::write(), &[succeeded]);
     check(&[waiting], Criteria::write(), &[]);
     check(&[failed], Criteria::write(), &[]);
-    // Replica sets refuse a limit below the smallest one on staleness.
+    // Replica sets refuse limits below the minimum staleness limit.
     check(&[failed], secondary(1), &[failed]);
     check(&[started, failed], secondary(1), &[started, failed]);
 }
@@ -127,8 +127,8 @@ fn a_selection_without_a_suitable_server_publishes_waiting_and_failed_once() {
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 accept hedged reads")]
 fn selection_events_contain_the_complete_selector() {
-    // K-7: the text also names criteria without restrictions, and the custom selector.
-    // K-8: a selection without time says that it waits, too.
+    // K-7: the text also mentions criteria without restrictions and the custom selector. K-8: a
+    // selection with zero time also reports that it is waiting.
     let uri = format!("{UNREACHABLE}/?serverSelectionTimeoutMS=0");
     let events = events_during(&uri, Interest::SELECTION, |topology| {
         let tags = vec![TagSet::default(), TagSet::from_iter([("dc", "ny")])];
@@ -200,7 +200,7 @@ fn closing_ends_every_selection_even_if_its_future_is_not_polled() {
     for selection in &mut selections {
         assert!(selection.as_mut().poll(&mut cx).is_pending());
     }
-    // One selection is dropped, the others are held without being polled.
+    // One selection is dropped; the others are kept without being polled.
     drop(selections.pop());
     block_on(topology.close());
     for mut selection in selections {

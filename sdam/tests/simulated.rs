@@ -1,4 +1,4 @@
-//! The engine on a simulated deployment: a seed reproduces every run, in virtual time.
+//! The engine with a simulated deployment: a seed reproduces every run, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -40,7 +40,7 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
 fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
     let sim = simulation(5);
     sim.network().set_latency(Latency::WAN);
-    // No monitor measures what is behind a load balancer.
+    // No monitor measures servers behind a load balancer.
     for (uri, is_measured) in [
         (sim.uri(), true),
         ("mongodb://a/?loadBalanced=true".to_owned(), false),
@@ -150,7 +150,7 @@ fn events_and_recordings_have_the_wall_clock_time_of_the_world() {
         let millis = 1_704_067_200_000 + event.at.as_nanos() / 1_000_000;
         assert_eq!(event.time, Some(UnixTime::from_millis(millis)));
     }
-    // What earlier versions have recorded.
+    // The recordings of earlier versions.
     let mut old = String::new();
     for line in recording.lines() {
         let (before, after) = line.split_once(r#""time":""#).unwrap_or((line, ""));
@@ -180,7 +180,7 @@ fn outage(seed: u64) -> (u64, Vec<Event>) {
         let topology = builder.start(sim.runtime()).unwrap();
         let first = topology.wait_for(complete, LONG).await.unwrap();
         sim.step_down().unwrap();
-        // The new primary may be known before the old one is.
+        // The new primary may be known before the loss of the old one.
         let other = |snapshot: &Snapshot| complete(snapshot).filter(|primary| *primary != first);
         let second = topology.wait_for(other, LONG).await.unwrap();
         let selected = topology.select(&Criteria::write()).await.unwrap();
@@ -225,7 +225,8 @@ fn a_seed_reproduces_its_run_and_other_seeds_give_other_runs() {
     assert_eq!(traces.len(), 10);
 }
 
-/// F-44: a server is checked every 500 ms for any number of waiters; one answer wakes them all.
+/// F-44: a server is checked every 500 ms for any number of waiters; a single answer wakes them
+/// all.
 #[test]
 fn a_thousand_waiting_selections_cause_one_check_of_a_server_per_500_ms() {
     let sim = simulation(5);
@@ -279,7 +280,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_a_server_per_500_ms() {
     );
 }
 
-/// F-21, F-20: `auto` polls exactly if the environment names one FaaS provider.
+/// F-21, F-20: `auto` polls if and only if the environment names exactly one FaaS provider.
 #[test]
 fn clients_in_a_faas_environment_poll() {
     let check = |variables: &[&str], mode: &str, streams: bool| {
@@ -313,8 +314,8 @@ fn clients_in_a_faas_environment_poll() {
     check(&["AWS_LAMBDA_RUNTIME_API", "K_SERVICE"], "auto", true);
 }
 
-/// F-65: a check that times out interrupts the connections in use; one that breaks does not. The
-/// generation tells which connections those are.
+/// F-65: a check that times out interrupts the connections in use; a check that breaks does not.
+/// The generation identifies those connections.
 #[test]
 fn only_a_check_timeout_interrupts_connections_in_use() {
     let sim = simulation(1);

@@ -17,7 +17,7 @@ use sdam_sim::{
     runtime::{Direction, Sim, Verdict},
 };
 
-/// The member whose behaviour the tests change; it is not primary.
+/// The member whose behaviour the tests change; it is not the primary.
 const MEMBER: MemberId = MemberId(1);
 
 /// A simulated topology, its events, and the number of awaitable requests to [`MEMBER`].
@@ -29,7 +29,7 @@ struct Harness {
 }
 
 impl Harness {
-    /// Starts a topology of a set of `a`, `b` and `c`, after `action` was applied to the set.
+    /// Starts a topology of a set of `a`, `b` and `c`, after applying `action` to the set.
     fn start(action: &Action) -> Self {
         let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
         let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
@@ -66,7 +66,7 @@ impl Harness {
         this
     }
 
-    /// Waits until the server at `host` is of this type.
+    /// Waits until the server at `host` has this type.
     fn wait_for(&self, host: &str, server_type: ServerType) {
         let found = self.sim.block_on(self.topology.wait_for(
             |snapshot| {
@@ -98,7 +98,7 @@ impl Harness {
     }
 }
 
-/// M-20: a server MAY stream; one that is asked for each reply reports changes as fast.
+/// M-20: a server MAY stream; one that needs a request for each reply reports changes as fast.
 #[test]
 fn a_server_that_does_not_stream_receives_a_request_for_each_awaited_reply() {
     let check = |exhaust: bool, asks_each_time: bool| {

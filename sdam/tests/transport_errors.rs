@@ -1,4 +1,4 @@
-//! Errors of real sockets, reported as a pool would, and their effect on the topology.
+//! Errors of real sockets, reported as a pool would report them, and their effect on the topology.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -30,8 +30,7 @@ fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {
     ServerAddress::new("127.0.0.1", port)
 }
 
-/// Returns the error of a pooled connection to `address` that sends a command and awaits the
-/// reply.
+/// Returns the error of a pooled connection to `address` that sends a command and awaits the reply.
 async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
     let ping = sdam_core::hello::ping(None);
     let command = Exchange::new().command(&ping).unwrap();
@@ -55,7 +54,7 @@ async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
     }
 }
 
-/// Another address of the peer that never answers, to distinguish its server.
+/// Another address of the peer, which never answers, to distinguish its server.
 const SILENT: &str = "localhost";
 
 #[test]
@@ -127,7 +126,7 @@ fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
     block_on(topology.close());
 }
 
-/// A transport of a driver with an error type of its own.
+/// A transport from a driver with its own error type.
 #[derive(Debug)]
 struct Driver;
 

@@ -1,4 +1,4 @@
-//! The diagnosis in selection errors and events for a simulated set whose members are not reachable
+//! The diagnosis in selection errors and events for a simulated set whose members cannot be reached
 //! by their names.
 
 use std::time::Duration;
@@ -18,8 +18,8 @@ use super::{PATIENCE, address, complete};
 
 const NAMES: [&str; 3] = ["mongo-0:27017", "mongo-1:27017", "mongo-2:27017"];
 
-/// Returns a set whose members have names that can only be resolved inside. Port forwarders lead to
-/// them in order.
+/// Returns a set whose members' names can only be resolved inside. The port forwarders lead to the
+/// members in order.
 fn inside(forwarders: &[&str]) -> Sim {
     let config = SetConfig::new("rs", NAMES.map(address));
     let sim = Sim::new(7, &Blueprint::replica_set(config));
@@ -33,15 +33,15 @@ fn inside(forwarders: &[&str]) -> Sim {
     sim
 }
 
-/// Facts that a program has collected.
+/// Facts collected by a program.
 struct Seen {
-    /// The text of the selection that timed out, in one line and in full.
+    /// The text of the selection that timed out, on one line and in full.
     error: [String; 2],
-    /// The servers that events have called unusable, with the reasons.
+    /// The servers called unusable in events, with the reasons.
     unusable: Vec<String>,
 }
 
-/// Selects a primary that is not found, and continues to monitor for ten minutes.
+/// Selects a primary without success, and continues to monitor for ten minutes.
 fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
     let (sink, mut events) = unbounded();
     let error = sim.block_on(async {
@@ -96,7 +96,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
         let others = "named as members by the replica set: mongo-0:27017, mongo-1:27017, \
                       mongo-2:27017 cannot be resolved from here";
         assert!(error[1].contains(others), "{}", error[1]);
-        // Once for each server, although each has failed dozens of times.
+        // Once for each server, although each failed dozens of times.
         let mut expected = NAMES.map(|other| {
             if other == name {
                 format!("{name}: {problem}")
@@ -114,7 +114,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
 
 #[test]
 fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
-    // As a set with horizons answers to clients that connect without TLS.
+    // Like the answers of a set with horizons to clients that connect without TLS.
     let outside = ["db-0.example.com", "db-1.example.com", "db-2.example.com"];
     let sim = inside(&outside);
     let primary = usize::from(sim.status().primary().unwrap().id.0);
@@ -127,13 +127,13 @@ fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
              resolved from here"
         )
     };
-    // The primary has all seeds replaced; other members may have answered before.
+    // The primary has replaced all seeds; other members may have answered before it.
     assert!(error[1].contains(&problem(primary)), "{}", error[1]);
     let first = (0..3).find(|member| error[0].contains(&problem(*member)));
     assert!(first.is_some(), "{}", error[0]);
     assert!(error[0].contains("if the set has horizons"));
     assert_eq!(unusable.len(), 3, "{unusable:?}");
-    // That of the member that answered first.
+    // The text of the member that answered first.
     let named = |text: &String| (0..3).any(|member| text.contains(&problem(member)));
     assert!(unusable.iter().any(named), "{unusable:?}");
 }
@@ -148,7 +148,7 @@ fn a_misspelt_seed_is_not_blamed_on_the_set() {
     assert_eq!(unusable, ["mongo-0:27017: it cannot be resolved from here"]);
 }
 
-/// Returns the obstacles that are published until all members are known, and for ten minutes after.
+/// Returns the obstacles published until all members are known, and in the ten minutes after that.
 fn met(sim: &Sim, builder: TopologyBuilder, members: usize) -> Vec<String> {
     let (sink, mut events) = unbounded();
     sim.block_on(async {

@@ -1,5 +1,5 @@
-//! Deployments that are not reached by their members' names: through translations of addresses and
-//! through proxies, on real sockets and in the simulator; and what is diagnosed without them.
+//! Deployments that cannot be reached by their members' names: through address translation and
+//! through proxies, on real sockets and in the simulator; and the diagnoses without these.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

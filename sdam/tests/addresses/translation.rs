@@ -1,4 +1,4 @@
-//! Members whose names lead nowhere are monitored through a translation.
+//! Monitors members with unreachable names through a translation.
 
 use futures::executor::block_on;
 use sdam::{AddressTable, ThroughHost, Topology, Translate};
@@ -11,8 +11,8 @@ use sdam_sim::{
 
 use super::{PATIENCE, address, complete, on_every_runtime};
 
-/// Lets `set`, whose three members have unknown names, fail over under a topology, which keeps the
-/// names.
+/// Runs a failover of `set`, whose three members have unknown names, under a topology that keeps
+/// the names.
 fn fail_over(runtime: sdam::Runtime, set: &ReplicaSet, uri: &str, translate: impl Translate) {
     let builder = Topology::builder(uri).unwrap().translate(translate);
     let topology = builder.start(runtime).unwrap();

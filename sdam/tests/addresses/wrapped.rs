@@ -1,4 +1,4 @@
-//! Transports around the runtime's transport, before a deployment behind a proxy and with TLS.
+//! Transports wrapped around the runtime's transport, for a deployment behind a proxy and with TLS.
 
 use std::sync::{
     Arc,
@@ -33,7 +33,7 @@ impl Wrap for Counting {
     }
 }
 
-/// A wrapper that implements only what it has to.
+/// A wrapper that implements only the required methods.
 #[derive(Debug)]
 struct Naive(Arc<dyn Transport>);
 
@@ -48,7 +48,7 @@ impl Transport for Naive {
     }
 }
 
-/// Returns a server whose name is known to a proxy only.
+/// Returns a server whose name is known only to a proxy.
 fn behind_a_proxy() -> Sim {
     let sim = Sim::new(3, &Blueprint::standalone(address("inside:27017")));
     sim.dns().set_fault("inside", Some(DnsFault::NoSuchName));
@@ -58,7 +58,7 @@ fn behind_a_proxy() -> Sim {
 
 #[test]
 fn a_wrapped_transport_keeps_translation_proxy_and_tls() {
-    // TLS checks the name of the seed, which the server has only without translation.
+    // TLS checks the name of the seed, which is the server's only without translation.
     for (seed, encrypted) in [("inside", true), ("outside", false)] {
         let sim = behind_a_proxy();
         if encrypted {
@@ -78,7 +78,7 @@ fn a_wrapped_transport_keeps_translation_proxy_and_tls() {
         });
         let (traffic, opened) = (sim.network().traffic(), counting.0.load(Relaxed));
         assert_eq!(traffic.direct, 0);
-        // The end may abandon an attempt before it reaches the proxy.
+        // Closing may abandon an attempt before it reaches the proxy.
         assert!(
             (1..=opened).contains(&traffic.proxied),
             "{traffic:?} {opened}"

@@ -1,4 +1,4 @@
-//! Deployments that are not reached by their members' names.
+//! Deployments that cannot be reached by their members' names.
 
 use sdam::{AddressTable, BlockingTopology, Criteria, ServerAddress, Stage};
 use sdam_live::{Socks, or_skip};

@@ -1,4 +1,4 @@
-//! Blocking mode against real servers.
+//! Blocking mode with real servers.
 
 use std::time::{Duration, Instant};
 
@@ -38,7 +38,7 @@ fn a_standalone_is_found_lost_and_found_again() {
     assert!(topology.select(&Criteria::write()).is_err());
     mongod.restart().unwrap();
     let begun = Instant::now();
-    // Selections fail without a check until the cooldown is over, half a second each.
+    // Until the cooldown is over, each selection fails after half a second without a check.
     while topology.select(&Criteria::write()).is_err() {
         assert!(begun.elapsed() < PATIENCE, "{}", topology.description());
     }
@@ -122,7 +122,7 @@ fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
     let insert = insert.to_vec().unwrap();
     let refused = topology.run_command(selected.id(), &insert, Some(PATIENCE));
     assert_eq!(refused.unwrap_err().error.code, Some(10_107));
-    // I-38: the server is scanned again and keeps its type. No cooldown applies.
+    // I-38: the server is scanned again and keeps its type. There is no cooldown.
     let again = topology.select(&read(ReadMode::Nearest)).unwrap();
     assert_eq!(again.server_type(), ServerType::RsSecondary);
 }

@@ -1,4 +1,4 @@
-//! Blocking mode on real sockets: against simulated deployments on loopback, and against mongod.
+//! Blocking mode on real sockets: with simulated deployments on loopback, and with mongod.
 //!
 //! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) chooses the mongod.
 
@@ -33,7 +33,7 @@ fn read(mode: ReadMode) -> Criteria {
     Criteria::read(ReadPreference::new(mode)).unwrap()
 }
 
-/// Runs a command on the server, and returns the reply if it has succeeded.
+/// Runs a command on the server, and returns the reply if the command succeeded.
 fn run(
     topology: &mut BlockingTopology,
     server: &SelectedServer,

@@ -16,7 +16,7 @@ use sdam_sim::{
 
 use crate::PATIENCE;
 
-/// Starts a topology whose pools have one connection each, and returns it with the primary's pool.
+/// Starts a topology whose pools have one connection each; returns it with the primary's pool.
 fn start(set: &ReplicaSet, options: &str) -> (BlockingTopology<Pool>, Pool) {
     let uri = format!("{}&maxPoolSize=1&{options}", set.uri());
     let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
@@ -44,7 +44,7 @@ fn wait_for_a_waiter(pool: &Pool) {
     }
 }
 
-/// Checks that nothing waits, and that the one connection has survived.
+/// Checks that nothing is waiting, and that the single connection has survived.
 fn assert_survived(pool: &Pool) {
     let stats = pool.stats();
     let now = (stats.idle, stats.in_use, stats.waiting, stats.opened);
@@ -78,8 +78,8 @@ fn threads_that_share_one_connection_are_all_served() {
     assert_survived(&pool);
 }
 
-/// The timers of blocking mode block their thread, so a waiting thread has to look at the queue
-/// before its own time is over.
+/// In blocking mode, timers block their thread, so a waiting thread must check the queue before its
+/// own time is over.
 #[test]
 fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
     let set = ReplicaSet::start(1).unwrap();

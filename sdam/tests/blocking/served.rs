@@ -12,7 +12,7 @@ use sdam_sim::serve::{Builder, ReplicaSet};
 
 use crate::{PATIENCE, read, run, start, write};
 
-/// Returns the name of the primary in the deployment's own view.
+/// Returns the name of the primary as known to the deployment itself.
 fn primary(set: &ReplicaSet) -> String {
     let status = set.status().unwrap();
     status.primary().unwrap().address.to_string()
@@ -72,7 +72,7 @@ fn tls_and_proxy_options_are_refused_before_any_connection_is_opened() {
         assert!(names_it, "{error}");
     }
     assert_eq!(set.connections().unwrap(), 0);
-    // Kept, because a topology that is dropped closes its connections.
+    // Kept, because dropping a topology closes its connections.
     let mut topology = start(set.uri(), "tls=false");
     topology.select(&Criteria::write()).unwrap();
     assert_eq!(set.connections().unwrap(), 1, "the connection is counted");
@@ -167,7 +167,7 @@ fn h_15_a_member_that_hangs_delays_one_scan_by_its_timeout() {
 #[test]
 fn h_12_a_connection_that_broke_while_unused_is_detected_before_an_operation_uses_it() {
     let set = ReplicaSet::start(3).unwrap();
-    // Zero makes every selection probe its connection.
+    // With zero, every selection probes its connection.
     let builder = BlockingTopology::builder(set.uri())
         .unwrap()
         .options(|options| {

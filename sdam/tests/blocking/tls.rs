@@ -1,4 +1,4 @@
-//! Blocking mode over TLS, against mongod.
+//! Blocking mode over TLS, with mongod.
 
 use std::{path::Path, sync::Arc};
 
@@ -23,7 +23,7 @@ fn client(certificates: &Certificates, file: &Path) -> String {
     format!("{options}&tlsCertificateKeyFile={}", file.display())
 }
 
-/// Selects the server of a connection string; the error is that of the first check.
+/// Selects the server of a connection string. The error comes from the first check.
 fn select(uri: &str, table: &AddressTable) -> Result<(), String> {
     let builder = TopologyBuilder::new(Options::parse(uri).unwrap()).translate(table.clone());
     let mut topology: BlockingTopology = builder.blocking().unwrap();

@@ -1,4 +1,4 @@
-//! The commands that are sent, and their events.
+//! The sent commands and their events.
 
 use std::{pin::pin, time::Duration};
 
@@ -298,7 +298,7 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
         doc! { "readConcern": { "level": "majority" } },
     );
     check("", Kind::Read, &find, doc! {});
-    // Not every read takes one.
+    // Not every read accepts a read concern.
     check(all, Kind::Read, &doc! { "listCollections": 1 }, doc! {});
     // B-43
     check(
@@ -373,12 +373,12 @@ fn o_39_o_50_only_the_reply_to_a_write_acknowledges_it() {
         assert_eq!(error.body(), None);
         let (_, names) = world.log("insert");
         assert_eq!(names, ["CommandStarted", "CommandFailed"]);
-        // The server has executed it. No later command gets its reply.
+        // The server has executed it, but no later command gets its reply.
         for id in 2..11 {
             let reply = world.insert(id).unwrap();
             assert_eq!(reply.get_i32("n").unwrap(), 1, "{bad:?}");
         }
-        // A retryable write is sent once more, with its number.
+        // A retryable write is sent again with the same number.
         let world = World::start(&replica_set(), "");
         fail(&world);
         world.insert(1).unwrap();

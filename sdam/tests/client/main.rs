@@ -1,4 +1,4 @@
-//! The client on a simulated deployment, in virtual time.
+//! The client with a simulated deployment, in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -18,7 +18,7 @@ use sdam::{
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 
-/// A simulated deployment with a client and the events of its commands.
+/// A simulated deployment with a client and its command events.
 pub(crate) struct World {
     pub(crate) sim: Sim,
     pub(crate) client: Client,
@@ -31,7 +31,7 @@ pub(crate) fn replica_set() -> Blueprint {
 }
 
 impl World {
-    /// Starts a client of `blueprint` with these options added to the connection string.
+    /// Starts a client of `blueprint`, with these options added to the connection string.
     pub(crate) fn start(blueprint: &Blueprint, options: &str) -> Self {
         Self::with_seed(1, blueprint, options)
     }
@@ -64,7 +64,7 @@ impl World {
         Ok(Document::from_reader(reply.body()).unwrap())
     }
 
-    /// Inserts a document by a retryable write.
+    /// Inserts a document with a retryable write.
     pub(crate) fn insert(&self, id: i32) -> Result<Document, CommandError> {
         let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": id }] });
         self.try_command(&Command::write("test", insert.as_bytes()))
@@ -78,7 +78,8 @@ impl World {
             .unwrap();
     }
 
-    /// Returns why check-outs have failed since the last call, also of [`log`](Self::log).
+    /// Returns why check-outs have failed since the last call of this method or of
+    /// [`log`](Self::log).
     pub(crate) fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
         let events = self.events().into_iter();
         let failures = events.filter_map(|event| match event.kind {
@@ -97,8 +98,8 @@ impl World {
         std::iter::from_fn(|| events.try_next()).collect()
     }
 
-    /// Returns the documents of the commands of this name that were started, and the names of all
-    /// their events, since the last call.
+    /// Returns, since the last call, the documents of started commands with this name and the names
+    /// of all their events.
     pub(crate) fn log(&self, command: &str) -> (Vec<Document>, Vec<&'static str>) {
         let all = self.events();
         let of = |event: &&Event| match &event.kind {
@@ -119,7 +120,7 @@ impl World {
     }
 }
 
-/// Facts about a command that a client acts on.
+/// The properties of a command that affect the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
     Generic,

@@ -1,4 +1,4 @@
-//! Retries of commands that an overloaded server has refused (Client Backpressure).
+//! Retries of commands refused by an overloaded server (Client Backpressure).
 
 use std::time::Duration;
 
@@ -8,14 +8,13 @@ use sdam_sim::Blueprint;
 
 use crate::{World, encoded, replica_set};
 
-/// The number of operations whose jitters come close to 0 and to 1.
+/// A number of operations so large that some jitters are close to 0 and some to 1.
 const OPERATIONS: i32 = 400;
 
-/// The maximum duration of the round trips of an operation.
+/// The maximum total duration of an operation's round trips.
 const ROUND_TRIPS: Duration = Duration::from_millis(10);
 
-/// The maximum difference between the longest backoffs of all operations and those of a jitter
-/// of 1.
+/// The maximum difference between the longest observed backoffs and those with a jitter of 1.
 const LACKING: Duration = Duration::from_millis(60);
 
 /// The data of a fail point that refuses commands because of overload.
@@ -32,8 +31,8 @@ fn overload(world: &World, times: i32) {
     world.fail(doc! { "times": times }, refusal("ping", 462));
 }
 
-/// Returns the shortest and the longest time of an insert that is refused, out of so many that the
-/// jitters of some are close to 0 and to 1.
+/// Returns the shortest and the longest duration of a refused insert, among so many that some
+/// jitters are close to 0 and some to 1.
 fn shortest_and_longest(world: &World, code: i32) -> (Duration, Duration) {
     let times = (0..OPERATIONS).map(|id| {
         let before = world.sim.now();
@@ -50,8 +49,8 @@ fn assert_near(time: Duration, expected: Duration) {
     assert!(range.contains(&time), "{time:?} instead of {expected:?}");
 }
 
-/// I-62, Client Backpressure prose test 1: with a jitter of 0 there is no backoff, with one of 1 the
-/// two are 0.6 s. `sdam/src/client/retry/tests.rs` sets the jitter itself.
+/// I-62, Client Backpressure prose test 1: with a jitter of 0 there is no backoff; with a jitter of
+/// 1 the two backoffs take 0.6 s. `sdam/src/client/retry/tests.rs` sets the jitter itself.
 #[test]
 fn backpressure_1_backoffs_are_exponential_and_random() {
     let world = World::start(&replica_set(), "");
@@ -61,7 +60,7 @@ fn backpressure_1_backoffs_are_exponential_and_random() {
     assert_near(longest, Duration::from_millis(600));
 }
 
-/// I-62, Client Backpressure prose tests 3 and 4, and what their options add.
+/// I-62, Client Backpressure prose tests 3 and 4, and the effects of their options.
 #[test]
 fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times() {
     let find = encoded(&doc! { "find": "c" });
@@ -125,7 +124,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     }
 }
 
-/// I-62, Q-21: also writes that no other error allows to retry.
+/// I-62, Q-21: including writes that are not retried after any other error.
 #[test]
 fn every_write_is_retried_after_overload_also_on_a_standalone() {
     let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
@@ -159,7 +158,7 @@ fn with_retargeting_a_retry_avoids_the_overloaded_server() {
         ),
     ] {
         let world = World::start(&replica_set(), options);
-        // The primary alone has the fail point.
+        // Only the primary has the fail point.
         world.fail(doc! { "times": 9 }, refusal("find", 462));
         let result = world.try_command(&Command::read("test", find.as_bytes()));
         assert_eq!(result.is_ok(), succeeds, "{result:?}");

@@ -37,11 +37,12 @@ fn a_write_is_retried_once_with_the_same_session_and_number() {
     let (started, names) = world.log("insert");
     assert_eq!(names, TWICE);
     assert_eq!(transaction(&started[0]), transaction(&started[1]));
-    // The next write has another number, and another session: the first one met a network error.
+    // The next write has another number, and another session, because the first one met a network
+    // error.
     world.insert(2).unwrap();
     let (next, _) = world.log("insert");
     assert_ne!(transaction(&started[0]).0, transaction(&next[0]).0);
-    // Without a network error the session is used again.
+    // Without a network error, the session is used again.
     let data = doc! { "failCommands": ["insert"], "errorCode": 91 };
     world.fail(doc! { "times": 1 }, data);
     for (id, number) in [(3, 2), (4, 3)] {
@@ -209,8 +210,8 @@ fn writes_go_on_through_a_step_down_and_the_loss_of_a_primary() {
     assert_eq!(count.unwrap().get_i32("n").unwrap(), 100);
 }
 
-/// Twenty tasks write at the same time through a step-down and the loss of a primary: each document
-/// is there once.
+/// Twenty tasks write concurrently through a step-down and the loss of a primary: each document
+/// exists exactly once.
 #[test]
 fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
     //

@@ -1,4 +1,4 @@
-//! The sessions of a client: whose they are, and how they end.
+//! The sessions of a client: their ids, and their end.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use crate::{World, encoded, replica_set};
 
-/// I-76: a server runs a write once for each session and number (M-47), so clients must not share them.
+/// I-76: a server runs a write once for each session and number (M-47), so clients must not share
+/// sessions.
 #[test]
 fn clients_with_the_same_seed_have_sessions_of_their_own() {
     let sim = Sim::new(1, &replica_set());

@@ -13,8 +13,7 @@ use sdam_sim::{Blueprint, runtime::Latency};
 
 use crate::{Kind, World, encoded, replica_set};
 
-/// Returns how long an operation takes that waits for the only connection of the pool, and its
-/// error.
+/// Returns how long an operation waits for the only connection of the pool, and its error.
 fn exhausted(world: &World, is_pin: bool) -> (u128, CommandError) {
     let ping = encoded(&doc! { "ping": 1 });
     let ping = Command::new("admin", ping.as_bytes());
@@ -92,7 +91,7 @@ fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
     });
 }
 
-/// Delays messages by 50 ms one way, and waits until the monitors have measured that.
+/// Delays messages by 50 ms one way, and waits until the monitors have measured the delay.
 fn slow_down(world: &World) {
     let slow = Latency {
         min: Duration::from_millis(50),
@@ -103,15 +102,15 @@ fn slow_down(world: &World) {
     world.sim.run_for(Duration::from_secs(200));
 }
 
-/// Returns the `maxTimeMS` of `command`, run with these options on connections with a round trip
-/// of 100 ms.
+/// Returns the `maxTimeMS` of `command`, run with these options on connections with a round trip of
+/// 100 ms.
 fn max_time(options: &str, command: &Document, kind: Kind) -> Option<i64> {
     let world = World::start(&replica_set(), options);
     world.insert(1).unwrap();
     slow_down(&world);
     let name = command.keys().next().unwrap();
     let command = encoded(command);
-    // A server refuses cursors that do not exist, but the command was sent.
+    // The server refuses nonexistent cursors, but the command was sent.
     let _ = world.try_command(&kind.command(&command));
     let (started, _) = world.log(name);
     let max_time = started.last().unwrap().get("maxTimeMS");

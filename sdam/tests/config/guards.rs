@@ -1,4 +1,4 @@
-//! Nothing connects without TLS or a proxy when a connection string asks for it, in any spelling.
+//! Nothing connects without TLS or a proxy if a connection string requests it, in any spelling.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use sdam_testkit::HeldTasks;
 
 use crate::{Refusing, poll};
 
-/// Starts each kind of topology with `options`; returns its error and connection count.
+/// Starts each kind of topology with `options`; returns the error and the number of connections.
 fn attempts(options: &str) -> [(Option<StartError>, usize); 2] {
     let builder = || Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
     let (server, tasks) = (Refusing::new(), HeldTasks::default());
@@ -179,7 +179,7 @@ fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
         "`tlsCertificateKeyFile`: MONGODB-X509 takes the user from the client's certificate, and \
          there is none; name the file of the certificate and its key",
     );
-    // Control: with a certificate it is only the transport that is refused.
+    // Control: with a certificate, only the transport is refused.
     let server = Refusing::new();
     let io = server.io().with_tls(Arc::new(Library));
     let uri = "mongodb://a/?authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a";
@@ -187,7 +187,7 @@ fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
     assert!(error.to_string().contains("no byte streams"), "{error}");
 }
 
-/// A transport that negotiates TLS and connects through a proxy itself.
+/// A transport that itself negotiates TLS and connects through a proxy.
 #[derive(Debug)]
 struct Guarded(Arc<dyn Transport>);
 

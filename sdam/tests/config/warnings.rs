@@ -1,4 +1,4 @@
-//! Configuration warnings are reported by the running topology, in events, and in the log.
+//! Configuration warnings appear in the running topology, in events, and in the log.
 
 use std::{
     fmt::Debug,
@@ -20,7 +20,7 @@ use tracing::{
 
 use crate::{Refusing, poll};
 
-/// Collects the messages of level WARN and the target of the topology that this thread logs.
+/// Collects messages with level WARN and the target of the topology that this thread logs.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 

@@ -1,4 +1,5 @@
-//! SRV records of a real name server: special names, and polling on every runtime and without one.
+//! SRV records from a real name server: special names, and polling on every runtime and without
+//! one.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -4,10 +4,10 @@ use sdam_live::{Dns, Record, RecordType};
 
 use crate::world::*;
 
-/// Replaces the ports of `test1`, and waits for those `expected`.
+/// Replaces the ports of `test1`, and waits for the `expected` ports.
 fn check(query: &str, after: &[u16], expected: impl Fn(&[u16]) -> bool) {
     let Some(world) = World::start() else { return };
-    // A look-up may take some seconds of real time.
+    // A look-up may take several seconds of real time.
     let query = format!("connectTimeoutMS=2000000&{query}");
     let change = |dns: &Dns| dns.set(records(TEST1, after)).unwrap();
     world.check((TEST1, &query), &[27017, 27018], change, expected);

@@ -1,4 +1,4 @@
-//! Names that resolvers treat in a special way, at a real name server.
+//! Names that resolvers treat specially, with a real name server.
 
 use std::sync::Arc;
 
@@ -7,7 +7,8 @@ use sdam::ServerAddress;
 use sdam_dns::DnsResolver;
 use sdam_live::{Dns, Record, or_skip};
 
-/// Resolves the connection string of each host, whose records name the one target and a set.
+/// Resolves the connection string of each host, whose records contain this single target and a set
+/// name.
 fn check(pairs: &[(&str, &str)]) {
     let records = pairs.iter().flat_map(|(host, target)| {
         let srv = Record::srv(&format!("_mongodb._tcp.{host}"), target, 27017);

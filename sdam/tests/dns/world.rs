@@ -1,4 +1,4 @@
-//! A name server with the zone of the official tests, and runtimes on which time is short.
+//! A name server with the zone of the official tests, and runtimes with accelerated time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,13 +14,13 @@ use sdam_live::{Dns, Record, or_skip};
 
 /// The host of every server; they differ in their ports. None of them exists.
 const HOST: &str = "localhost.test.build.10gen.cc";
-/// The name of the record of `test1`, the usual one.
+/// The name of the usual record, `test1`.
 pub(crate) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";
 /// `rescanSRVIntervalMS`, the TTL of all records.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// The number of seconds of a test that pass in one second.
+/// The number of test seconds that pass in a real second.
 const HASTE: u32 = 200;
-/// The longest wait for something that has to happen, half a minute of real time.
+/// The time limit of every wait: half a minute of real time.
 const PATIENCE: Duration = Duration::from_secs(30 * HASTE as u64);
 
 /// Returns the SRV records of `name` for these ports.
@@ -29,7 +29,7 @@ pub(crate) fn records(name: &str, ports: &[u16]) -> Vec<Record> {
     ports.iter().map(record).collect()
 }
 
-/// A name server, and a resolver that asks it.
+/// A name server, and a resolver that queries it.
 pub(crate) struct World {
     pub(crate) dns: Dns,
 }
@@ -41,15 +41,15 @@ enum Client {
 }
 
 impl World {
-    /// Starts the name server; `None` if there is none on this machine.
+    /// Starts the name server; `None` if none is installed on this machine.
     pub(crate) fn start() -> Option<Self> {
         let dns = or_skip(Dns::start([])).unwrap()?;
         Some(Self { dns })
     }
 
     /// On every runtime and in single-threaded mode: resolves the connection string of `test1` or
-    /// another `name` with its `before` ports, changes the records, and waits until the ports of the
-    /// topology are as `expected`.
+    /// another `name` with its `before` ports, changes the records, and waits until the ports of
+    /// the topology are as `expected`.
     pub(crate) fn check(
         &self,
         (name, query): (&str, &str),
@@ -77,8 +77,8 @@ impl World {
         });
     }
 
-    /// Like [`check`](Self::check), but waits for a look-up that fails, and for another one, and
-    /// asserts that the servers stay.
+    /// Like [`check`](Self::check), but waits for a failed look-up and the next one, and asserts
+    /// that the servers stay.
     pub(crate) fn check_failure(
         &self,
         query: &str,
@@ -186,19 +186,19 @@ fn ports(description: &TopologyDescription) -> Vec<u16> {
     servers.filter_map(|server| server.address.port()).collect()
 }
 
-/// Lets `time` pass on the clock.
+/// Waits until `time` has passed on the clock.
 fn pass(clock: &dyn Clock, time: Duration) {
     block_on(clock.sleep_until(clock.now() + time));
 }
 
-/// Returns a bundle with this clock running faster, and without servers.
+/// Returns a bundle with a faster clock and without servers.
 fn hasty(io: Io, resolver: DnsResolver) -> Io {
     let clock = Arc::new(HastyClock(io.clock));
     let resolver = Arc::new(HastyResolver(resolver));
     Io::new(clock, Arc::new(NoServers), 1).with_resolver(resolver)
 }
 
-/// A resolver whose time-outs are those of the clock.
+/// A resolver that applies time-outs on the faster clock.
 #[derive(Debug)]
 struct HastyResolver(DnsResolver);
 
@@ -223,7 +223,7 @@ impl Resolver for HastyResolver {
     }
 }
 
-/// A clock on which 60 s are short.
+/// A clock that runs faster.
 #[derive(Debug)]
 struct HastyClock(Arc<dyn Clock>);
 

@@ -1,4 +1,4 @@
-//! Pooled connections that authenticate (the test plan of the Authentication specification).
+//! Pooled connections that authenticate (test plan of the Authentication specification).
 
 mod client;
 mod faults;
@@ -13,7 +13,7 @@ use crate::runtime::replica_set;
 const SHA_1: &str = "SCRAM-SHA-1";
 const SHA_256: &str = "SCRAM-SHA-256";
 
-/// Creates a user of `admin` with these mechanisms.
+/// Creates a user in `admin` with these mechanisms.
 fn create(mongod: &Mongod, user: &str, password: &str, mechanisms: &[&str]) {
     let create = doc! {
         "createUser": user, "pwd": password, "roles": ["root"], "mechanisms": mechanisms.to_vec(),
@@ -21,7 +21,7 @@ fn create(mongod: &Mongod, user: &str, password: &str, mechanisms: &[&str]) {
     mongod.run_command("admin", create).unwrap();
 }
 
-/// The users of the test plan: with SHA-1, with SHA-256, and with both.
+/// Creates the users of the test plan: with SHA-1, with SHA-256, and with both.
 fn create_users(mongod: &Mongod) {
     create(mongod, "sha1", "sha1", &[SHA_1]);
     create(mongod, "sha256", "sha256", &[SHA_256]);
@@ -29,7 +29,7 @@ fn create_users(mongod: &Mongod) {
 }
 
 /// Authenticates with and without a speculative command within hello, and checks that the server
-/// knows the user then. Returns the mechanism.
+/// then knows the user. Returns the mechanism.
 #[track_caller]
 fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str; 2]) -> String {
     let [user, source] = expected;
@@ -52,7 +52,7 @@ fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str
     std::mem::take(mechanism)
 }
 
-/// Checks that the authentication is refused by the server, which then is Unknown.
+/// Checks that the server refuses the authentication, and is then Unknown.
 #[track_caller]
 fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
     for speculates in [true, false] {
@@ -102,7 +102,7 @@ fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
     };
     let both = [true, false].map(|speculates| commands("both:both@", speculates));
     let sha_1 = commands("sha1:sha1@", true);
-    // 4.2 ignores it, and wants an empty exchange at the end.
+    // 4.2 ignores it, and requires an empty exchange at the end.
     let is_old = is_before_4_4(&mongod);
     let expected = if is_old { ([3, 3], 3) } else { ([1, 2], 2) };
     assert_eq!((both, sha_1), expected);

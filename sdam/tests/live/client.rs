@@ -1,4 +1,4 @@
-//! The client through failovers of a real replica set.
+//! The client during failovers of a real replica set.
 
 use std::{
     collections::BTreeMap,
@@ -30,10 +30,10 @@ const PRIMARY_STEPPED_DOWN: i32 = 189;
 struct Shared {
     /// The number of the next document.
     next: AtomicI32,
-    /// True if writes wait until most members have them. A write that only a killed primary has is
-    /// lost. A step-down loses none, but it interrupts operations that wait. MongoDB 4.4 then sends
-    /// an error with the topology version from before the step-down. That error is stale for a
-    /// client that knows this version already, so it retries on the same server, and fails there.
+    /// True if writes wait for the majority. A write known only to a killed primary is lost. A
+    /// step-down loses none, but it interrupts waiting operations. MongoDB 4.4 then sends an error
+    /// with the topology version from before the step-down. That error is stale for a client that
+    /// already knows this version, so the client retries on the same server, and fails there.
     by_majority: AtomicBool,
     stop: AtomicBool,
 }
@@ -49,8 +49,9 @@ impl Shared {
     }
 }
 
-/// Inserts a document and returns whether it is written. A server that steps down while it writes
-/// may say so in an error of the single write. The command has succeeded then, so it is not retried.
+/// Inserts a document and returns whether it was written. A server that steps down during the write
+/// may report that as the error of the individual write. The command has then succeeded, so it is
+/// not retried.
 fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, CommandError> {
     let reply = block_on(client.run(&Command::write("test", insert.as_bytes())))?;
     let reply = RawDocument::from_bytes(reply.body()).unwrap();
@@ -81,7 +82,8 @@ fn while_ok(count: usize, step: impl Fn() -> bool) {
     let _ = (0..count).take_while(|_| step()).count();
 }
 
-/// Returns the greatest number of attempts of one operation, and how many had more than one.
+/// Returns the maximum number of attempts of one operation, and the number of operations with more
+/// than one.
 fn attempts(events: &[Event]) -> (usize, usize) {
     let mut attempts = BTreeMap::<i64, usize>::new();
     for event in events {
@@ -118,9 +120,9 @@ pub(crate) fn write_through_failovers(set: &ReplicaSet, host: &Host, uri: &str) 
         })
         .collect();
     drop(written);
-    // The writers write and read before, between and after the failovers. If all of them have failed,
-    // the loop ends, and joining them tells why.
-    // What they have written before a call does not count.
+    // The writers write and read before, between and after the failovers. If all of them have
+    // failed, the loop ends, and joining them shows why. Documents written before a call do not
+    // count.
     let wait_for_more = || {
         all_written.try_iter().for_each(drop);
         while_ok(10 * WRITERS, || all_written.recv().is_ok());

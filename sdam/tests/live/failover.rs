@@ -22,7 +22,7 @@ pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
         && count(ServerType::RsSecondary) == 2
 }
 
-/// Starts a topology from the seed of one member and waits until it knows the whole set.
+/// Starts a topology with one member as its seed and waits until it knows the whole set.
 pub(crate) fn observe(set: &ReplicaSet, seed: usize, options: &str) -> (Observer, usize) {
     let uri = format!(
         "mongodb://{}/?replicaSet={}&heartbeatFrequencyMS=500{options}",

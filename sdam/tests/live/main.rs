@@ -1,8 +1,7 @@
 //! Real servers and failovers: the observable changes, in the order in which they must happen.
 //!
-//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) and `SDAM_LIVE_RUNTIME` (tokio, smol, async-std)
-//! choose what the tests run against; `cargo xtask test --live-matrix` runs all supported
-//! combinations.
+//! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) and `SDAM_LIVE_RUNTIME` (tokio, smol, async-std) select
+//! the server and the runtime; `cargo xtask test --live-matrix` runs all supported combinations.
 
 #![expect(
     clippy::unwrap_used,

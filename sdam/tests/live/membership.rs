@@ -8,7 +8,7 @@ use crate::{
     runtime::replica_set,
 };
 
-/// D-5, D-32: a removed member is closed; one that returns gets a new server id.
+/// D-5, D-32: a removed member is closed; if it returns, it gets a new server id.
 #[test]
 fn a_removed_member_is_closed_and_opened_again_when_it_returns() {
     let Some(set) = replica_set() else { return };

@@ -15,7 +15,7 @@ use crate::{
     runtime::Host,
 };
 
-/// A running topology and the record of what it did.
+/// A running topology, and the record of its events and pool calls.
 pub(crate) struct Observer {
     pub(crate) topology: Topology<RecordingPool>,
     options: Options,
@@ -62,8 +62,8 @@ impl Observer {
         self.record.events()
     }
 
-    /// Waits for the first event from `mark` on for which `find` yields a value. Returns the value
-    /// and the mark behind that event.
+    /// Waits for the first event from `mark` on for which `find` returns a value. Returns the value
+    /// and the mark after that event.
     pub(crate) fn wait_for<T>(
         &self,
         what: &str,
@@ -88,7 +88,7 @@ impl Observer {
         })
     }
 
-    /// Waits until a server is of this type.
+    /// Waits until a server has this type.
     pub(crate) fn wait_for_server(&self, mark: usize, host: &str, wanted: ServerType) -> usize {
         self.wait_for(&format!("{host} to be {wanted}"), mark, |kind| match kind {
             EventKind::ServerDescriptionChanged { new, .. } => {
@@ -112,7 +112,7 @@ impl Observer {
         drop(self.host);
     }
 
-    /// Replays the recorded inputs: the topology's actions follow from them alone.
+    /// Replays the recorded inputs, which alone determine the topology's actions.
     fn replay(&self) {
         let events = self.events();
         let recording = RecordSink::new(Vec::new(), &self.options).unwrap();

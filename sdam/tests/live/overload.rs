@@ -1,4 +1,4 @@
-//! The client on a real server that refuses commands because of overload.
+//! The client with a real server that refuses commands because of overload.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The pool of `sdam-pool` on real servers: the prose tests of pools.
+//! The pool of `sdam-pool` with real servers: the prose tests of pools.
 
 mod step_down;
 
@@ -17,7 +17,7 @@ use crate::{
 
 /// A topology with pools, and its events.
 struct Pooled {
-    // Before the runtime, because fields are dropped in order.
+    // Declared before the runtime, because fields are dropped in order.
     topology: Topology<Pool>,
     record: Arc<Record>,
     _host: Host,
@@ -44,7 +44,7 @@ impl Pooled {
     }
 
     /// Waits until the change whose event was received is complete: an event is published before
-    /// the pool is called, under the lock that this call takes, too.
+    /// the pool is called, under a lock that this call also takes.
     fn settle(&self) {
         let server = &self.topology.servers()[0];
         self.topology.generation(server.id(), None).unwrap();
@@ -62,7 +62,7 @@ impl Pooled {
     }
 }
 
-/// Runs a command on the database `step-down`; returns the reply, with or without an error in it.
+/// Runs a command on the database `step-down`; returns the reply, even if it contains an error.
 fn run(connection: &mut PooledConnection, mut command: Document) -> Document {
     command.insert("$db", "step-down");
     let command = command.to_vec().unwrap();
@@ -92,7 +92,7 @@ fn is_ready(kind: &EventKind) -> bool {
 #[test]
 fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     let Some(mongod) = standalone() else { return };
-    // Before 5.0 the handshake never fails, so the server is known again at once.
+    // Before 5.0, the handshake never fails, so the server is known again at once.
     let hello = mongod.hello().unwrap();
     let stays_lost = hello.get_i32("maxWireVersion").unwrap() >= 13;
     let app = "SDAMPoolManagementTest";
@@ -139,7 +139,7 @@ fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     client.finish();
 }
 
-/// Returns the driver's and the application's name of a connection, as the server reports them.
+/// Returns the driver's and the application's name of a connection, as reported by the server.
 fn reported(mongod: &Mongod, connection: &PooledConnection) -> (String, String) {
     let command = doc! {
         "aggregate": 1, "cursor": {}, "pipeline": [
@@ -158,7 +158,7 @@ fn reported(mongod: &Mongod, connection: &PooledConnection) -> (String, String) 
 }
 
 /// O-20, O-27, O-28; Handshake prose test "Test that the driver updates metadata": a library
-/// appended later is in the metadata of new connections, and open ones keep theirs.
+/// appended later appears in the metadata of new connections, and open ones keep theirs.
 #[test]
 fn the_server_reports_appended_metadata_of_new_connections_only() {
     let Some(mongod) = standalone() else { return };

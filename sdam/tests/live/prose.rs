@@ -1,7 +1,7 @@
 //! The prose tests of monitoring, and the behaviour after a suspension of the host.
 //!
-//! Times are taken from events; nothing here sleeps. Each test has its own server, so a fail point
-//! affects only the hellos of the client under test.
+//! Times are taken from events; nothing here sleeps. Each test has its own server, so that a fail
+//! point only affects the hellos of the client under test.
 
 mod order;
 mod suspend;
@@ -22,7 +22,7 @@ const HEARTBEAT: Duration = Duration::from_millis(500);
 /// The default `heartbeatFrequencyMS`.
 const DEFAULT_HEARTBEAT: Duration = Duration::from_secs(10);
 
-/// The number of streamed replies that the frequency is measured over.
+/// The number of streamed replies over which the frequency is measured.
 const REPLIES: u32 = 8;
 
 /// The lower bound of the round-trip time while a hello takes [`HEARTBEAT`].
@@ -31,13 +31,13 @@ const SLOW: Duration = Duration::from_millis(250);
 /// The maximum number of delayed checks; four of [`HEARTBEAT`] exceed [`SLOW`] from any average.
 const MOST_HELD: usize = 20;
 
-/// Starts a topology of this server alone.
+/// Starts a topology that connects directly to this server.
 fn observe(mongod: &Mongod, options: &str) -> Observer {
     let host = mongod.host();
     Observer::start(&format!("mongodb://{host}/?directConnection=true{options}"))
 }
 
-/// Returns whether the server streams, as all do from 4.4 on.
+/// Returns whether the server streams, as all do since 4.4.
 fn streams(mongod: &Mongod) -> bool {
     mongod.hello().unwrap().contains_key("topologyVersion")
 }
@@ -78,8 +78,8 @@ fn average(kind: &EventKind) -> Option<Duration> {
     }
 }
 
-/// F-30, F-32, F-24: a streaming server sends a reply each `heartbeatFrequencyMS`; a polled one is
-/// checked as often.
+/// F-30, F-32, F-24: a streaming server sends a reply each `heartbeatFrequencyMS`; a polled server
+/// is checked as often.
 #[test]
 fn streaming_1_replies_come_once_per_heartbeat() {
     let Some(mongod) = standalone() else { return };
@@ -143,8 +143,8 @@ fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     observer.finish();
 }
 
-/// Delays the check that begins after `mark` by [`HEARTBEAT`], on a 4.2 server, whose
-/// `failCommand` cannot delay. On a machine under load that check may already have ended.
+/// Delays the check that begins after `mark` by [`HEARTBEAT`], on a 4.2 server, whose `failCommand`
+/// cannot delay. On a machine under load, that check may already have ended.
 fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     let held = mongod
         .fail_point("waitInIsMaster", "alwaysOn", Document::new())
@@ -155,7 +155,7 @@ fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     held.disable().unwrap();
 }
 
-/// G-1, G-6: each polling check is a sample, and its duration is that of its event.
+/// G-1, G-6: each polling check is a sample, whose duration is the event's.
 fn check_polled_average(events: &[Event]) {
     let mut expected: Option<f64> = None;
     for event in events {
@@ -196,7 +196,7 @@ fn monitors_sleep_at_least_the_minimum_between_checks() {
         assert!(pause >= HEARTBEAT, "{pause:?} from check to check");
     }
     let all = starts[5].since(starts[0]);
-    // Without a waiting selection the second check alone would come later.
+    // Without a waiting selection, the second check alone would come later.
     assert!(all < Duration::from_secs(120), "{all:?}");
     failing.disable().unwrap();
     observer.finish();

@@ -1,4 +1,4 @@
-//! The events of a topology, and waiting for them.
+//! Records the events of a topology, and waits for them.
 
 use std::{
     sync::{Arc, Condvar, Mutex},
@@ -10,7 +10,7 @@ use sdam::{Event, EventKind, EventSink, Interest};
 /// The time limit of every wait, for a machine under load.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Every event so far, and a condition variable for more.
+/// Every event so far, and a condition variable to wait for more.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     events: Mutex<Vec<Event>>,
@@ -50,8 +50,8 @@ impl Record {
         self.events.lock().unwrap().clone()
     }
 
-    /// Waits for the first event from `mark` on for which `find` yields a value. Returns the value
-    /// and the mark behind that event.
+    /// Waits for the first event from `mark` on for which `find` returns a value. Returns the value
+    /// and the mark after that event.
     pub(crate) fn wait_for<T>(
         &self,
         what: &str,

@@ -36,7 +36,7 @@ impl Host {
         }
     }
 
-    /// Adds TLS by this provider.
+    /// Adds TLS from this provider.
     pub(crate) fn with_tls(mut self, provider: Rustls) -> Self {
         self.runtime.io = self.runtime.io.with_tls(Arc::new(provider));
         self

@@ -1,6 +1,6 @@
 //! Selection from real members with tags, one of them lagging.
 //!
-//! Members with a configured delay cannot be used: no member announces them to clients.
+//! Members with a configured delay cannot be used, because no member announces them to clients.
 
 use std::{
     collections::BTreeSet,
@@ -34,14 +34,14 @@ const ROUND: Duration = Duration::from_secs(3);
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// For this frequency ten seconds of lag are too much: a limit on staleness has to be ten seconds
-/// more, and the frequency counts as lag.
+/// With this frequency, ten seconds of lag are too much: the minimum staleness limit is ten seconds
+/// longer than the frequency, and the frequency counts as lag.
 const FREQUENCY: Duration = Duration::from_secs(500);
-/// The smallest limit with that frequency.
+/// The minimum staleness limit with that frequency.
 const LIMIT: Duration = Duration::from_secs(510);
 
-/// A primary and two secondaries, each with a different tag. No other member is elected, however
-/// slow the machine is.
+/// Starts a primary and two secondaries, each with a different tag. No other member can be elected,
+/// however slow the machine is.
 fn tagged_set() -> Option<ReplicaSet> {
     let set = ReplicaSet::builder(version()).election_timeout(PATIENCE);
     let members = [
@@ -149,7 +149,7 @@ fn lag(topology: &TopologyDescription, late: &str) -> Option<i64> {
     Some(behind(described(topology, late))? - behind(topology.primary()?)?)
 }
 
-/// L-21, L-23: a lagging member is rejected only because of the members' hellos.
+/// L-21, L-23: a lagging member is rejected only because of the members' hello replies.
 #[test]
 fn a_member_above_max_staleness_is_not_selected() {
     let Some(set) = tagged_set() else { return };
@@ -164,7 +164,8 @@ fn a_member_above_max_staleness_is_not_selected() {
     set.member(2).run_command("admin", stop).unwrap();
     let deadline = Instant::now() + PATIENCE;
     let allowed = (LIMIT.checked_sub(FREQUENCY).unwrap()).as_millis() as i64;
-    // The members' checks of one round may still be in progress, and must not change the result.
+    // Checks of the members in the same round may still be in progress, and must not change the
+    // result.
     let clearly = allowed + ROUND.as_millis() as i64;
     let description = loop {
         assert!(Instant::now() < deadline, "{:?}", topology.snapshot());

@@ -1,4 +1,4 @@
-//! Many tasks over few pooled connections, through failovers of a real set.
+//! Many tasks over few pooled connections, during failovers of a real set.
 
 use std::{
     sync::{
@@ -24,13 +24,13 @@ const TASKS: usize = 1000;
 const CONNECTIONS: usize = 4;
 const NAME: &str = "soak";
 
-/// Returns how often another member becomes primary: `SDAM_SOAK`, or 3.
+/// Returns the number of times to change the primary: `SDAM_SOAK`, or 3.
 fn failovers() -> usize {
     let text = std::env::var("SDAM_SOAK").ok();
     text.map_or(3, |text| text.parse().unwrap())
 }
 
-/// The counts of the tasks' actions.
+/// Counts of the tasks' actions.
 #[derive(Debug, Default)]
 struct Work {
     is_over: AtomicBool,
@@ -46,7 +46,7 @@ async fn ping(topology: &Topology<Pool>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns the number of this test's connections to a server, as the server counts them.
+/// Returns the server's count of this test's connections.
 fn connections(mongod: &Mongod) -> usize {
     let command = doc! {
         "aggregate": 1, "cursor": {}, "$readPreference": { "mode": "nearest" }, "pipeline": [
@@ -112,7 +112,7 @@ fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     for _ in 0..TASKS {
         ends.recv_timeout(PATIENCE).unwrap();
     }
-    // Two of a monitor, and those of the pool.
+    // Two of the monitor, and the pool's.
     for member in set.members() {
         let there = connections(member);
         assert!(

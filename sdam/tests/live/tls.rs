@@ -48,8 +48,8 @@ fn accept(uri: &str, change: impl FnOnce(TopologyBuilder) -> TopologyBuilder) {
     observer.finish();
 }
 
-/// Waits for the first check of the only server, which must fail at this stage, and returns the error
-/// of a selection.
+/// Waits for the first check of the only server, which must fail at this stage, and returns the
+/// error of a selection.
 #[track_caller]
 fn refuse(
     uri: &str,

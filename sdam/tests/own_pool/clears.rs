@@ -1,4 +1,4 @@
-//! Clears and the end of a pool that come between two steps of its tasks.
+//! Clears, and the end of a pool, between two steps of its tasks.
 
 use std::{
     pin::pin,
@@ -86,7 +86,8 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
         };
         let mut waiting = pin!(join(wait("older"), wait("newer")));
         assert!(poll_immediate(&mut waiting).await.is_none());
-        // The older one is given a connection, and its service is cleared before it has taken it.
+        // The older one is given a connection whose service is cleared before it takes the
+        // connection.
         drop(first);
         let fail = |generation| AppError::network(generation, Stage::Operation, "broken");
         assert_eq!(other.report(fail), ErrorOutcome::ServiceCleared);
@@ -98,7 +99,7 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
 }
 
-/// Spawns tasks, those of pools so that they can be dropped.
+/// Spawns tasks. Tasks of pools can be dropped.
 #[derive(Debug)]
 struct AbortableSpawner {
     spawner: Arc<dyn Spawner>,
@@ -118,8 +119,8 @@ impl Spawner for AbortableSpawner {
     }
 }
 
-/// Drops the task of a pool at which a check-out waits, just after the pool was closed if `closes`
-/// is set. Returns how the check-out fails.
+/// Drops the task of a pool while a check-out is waiting, after closing the pool if `closes` is
+/// set. Returns the error of the check-out.
 fn drop_worker(closes: bool) -> Error {
     let sim = simulation(3);
     let mut runtime = sim.runtime();
@@ -133,7 +134,7 @@ fn drop_worker(closes: bool) -> Error {
     let error = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let held = pool.check_out().await.unwrap();
-        // Polls a check-out only after it was woken.
+        // Polls a check-out only after it has been woken.
         let mut waiting = FuturesUnordered::from_iter([pool.check_out()]);
         assert!(poll_immediate(waiting.next()).await.is_none());
         let mut closing = pin!(topology.close());

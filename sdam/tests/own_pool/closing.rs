@@ -15,7 +15,7 @@ use sdam_sim::{
 
 use super::{builder, ping, primary, run_ping, simulation};
 
-/// The names that the sinks of these tests receive, without the pools' own.
+/// The events that the sinks of these tests receive, except the pools' own.
 const NAMES: [&str; 7] = [
     "ConnectionCheckOutStarted",
     "ConnectionCreated",
@@ -43,7 +43,7 @@ fn block(sim: &Sim, command: &str, time: Duration) {
         .unwrap();
 }
 
-/// Returns the names of connections' events and of the last event.
+/// Returns the names of connection events and of the last event.
 async fn names(events: EventStream) -> Vec<&'static str> {
     let all: Vec<Event> = events.collect().await;
     let last = all.last().map(|event| event.kind.name().as_str());
@@ -121,7 +121,7 @@ fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
     );
 }
 
-/// J-26: also of an attempt whose pool is gone.
+/// J-26: including an attempt whose pool is gone.
 #[test]
 fn connections_being_opened_are_closed_before_the_topology() {
     let sim = simulation(3);

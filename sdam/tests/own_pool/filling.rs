@@ -1,4 +1,4 @@
-//! Errors of the connections that a pool opens for `minPoolSize`.
+//! Errors of connections that a pool opens for `minPoolSize`.
 
 use std::{sync::atomic::Ordering, time::Duration};
 
@@ -50,13 +50,13 @@ fn position(events: &[Event], what: &str, wanted: impl Fn(&EventKind) -> bool) -
     position.unwrap()
 }
 
-/// I-20, I-10, P-32: filling is tried again after a pause that doubles, and the server stays known.
+/// I-20, I-10, P-32: filling is retried after pauses that double, and the server stays known.
 #[test]
 fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     let sim = simulation(1);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;
-    // The first connection is that of the monitor.
+    // The first connection is the monitor's.
     let is_over = limit(&sim, server, 1, Verdict::Reset);
     let (topology, events) = observed(&sim, "minPoolSize=3");
     sim.block_on(async {
@@ -85,7 +85,7 @@ fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
     let sim = simulation(3);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;
-    // The first connection is that of the monitor.
+    // The first connection is the monitor's.
     let is_over = limit(&sim, server, 1, Verdict::Cut);
     let (topology, _events) = observed(&sim, "minPoolSize=1&connectTimeoutMS=10000");
     sim.block_on(async {
@@ -115,14 +115,13 @@ fn failure(event: &Event) -> Option<bool> {
     }
 }
 
-/// I-20, I-12, F-66: as in the unified test "Server error on minPoolSize background
-/// creation".
+/// I-20, I-12, F-66: as in the unified test "Server error on minPoolSize background creation".
 #[test]
 fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unknown() {
     let sim = simulation(2);
     sim.run_for(Duration::from_secs(20));
     let mut fail = FailCommand::default();
-    // The first hello is that of the monitor.
+    // The first hello is the monitor's.
     fail.mode = Mode::Skip(1);
     fail.commands = vec!["hello".into(), "isMaster".into()];
     fail.error_code = Some(91);

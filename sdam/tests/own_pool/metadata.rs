@@ -17,7 +17,7 @@ use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use super::{builder, ping_primary, primary, run_ping, simulation};
 
-/// The time after which an idle connection has expired by `maxIdleTimeMS=1`.
+/// A duration after which an idle connection has expired with `maxIdleTimeMS=1`.
 const IDLE: Duration = Duration::from_millis(5);
 
 /// The first messages of the connections to one server.
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// Starts a client with one library that is set before or appended after the start.
+    /// Starts a client with one library that is set initially or appended after the start.
     fn with(library: &Library, is_initial: bool) -> Self {
         if is_initial {
             return Self::start(std::slice::from_ref(library), "maxIdleTimeMS=1");
@@ -107,7 +107,7 @@ fn record(sim: &Sim, member: MemberId) -> Handshakes {
     handshakes
 }
 
-/// An empty text is an absent one.
+/// Creates a library; an empty text means an absent one.
 fn library(name: &str, version: &str, platform: &str) -> Library {
     let library = Library::new(name).with_version(version);
     library.with_platform(platform)
@@ -117,7 +117,7 @@ fn own() -> Library {
     library("library", "1.2", "Library Platform")
 }
 
-/// The metadata with the texts that libraries change set to these.
+/// Returns the metadata with these values for the texts that libraries change.
 fn with(metadata: &Document, name: &str, version: &str, platform: &str) -> Document {
     let mut expected = metadata.clone();
     let driver = expected.get_document_mut("driver").unwrap();
@@ -147,7 +147,7 @@ fn metadata_1_2_a_library_is_appended_and_nothing_else_changes() {
     }
 }
 
-/// O-27, prose test 3: only an equal library is not appended again.
+/// O-27, prose test 3: a library is not appended again only if it is equal.
 #[test]
 fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
     for name in ["library", "framework"] {
@@ -171,8 +171,8 @@ fn metadata_3_a_library_that_differs_in_one_text_is_appended() {
     }
 }
 
-/// O-27, prose tests 4 to 8: neither a library of the start nor an appended one is appended again,
-/// at once or later; an empty text counts as an absent one.
+/// O-27, prose tests 4 to 8: a library is never appended twice, whether it was set initially or
+/// appended, at once or later; an empty text counts as an absent one.
 #[test]
 fn metadata_4_to_8_a_known_library_is_not_appended_again() {
     let framework = || Some(library("framework", "2.0", "Framework Platform"));
@@ -238,7 +238,7 @@ fn open_connections_stay_in_use_when_metadata_is_appended() {
     });
 }
 
-/// The document of a driver, which it changes at run time.
+/// A driver's document, which it changes at run time.
 type Shared = Arc<Mutex<Document>>;
 
 fn document(name: &str) -> Document {
@@ -264,7 +264,7 @@ fn monitors_and_pools_send_the_current_document_of_a_driver() {
     let refused = world.topology.append_metadata(own()).unwrap_err();
     assert!(refused.to_string().contains("append the library to that"));
 
-    // The monitor and its RTT task connect again.
+    // The monitor and its RTT task reconnect.
     world.handshakes.lock().unwrap().clear();
     let primary = world.sim.status().primary().unwrap().id;
     world.sim.network().reset(primary);

@@ -1,8 +1,8 @@
 //! A server that limits the rate of new connections (the prose test "Connection Pool Backpressure"
 //! of Server Discovery and Monitoring).
 //!
-//! The simulated server stands for `ingressConnectionEstablishmentRateLimiterEnabled` of MongoDB
-//! 7.0 and newer. No transport negotiates TLS, so the connections end before hello or in it.
+//! The simulated server imitates `ingressConnectionEstablishmentRateLimiterEnabled` of MongoDB 7.0
+//! and newer. The transports do not use TLS, so the connections end before or during hello.
 
 use std::{
     sync::{
@@ -37,8 +37,8 @@ pub(super) fn is_handshake(bytes: &[u8]) -> bool {
     bytes.windows(8).any(|bytes| bytes == b"\x03client\0")
 }
 
-/// Does `verdict` to every handshake with `member` from now on but the first `admitted`, until the
-/// returned flag is set.
+/// Applies `verdict` to every handshake with `member` from now on except the first `admitted`,
+/// until the returned flag is set.
 pub(super) fn limit(
     sim: &Sim,
     member: MemberId,
@@ -81,14 +81,14 @@ async fn operate(sim: &Sim, pool: &Pool) -> Result<(), Error> {
     Ok(())
 }
 
-/// Runs the operations against a server that `overload` makes refuse new connections, so that
-/// `expected` of them fail. The prose test demands at least 10.
+/// Runs the operations with a server that refuses new connections because of `overload`, so that
+/// `expected` of them fail. The prose test requires at least 10.
 fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
     let sim = simulation(seed);
     let (topology, mut events) = observed(&sim);
     let results = sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
-        // The connections of the monitors are open from here on.
+        // The monitors' connections are open from here on.
         let clock = sim.runtime().io.clock;
         clock.sleep_until(sim.now() + Duration::from_secs(2)).await;
         overload(&sim, sim.status().primary().unwrap().id);

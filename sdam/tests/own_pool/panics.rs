@@ -20,7 +20,7 @@ use sdam_transport::wire::WireMessage;
 
 use super::{ping_primary, primary, run_ping, simulation};
 
-/// The next operation that panics.
+/// The operation that panics next.
 #[derive(Debug, Default)]
 struct Faults {
     connecting: AtomicBool,
@@ -76,7 +76,7 @@ impl Drop for FaultyConnection {
     }
 }
 
-/// Asks the server for nothing.
+/// An authenticator that sends nothing to the server.
 #[derive(Debug)]
 struct Nobody(Arc<Faults>);
 
@@ -103,7 +103,7 @@ impl Conversation for Nobody {
     }
 }
 
-/// Returns the factory of pools with these faults, and a runtime with them.
+/// Returns a factory of pools and a runtime with these faults.
 fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
     let options = Options::parse(uri).unwrap();
     let authenticator = Arc::new(Nobody(Arc::clone(faults)));
@@ -118,7 +118,7 @@ fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
     )
 }
 
-/// The first check-out meets the panic, and all others succeed.
+/// Checks that the first check-out meets the panic, and that all others succeed.
 async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
     let outcomes = join_all((0..5).map(|_| pool.check_out())).await;
@@ -153,13 +153,13 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let clock = sim.runtime().io.clock;
-        // The connections of the monitors are open from here on.
+        // The monitors' connections are open from here on.
         clock.sleep_until(sim.now() + Duration::from_secs(2)).await;
         check_out_around(&pool, &faults.connecting).await;
         check_out_around(&pool, &faults.authenticating).await;
         let opened = join_all((0..3).map(|_| pool.check_out())).await;
         drop(opened);
-        // The pool's task closes the three, the first of which panics.
+        // The pool's task closes the three connections; closing the first one panics.
         faults.closing.store(true, Ordering::Relaxed);
         clock.sleep_until(sim.now() + Duration::from_secs(5)).await;
         assert!(

@@ -1,4 +1,4 @@
-//! A simulated deployment, in virtual time.
+//! Pools with a simulated deployment, in virtual time.
 
 use std::{
     future::poll_fn,
@@ -78,7 +78,7 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
     });
 }
 
-/// The names of a server's events, with the numbers of connections.
+/// Returns the names of a server's events, with the numbers of connections.
 fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
     let told = events.iter().filter_map(|event| {
         let name = event.kind.name().as_str();
@@ -233,8 +233,7 @@ fn a_silent_server_interrupts_commands_in_use_before_their_own_time_is_over() {
 
 #[test]
 fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
-    // P-9
-    // Anchors: a check-out may be dropped at every poll
+    // P-9 Anchors: a check-out may be dropped at every poll
     let sim = simulation(3);
     let topology = start(&sim, "maxPoolSize=3");
     sim.block_on(async {
@@ -446,7 +445,7 @@ fn an_idle_pool_never_wakes_up() {
         clock
             .sleep_until(sim.now() + Duration::from_secs(3600))
             .await;
-        // Operations on idle connections do not concern the pool's task either.
+        // Operations on idle connections do not involve the pool's task either.
         ping_primary(&topology).await.unwrap();
         assert_eq!(polls.load(Ordering::Relaxed), before);
         topology.close().await;
@@ -485,7 +484,7 @@ fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connec
             let kind = error.server_error().map(|error| error.kind);
             assert_eq!(kind, Some(ErrorKind::Protocol), "{bad:?}: {error}");
             assert_eq!(error.body(), None);
-            // Nothing is sent on it any more, and it says why.
+            // Nothing more is sent on it, and the error says why.
             let again = run_ping(&mut connection).await.unwrap_err().to_string();
             assert!(again.contains("close it"), "{bad:?}: {again}");
             drop(connection);

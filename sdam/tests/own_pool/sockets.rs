@@ -1,4 +1,4 @@
-//! Sockets of the loopback interface.
+//! Pools with sockets of the loopback interface.
 
 use futures::future::join_all;
 use sdam::Topology;

@@ -1,6 +1,6 @@
 //! Selecting from a topology that has a suitable server allocates nothing.
 //!
-//! The counting allocator is `allocation_counter`, which counts per thread.
+//! The allocator is `allocation_counter`, which counts per thread.
 
 use std::time::Duration;
 
@@ -11,9 +11,9 @@ use sdam_testkit::Server;
 
 use crate::harness::{Harness, hosts};
 
-/// Counts the allocations of `select` in 100 calls, after a first one.
+/// Counts the allocations of `select` in 100 calls after the first one.
 fn allocations(mut select: impl FnMut()) -> u64 {
-    // Allocations that a thread and its snapshot guards make only once are not counted.
+    // Excludes allocations that a thread and its snapshot guards make only once.
     select();
     allocation_counter::measure(|| (0..100).for_each(|_| select())).count_total
 }

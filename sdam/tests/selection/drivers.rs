@@ -16,8 +16,8 @@ fn addresses(topology: &Topology) -> Vec<ServerAddress> {
     servers.iter().map(|one| one.address.clone()).collect()
 }
 
-/// N-20, N-23, N-24: hosts that a driver has looked up join a sharded topology, others leave it, and
-/// no hosts change nothing.
+/// N-20, N-23, N-24: hosts that a driver has looked up join a sharded topology, others leave it,
+/// and an empty list changes nothing.
 #[test]
 fn hosts_of_an_srv_record_replace_those_of_a_sharded_topology() {
     let (mut harness, hosts) = (Harness::new(), hosts(4));

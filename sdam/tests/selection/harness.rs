@@ -1,4 +1,4 @@
-//! A single-threaded harness with virtual time that only the test advances.
+//! A single-threaded harness in virtual time that only the test advances.
 
 use std::{sync::Arc, time::Duration};
 
@@ -80,13 +80,13 @@ impl Harness {
             .unwrap()
     }
 
-    /// Drops all tasks, like a runtime that shuts down. Later tasks run.
+    /// Drops all tasks, like a runtime that shuts down. Later tasks still run.
     pub(crate) fn drop_tasks(&mut self) {
         self.pool = LocalPool::new();
         drop(self.spawned.take());
     }
 
-    /// Drops the first of the tasks that have not started.
+    /// Drops the first task that has not started.
     pub(crate) fn drop_first_new_task(&mut self) {
         let later = self.spawned.take().into_iter().skip(1);
         later.for_each(|task| self.spawned.spawn(task));
@@ -131,7 +131,7 @@ impl Harness {
 pub(crate) struct Running<T>(RemoteHandle<T>);
 
 impl<T: 'static> Running<T> {
-    /// Detaches the task; dropping the handle cancels it otherwise.
+    /// Detaches the task, which would be cancelled if the handle were dropped.
     pub(crate) fn forget(self) {
         self.0.forget();
     }

@@ -1,7 +1,7 @@
 //! Selection from a running topology: waiting, errors and cost.
 //!
-//! Servers are canned replies behind the transport interface, and time is virtual, so that
-//! everything happens at exact times.
+//! Servers are canned replies behind the transport interface, and time is virtual, so everything
+//! happens at exact times.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

@@ -1,4 +1,4 @@
-//! The pools of servers that may be selected.
+//! The pools of selectable servers.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -52,8 +52,8 @@ fn ready(replies: &[Document], single: bool) -> BTreeSet<usize> {
     ready
 }
 
-/// F-60: the pools of data-bearing servers become ready; in a topology of type Single, those of
-/// every server that answers.
+/// F-60: the pools of data-bearing servers become ready; in a topology of type Single, the pool of
+/// any server that answers.
 #[test]
 fn pools_of_data_bearing_servers_and_of_a_single_server_become_ready() {
     let primary = member(doc! { "ismaster": true });

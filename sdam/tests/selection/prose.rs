@@ -20,7 +20,7 @@ fn nearest() -> ReadPreference {
     ReadPreference::new(ReadMode::Nearest)
 }
 
-/// L-45, "Application-Provided Server Selector": selects the highest port, ten times.
+/// L-45, "Application-Provided Server Selector": selects the highest port ten times.
 #[test]
 fn the_selector_of_the_application_chooses_among_suitable_servers() {
     let hosts = hosts(3);
@@ -38,7 +38,8 @@ fn the_selector_of_the_application_chooses_among_suitable_servers() {
     }
 }
 
-/// Counts the operations per server of ten concurrent workers' ten finds each, which take `times`.
+/// Counts the operations per server when ten concurrent workers run ten finds each, which take
+/// `times`.
 fn load(
     harness: &mut Harness,
     topology: &Topology,
@@ -68,7 +69,7 @@ fn load(
 }
 
 /// L-41, L-43, "operationCount-based selection within the latency window": a slow mongos gets less
-/// than a quarter of the operations, two equal ones about half each.
+/// than a quarter of the operations; two equal ones get about half each.
 #[test]
 fn a_slow_server_is_given_fewer_operations() {
     let hosts = hosts(2);
@@ -101,7 +102,7 @@ fn a_slow_server_is_given_fewer_operations() {
     );
 }
 
-/// Builds the reply of a member whose last write was `last_write` milliseconds after the epoch.
+/// Builds the reply of a member with a last write `last_write` milliseconds after the epoch.
 fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Server {
     let mut reply = sdam_testkit::member(hosts, is_primary);
     let last_write = doc! { "lastWriteDate": DateTime::from_millis(last_write) };

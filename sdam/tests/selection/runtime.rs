@@ -14,7 +14,7 @@ use sdam_testkit::{RecordingPools, Server};
 
 use crate::harness::{Harness, hosts};
 
-/// Returns the result of a new selection; `None` if it waits.
+/// Returns the result of a new selection; `None` if it is waiting.
 fn attempt<P: PoolHandle>(topology: &Topology<P>) -> Option<Result<ServerAddress, SelectionError>> {
     let outcome = topology.select(&Criteria::write()).now_or_never()?;
     Some(outcome.map(|selected| selected.address().clone()))
@@ -45,7 +45,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
     check_shut_down(&attempt(&topology).unwrap().unwrap_err());
     check_shut_down(&topology.try_select(&criteria).unwrap_err());
     assert_eq!(topology.waiters(), 0);
-    // The events say so, too, if they are still delivered.
+    // The events also say so, if they are still delivered.
     let delivered = |queue: PendingEvents<'_>| {
         let (again, all) = unbounded();
         queue.deliver_now(&again);
@@ -139,7 +139,7 @@ fn a_monitor_that_restarts_after_a_panic_still_finds_its_server() {
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }
 
-/// F-70: also for a monitor that pauses after a panic, and has been asked for a check meanwhile.
+/// F-70: including a monitor that pauses after a panic and has meanwhile been asked for a check.
 #[test]
 fn closing_stops_a_pausing_monitor_at_once() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
@@ -151,7 +151,7 @@ fn closing_stops_a_pausing_monitor_at_once() {
     topology.request_check();
     harness.settle();
     let closing = harness.begin(async move { topology.close().await });
-    // The time stands still.
+    // Time stands still.
     harness.settle();
     closing.result();
 }

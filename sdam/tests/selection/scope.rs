@@ -1,4 +1,4 @@
-//! The scope of selections, the knowledge that they need, and their read preferences.
+//! The scope of selections, the knowledge they need, and their read preferences.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,7 +14,7 @@ fn read(preference: ReadPreference) -> Criteria {
     Criteria::read(preference).unwrap()
 }
 
-/// Returns the ports of the servers of 30 selections.
+/// Returns the ports of the servers chosen by 30 selections.
 fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     let select = |_| topology.try_select(criteria).unwrap().unwrap();
     let ports = (0..30)
@@ -23,8 +23,8 @@ fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     ports.map(Option::unwrap).collect()
 }
 
-/// L-1: checks select no server, and a server that was selected for a cursor stays the same while
-/// others are selected. Using it for the cursor's later commands is the caller's duty.
+/// L-1: checks select no server, and a server selected for a cursor stays the same while others are
+/// selected. Using it for the cursor's later commands is the caller's responsibility.
 #[test]
 fn checks_select_no_server_and_a_selected_server_stays_the_same() {
     let hosts = hosts(3);
@@ -51,9 +51,9 @@ fn checks_select_no_server_and_a_selected_server_stays_the_same() {
     assert_eq!(held.address(), &hosts[0]);
 }
 
-/// L-7: the client's default read preference changes no criteria that do not use it, and a
-/// selection does not depend on the previous one. Choosing the criteria of an operation (L-3, L-4,
-/// L-5) is the caller's duty, see `Criteria`.
+/// L-7: the client's default read preference affects only criteria that use it, and a selection
+/// does not depend on the previous one. Choosing the criteria of an operation (L-3, L-4, L-5) is
+/// the caller's responsibility, see `Criteria`.
 #[test]
 fn the_default_read_preference_applies_only_to_criteria_that_use_it() {
     let hosts = hosts(3);
@@ -71,7 +71,7 @@ fn the_default_read_preference_applies_only_to_criteria_that_use_it() {
     assert_eq!(selected(&topology, &Criteria::write()), [20_000].into());
 }
 
-/// L-6: a selected server says whether its read preference was overridden.
+/// L-6: a selected server tells whether its read preference was overridden.
 #[test]
 fn a_server_selected_for_a_writing_pipeline_reports_an_overridden_read_preference() {
     let hosts = hosts(2);
@@ -110,7 +110,8 @@ fn a_selection_needs_only_one_suitable_server() {
     assert_eq!(selected.unwrap().address(), &hosts[1]);
 }
 
-/// L-64: as many selections wait as may, the next one fails at once, a freed place is reused.
+/// L-64: the maximum number of selections wait, the next one fails at once, and a freed place is
+/// reused.
 #[test]
 fn selections_beyond_max_waiters_fail_at_once() {
     let mut harness = Harness::new();

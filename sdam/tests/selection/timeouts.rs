@@ -1,4 +1,4 @@
-//! The error of a selection that has timed out.
+//! The error of a selection that timed out.
 
 use std::{error::Error, time::Duration};
 
@@ -76,7 +76,7 @@ probably: no server accepts connections";
     ));
 }
 
-/// The text for an empty topology says why it is empty, and so do its events.
+/// The text for an empty topology explains why it is empty, and so do its events.
 #[test]
 fn the_error_for_an_empty_topology_gives_the_reason() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
@@ -135,7 +135,7 @@ fn the_error_contains_the_first_and_the_last_error_of_each_server() {
     };
     set(&harness, 0, "out of memory");
     set(&harness, 1, "shut down");
-    // The next checks detect it on the open connections, and connect again at once.
+    // The next checks detect it on the open connections, and reconnect at once.
     harness.pass(Duration::from_secs(10));
     set(&harness, 0, "no route");
     let error = fail_on(&mut harness, &topology, Criteria::write());

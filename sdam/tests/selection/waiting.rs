@@ -1,4 +1,4 @@
-//! Waiting selections: how long they wait, and the checks that they request.
+//! Waiting selections: the duration of the wait, and the checks that they request.
 
 use std::{cell::Cell, future::poll_fn, pin::pin, rc::Rc, time::Duration};
 
@@ -43,8 +43,8 @@ fn checks(harness: &Harness, hosts: &[ServerAddress]) -> Vec<usize> {
     hosts.iter().map(of).collect()
 }
 
-/// F-44, L-62: waiting selections keep each server at one check per 500 ms, however many they are,
-/// and the first suitable change ends all of them.
+/// F-44, L-62: any number of waiting selections keep each server at one check per 500 ms, and the
+/// first suitable change ends all of them.
 #[test]
 fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     const WAITERS: usize = 1000;
@@ -96,7 +96,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
         served <= WAITERS * changes,
         "{served} turns, {changes} changes"
     );
-    // No selection is waiting any more, so no check is made for them.
+    // No selection is waiting any more, so none causes a check.
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     let settled = checks(&harness, &hosts);
     assert_eq!(settled, [13, 13, 13]);
@@ -160,7 +160,7 @@ fn a_selection_fails_at_the_shorter_of_both_timeouts() {
     check(5000, 5000, Bound::ServerSelectionTimeout);
 }
 
-/// L-62: with a timeout of zero no selection waits, but servers are checked.
+/// L-62: with a timeout of zero, selections do not wait, but servers are checked.
 #[test]
 fn a_timeout_of_zero_means_not_to_wait() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
@@ -247,7 +247,7 @@ fn closing_fails_every_waiting_selection() {
     assert_eq!(topology.waiters(), 0);
 }
 
-/// F-44: the check that serves a selection is not followed by another one on its behalf.
+/// F-44: the check that satisfies a selection is not followed by another one on its behalf.
 #[test]
 fn a_selection_that_the_first_check_serves_causes_no_second_check() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));

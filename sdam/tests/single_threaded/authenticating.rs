@@ -1,4 +1,4 @@
-//! Operations of a user on the connections of the checks, in simulated deployments with users.
+//! A user's operations on the connections for checks, with simulated deployments that have users.
 
 use std::sync::{
     Arc,
@@ -32,7 +32,7 @@ fn options(sim: &Sim, user_info: &str) -> Options {
     Options::parse(&format!("mongodb://{user_info}{hosts}")).unwrap()
 }
 
-/// Starts a topology that authenticates as the user of `user_info`; its nonces are the same in every
+/// Starts a topology that authenticates as the user in `user_info`, with the same nonces in every
 /// run.
 fn start(sim: &Sim, user_info: &str) -> ScanTopology {
     let options = options(sim, user_info);
@@ -63,19 +63,20 @@ fn find() -> Document {
     doc! { "find": "c", "$db": "test" }
 }
 
-/// Authenticates, and again after the connection is lost; returns the trace.
+/// Authenticates, and again after the loss of the connection; returns the trace.
 fn authenticated(version: ServerVersion, user: &User) -> u64 {
     let sim = world(version, user.clone());
     sim.block_on(async {
         let mut topology = start(&sim, "ada:pencil@");
         let server = primary(&mut topology).await;
-        // No connection for operations only, and none is used without its user.
+        // There are no connections only for operations, and none is used before its user is
+        // authenticated.
         let connections = sim.connections();
         assert!(topology.channel(server).is_none());
         let reply = run(&mut topology, server, &find()).await.unwrap();
         assert!(reply.contains_key("cursor"), "{reply}");
         assert!(topology.channel(server).is_some());
-        // A check leaves the user as it is.
+        // A check does not change the user.
         topology.check(server).await;
         run(&mut topology, server, &find()).await.unwrap();
         assert_eq!(sim.connections(), connections);
@@ -165,7 +166,7 @@ fn without_an_authenticator_no_command_runs_for_a_user() {
         let remedy = "`TopologyBuilder::authenticator`";
         assert!(error.to_string().contains(remedy), "{error}");
         assert_eq!(error.outcome, ErrorOutcome::Irrelevant);
-        // A driver that authenticates the connection itself says so.
+        // A driver that authenticates the connection itself reports that.
         topology.channel(server).unwrap().set_authenticated();
         let error = run(&mut topology, server, &find()).await.unwrap_err();
         assert_eq!(error.error.code, Some(13), "{error}");

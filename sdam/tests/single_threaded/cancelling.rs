@@ -1,4 +1,4 @@
-//! Futures that are dropped before they are ready, on an `Io` whose operations can be pending.
+//! Futures dropped before completion, on an `Io` whose operations can be pending.
 
 use std::{future::Future, pin::pin, task::Context};
 
@@ -76,7 +76,7 @@ fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
     harness.serve("a", mongos());
     harness.stall();
     poll_and_drop(topology.scan());
-    // The reply takes 1 ms, and nothing polls for half a minute.
+    // The reply takes 1 ms, but nothing polls for half a minute.
     harness.advance(30_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
     assert_eq!(harness.log(), "a connect, a isMaster, a hello");
@@ -161,7 +161,7 @@ fn a_cancelled_operation_closes_its_connection() {
     poll_and_drop(topology.run_command(server, &find, None));
     harness.log();
     harness.advance(1_000);
-    // The late reply is never taken for another command's.
+    // A late reply is never mistaken for another command's.
     ready(topology.run_command(server, &find, None)).unwrap();
     assert_eq!(harness.log(), "a connect, a isMaster, a find");
     assert_eq!(harness.open(), 3);

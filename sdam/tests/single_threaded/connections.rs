@@ -1,4 +1,4 @@
-//! The connection that checks and operations share.
+//! The connection shared by checks and operations.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() 
     summaries(&mut events);
     assert_eq!(select(&mut topology), Ok("a".into()));
     let log = harness.log();
-    // No primary is known then, so the second selection scans, and selects without a probe.
+    // No primary is known at that time, so the second selection scans, and selects without a probe.
     assert!(log.starts_with("a ping, "), "{log}");
     assert!(log.contains("a connect, a isMaster"), "{log}");
     assert_eq!(log.matches("ping").count(), 1, "{log}");
@@ -101,7 +101,7 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
     let description = topology.description();
     let lost = description.server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().kind, ErrorKind::Timeout);
-    // The probe, and one attempt of the scan at a server that is no longer known.
+    // The probe, and one attempt of the scan with a server that is no longer known.
     assert_eq!(harness.millis() - before, 20_002);
 }
 

@@ -1,4 +1,4 @@
-//! Errors that operations report.
+//! Errors reported by operations.
 
 use bson::doc;
 use sdam::{AppError, Criteria, ErrorKind, ErrorOutcome, Generation, ServerType, Stage};
@@ -108,7 +108,7 @@ fn i_15_a_broken_connection_makes_its_server_unknown_and_causes_no_check() {
     );
     assert!(!topology.is_stale());
     assert_eq!(harness.open(), 2);
-    // The next operation that uses it detects this at once.
+    // The next operation that uses it notices this at once.
     harness.advance(1_000);
     assert_eq!(select(&mut topology), Ok("a".into()));
 }

@@ -17,7 +17,8 @@ pub(crate) const SEED: u64 = 7;
 /// All events except the recorded inputs.
 const EVENTS: Interest = Interest::ALL.without(Interest::INPUTS);
 
-/// The message with which a server that was never [served](Harness::serve) refuses connections.
+/// The error message of a server that was never [served](Harness::serve) and so refuses
+/// connections.
 const ABSENT: &str = "no server is running";
 
 /// The environment of the topology: servers, clock and log.
@@ -43,7 +44,7 @@ impl Default for Harness {
 }
 
 impl Harness {
-    /// Sets the server's reply to hello. A new server is up and takes 1 ms.
+    /// Sets the server's reply to hello. A new server is up, with replies that take 1 ms.
     pub(crate) fn serve(&self, name: &str, hello: Document) {
         let hello: Reply = Arc::new(move |request| {
             let mut reply = hello.clone();
@@ -200,7 +201,7 @@ pub(crate) fn read(mode: ReadMode) -> Criteria {
     Criteria::read(ReadPreference::new(mode)).unwrap()
 }
 
-/// Returns the host that is selected for writing, or the error.
+/// Returns the host selected for writing, or the error.
 pub(crate) fn select<P: PoolHandle>(topology: &mut ScanTopology<P>) -> Result<String, String> {
     let selected = ready(topology.select(&Criteria::write()));
     selected
@@ -218,7 +219,7 @@ pub(crate) fn kind(topology: &ScanTopology, name: &str) -> ServerType {
     description.server(&address(name)).unwrap().server_type
 }
 
-/// Returns a summary of each event, in one word or two.
+/// Summarizes each event in one or two words.
 pub(crate) fn summaries(events: &mut EventStream) -> Vec<String> {
     std::iter::from_fn(|| events.try_next())
         .map(|event| summary(&event))

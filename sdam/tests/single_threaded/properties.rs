@@ -127,7 +127,8 @@ proptest! {
                 Step::Answer(name, role) => harness.serve(name, hello(role)),
                 Step::Refuse(name, code) => harness.change(name, |server| server.other = reply(&refusal(code))),
             }
-            // Each of four servers takes at most four timeouts of a second, and the probe one.
+            // Each of four servers takes at most four timeouts of one second, and the probe takes
+            // one.
             prop_assert!(harness.millis() - before <= 2_000 + 2 * 17_000, "{step:?}");
             prop_assert!(harness.open() <= topology.description().servers().len());
         }

@@ -39,7 +39,7 @@ fn h_1_a_selection_scans_inline_after_60_seconds() {
     harness.advance(1);
     let (second, found) = log(&harness, &mut topology);
     assert!(found);
-    // The primary first, on the connections that are open.
+    // The primary comes first, on the open connections.
     assert!(
         second == "a hello, b hello, c hello" || second == "a hello, c hello, b hello",
         "{second}"
@@ -123,7 +123,7 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
 
 #[test]
 fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
-    // L-67: the time of a scan.
+    // L-67: the duration of a scan.
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
         options.connect_timeout = Some(std::time::Duration::from_secs(2));
@@ -184,7 +184,7 @@ fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
     });
     harness.serve("a", member(false, "a"));
     assert!(select(&mut topology).is_err());
-    // One at 0, 501, ...: every scan takes 1 ms and the next begins 500 ms after its end.
+    // One each at 0, 501, ...: every scan takes 1 ms, and the next begins 500 ms after its end.
     assert_eq!(harness.log().matches("hello").count(), 5);
     assert_eq!(harness.millis(), 2_506, "3 s less 500 ms, L-67");
 }

@@ -1,4 +1,4 @@
-//! Single-threaded mode in simulated worlds with random faults by seed.
+//! Single-threaded mode in simulated worlds, with random faults from a seed.
 
 use std::{pin::pin, time::Duration};
 
@@ -44,8 +44,8 @@ fn run(seed: u64) -> (u64, usize) {
     heal(&sim);
     sim.run_for(Duration::from_secs(30));
     sim.block_on(topology.scan());
-    // In the first scan a connection may have broken while its server was Unknown: that is not
-    // retried at once (H-10), but after the cooldown.
+    // In the first scan, a connection may have broken while its server was Unknown: it is retried
+    // after the cooldown, not at once (H-10).
     sim.run_for(Duration::from_secs(5));
     sim.block_on(topology.scan());
     assert_description_is_current(&sim, &topology, seed);
@@ -61,11 +61,11 @@ fn run(seed: u64) -> (u64, usize) {
     (sim.trace(), found)
 }
 
-/// Applies a random action to the deployment, or none.
+/// Applies a random action, or none, to the deployment.
 fn apply_random_fault(sim: &Sim, rng: &mut Rng) {
     let member = MemberId(rng.below(MEMBERS.into()) as u16);
     let network = sim.network();
-    // An action that is impossible at the moment has no effect.
+    // Actions that are currently impossible have no effect.
     let _ = match rng.below(12) {
         0 => sim.step_down(),
         1 => sim.kill(member),
@@ -101,11 +101,11 @@ fn heal(sim: &Sim) {
     }
 }
 
-/// Works like an application; returns whether a selection succeeded.
+/// Acts like an application; returns whether a selection succeeded.
 fn run_operation(sim: &Sim, topology: &mut ScanTopology<RecordingPool>, rng: &mut Rng) -> bool {
     let criteria = Criteria::write();
     let clock = sim.runtime().io.clock;
-    // Some selections are dropped at any point.
+    // Some selections are dropped at an arbitrary point.
     let patience = match rng.below(3) {
         0 => Duration::from_millis(rng.below(700)),
         _ => Duration::from_secs(600),

@@ -1,4 +1,4 @@
-//! The interval of SRV look-ups, also after failures.
+//! The interval between SRV look-ups, including after failures.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
         // The first look-up is the initial one.
         sim.run_for(Duration::from_secs(interval - 1));
         assert_eq!(sim.dns().lookups(TEST1), 1, "{ttl} s");
-        // The newest answer decides.
+        // The latest answer counts.
         set(100);
         sim.run_for(Duration::from_secs(2));
         assert_eq!(sim.dns().lookups(TEST1), 2, "{ttl} s");
@@ -89,7 +89,7 @@ fn a_look_up_without_an_answer_ends_after_connect_timeout_ms() {
     let sim = sharded(1);
     let _topology = start(&sim, &uri("test1", "connectTimeoutMS=2000"));
     sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
-    // From 60 s to 62 s, and 10 s later again.
+    // From 60 s to 62 s, and again 10 s later.
     sim.run_for(Duration::from_millis(71_900));
     assert_eq!(sim.dns().lookups(TEST1), 2);
     sim.run_for(Duration::from_millis(200));

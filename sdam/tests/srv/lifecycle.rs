@@ -45,8 +45,8 @@ fn dropping_the_topology_ends_the_polling() {
     assert_eq!(sim.dns().lookups(TEST1), 2);
 }
 
-/// Returns whether the record of this deployment is polled, and how many tasks its topology has
-/// more than one without a record.
+/// Returns whether the record of this deployment is polled, and how many more tasks its topology
+/// has than one without a record.
 fn is_polled(blueprint: &Blueprint) -> (bool, usize) {
     let sim = Sim::new(1, blueprint);
     let tasks = |uri: &str| {
@@ -74,7 +74,7 @@ fn only_unknown_and_sharded_topologies_are_polled() {
     assert_eq!(is_polled(&Blueprint::replica_set(set)), (false, 0));
     let balancer = Blueprint::load_balanced([first.clone()]);
     assert_eq!(is_polled(&balancer), (false, 0));
-    // It begins as Unknown, and its task ends with the first check.
+    // It begins as Unknown, and its polling task ends with the first check.
     let standalone = Blueprint::standalone(first.clone());
     assert_eq!(is_polled(&standalone), (false, 0));
 }
@@ -93,7 +93,7 @@ fn without_a_resolver_a_driver_polls_by_itself() {
     assert_eq!(ports(topology.snapshot().description()), [27017, 27020]);
 }
 
-/// A resolver that panics at each look-up of SRV records but the first.
+/// A resolver that panics at each look-up of SRV records except the first.
 #[derive(Debug)]
 struct Panicking(Arc<dyn Resolver>, std::sync::atomic::AtomicBool);
 

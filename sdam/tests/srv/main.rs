@@ -1,4 +1,4 @@
-//! SRV seed lists and SRV polling, against the simulated DNS in virtual time.
+//! SRV seed lists and SRV polling, with the simulated DNS in virtual time.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

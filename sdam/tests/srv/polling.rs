@@ -9,8 +9,8 @@ use sdam_sim::{
 
 use crate::world::*;
 
-/// Resolves `uri`, changes the DNS, waits for two intervals, and passes the ports that the topology
-/// then has to `check`, in both modes.
+/// In both modes: resolves `uri`, changes the DNS, waits for two intervals, and passes the
+/// topology's ports to `check`.
 fn poll(sim: impl Fn() -> Sim, uri: &str, change: impl Fn(&Sim), check: impl Fn(&[u16])) {
     let background = sim();
     let topology = start(&background, uri);

@@ -108,6 +108,6 @@ fn the_record_of_a_replica_set_is_not_looked_up_again() {
         sim.run_for(2 * INTERVAL);
         sim.block_on(topology.scan());
     }
-    // The first scan finds out that it is one.
+    // The first scan reveals that it is one.
     assert_eq!(sim.dns().lookups("_mongodb._tcp.cluster.sim.test"), 2);
 }

@@ -8,8 +8,8 @@ use sdam_sim::runtime::DnsFault;
 
 use crate::world::*;
 
-/// Asserts whether the record of `host` with the one host `target` gives this seed; otherwise the
-/// error names both.
+/// Asserts whether the record of `host` with the single host `target` yields this seed; otherwise
+/// the error names both.
 fn check(host: &str, target: &str, allowed: bool) {
     let sim = sharded(1);
     let target = ServerAddress::new(target, 27017);

@@ -9,7 +9,7 @@ use sdam_sim::{Blueprint, runtime::Sim};
 
 /// The host of every mongos; they differ in their ports.
 pub(crate) const HOST: &str = "localhost.test.build.10gen.cc";
-/// The name of the record of `test1`, the usual one.
+/// The name of the usual record, `test1`.
 pub(crate) const TEST1: &str = "_mongodb._tcp.test1.test.build.10gen.cc";
 /// `rescanSRVIntervalMS`, the TTL of all records.
 pub(crate) const INTERVAL: Duration = Duration::from_secs(60);
@@ -19,7 +19,8 @@ pub(crate) fn hosts(ports: &[u16]) -> Vec<ServerAddress> {
     ports.iter().map(host).collect()
 }
 
-/// Starts mongoses on the ports 27017 to 27020, whose first two are in the record of `test1`.
+/// Starts mongoses on the ports 27017 to 27020, the first two of which are in the record of
+/// `test1`.
 pub(crate) fn sharded(seed: u64) -> Sim {
     let mongoses = hosts(&[27017, 27018, 27019, 27020]);
     let sim = Sim::new(seed, &Blueprint::sharded(mongoses));

@@ -23,7 +23,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 /// The code of a command that needs authentication.
 pub(super) const UNAUTHENTICATED: i32 = 13;
 
-/// Starts a server that demands authentication; `None` if none is available.
+/// Starts a server that requires authentication; `None` if none is available.
 pub(super) fn secured() -> Option<Mongod> {
     or_skip(Mongod::start_secured(version())).unwrap()
 }
@@ -62,16 +62,16 @@ impl PoolHandle for Pool {
     fn close(&self) {}
 }
 
-/// The topology of one server, with the user of its connection string.
+/// A topology of one server, with the user in its connection string.
 pub(super) struct Client {
-    // Before the runtime, because fields are dropped in order.
+    // Declared before the runtime, because fields are dropped in order.
     topology: Topology<Arc<Pool>>,
     authenticator: Option<Observed>,
     _host: Host,
 }
 
 impl Client {
-    /// Connects to `mongod` alone; `user_info` is empty or ends with `@`.
+    /// Connects directly to `mongod`; `user_info` is empty or ends with `@`.
     pub(super) fn start(mongod: &Mongod, user_info: &str, options: &str, speculates: bool) -> Self {
         let host = mongod.host();
         let base = "directConnection=true&heartbeatFrequencyMS=500&appName=auth";
@@ -100,8 +100,8 @@ impl Client {
         self.open_after(|| (), timeout)
     }
 
-    /// Like [`open_within`](Self::open_within), while what `fail` returns, once the server is
-    /// available, exists.
+    /// Like [`open_within`](Self::open_within), but first waits for the server and calls `fail`,
+    /// whose result is kept until the end.
     pub(super) fn open_after<G>(
         &self,
         fail: impl FnOnce() -> G,
@@ -117,14 +117,14 @@ impl Client {
         })
     }
 
-    /// Checks that the last error for which the server was Unknown is one of authentication.
+    /// Checks that the last error for which the server was Unknown came from authentication.
     pub(super) fn assert_lost(&self) {
         let snapshot = self.topology.snapshot();
         let server = snapshot.servers().next().unwrap();
         assert_eq!(server.failures().last.unwrap().error.stage, Stage::Auth);
     }
 
-    /// Closes the topology and returns what was sent.
+    /// Closes the topology and returns the record of sent messages.
     pub(super) fn finish(self) -> Seen {
         block_on(self.topology.close());
         let seen = self.authenticator.map(|own| own.seen);
@@ -132,7 +132,7 @@ impl Client {
     }
 }
 
-/// Runs a command and returns the reply, with or without an error in it.
+/// Runs a command and returns the reply, even if it contains an error.
 pub(super) fn run(connection: &mut Established, command: &Document) -> Document {
     let command = command.to_vec().unwrap();
     let reply = block_on(connection.run_command(&command, Some(PATIENCE)));
@@ -143,16 +143,16 @@ pub(super) fn run(connection: &mut Established, command: &Document) -> Document 
     Document::from_reader(body).unwrap()
 }
 
-/// The messages that an authenticator has sent.
+/// The messages sent by an authenticator.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     /// The last mechanism.
     pub(super) mechanism: String,
-    /// The number of commands, without those within hello.
+    /// The number of commands, excluding those within hello.
     pub(super) commands: usize,
 }
 
-/// An authenticator that notes what it sends, and can leave the speculative command out.
+/// An authenticator that records its messages, and can omit the speculative command.
 #[derive(Debug)]
 struct Observed {
     inner: Arc<dyn Authenticator>,
@@ -167,7 +167,7 @@ struct ObservedConversation {
 }
 
 impl ObservedConversation {
-    /// Notes the mechanism that a command names.
+    /// Records the mechanism named in a command.
     fn note(&self, command: &[u8]) {
         let command = Document::from_reader(command).unwrap();
         if let Ok(name) = command.get_str("mechanism") {

@@ -1,4 +1,4 @@
-//! Servers that fail while they authenticate.
+//! Servers that fail during authentication.
 
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,7 @@ fn a_failure_at_each_command_is_an_authentication_error_and_leaks_no_connection(
     // I-14
     let Some(mongod) = secured() else { return };
     if is_before_4_4(&mongod) {
-        // Its fail points cannot be limited to one application.
+        // On this version, fail points cannot be limited to one application.
         return;
     }
     let client = Client::start(&mongod, "root:root@", "", false);
@@ -77,7 +77,7 @@ fn a_refused_hello_is_an_authentication_error() {
     // I-21
     let Some(mongod) = secured() else { return };
     if is_before_5_0(&mongod) {
-        // Its handshake itself never fails.
+        // On this version, the handshake itself never fails.
         return;
     }
     for (user_info, stage) in [("root:root@", Stage::Auth), ("", Stage::Hello)] {

@@ -13,7 +13,7 @@ fn insert(document: Document) -> Document {
     doc! { "insert": "step-down", "documents": [document], "writeConcern": majority }
 }
 
-/// Drops the test's collection, if there is one, and creates it.
+/// Drops the test's collection if it exists, and creates it.
 fn create_collection(client: &Pooled) {
     for name in ["drop", "create"] {
         client.run(doc! { name: "step-down", "writeConcern": { "w": "majority" } });
@@ -27,7 +27,7 @@ fn clears_and_connections(events: &[Event]) -> (usize, usize) {
     (clears, count(events, is_created))
 }
 
-/// Returns the ids of the documents of a batch.
+/// Returns the ids of the documents in a batch.
 fn ids(reply: &Document, batch: &str) -> Vec<i32> {
     let cursor = reply.get_document("cursor");
     let cursor = cursor.unwrap_or_else(|_| panic!("{reply}"));
@@ -75,7 +75,7 @@ fn step_down_2_to_4_only_errors_of_a_shutdown_clear_the_pool() {
     let Some(set) = or_skip(started).unwrap() else {
         return;
     };
-    // The server is known again with the next streamed reply.
+    // The next streamed reply makes the server known again.
     let uri = format!("{}&heartbeatFrequencyMS=500", set.uri());
     for (code, clears) in [(10107, 0), (91, 1), (11600, 1)] {
         let client = Pooled::start(&uri);

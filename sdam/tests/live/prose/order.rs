@@ -11,7 +11,7 @@ use sdam::{Clock, EventKind, Instant};
 
 use crate::{observer::Observer, runtime::Host};
 
-/// An observation of the server, on the clock of the client's runtime.
+/// An observation by the server, on the clock of the client's runtime.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     connected: Instant,

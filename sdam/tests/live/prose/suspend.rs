@@ -26,10 +26,11 @@ const LIMIT: u64 = 2_500;
 /// The name of the test [`process_that_is_suspended`].
 const CLIENT: &str = "prose::suspend::process_that_is_suspended";
 
-/// The suspension in heartbeats of another client: more than twice a check's time limit.
+/// The duration of the suspension, in heartbeats of another client: more than twice a check's time
+/// limit.
 const HEARTBEATS: usize = 12;
 
-/// The maximum number of checks that end before the sent signal stops the client.
+/// The maximum number of checks that end before the signal stops the client.
 const MOST_BEFORE: usize = 1_000;
 
 /// The client process and the lines it prints.
@@ -51,7 +52,7 @@ impl Client {
         Self { child, lines }
     }
 
-    /// Returns the number on the next line that begins with `word`; nothing may fail before it.
+    /// Returns the number on the next line that begins with `word`; no failure may come first.
     fn wait_for(&mut self, word: &str) -> u64 {
         let mut line = String::new();
         loop {
@@ -80,14 +81,14 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended already; a stopped one cannot end by itself.
+        // It may have ended already; a stopped process cannot end by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// F-11: a process that was suspended for longer than a check's time limit reads what its server
-/// has sent meanwhile, instead of timing out.
+/// F-11: a process that was suspended for longer than a check's time limit reads the data that its
+/// server has sent meanwhile, instead of timing out.
 #[test]
 fn a_suspended_client_loses_no_server() {
     let Some(mongod) = standalone() else { return };
@@ -124,7 +125,8 @@ fn a_suspended_client_loses_no_server() {
     witness.finish();
 }
 
-/// The suspended process: prints which checks succeed and when, until its standard input ends.
+/// The suspended process: prints the successful checks with their times, until its standard input
+/// ends.
 ///
 /// The test above runs it in a separate process; run by itself, it does nothing.
 #[test]

@@ -49,7 +49,8 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
         .to_owned())
 }
 
-/// MONGODB-X509, with the user that the server takes of the certificate, and with its name.
+/// MONGODB-X509, with the user that the server derives from the certificate, and with an explicit
+/// user name.
 #[test]
 fn a_client_certificate_authenticates_the_user_of_its_subject() {
     // O-5, T-7
@@ -76,7 +77,7 @@ fn a_client_certificate_authenticates_the_user_of_its_subject() {
     assert!(error.contains("at auth"), "{error}");
 }
 
-/// Only the Enterprise edition has PLAIN, which asks an LDAP server.
+/// Only the Enterprise edition supports PLAIN, with an LDAP server.
 #[test]
 fn plain_is_offered_to_a_server_over_tls_which_lacks_it() {
     let certificates = certificates();

@@ -1,4 +1,4 @@
-//! A replica set with TLS behind an SRV record, through failovers.
+//! A replica set with TLS behind an SRV record, during failovers.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::{
     runtime::{Host, version},
 };
 
-/// Starts a set that demands certificates of clients. A client that uses the names `a.sdam.example`
-/// and so on sees these names in hello replies, by SNI.
+/// Starts a set that requires client certificates. A client that uses the names `a.sdam.example`
+/// and so on sees these names in hello replies, because of SNI.
 pub(super) fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
     let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
     let tls = ServerTls::new(certificates).require_client_certificates();
@@ -25,7 +25,7 @@ pub(super) fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet
     or_skip(set.start(&["a", "b", "c"].map(member))).unwrap()
 }
 
-/// Returns the names of the members for clients outside.
+/// Returns the names of the members for external clients.
 fn outside(set: &ReplicaSet) -> Vec<String> {
     let ports = set.members().map(|member| member.address().port());
     let names = ["a", "b", "c"].into_iter().zip(ports);

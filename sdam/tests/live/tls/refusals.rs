@@ -1,4 +1,4 @@
-//! Handshakes that fail, and what the error says.
+//! Failed handshakes, and the texts of their errors.
 
 use std::{fs, net::TcpListener, path::Path, thread};
 
@@ -12,7 +12,7 @@ use sdam_tls::{
 use super::{accept, certificates, refuse, start, with_client};
 use crate::runtime::standalone;
 
-/// Checks that a server is refused, and that the error has these words.
+/// Checks that a server is refused, and that the error contains these words.
 #[track_caller]
 fn check(mongod: &Mongod, options: &str, provider: Rustls, words: &[&str]) {
     let uri = format!("{}&{options}", mongod.uri());
@@ -54,7 +54,7 @@ fn each_fault_of_a_server_certificate_is_named_in_the_error_of_a_selection() {
                 };
                 let mut provider = Rustls::ring();
                 if certificate == ServerCertificate::Revoked {
-                    // Without a list nothing is known to be revoked.
+                    // Without a list, no certificate counts as revoked.
                     check_accepted(&mongod, options);
                     let list = CertificateRevocationListDer::from_pem_file(list).unwrap();
                     provider = provider.with_revocation_lists([list]);

@@ -1,4 +1,4 @@
-//! Members whose names do not lead to them: the certificate has to have the member's own name.
+//! Members whose names do not lead to them: the certificate must contain the member's own name.
 
 use sdam::{EventKind, ServerType, Stage, TopologyBuilder};
 use sdam_live::{Certificates, Mongod, ServerCertificate, ServerTls, Socks, or_skip};
@@ -8,7 +8,7 @@ use sdam_transport::AddressTable;
 use super::{accept, certificates, refuse, start};
 use crate::{observer::Observer, runtime::Host};
 
-/// Leads a name to the server.
+/// Translates a name to the server's address.
 fn translated(
     mongod: &Mongod,
     name: &str,
@@ -22,7 +22,7 @@ fn translated(
     (name, move |builder| builder.translate(table))
 }
 
-/// Checks which names of a server are accepted, with these further options.
+/// Checks the accepted names of a server, with these additional options.
 fn check(
     certificates: &Certificates,
     certificate: ServerCertificate,
