@@ -37,7 +37,7 @@ web-2 on another:
 
 /// Compares what clients in different places saw of one deployment.
 ///
-/// It shows from when to when they disagreed about the primary or about the type of a server.
+/// It shows when they disagreed about the primary or about the type of a server.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
 #[non_exhaustive]

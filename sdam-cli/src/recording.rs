@@ -165,7 +165,8 @@ pub(crate) fn cannot_record(path: &Path, error: &io::Error) -> Failure {
     Failure::other(cannot_write(format!("--record {}", path.display()), error))
 }
 
-/// The error of a file that cannot be read or is no recording: its name, the line and the remedy.
+/// The error of a file that cannot be read or is not a recording, with its name, the line and the
+/// remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordingError(String);
 

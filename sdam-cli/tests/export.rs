@@ -81,7 +81,7 @@ fn get(address: &str, target: &str) -> String {
     reply
 }
 
-/// Returns whether a result has a value other than that of an empty histogram.
+/// Returns whether a result has a value and does not come from an empty histogram.
 fn is_number(result: &Value) -> bool {
     result["value"][1].as_str() != Some("NaN")
 }

@@ -87,9 +87,9 @@ mod tests {
         check(CommandFields::of(&command.to_vec().unwrap()));
     }
 
-    /// B-42
     #[test]
     fn reads_take_a_read_concern_unless_they_have_one_or_a_transaction_has() {
+        // B-42
         let takes = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.takes_read_concern(), expected, "{command}");
@@ -104,9 +104,9 @@ mod tests {
         takes(&doc! {}, false);
     }
 
-    /// B-42
     #[test]
     fn writes_take_a_write_concern_unless_they_have_one_or_a_transaction_has() {
+        // B-42
         let takes = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.takes_write_concern(), expected, "{command}");
@@ -117,9 +117,9 @@ mod tests {
         takes(&doc! { "insert": "c", "autocommit": false }, false);
     }
 
-    /// I-70
     #[test]
     fn the_time_that_is_left_replaces_that_of_the_command_but_for_cursors() {
+        // I-70
         let max_time = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.max_time_within(70), expected, "{command}");

@@ -267,7 +267,7 @@ impl ServerMonitoringMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SelectionStrategy {
-    /// The one with fewer operations in progress of two random servers. Single-threaded clients
+    /// Of two random servers, the one with fewer operations in progress. Single-threaded clients
     /// choose at random.
     #[default]
     TwoChoices,

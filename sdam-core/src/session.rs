@@ -233,9 +233,9 @@ mod tests {
         Document::from_reader(command).unwrap()
     }
 
-    /// I-77, R-2
     #[test]
     fn the_session_used_last_is_used_again_with_the_next_number() {
+        // I-77, R-2
         let mut pool = SessionPool::new();
         let mut first = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let second = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
@@ -250,9 +250,9 @@ mod tests {
         assert_eq!(pool.len(), 1);
     }
 
-    /// I-77
     #[test]
     fn a_session_that_expires_within_a_minute_is_not_used_again() {
+        // I-77
         let mut pool = SessionPool::new();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let id = session.id();
@@ -288,9 +288,9 @@ mod tests {
         assert_eq!(acquire(&mut pool, minutes(1000), None).id(), id);
     }
 
-    /// I-77, R-5
     #[test]
     fn a_session_with_a_network_error_is_not_used_again() {
+        // I-77, R-5
         let mut pool = SessionPool::new();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         session.mark_dirty();
@@ -298,9 +298,9 @@ mod tests {
         assert!(pool.is_empty() && pool.end_command().is_none());
     }
 
-    /// I-78
     #[test]
     fn sessions_are_ended_in_batches_of_10_000() {
+        // I-78
         let mut pool = SessionPool::new();
         let all: Vec<_> = (0..=END_BATCH)
             .map(|number| {

@@ -115,8 +115,8 @@ pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Can
     window
 }
 
-/// Chooses one server of the latency window: the one with fewer operations in progress of two
-/// different random ones or, with the other strategy, a random one.
+/// Chooses one server of the latency window: of two different random servers, the one with fewer
+/// operations in progress or, with the other strategy, a random server.
 #[doc(alias("operationCount", "power of two random choices"))]
 pub fn pick<'t>(
     window: &Candidates<'t>,

@@ -25,7 +25,7 @@ pub struct FailCommand {
     pub close_connection: bool,
     /// The error code of the reply; the command is not run.
     pub error_code: Option<i32>,
-    /// The labels of that error, which replace those of the server.
+    /// The labels of that error, which replace the server's.
     pub error_labels: Option<Vec<String>>,
     /// The code of the reply's `writeConcernError`; the command is run.
     pub write_concern_error: Option<i32>,

@@ -5,9 +5,9 @@
 //! arguments, so the same servers can run over a virtual network or, through [`serve`], over real
 //! TCP. Only [`serve`] reads a clock.
 //!
-//! | module | what it holds |
+//! | module | contents |
 //! | --- | --- |
-//! | [`config`], [`version`], [`timing`] | what is simulated |
+//! | [`config`], [`version`], [`timing`] | the simulated configuration, release and durations |
 //! | [`deployment`] | the processes, their elections, and the actions of a test |
 //! | [`action`] | the actions of a test, as data and as text |
 //! | [`oracle`] | invariants of every topology, checked on its record |

@@ -9,7 +9,7 @@ use crate::version::ServerVersion;
 pub(crate) struct CommandError {
     pub(crate) code: i32,
     pub(crate) message: String,
-    /// Labels that replace those of the server.
+    /// Labels that replace the server's.
     pub(crate) labels: Option<Vec<String>>,
     /// True if a state change error includes the topology version.
     pub(crate) versioned: bool,

@@ -336,8 +336,7 @@ impl Network<'_> {
         self.0.state().network.port_mut(member).blackhole = blackhole;
     }
 
-    /// Opens a port forwarder from `place` to `member`, like that of a tunnel. It has no faults of
-    /// its own.
+    /// Opens a port forwarder from `place` to `member`, like a tunnel. It has no faults of its own.
     pub fn forward(&self, place: ServerAddress, member: MemberId) {
         self.0.state().network.forwarders.insert(place, member);
     }

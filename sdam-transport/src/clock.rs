@@ -16,7 +16,8 @@ use sdam_core::time::{Instant, UnixTime};
 /// - A timer is ready when it is first polled if its deadline has passed by then.
 /// - A timer may be polled by any executor, and moved to another thread between two polls.
 /// - A timer may be dropped before it is ready, on any thread.
-/// - A clock whose timers block the thread that polls them says so by [`blocks`](Self::blocks).
+/// - A clock whose timers block the thread that polls them reports that in
+///   [`blocks`](Self::blocks).
 /// - All of this holds after the runtime behind the clock has ended, too, because a selection
 ///   outside the runtime may still wait for its timeout.
 ///
@@ -29,8 +30,8 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// simulation.
     fn now(&self) -> Instant;
 
-    /// Returns the wall-clock time for events. It is only displayed; nothing is decided by it.
-    /// [`system::wall`](crate::system::wall) returns that of the operating system.
+    /// Returns the wall-clock time for events. It is only displayed; no decision depends on it.
+    /// [`system::wall`](crate::system::wall) returns the operating system's.
     ///
     /// There is no default implementation, for the same reason.
     fn wall(&self) -> UnixTime;

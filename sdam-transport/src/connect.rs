@@ -70,8 +70,8 @@ pub trait Transport: Send + Sync + Debug + 'static {
 ///   has passed.
 /// - Dropping the connection closes its socket, at once or as soon as the runtime runs, without
 ///   further polling. That ends a stream of replies at the server.
-/// - After the runtime behind the connection has ended, `recv` fails, is pending or goes on, and
-///   dropping the connection closes its socket unless that has happened.
+/// - After the runtime behind the connection has ended, `recv` may fail, stay pending or continue
+///   to work. Dropping the connection closes its socket unless that has already happened.
 ///
 /// Memory for a message grows with the bytes that arrive, not with the announced length.
 #[async_trait]

@@ -39,7 +39,7 @@ pub struct Jobs {
     jobs: mpsc::UnboundedReceiver<Job>,
 }
 
-/// A function that creates its future on the thread where the future has to stay.
+/// A function that creates its future on the thread where the future must stay.
 type Job = Box<dyn FnOnce() -> LocalBoxFuture<'static, ()> + Send>;
 
 /// Returns a sender and a receiver of work.
@@ -62,7 +62,7 @@ impl Remote {
     ///
     /// # Errors
     ///
-    /// Those of `connect`, or an error if the [`Jobs`] have been dropped.
+    /// As `connect`, or an error if the [`Jobs`] have been dropped.
     ///
     /// # Cancel safety
     ///

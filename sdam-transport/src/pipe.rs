@@ -21,7 +21,7 @@ mod tests;
 /// A [`ByteStream`] over two channels, for sockets that cannot be moved between threads or that are
 /// read by their own thread.
 ///
-/// Dropping it ends [`PipeEnd::to_send`]; the other side then has to close the socket.
+/// Dropping it ends [`PipeEnd::to_send`]; the other side must then close the socket.
 pub struct Piped {
     arrived: IntoAsyncRead<mpsc::Receiver<io::Result<Vec<u8>>>>,
     to_send: mpsc::Sender<Vec<u8>>,

@@ -35,7 +35,7 @@ mod tests;
 ///
 /// # Cancel safety
 ///
-/// That of `future`.
+/// As `future`.
 pub async fn deadline<F: Future>(
     clock: &dyn Clock,
     deadline: Option<Instant>,

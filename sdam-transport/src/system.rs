@@ -67,7 +67,7 @@ pub fn entropy() -> u64 {
 ///
 /// # Errors
 ///
-/// Those of the resolver, or an error if the system cannot start a thread.
+/// As the resolver, or an error if the system cannot start a thread.
 ///
 /// # Cancel safety
 ///

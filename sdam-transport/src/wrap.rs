@@ -16,7 +16,7 @@ use crate::{
 ///
 /// # Contract
 ///
-/// That of [`Transport`], as far as it concerns `connect`.
+/// As for [`Transport`], as far as it concerns `connect`.
 #[async_trait]
 pub trait Wrap: Send + Sync + Debug + 'static {
     /// Opens a connection to `target` with `inner`, or refuses it.

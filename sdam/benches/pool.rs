@@ -1,6 +1,6 @@
-//! The cost of a check-out and its check-in, beside deadpool in the same run.
+//! The cost of a check-out and its check-in, compared with deadpool in the same run.
 //!
-//! The connections lead to a simulated server, but nothing is sent: the pools are measured alone.
+//! The connections lead to a simulated server, but nothing is sent: only the pools are measured.
 
 #![expect(
     clippy::unwrap_used,

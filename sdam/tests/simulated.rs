@@ -62,9 +62,9 @@ fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
     }
 }
 
-/// D-3
 #[test]
 fn every_mongos_of_the_seed_list_is_found_measured_and_watched() {
+    // D-3
     let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(3, &Blueprint::sharded(hosts));
     sim.network().set_latency(Latency::WAN);
@@ -93,9 +93,9 @@ fn every_mongos_of_the_seed_list_is_found_measured_and_watched() {
     wait_for([true; 3]);
 }
 
-/// F-43
 #[test]
 fn closing_takes_no_time_while_monitors_pause() {
+    // F-43
     let sim = simulation(4);
     for member in 0..3 {
         sim.kill(MemberId(member)).unwrap();

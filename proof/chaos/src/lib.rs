@@ -6,7 +6,7 @@
 //! end. The same seed always yields the same run, so a failure is identified by its seed.
 //! [`shrink::shrink`] minimizes a failure, and [`timeline::timeline`] formats it.
 //!
-//! | oracle | what it checks |
+//! | oracle | checks |
 //! | --- | --- |
 //! | P1 | at most one primary; the topology type agrees |
 //! | P2 | elections are only replaced by newer ones, by the rule of the server's release |
@@ -16,7 +16,7 @@
 //! | P6 | checks run one at a time, at least 500 ms apart except for one retry and streamed replies, and are never late; SRV records are looked up at most once a minute, or at each heartbeat after a failure |
 //! | P7 | no task, timer, connection or pool outlives its server |
 //! | P8 | after all faults are healed, the description soon matches the deployment and the SRV records |
-//! | P9 | no selection waits while a suitable server exists, or past its timeout; no check-out waits beside an idle connection, without an attempt, or past its timeout |
+//! | P9 | no selection waits while a suitable server exists, or past its timeout; no check-out waits while a connection is idle, without an attempt to connect, or past its timeout |
 //! | P10 | closing and dropping complete immediately |
 //! | wire | nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy |
 //! | stages | errors have the stage at which they occurred |

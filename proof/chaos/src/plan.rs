@@ -303,7 +303,6 @@ fn host(index: u64) -> ServerAddress {
 ///
 /// # Panics
 /// If `of` is empty.
-/// If there is none.
 pub(crate) fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }

@@ -112,7 +112,7 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
 ///
 /// # Errors
 ///
-/// Those of [`run`], and a violation if the runs differ.
+/// As [`run`], and a violation if the runs differ.
 pub fn run_twice(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let first = run(plan)?;
     let second = run(plan)?;

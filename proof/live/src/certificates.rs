@@ -18,7 +18,7 @@ use crate::error::Error;
 use crate::workdir::WorkDir;
 
 /// The validity of all certificates except the expired one and the one that is not yet valid.
-/// Servers with those run at another date, and check the others.
+/// Servers with one of those two run at another date at which it is valid, and verify the others.
 const YEARS: [i32; 2] = [2000, 2049];
 
 /// The serial number of the revoked certificate.

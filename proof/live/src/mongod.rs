@@ -86,8 +86,8 @@ impl Mongod {
     /// [clients](Self::client) of this value use TLS.
     ///
     /// # Errors
-    /// Those of [`Mongod::start_with`]. Also [`Error::Unavailable`] if an expired certificate
-    /// requires another date, but there is no libfaketime.
+    /// As [`Mongod::start_with`]; also [`Error::Unavailable`] if an expired certificate requires
+    /// another date, but there is no libfaketime.
     pub fn start_tls(
         version: impl Into<Option<Version>>,
         tls: &ServerTls,

@@ -62,7 +62,7 @@ impl Prometheus {
     /// Runs `promtool` in a directory, with a text as standard input. Needs no server.
     ///
     /// # Errors
-    /// Those of [`start`](Self::start).
+    /// As [`start`](Self::start).
     pub fn promtool(directory: &Path, arguments: &[&str], input: &str) -> Result<Output, Error> {
         let mut command = Package::find("prometheus", "promtool")?.command("promtool");
         let mut run = || {

@@ -84,7 +84,7 @@ impl fmt::Display for InvalidVersion {
 
 impl std::error::Error for InvalidVersion {}
 
-/// Runs `mongod --version`. The error tells why there is no version.
+/// Runs `mongod --version`. The error explains why there is no version.
 pub(crate) fn version_of(mongod: &Path) -> Result<Version, String> {
     let shown = mongod.display();
     let output = Command::new(mongod)

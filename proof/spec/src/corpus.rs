@@ -163,7 +163,7 @@ pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3))
     "driver-sessions-server-support",
     "implicit-sessions-default-causal-consistency",
 ]);
-/// Retries of reads.
+/// Retryable reads.
 pub const RETRYABLE_READS: Folder = Folder::new(
     ("retryable-reads/tests/unified", 45),
     ("retryable_reads/unified", 45),
@@ -343,7 +343,7 @@ impl Corpus {
     ///
     /// # Errors
     ///
-    /// Those of [`files`](Self::files). Failed checks are in the report.
+    /// As [`files`](Self::files). Failed checks are in the report.
     pub fn run(
         &self,
         folder: Folder,

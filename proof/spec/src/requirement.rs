@@ -29,7 +29,7 @@ pub struct Environment {
     pub kind: Kind,
     /// The three numbers of the servers' release.
     pub release: [u32; 3],
-    /// True if clients have to authenticate.
+    /// True if clients must authenticate.
     pub authentication: bool,
 }
 

@@ -229,7 +229,7 @@ fn output_that_cannot_be_written_is_an_error() {
     });
 }
 
-/// Interrupts a program at a moment.
+/// Sends a signal to a program at the given moment, and checks how it ends.
 fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i32)) {
     let room = room();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

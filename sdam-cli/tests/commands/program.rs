@@ -171,7 +171,7 @@ impl Running {
         }
     }
 
-    /// Closes the pipe of the standard output, as `head` does.
+    /// Closes the pipe of the standard output, like `head`.
     pub(crate) fn close_output(&mut self) {
         self.output = None;
     }

@@ -179,9 +179,9 @@ fn reply() -> impl Strategy<Value = Document> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// C-2..C-16, C-22
     #[test]
     fn the_parser_agrees_with_a_simple_reader(document in reply()) {
+        // C-2..C-16, C-22
         let bytes = document.to_vec().unwrap();
         prop_assert_eq!(Hello::parse(&bytes), reference::parse(&document));
         // I-32, I-33

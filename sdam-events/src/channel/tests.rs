@@ -75,9 +75,9 @@ fn delivery_goes_on_after_a_stream_is_dropped() {
     assert_eq!(queue.sink_failed(), None);
 }
 
-/// J-31
 #[test]
 fn a_full_channel_drops_whole_heartbeats_only() {
+    // J-31
     let queue = queue();
     let (sink, mut stream) = bounded(2);
     queue.push(at(1), EventKind::TopologyOpening); // 1, kept
@@ -98,9 +98,9 @@ fn a_full_channel_drops_whole_heartbeats_only() {
     assert_eq!(stream.dropped(), 2);
 }
 
-/// J-31
 #[test]
 fn a_heartbeat_whose_start_was_dropped_has_no_end() {
+    // J-31
     let queue = queue();
     let (sink, mut stream) = bounded(1);
     queue.push(at(1), opening(1));

@@ -56,9 +56,9 @@ fn sharded() -> TopologyDescription {
     TopologyDescription::new(TopologyType::Sharded, [description(1, ServerType::Mongos)])
 }
 
-/// K-1, K-4, K-5
 #[test]
 fn openings_and_closings_have_the_specified_messages() {
+    // K-1, K-4, K-5
     check(
         EventKind::TopologyOpening,
         TOPOLOGY_DEBUG,
@@ -122,9 +122,9 @@ fn openings_and_closings_have_the_specified_messages() {
     );
 }
 
-/// K-2, K-5
 #[test]
 fn topology_changes_log_both_descriptions_and_server_changes_log_nothing() {
+    // K-2, K-5
     let (old, new) = (TopologyDescription::default(), sharded());
     check(
         topology_changed(&old, &new),
@@ -148,9 +148,9 @@ fn topology_changes_log_both_descriptions_and_server_changes_log_nothing() {
     assert!(LogMessage::of(&silent, 1000).is_none());
 }
 
-/// K-4, K-5, J-6
 #[test]
 fn heartbeat_messages_name_the_connection() {
+    // K-4, K-5, J-6
     check(
         started(1),
         TOPOLOGY_DEBUG,
@@ -209,9 +209,9 @@ fn heartbeat_messages_name_the_connection() {
     );
 }
 
-/// K-2, K-5
 #[test]
 fn replies_are_logged_as_extended_json_up_to_the_limit() {
+    // K-2, K-5
     check(
         succeeded(1, &doc! { "ok": 1.0, "id": REPLY_ID }),
         TOPOLOGY_DEBUG,
@@ -263,9 +263,9 @@ fn check_selection(
     check(kind, ("serverSelection", severity), text, &fields, sentence);
 }
 
-/// K-7, K-8
 #[test]
 fn selection_messages_name_operation_selector_and_topology() {
+    // K-7, K-8
     let topology = Arc::new(sharded());
     check_selection(
         EventKind::ServerSelectionStarted {
@@ -455,9 +455,9 @@ fn config(variables: &[(&str, &str)]) -> LogConfig {
     })
 }
 
-/// K-3
 #[test]
 fn the_environment_configures_each_component_and_nothing_is_logged_by_default() {
+    // K-3
     assert_eq!(config(&[]), LogConfig::default());
     assert!(config(&[]).interest().is_empty());
 
@@ -488,9 +488,9 @@ fn the_environment_configures_each_component_and_nothing_is_logged_by_default() 
     assert_eq!(mixed.interest(), expected);
 }
 
-/// K-9
 #[test]
 fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
+    // K-9
     let mut logged = 0;
     for severity in ["off", "error", "warn", "info", "debug", "trace"] {
         let interest = config(&[("MONGODB_LOG_TOPOLOGY", severity)]).interest();
@@ -509,9 +509,9 @@ fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
     }
 }
 
-/// K-3
 #[test]
 fn every_level_of_the_specification_is_parsed() {
+    // K-3
     let names = [
         "off",
         "emergency",
@@ -535,9 +535,9 @@ fn every_level_of_the_specification_is_parsed() {
     );
 }
 
-/// K-3
 #[test]
 fn the_environment_sets_output_and_document_length() {
+    // K-3
     let check = |path: &str, output: LogOutput| {
         assert_eq!(config(&[("MONGODB_LOG_PATH", path)]).output, output);
     };

@@ -24,9 +24,9 @@ fn queue() -> EventQueue {
     EventQueue::new(TOPOLOGY, Interest::SDAM)
 }
 
-/// J-12, J-41
 #[test]
 fn sequence_numbers_start_at_1_in_the_order_of_pushes() {
+    // J-12, J-41
     let queue = queue();
     queue.push(at(1), EventKind::TopologyOpening);
     queue.push(at(2), opening(1));
@@ -63,9 +63,9 @@ fn a_queue_without_interest_stays_empty() {
     assert_eq!((queue.depth(), queue.high_water()), (0, 0));
 }
 
-/// J-13
 #[test]
 fn no_event_follows_topology_closed() {
+    // J-13
     for interest in [Interest::SDAM, Interest::HEARTBEATS] {
         let queue = EventQueue::new(TOPOLOGY, interest);
         queue.push(at(1), started(1));
@@ -86,9 +86,9 @@ fn no_event_follows_topology_closed() {
     }
 }
 
-/// J-25, J-31
 #[test]
 fn topology_closed_is_delivered_after_the_end_of_started_heartbeats() {
+    // J-25, J-31
     let queue = queue();
     queue.push(at(1), started(1));
     queue.push(at(2), started(2));
@@ -115,9 +115,9 @@ fn topology_closed_is_delivered_after_the_end_of_started_heartbeats() {
     assert_eq!(sink.events()[4].at, at(5));
 }
 
-/// J-26
 #[test]
 fn topology_closed_is_delivered_after_the_ends_of_operations_under_way() {
+    // J-26
     let check = |start: EventKind, end: EventKind| {
         let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
         queue.push(at(1), start.clone());
@@ -140,9 +140,9 @@ fn topology_closed_is_delivered_after_the_ends_of_operations_under_way() {
     }
 }
 
-/// J-26
 #[test]
 fn closing_the_queue_counts_the_ends_that_it_does_not_wait_for_as_dropped() {
+    // J-26
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     for (start, end) in operations() {
         queue.push(at(1), start.clone());
@@ -235,9 +235,9 @@ fn the_high_water_mark_is_kept_when_the_queue_is_drained() {
     assert_eq!(queue.high_water(), EventQueue::WARN_DEPTH);
 }
 
-/// J-12
 #[test]
 fn bursts_from_many_threads_arrive_complete_and_in_order() {
+    // J-12
     const THREADS: u64 = 4;
     const EACH: u64 = 5_000;
     let queue = Arc::new(queue());

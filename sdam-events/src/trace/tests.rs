@@ -165,9 +165,9 @@ fn warning() -> Arc<Warning> {
     Arc::new(options.multi_threaded_warnings().remove(0))
 }
 
-/// K-1, K-2, K-4, K-5, K-7, K-10
 #[test]
 fn tracing_events_carry_exactly_the_fields_of_the_message() {
+    // K-1, K-2, K-4, K-5, K-7, K-10
     let sink = TracingSink::new(LogConfig::all(Severity::Debug));
     for kind in all_kinds() {
         let event = event(kind);
@@ -192,9 +192,9 @@ fn tracing_events_carry_exactly_the_fields_of_the_message() {
     }
 }
 
-/// K-3
 #[test]
 fn levels_that_are_not_configured_are_not_logged() {
+    // K-3
     let mut config = LogConfig::default();
     let everything = all_kinds();
     let count = |config: &LogConfig| {

@@ -56,7 +56,7 @@ pub(crate) enum Fault {
     /// The pool calls the topology after a broken command while it holds a lock that `ready` takes.
     CallsUnderLock,
     HidesHandshakes,
-    /// Every connection that is checked in is handed out again, whatever its state.
+    /// Every connection that is checked in is handed out again, regardless of its state.
     KeepsAllConnections,
     /// A connection is handed out again after it received an invalid reply.
     KeepsBadReplies,

@@ -366,7 +366,8 @@ impl Deployment {
         self.send(id, request, response_to, false, &document);
     }
 
-    /// Returns the complete reply of `member`: the command's own fields and those of every reply.
+    /// Returns the complete reply of `member`: the command's own fields and the fields common to
+    /// all replies.
     fn reply_document(
         &self,
         now: Instant,

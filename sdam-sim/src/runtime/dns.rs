@@ -113,7 +113,7 @@ impl Dns<'_> {
         self.0.state().set_dns_fault(Some(name), fault);
     }
 
-    /// Sets the fault of look-ups of all names without a fault of their own; `None` ends it.
+    /// Sets the fault of look-ups of all names that have no specific fault; `None` ends it.
     pub fn set_fault_of_all(&self, fault: Option<DnsFault>) {
         self.0.state().set_dns_fault(None, fault);
     }

@@ -259,7 +259,7 @@ pub(crate) fn hello() -> Document {
     doc! { "hello": 1, "$db": "admin" }
 }
 
-/// Returns a hello that awaits a newer topology version than that of `reply`.
+/// Returns a hello that awaits a newer topology version than the one in `reply`.
 pub(crate) fn awaiting(reply: &Document, max_await_time_ms: i64) -> Document {
     doc! {
         "hello": 1,

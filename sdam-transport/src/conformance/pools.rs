@@ -52,7 +52,7 @@ use crate::pool::{ConnectionError, PoolFactory};
 /// The pool of a user's factory.
 pub type PoolOf<U> = <<U as PoolUser>::Factory as PoolFactory>::Pool;
 
-/// Uses the pools under test as an application does.
+/// Uses the pools under test like an application.
 #[async_trait]
 pub trait PoolUser: Send + Sync + 'static {
     /// The factory under test.
@@ -87,7 +87,7 @@ pub trait PoolUser: Send + Sync + 'static {
         command: &[u8],
     ) -> Result<(), Failure>;
 
-    /// Checks in the connection, whatever its state.
+    /// Checks in the connection, regardless of its state.
     fn check_in(&self, pool: &PoolOf<Self>, connection: Self::Connection);
 }
 
@@ -273,7 +273,7 @@ macro_rules! checks {
     };
 }
 
-/// Returns the checks, those of the simplest rules first.
+/// Returns the checks, the simplest rules first.
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn checks<U: PoolUser>() -> Vec<Check<U>> {
     checks![

@@ -114,9 +114,9 @@ fn env_is_derived_from_the_variables() {
     );
 }
 
-/// O-23
 #[test]
 fn container_has_runtime_and_orchestrator() {
+    // O-23
     let environment = environment(&[("KUBERNETES_SERVICE_HOST", "1")]).with_docker(true);
     assert_eq!(
         decode(&metadata(&environment)).get_document("env").unwrap(),
@@ -124,9 +124,9 @@ fn container_has_runtime_and_orchestrator() {
     );
 }
 
-/// O-20
 #[test]
 fn the_document_has_exactly_the_known_fields() {
+    // O-20
     let bare = metadata(&Environment::default());
     assert_eq!(
         decode(&bare),
@@ -155,9 +155,9 @@ fn the_document_has_exactly_the_known_fields() {
     assert_eq!(full.clone().with_application("").unwrap().application, None);
 }
 
-/// O-21
 #[test]
 fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
+    // O-21
     let check = |platform: usize, name: usize, region: usize, kept: &[&str]| {
         let os = OperatingSystem::new("Linux").with_name(&"n".repeat(name));
         let environment =
@@ -193,9 +193,9 @@ fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
     check(600, 10, 10, &[]);
 }
 
-/// O-21
 #[test]
 fn a_platform_is_cut_to_fill_the_document_exactly() {
+    // O-21
     let base = metadata(&Environment::default());
     let cut = base.clone().with_platform(&"p".repeat(1000)).unwrap();
     assert_eq!(cut.encode().len(), ClientMetadata::MAX_LENGTH);

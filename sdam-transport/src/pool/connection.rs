@@ -45,7 +45,7 @@ impl Established {
         &self.hello_reply
     }
 
-    /// Returns the generation: that of the pool, or behind a load balancer that of the service.
+    /// Returns the generation of the pool; behind a load balancer, the generation of the service.
     pub fn generation(&self) -> Generation {
         self.generation
     }

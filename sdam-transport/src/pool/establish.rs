@@ -252,7 +252,7 @@ impl Attempt<'_> {
         self.new.reporter.handle_error(&error)
     }
 
-    /// Adds the service and the wire version, as far as the reply to hello has told them.
+    /// Adds the service and the wire version, if the reply to hello contained them.
     fn complete<'e>(&self, error: AppError<'e>) -> AppError<'e> {
         let error = error.with_service(self.service.as_ref().map(ServiceConnection::service_id));
         match self.max_wire_version {

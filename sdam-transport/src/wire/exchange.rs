@@ -88,7 +88,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// Those of [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
+    /// As [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
             OpMsg {

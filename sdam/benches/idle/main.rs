@@ -36,7 +36,7 @@ fn main() {
 mod report {
     use crate::{clients::Figures, process::Deployment};
 
-    /// The seconds for which a steady state is measured: whole heartbeats.
+    /// The duration of a measured steady state, in seconds: whole heartbeats.
     const WINDOW: u64 = 30;
 
     /// The same for a quick run.

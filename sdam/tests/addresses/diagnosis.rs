@@ -41,7 +41,7 @@ struct Seen {
     unusable: Vec<String>,
 }
 
-/// Selects a primary without success, and continues to monitor for ten minutes.
+/// Lets a selection of a primary time out, and continues to monitor for ten minutes.
 fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
     let (sink, mut events) = unbounded();
     let error = sim.block_on(async {

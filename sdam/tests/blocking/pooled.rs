@@ -99,9 +99,9 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
     assert_survived(&pool);
 }
 
-/// F-68b
 #[test]
 fn a_thread_that_waits_too_long_fails_and_the_connection_goes_to_the_next_one() {
+    // F-68b
     let set = ReplicaSet::start(1).unwrap();
     let (_topology, pool) = start(&set, "waitQueueTimeoutMS=50");
     let held = block_on(pool.check_out()).unwrap();
@@ -115,9 +115,9 @@ fn a_thread_that_waits_too_long_fails_and_the_connection_goes_to_the_next_one() 
     assert_survived(&pool);
 }
 
-/// I-15, F-68, F-68b
 #[test]
 fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
+    // I-15, F-68, F-68b
     let set = ReplicaSet::start(1).unwrap();
     let (mut topology, pool) = start(&set, "");
     let address = pool.address().clone();

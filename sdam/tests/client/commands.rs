@@ -247,9 +247,9 @@ fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
     check(5000, &["CommandStarted"], 1);
 }
 
-/// B-42
 #[test]
 fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
+    // B-42
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
     let find = doc! { "find": "c" };
     let with = |command: &Document, more: Document| {
@@ -318,9 +318,9 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
     check(all, Kind::Generic, &find, doc! {});
 }
 
-/// B-43, B-44
 #[test]
 fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
+    // B-43, B-44
     let sim = Sim::new(1, &replica_set());
     let start = |options: &str| {
         let uri = format!("{}&{options}", sim.uri());

@@ -99,9 +99,9 @@ fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
     world.insert(0).unwrap();
 }
 
-/// I-62
 #[test]
 fn a_command_that_is_refused_twice_succeeds_at_the_second_retry() {
+    // I-62
     let world = World::start(&replica_set(), "");
     let ping = encoded(&doc! { "ping": 1 });
     overload(&world, 2);
@@ -110,9 +110,9 @@ fn a_command_that_is_refused_twice_succeeds_at_the_second_retry() {
     assert_eq!(world.log("ping").0.len(), 3);
 }
 
-/// I-62, Q-20
 #[test]
 fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
+    // I-62, Q-20
     let ping = encoded(&doc! { "ping": 1 });
     for (options, retries) in [("", 2), ("retryReads=false", 0), ("retryWrites=false", 0)] {
         let world = World::start(&replica_set(), options);
@@ -146,9 +146,9 @@ fn every_write_is_retried_after_overload_also_on_a_standalone() {
     }
 }
 
-/// I-62, L-26, Q-23
 #[test]
 fn with_retargeting_a_retry_avoids_the_overloaded_server() {
+    // I-62, L-26, Q-23
     let find = encoded(&doc! { "find": "c" });
     for (options, succeeds) in [
         ("readPreference=primaryPreferred", false),

@@ -75,9 +75,9 @@ fn a_write_that_fails_twice_returns_the_error_with_its_label() {
     world.insert(2).unwrap();
 }
 
-/// I-75
 #[test]
 fn a_write_is_retried_after_an_error_that_the_server_has_labelled_and_no_other() {
+    // I-75
     let world = World::start(&replica_set(), "");
     let check = |code: i32, retries: bool| {
         let data = doc! { "failCommands": ["insert"], "errorCode": code };
@@ -90,9 +90,9 @@ fn a_write_is_retried_after_an_error_that_the_server_has_labelled_and_no_other()
     check(13, false);
 }
 
-/// I-75
 #[test]
 fn servers_before_4_4_do_not_label_errors_so_the_client_does() {
+    // I-75
     let version = sdam_sim::version::ServerVersion::V4_2;
     let world = World::start(&replica_set().version(version), "");
     let data = doc! { "failCommands": ["insert"], "errorCode": 262 };
@@ -118,9 +118,9 @@ fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end
     assert_eq!(world.log("insert").0.len(), 2);
 }
 
-/// I-74
 #[test]
 fn a_read_is_retried_after_network_errors_and_certain_codes() {
+    // I-74
     let world = World::start(&replica_set(), "");
     let find = encoded(&doc! { "find": "c" });
     let check = |data: Document, retries: bool| {
@@ -264,9 +264,9 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
     }
 }
 
-/// L-26, Q-6
 #[test]
 fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
+    // L-26, Q-6
     let hosts = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
     let world = World::start(&Blueprint::sharded(hosts), "");
     let find = encoded(&doc! { "find": "c" });
@@ -303,9 +303,9 @@ fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
     }
 }
 
-/// I-73, S-1
 #[test]
 fn a_time_limit_allows_retries_until_it_has_passed() {
+    // I-73, S-1
     let world = World::start(&replica_set(), "timeoutMS=5000");
     let data = doc! { "failCommands": ["insert"], "closeConnection": true };
     world.fail(doc! { "times": 4 }, data.clone());

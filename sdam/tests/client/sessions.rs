@@ -55,9 +55,9 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     sessions.map(|ended| ended.unwrap().len()).collect()
 }
 
-/// I-78
 #[test]
 fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
+    // I-78
     let set = replica_set();
     assert_eq!(ended(&set, 1, &[]), [1]);
     assert_eq!(ended(&set, 1, &[0, 1]), [1], "the third one is a secondary");

@@ -31,9 +31,9 @@ fn exhausted(world: &World, is_pin: bool) -> (u128, CommandError) {
     })
 }
 
-/// B-32, L-61, P-6, P-7, S-2, S-3
 #[test]
 fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
+    // B-32, L-61, P-6, P-7, S-2, S-3
     let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
     for (blueprint, is_balanced) in [(replica_set(), false), (balanced, true)] {
         for (options, millis) in [
@@ -117,9 +117,9 @@ fn max_time(options: &str, command: &Document, kind: Kind) -> Option<i64> {
     max_time.map(|max_time| max_time.as_i64().unwrap())
 }
 
-/// I-70
 #[test]
 fn the_server_gets_the_time_that_is_left_less_the_minimum_round_trip() {
+    // I-70
     let find = doc! { "find": "c" };
     let check = |options: &str, command: &Document, kind: Kind, expected: Option<i64>| {
         let max_time = max_time(options, command, kind);
@@ -148,9 +148,9 @@ fn the_server_gets_the_time_that_is_left_less_the_minimum_round_trip() {
     check(limited, &tailable, Kind::Read, None);
 }
 
-/// I-71
 #[test]
 fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
+    // I-71
     let world = World::start(&replica_set(), "timeoutMS=100");
     world.insert(1).unwrap();
     world.log("insert");
@@ -171,9 +171,9 @@ fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
     world.try_command(&patient).unwrap();
 }
 
-/// I-70, I-72, S-6
 #[test]
 fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
+    // I-70, I-72, S-6
     let world = World::start(&replica_set(), "timeoutMS=500");
     world.insert(1).unwrap();
     let find = encoded(&doc! { "find": "c", "filter": { "$where": "sleep(9000) || true" } });
@@ -186,9 +186,9 @@ fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     assert_eq!(server.unwrap().pool().stats().closed, 0);
 }
 
-/// I-72
 #[test]
 fn a_write_concern_that_the_server_has_no_time_for_is_a_timeout_under_a_time_limit() {
+    // I-72
     for (options, is_error) in [("", false), ("timeoutMS=500", true)] {
         let world = World::start(&replica_set(), options);
         let error = doc! { "code": 50, "errmsg": "late" };
@@ -201,9 +201,9 @@ fn a_write_concern_that_the_server_has_no_time_for_is_a_timeout_under_a_time_lim
     }
 }
 
-/// I-72, S-1
 #[test]
 fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
+    // I-72, S-1
     let world = World::start(&replica_set(), "timeoutMS=100");
     let blocked = doc! { "blockConnection": true, "blockTimeMS": 60, "errorCode": 7 };
     let mut data = doc! { "failCommands": ["insert"], "errorLabels": ["RetryableWriteError"] };
@@ -214,9 +214,9 @@ fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
     assert_eq!(world.log("insert").0.len(), 2);
 }
 
-/// I-73, S-5
 #[test]
 fn a_time_limit_of_zero_allows_retries_without_end() {
+    // I-73, S-5
     let world = World::start(&replica_set(), "timeoutMS=0&socketTimeoutMS=10");
     let data = doc! { "failCommands": ["insert"], "closeConnection": true };
     world.fail(doc! { "times": 6 }, data);

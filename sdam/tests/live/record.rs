@@ -50,8 +50,8 @@ impl Record {
         self.events.lock().unwrap().clone()
     }
 
-    /// Waits for the first event from `mark` on for which `find` returns a value. Returns the value
-    /// and the mark after that event.
+    /// Waits for the first event at or after `mark` for which `find` returns a value. Returns the
+    /// value and the mark after that event.
     pub(crate) fn wait_for<T>(
         &self,
         what: &str,

@@ -54,9 +54,9 @@ async fn names(events: EventStream) -> Vec<&'static str> {
         .collect()
 }
 
-/// J-26, P-41, P-42
 #[test]
 fn closing_waits_for_the_end_of_a_connection_in_use() {
+    // J-26, P-41, P-42
     let sim = simulation(1);
     let (topology, events) = start(&sim, "");
     let began = sim.block_on(async {
@@ -88,9 +88,9 @@ fn closing_waits_for_the_end_of_a_connection_in_use() {
     );
 }
 
-/// J-26, P-42
 #[test]
 fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
+    // J-26, P-42
     let sim = simulation(2);
     let (topology, events) = start(&sim, "maxPoolSize=1");
     sim.block_on(async {
@@ -143,9 +143,9 @@ fn connections_being_opened_are_closed_before_the_topology() {
     assert_eq!(count("ConnectionCreated"), count("ConnectionClosed"));
 }
 
-/// J-26
 #[test]
 fn after_the_drop_of_the_last_handle_the_topology_closes_with_its_last_connection() {
+    // J-26
     let sim = simulation(4);
     let (topology, mut events) = start(&sim, "");
     sim.block_on(async {

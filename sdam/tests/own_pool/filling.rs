@@ -79,9 +79,9 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
     });
 }
 
-/// F-69b, P-31
 #[test]
 fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
+    // F-69b, P-31
     let sim = simulation(3);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;

@@ -154,9 +154,9 @@ fn connections_that_are_refused_clear_nothing() {
     });
 }
 
-/// I-10
 #[test]
 fn check_outs_succeed_again_when_the_overload_is_over() {
+    // I-10
     let sim = simulation(4);
     let (topology, _events) = observed(&sim);
     sim.block_on(async {

@@ -49,9 +49,9 @@ fn hosts_of_an_srv_record_replace_those_of_a_sharded_topology() {
     assert_eq!(addresses(&topology), hosts[1..3]);
 }
 
-/// N-25
 #[test]
 fn hosts_of_an_srv_record_are_limited_by_srv_max_hosts() {
+    // N-25
     let (mut harness, hosts) = (Harness::new(), hosts(9));
     let topology = harness.start(&hosts[..2], |builder| {
         let mut srv = Srv::new("db.lan");
@@ -64,9 +64,9 @@ fn hosts_of_an_srv_record_are_limited_by_srv_max_hosts() {
     assert_eq!(limited[..2], hosts[..2], "the known hosts stay");
 }
 
-/// N-20
 #[test]
 fn a_replica_set_takes_no_hosts_of_an_srv_record() {
+    // N-20
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| {

@@ -185,7 +185,7 @@ fn proxy(uri: &str) -> Value {
     })
 }
 
-/// Returns the page of all cases.
+/// Returns the page that lists all cases.
 fn page(rows: &[Row]) -> String {
     let mut page = String::from(HEAD);
     let mut rows = rows.iter();

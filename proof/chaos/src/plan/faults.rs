@@ -19,7 +19,7 @@ use super::{
     pick,
 };
 
-/// Creates the faults of the deployment from `rng`, and those of the client's access from
+/// Creates the deployment's faults from `rng`, and the faults of the client's access from
 /// `access_rng`.
 pub(super) fn scenario(
     kind: Kind,

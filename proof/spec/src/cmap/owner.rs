@@ -25,7 +25,7 @@ use sdam_transport::{
 
 use crate::running::{client_metadata, deployment};
 
-/// The wire version in replies to checks, that of release 7.0.
+/// The wire version in replies to checks, as in release 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
 /// A topology without monitors: the test determines when a check succeeds or fails.
@@ -134,7 +134,7 @@ impl Owner {
         pool.ok_or_else(|| "the options name no server".to_owned())
     }
 
-    /// Makes the pool ready, as a successful check does.
+    /// Makes the pool ready, like a successful check.
     pub(super) fn ready(&self) -> Result<(), String> {
         let mut hello = deployment::base_hello(MAX_WIRE_VERSION);
         hello.insert("isWritablePrimary", true);

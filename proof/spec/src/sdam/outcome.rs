@@ -156,7 +156,7 @@ fn id(id: ids::ObjectId) -> ObjectId {
     ObjectId::from_bytes(id.bytes())
 }
 
-/// Compares an error. Its text only has to contain the expected one.
+/// Compares an error. Its text only needs to contain the expected text.
 fn compare_error(expected: &Stated<String>, server: &ServerDescription) -> Result<(), String> {
     let actual = server.error.as_deref().map(|error| &*error.message);
     let Stated::Value(expected) = expected else {

@@ -41,7 +41,7 @@ pub(super) struct Request {
     pub(super) body: Document,
     pub(super) kind: Kind,
     pub(super) preference: Option<ReadPreference>,
-    /// The time limit, which replaces that of the client.
+    /// The time limit, which replaces the client's.
     pub(super) timeout: Option<Duration>,
 }
 

@@ -115,7 +115,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// Returns these options, completed with those of `other` that are not set here.
+    /// Returns these options, with options that are not set here taken from `other`.
     pub(super) fn or(self, other: Self) -> Self {
         Self {
             read_concern: self.read_concern.or(other.read_concern),

@@ -66,7 +66,7 @@ impl File {
         }
     }
 
-    /// Returns whether a client connects to a load balancer, whatever the deployment.
+    /// Returns whether a client connects to a load balancer, regardless of the deployment.
     fn balances_load(&self) -> bool {
         self.create_entities.iter().any(|entity| match entity {
             Entity::Client(client) => {

@@ -39,7 +39,7 @@ struct ExpectedMessage {
     data: Expected,
 }
 
-/// Returns the messages that `config` lets through.
+/// Returns the messages enabled by `config`.
 pub(super) fn messages(config: &LogConfig, events: &[Event]) -> Vec<Message> {
     let messages = events
         .iter()

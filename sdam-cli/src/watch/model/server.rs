@@ -89,7 +89,7 @@ impl Server {
         }
     }
 
-    /// Returns the time since when it has its role.
+    /// Returns the time at which the server got its role.
     pub(crate) fn since(&self) -> Instant {
         self.roles.back().map_or(Instant::EPOCH, |(at, _)| *at)
     }

@@ -35,9 +35,9 @@ fn check_pool(kind: EventKind, text: &str, own: &[(&'static str, &str)], sentenc
     check(kind, CONNECTION, text, &[&common, own].concat(), sentence);
 }
 
-/// K-11
 #[test]
 fn pools_have_the_specified_messages() {
+    // K-11
     let (server, address) = (server(), address("host1"));
     let created = |change: fn(&mut PoolOptions)| {
         let mut options = PoolOptions::default();
@@ -91,9 +91,9 @@ fn pools_have_the_specified_messages() {
     );
 }
 
-/// K-11
 #[test]
 fn a_clear_is_logged_with_its_service_unless_the_pool_was_paused() {
+    // K-11
     let mut clear = PoolClear::new(Generation::from_u64(1), reset());
     let cleared = |clear: &PoolClear| EventKind::PoolCleared {
         server: server(),
@@ -118,9 +118,9 @@ fn a_clear_is_logged_with_its_service_unless_the_pool_was_paused() {
     );
 }
 
-/// K-11
 #[test]
 fn connections_have_the_specified_messages() {
+    // K-11
     let (server, address, connection) = (server(), address("host1"), connection());
     let duration = Duration::from_micros(1500);
     let ids = [("driverConnectionId", "3"), ("serverConnectionId", "4")];
@@ -168,9 +168,9 @@ fn connections_have_the_specified_messages() {
     );
 }
 
-/// K-11
 #[test]
 fn a_closed_connection_is_logged_with_the_specified_reason() {
+    // K-11
     let ids = [("driverConnectionId", "3"), ("serverConnectionId", "4")];
     let check_closed = |reason, error: Option<Arc<ServerError>>, text: &str| {
         let shown = error.as_ref().map(ToString::to_string);
@@ -213,9 +213,9 @@ fn a_closed_connection_is_logged_with_the_specified_reason() {
     );
 }
 
-/// K-11
 #[test]
 fn check_outs_have_the_specified_messages_and_name_the_error_of_a_connection() {
+    // K-11
     let (server, address) = (server(), address("host1"));
     check_pool(
         EventKind::ConnectionCheckOutStarted {

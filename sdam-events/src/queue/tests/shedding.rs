@@ -171,9 +171,9 @@ fn check_outs_are_dropped_above_the_mark_and_connections_are_not() {
     assert_eq!(sink.events().last().unwrap().kind, checked_in);
 }
 
-/// J-26
 #[test]
 fn topology_closed_waits_for_check_outs_also_while_their_events_are_dropped() {
+    // J-26
     let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
     flood(&queue);
     let start = EventKind::ConnectionCheckOutStarted {

@@ -194,8 +194,8 @@ impl Deployment {
         Ok(cursor(namespace, batch))
     }
 
-    /// Runs the only simulated pair of functions: it emits `x + 1` under one key and adds the
-    /// values.
+    /// Runs the only simulated map and reduce functions: map emits `x + 1` under a single key, and
+    /// reduce adds the values.
     fn map_reduce(&self, namespace: &str, body: &Document) -> CommandResult {
         let is_known = |key: &str, code: &str| match body.get(key) {
             Some(Bson::JavaScriptCode(own)) => own.contains(code),

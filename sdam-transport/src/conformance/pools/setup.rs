@@ -126,7 +126,7 @@ impl<U: PoolUser> Setup<U> {
         self.run.step(doing);
     }
 
-    /// Makes the pool ready, as the topology does.
+    /// Makes the pool ready, like the topology.
     pub(super) fn ready(&mut self) {
         self.lock.hold(|| self.pool.ready());
         self.settle();

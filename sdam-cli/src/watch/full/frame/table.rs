@@ -26,7 +26,7 @@ use crate::terminal::Tone;
 enum Column {
     /// The role.
     State,
-    /// The time since when it has this role.
+    /// The time since the server got this role.
     For,
     /// The average round-trip time.
     Rtt,

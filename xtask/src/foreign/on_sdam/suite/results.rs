@@ -38,7 +38,7 @@ pub(super) struct TestResult {
     pub(super) cases: usize,
     /// The number of files and cases that were skipped.
     pub(super) skipped: usize,
-    /// The number of runs that were necessary.
+    /// The number of runs needed for this result.
     pub(super) runs: u32,
     pub(super) seconds: u64,
     pub(super) message: String,
