@@ -267,7 +267,7 @@ impl ServerMonitoringMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum SelectionStrategy {
-    /// Of two random servers, the one with fewer operations in progress. Single-threaded clients
+    /// The one of two random servers that has fewer operations in progress. Single-threaded clients
     /// choose at random.
     #[default]
     TwoChoices,
