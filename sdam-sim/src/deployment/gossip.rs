@@ -47,10 +47,20 @@ impl Deployment {
 
     /// Returns whether at least one of the two members knows the other.
     fn share_a_set(&self, a: MemberId, b: MemberId) -> bool {
-        let knows = |a, b| {
-            let config = self.replica(a).and_then(|replica| replica.config.as_ref());
-            config.is_some_and(|config| config.member(&self.member(b).address).is_some())
+        let config = |member| {
+            self.replica(member)
+                .and_then(|replica| replica.config.as_ref())
         };
+        let knows =
+            |a, b| config(a).is_some_and(|config| config.member(&self.member(b).address).is_some());
+        // The role tells whether a member is in its own configuration, without a search.
+        let is_member = |role| !matches!(role, Role::Startup | Role::Removed);
+        if let (Some(one), Some(other)) = (config(a), config(b))
+            && Arc::ptr_eq(one, other)
+            && self.member(b).role().is_some_and(is_member)
+        {
+            return true;
+        }
         knows(a, b) || knows(b, a)
     }
 

@@ -43,6 +43,8 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 struct Driver {
     deployment: Deployment,
     started: std::time::Instant,
+    /// The time that the deployment's timers have taken to fire, which its clock leaves out.
+    busy: Duration,
     sender: Sender<Event>,
     addresses: BTreeMap<ListenerId, SocketAddr>,
     listeners: BTreeMap<ListenerId, Listener>,
@@ -67,6 +69,7 @@ pub(super) fn start(
     let (sender, events) = mpsc::channel();
     let mut driver = Driver {
         started: std::time::Instant::now(),
+        busy: Duration::ZERO,
         sender: sender.clone(),
         addresses: BTreeMap::new(),
         listeners: BTreeMap::new(),
@@ -98,7 +101,9 @@ pub(super) fn start(
 impl Driver {
     fn run(mut self, events: &Receiver<Event>) {
         loop {
-            let outputs = self.deployment.advance(self.now());
+            let now = self.now();
+            let outputs = self.deployment.advance(now);
+            self.busy += self.now().since(now);
             // A restart triggered by a timer has no caller to report an error to.
             let _ = self.perform(outputs);
             match self.next_event(events) {
@@ -110,8 +115,11 @@ impl Driver {
         self.stop();
     }
 
+    /// Returns the deployment's time. It stands still while timers fire: on a machine that is too
+    /// slow for them, the time passes more slowly, instead of being late by more and more until no
+    /// event is handled.
     fn now(&self) -> Instant {
-        Instant::EPOCH + self.started.elapsed()
+        Instant::EPOCH + self.started.elapsed().saturating_sub(self.busy)
     }
 
     /// Waits for an event or for the deployment's next deadline.

@@ -3,13 +3,16 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    sync::mpsc,
+    thread,
+    time::Duration,
 };
 
 use bson::{Document, doc};
 use sdam_transport::wire::{OpMsg, WireMessage};
 
 use super::{Builder, ReplicaSet};
-use crate::Action;
+use crate::{Action, timing::Timing};
 
 struct Client {
     stream: TcpStream,
@@ -152,6 +155,23 @@ fn a_load_balancer_sends_nobody_to_a_mongos_that_was_killed() {
     server.restart(0).unwrap();
     let new = service().unwrap();
     assert!(!both.contains(&new), "it is another process");
+}
+
+#[test]
+fn a_set_that_is_too_slow_for_its_timers_still_answers_and_ends() {
+    let mut timing = Timing::fast();
+    timing.heartbeat_interval = Duration::from_micros(10);
+    let (ended, end) = mpsc::channel();
+    thread::spawn(move || {
+        let rs = ReplicaSet::build(Builder::replica_set(20).timing(timing)).unwrap();
+        for _ in 0..10 {
+            assert_eq!(rs.connections().unwrap(), 0);
+        }
+        drop(rs);
+        ended.send(()).unwrap();
+    });
+    let ended = end.recv_timeout(Duration::from_secs(60));
+    assert!(ended.is_ok(), "it answers no more");
 }
 
 #[test]
