@@ -212,7 +212,7 @@
 //!     sim.network().reset(MemberId(0));
 //!     clock.sleep_until(evening + 13 * hour).await;
 //!     let error = topology.select(&Criteria::write()).await.unwrap_err();
-//!     assert!(error.to_string().contains("it expired"), "{error}");
+//!     assert!(error.to_string().contains("expired on"), "{error}");
 //!
 //!     sim.tls().renew_certificate(MemberId(0));
 //!     topology.select(&Criteria::write()).await?;

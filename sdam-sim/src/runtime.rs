@@ -42,7 +42,6 @@ use self::{
     entropy::SimEntropy,
     executor::{Queue, SimSpawner},
     state::SimState,
-    tls::SimTls,
 };
 pub use self::{
     dns::{Dns, DnsFault},
@@ -106,8 +105,13 @@ impl Sim {
         let resolver = SimResolver(Arc::clone(&shared));
         let io = Io::new(clock, Arc::new(transport), io_seed)
             .with_entropy(Arc::new(SimEntropy::new(rng.fork())))
-            .with_resolver(Arc::new(resolver))
-            .with_tls(Arc::new(SimTls(Arc::clone(&shared))));
+            .with_resolver(Arc::new(resolver));
+        #[cfg(feature = "tls")]
+        let io = {
+            let (servers, program) = tls::rustls(Arc::clone(&io.clock));
+            TlsServers(&shared).accept_by(servers);
+            io.with_tls(Arc::new(program))
+        };
         let runtime = Runtime::new(io, Arc::new(SimSpawner::new(Arc::clone(&shared))));
         Self { shared, runtime }
     }

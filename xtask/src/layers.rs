@@ -25,7 +25,10 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-blocking", &["sdam-core", "sdam-transport"]),
-    ("sdam-sim", &["sdam-auth", "sdam-core", "sdam-transport"]),
+    (
+        "sdam-sim",
+        &["sdam-auth", "sdam-core", "sdam-tls", "sdam-transport"],
+    ),
     (
         "sdam",
         &[

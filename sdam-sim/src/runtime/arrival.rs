@@ -76,9 +76,7 @@ impl SimState {
             return;
         };
         let terms = (!socket.tls.is_settled()).then(|| Terms {
-            now: self.now(),
             tls: self.server_tls(member),
-            nonce: self.network.tls.nonce(),
             answers: self.deployment.answers(member),
         });
         let Some(socket) = self.network.sockets.get_mut(&id) else {
@@ -92,6 +90,7 @@ impl SimState {
             self.transmit(id, Direction::ToClient, &received.send, wakers);
         }
         if !received.plain.is_empty() {
+            self.trace.message(&received.plain);
             let now = self.now();
             let outputs = self.deployment.receive(now, connection, &received.plain);
             self.perform(outputs, wakers);

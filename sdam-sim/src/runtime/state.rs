@@ -321,12 +321,12 @@ impl SimState {
         match delivery {
             Delivery::ToServer { id, bytes } => {
                 if self.network.sockets.contains_key(&id) {
-                    self.trace.frame(id, &bytes);
+                    self.trace.delivery(id, bytes.len());
                     self.arrive(id, &bytes, wakers);
                 }
             }
             Delivery::ToClient { id, bytes } => {
-                self.trace.frame(id, &bytes);
+                self.trace.delivery(id, bytes.len());
                 if let Some(socket) = self.network.sockets.get_mut(&id) {
                     socket.inbox.extend(bytes);
                     wakers.extend(socket.reader.take());
@@ -350,6 +350,7 @@ impl SimState {
                     let Some(id) = self.network.by_connection.get(&connection).copied() else {
                         continue;
                     };
+                    self.trace.message(&bytes);
                     let sealed = match self.network.sockets.get_mut(&id) {
                         Some(socket) => socket.tls.seal(bytes),
                         None => bytes,

@@ -1,31 +1,24 @@
-//! Simulated TLS: certificates of servers and clients, the servers' requirements, and faults.
-//!
-//! It is not secure. The bytes have the format of TLS records, and payloads are never plain text,
-//! so that traffic can be distinguished from plain text.
+//! TLS of the servers: their certificates, requirements and faults. A library encrypts.
 
-mod client;
-mod handshake;
 mod library;
-mod record;
+#[cfg(feature = "tls")]
+mod rustls;
 mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use sdam_core::time::Instant;
 
-use self::library::Accepted;
 pub use self::library::{TlsAcceptor, TlsSession};
-pub(super) use self::{
-    client::SimTls,
-    record::is_header,
-    server::{Endpoint, Terms},
-};
+#[cfg(feature = "tls")]
+pub(super) use self::rustls::rustls;
+pub(super) use self::server::{Endpoint, Terms, is_header};
 use super::Shared;
 use crate::MemberId;
 
-/// A certificate of a simulated server or client.
+/// The contents of a server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Certificate {
@@ -40,7 +33,7 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    /// The authority trusted by servers, and by clients whose options name no other.
+    /// The authority that programs trust.
     pub const AUTHORITY: &str = "the simulated authority";
 
     /// Creates a certificate for `names`, issued by [`AUTHORITY`](Self::AUTHORITY), that never
@@ -75,56 +68,7 @@ impl Certificate {
         (self.not_before, self.not_after) = (not_before, not_after);
         self
     }
-
-    /// Checks the issuer and the time.
-    fn verify(&self, now: Instant, authority: &str) -> Result<(), Flaw> {
-        if *self.issuer != *authority {
-            Err(Flaw::UnknownIssuer(self.issuer.clone()))
-        } else if now < self.not_before {
-            Err(Flaw::NotYetValid(self.not_before.since(now)))
-        } else if now > self.not_after {
-            Err(Flaw::Expired(now.since(self.not_after)))
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Checks that the certificate is valid for `host`.
-    fn verify_name(&self, host: &str) -> Result<(), Flaw> {
-        let named = self
-            .names
-            .iter()
-            .any(|name| name.eq_ignore_ascii_case(host));
-        let flaw = || Flaw::OtherName(self.names.clone(), host.into());
-        named.then_some(()).ok_or_else(flaw)
-    }
 }
-
-/// The reason why a certificate is rejected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Flaw {
-    UnknownIssuer(Box<str>),
-    NotYetValid(Duration),
-    Expired(Duration),
-    OtherName(Vec<Box<str>>, Box<str>),
-}
-
-impl fmt::Display for Flaw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownIssuer(issuer) => write!(f, "its issuer, {issuer}, is not trusted"),
-            Self::NotYetValid(left) => {
-                write!(f, "it is not valid for another {} s", left.as_secs())
-            }
-            Self::Expired(since) => write!(f, "it expired {} s ago", since.as_secs()),
-            Self::OtherName(names, host) => {
-                write!(f, "it names {}, and not {host}", names.join(", "))
-            }
-        }
-    }
-}
-
-impl std::error::Error for Flaw {}
 
 /// The acceptance of TLS and plain text by a server (`tlsMode`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -151,8 +95,11 @@ pub enum TlsFault {
     PlainText,
 }
 
-/// Controls for the TLS of the simulated servers, and for the certificate files in the options of
-/// clients.
+/// Controls for the TLS of the simulated servers.
+///
+/// With the feature `tls`, rustls encrypts on both ends: the servers have the certificates that are
+/// set here, and programs on [`Sim::runtime`](super::Sim::runtime) trust
+/// [`Certificate::AUTHORITY`]. Without it, set a library by [`accept_by`](Self::accept_by).
 ///
 /// Each member initially has a certificate for its own host name. Established connections are
 /// unaffected when the certificate of a server changes or expires.
@@ -187,8 +134,8 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).mode = Some(mode));
     }
 
-    /// Replaces the members' end of all later encrypted connections with a TLS library. It decides
-    /// about certificates and versions; modes and faults still apply.
+    /// Replaces the TLS library of the members for all later connections. Modes and faults still
+    /// apply.
     ///
     /// The program's end then uses the same or another library, set by
     /// [`Io::with_tls`](sdam_transport::Io::with_tls) on the [runtime](super::Sim::runtime).
@@ -196,11 +143,9 @@ impl TlsServers<'_> {
         self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
     }
 
-    /// Makes all members require client certificates issued by [`Certificate::AUTHORITY`], or not.
-    /// As in TLS 1.3, a client with a rejected certificate learns of it when it reads the first
-    /// reply.
-    pub fn demand_client_certificates(&self, demand: bool) {
-        self.with(|tls| tls.demands_certificate = demand);
+    /// Returns the TLS library of the members.
+    pub fn acceptor(&self) -> Option<Arc<dyn TlsAcceptor>> {
+        self.0.state().network.tls.acceptor.clone()
     }
 
     /// Returns the certificate that `member` presents.
@@ -223,16 +168,6 @@ impl TlsServers<'_> {
         self.with(|tls| tls.server(member).fault = fault);
     }
 
-    /// Creates the file of an authority for the option `tlsCAFile`.
-    pub fn add_ca_file(&self, file: &str, authority: &str) {
-        self.with(|tls| tls.authorities.insert(file.into(), authority.into()));
-    }
-
-    /// Creates the file of a client certificate for the option `tlsCertificateKeyFile`.
-    pub fn add_certificate_key_file(&self, file: &str, certificate: Certificate) {
-        self.with(|tls| tls.certificates.insert(file.into(), certificate));
-    }
-
     fn with<T>(self, change: impl FnOnce(&mut TlsState) -> T) {
         change(&mut self.0.state().network.tls);
     }
@@ -244,16 +179,12 @@ impl fmt::Debug for TlsServers<'_> {
     }
 }
 
-/// The TLS state of all servers, and the files of clients.
+/// The TLS state of all servers.
 #[derive(Debug, Default)]
 pub(super) struct TlsState {
     mode: TlsMode,
-    demands_certificate: bool,
     servers: BTreeMap<MemberId, Settings>,
-    authorities: BTreeMap<Box<str>, Box<str>>,
-    certificates: BTreeMap<Box<str>, Certificate>,
     acceptor: Option<Arc<dyn TlsAcceptor>>,
-    handshakes: u64,
 }
 
 /// Settings that differ between servers.
@@ -269,18 +200,19 @@ struct Settings {
 pub(super) struct ServerTls {
     mode: TlsMode,
     pub(super) certificate: Certificate,
-    demands_certificate: bool,
     fault: Option<TlsFault>,
     member: MemberId,
     acceptor: Option<Arc<dyn TlsAcceptor>>,
 }
 
 impl ServerTls {
-    /// Begins the session of a new connection, if a library is set.
-    fn accept(&self) -> Option<Accepted> {
-        let session = self.acceptor.as_ref()?.accept(self.member);
-        let fault = self.fault;
-        Some(Accepted { session, fault })
+    /// Begins the session of a new connection.
+    fn accept(&self) -> Option<Box<dyn TlsSession>> {
+        let accepted = self
+            .acceptor
+            .as_ref()?
+            .accept(self.member, &self.certificate);
+        accepted.ok()
     }
 }
 
@@ -302,17 +234,10 @@ impl TlsState {
         ServerTls {
             mode: own.mode.unwrap_or(self.mode),
             certificate: own.certificate.unwrap_or_else(|| Certificate::new([host])),
-            demands_certificate: self.demands_certificate,
             fault: own.fault,
             member,
             acceptor: self.acceptor.clone(),
         }
-    }
-
-    /// Returns a number that is different for each handshake.
-    pub(super) fn nonce(&mut self) -> u64 {
-        self.handshakes += 1;
-        sdam_core::rng::mix(self.handshakes)
     }
 
     fn server(&mut self, member: MemberId) -> &mut Settings {

@@ -18,8 +18,13 @@ impl Trace {
         self.add(2, now.as_nanos());
     }
 
-    pub(super) fn frame(&mut self, socket: u64, bytes: &[u8]) {
+    pub(super) fn delivery(&mut self, socket: u64, length: usize) {
         self.add(3, socket);
+        self.add(4, length as u64);
+    }
+
+    /// Hashes what a server process receives or sends, before it is encrypted: keys are random.
+    pub(super) fn message(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
             word.iter_mut()

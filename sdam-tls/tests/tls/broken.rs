@@ -16,16 +16,11 @@ use sdam::{
 use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,
-    runtime::{Sim, TlsAcceptor, TlsSession},
+    runtime::{Certificate, Sim, TlsAcceptor, TlsSession},
 };
 use sdam_tls::{
     Reason,
     rustls::{self, AlertDescription},
-};
-
-use crate::{
-    certificates::Authority,
-    simulated::{Library, with_tls},
 };
 
 /// The kind of reply to the next message.
@@ -46,13 +41,13 @@ struct Faults(Arc<Mutex<Vec<Shared>>>);
 
 /// A library whose sessions may have faults.
 #[derive(Debug)]
-struct Faulty(Library, Faults);
+struct Faulty(Arc<dyn TlsAcceptor>, Faults);
 
 impl TlsAcceptor for Faulty {
-    fn accept(&self, member: MemberId) -> Box<dyn TlsSession> {
+    fn accept(&self, member: MemberId, own: &Certificate) -> io::Result<Box<dyn TlsSession>> {
         let fault = Shared::default();
         self.1.0.lock().unwrap().push(Arc::clone(&fault));
-        Box::new(Session(self.0.accept(member), fault))
+        Ok(Box::new(Session(self.0.accept(member, own)?, fault)))
     }
 }
 
@@ -116,8 +111,6 @@ impl PoolHandle for Pool {
 // I-15: a network error, as for a connection that is reset.
 #[test]
 fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
-    let authority = Authority::new("one");
-    let library = || Library::with(&authority.issue(&["a"]));
     for (fault, alert) in [
         (Fault::BadRecord, None),
         (Fault::Alert, Some(AlertDescription::BadRecordMac)),
@@ -126,11 +119,11 @@ fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
         let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", [host])));
         let faults = Faults::default();
         sim.tls().require();
-        sim.tls().accept_by(Faulty(library(), faults.clone()));
-        let runtime = with_tls(&sim, authority.provider());
+        let library = sim.tls().acceptor().unwrap();
+        sim.tls().accept_by(Faulty(library, faults.clone()));
         sim.block_on(async {
             let builder = Topology::builder(&sim.uri()).unwrap();
-            let topology = builder.pools(Pools).start(runtime).unwrap();
+            let topology = builder.pools(Pools).start(sim.runtime()).unwrap();
             let minute = Duration::from_secs(60);
             let write = Criteria::write();
             let server = topology.select_within(&write, minute).await.unwrap();

@@ -50,28 +50,14 @@ impl Authority {
         hosts: &[&str],
         change: impl FnOnce(&mut CertificateParams),
     ) -> Issued {
-        self.issue_for(KeyPair::generate().unwrap(), hosts, change)
-    }
-
-    /// Issues a certificate with a key whose signatures all have the same length.
-    pub(crate) fn issue_steady(&self, hosts: &[&str]) -> Issued {
-        let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        self.issue_for(key, hosts, |_| {})
-    }
-
-    fn issue_for(
-        &self,
-        key: KeyPair,
-        hosts: &[&str],
-        change: impl FnOnce(&mut CertificateParams),
-    ) -> Issued {
+        let key = KeyPair::generate().unwrap();
         let mut params = params(hosts);
         change(&mut params);
         let certificate = params.signed_by(&key, &self.0).unwrap();
         Issued { certificate, key }
     }
 
-    /// Returns a certificate for `key` in PEM format.
+    /// Returns a certificate of `key` in PEM format.
     pub(crate) fn certify(&self, key: &KeyPair) -> String {
         params(&["client"]).signed_by(key, &self.0).unwrap().pem()
     }
@@ -112,8 +98,8 @@ pub(crate) struct Issued {
 }
 
 impl Issued {
-    /// Creates a self-signed certificate, either with the rights of an authority, as OpenSSL does
-    /// by default, or only with those of a server.
+    /// Creates a self-signed certificate: with the rights of an authority, as OpenSSL does by
+    /// default, or of a server only.
     pub(crate) fn self_signed(
         hosts: &[&str],
         is_ca: IsCa,

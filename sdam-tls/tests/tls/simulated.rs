@@ -1,105 +1,25 @@
 //! TLS between a complete topology and a simulated deployment, with rustls on both sides.
 
-use std::{
-    error::Error,
-    io::{self, Read as _, Write as _},
-    sync::Arc,
-    time::Duration,
-};
+use std::{error::Error, time::Duration};
 
-use sdam::{Clock, Criteria, Event, Instant, Runtime, ServerAddress, Snapshot, Stage, Topology};
+use sdam::{Criteria, Event, Runtime, ServerAddress, Snapshot, Stage, Topology};
 use sdam_events::channel::unbounded;
 use sdam_sim::{
     Blueprint, MemberId,
     config::SetConfig,
-    runtime::{Latency, Sim, TlsAcceptor, TlsFault, TlsMode, TlsSession},
-};
-use sdam_tls::{
-    FixedConfig,
-    rustls::{
-        ClientConfig, ServerConfig, ServerConnection, client::Resumption, pki_types::UnixTime,
-        time_provider::TimeProvider,
-    },
-};
-use sdam_transport::TlsProvider;
-
-use crate::{
-    certificates::{Authority, Issued, crypto},
-    server::serve,
+    runtime::{Certificate, Latency, Sim, TlsFault, TlsMode},
 };
 
 const LONG: Duration = Duration::from_secs(600);
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 const MEMBERS: [MemberId; 3] = [MemberId(0), MemberId(1), MemberId(2)];
 
-/// The TLS library of the simulated members, with each member's configuration.
-#[derive(Debug)]
-pub(crate) struct Library([Arc<ServerConfig>; 3]);
-
-impl Library {
-    /// Makes all members present the same certificate.
-    pub(crate) fn with(issued: &Issued) -> Self {
-        let config = serve(issued);
-        Self(HOSTS.map(|_| Arc::clone(&config)))
-    }
-}
-
-impl TlsAcceptor for Library {
-    fn accept(&self, member: MemberId) -> Box<dyn TlsSession> {
-        let config = Arc::clone(&self.0[usize::from(member.0)]);
-        let mut session = ServerConnection::new(config).unwrap();
-        session.set_buffer_limit(None);
-        Box::new(Session(session))
-    }
-}
-
-#[derive(Debug)]
-struct Session(ServerConnection);
-
-impl TlsSession for Session {
-    fn receive(&mut self, mut bytes: &[u8]) -> io::Result<Vec<u8>> {
-        let mut plain = Vec::new();
-        while !bytes.is_empty() {
-            self.0.read_tls(&mut bytes)?;
-            let state = self.0.process_new_packets().map_err(io::Error::other)?;
-            let begin = plain.len();
-            plain.resize(begin + state.plaintext_bytes_to_read(), 0);
-            self.0.reader().read_exact(&mut plain[begin..])?;
-        }
-        Ok(plain)
-    }
-
-    fn send(&mut self, data: &[u8]) {
-        self.0.writer().write_all(data).unwrap();
-    }
-
-    fn outgoing(&mut self) -> Vec<u8> {
-        let mut bytes = Vec::new();
-        while self.0.wants_write() {
-            self.0.write_tls(&mut bytes).unwrap();
-        }
-        bytes
-    }
-
-    fn is_handshaking(&self) -> bool {
-        self.0.is_handshaking()
-    }
-}
-
-/// Returns a simulation whose members require TLS with this library.
-fn world(seed: u64, library: Library) -> Sim {
+/// Returns a world whose members require TLS.
+fn world(seed: u64) -> Sim {
     let hosts = HOSTS.map(|host| ServerAddress::new(host, 27017));
     let sim = Sim::new(seed, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     sim.tls().require();
-    sim.tls().accept_by(library);
     sim
-}
-
-/// Returns the runtime of the simulation, with this TLS library in place of the simulated one.
-pub(crate) fn with_tls(sim: &Sim, tls: impl TlsProvider) -> Runtime {
-    let mut runtime = sim.runtime();
-    runtime.io = runtime.io.with_tls(Arc::new(tls));
-    runtime
 }
 
 /// Returns the primary once all members are available.
@@ -116,14 +36,13 @@ fn start(uri: &str, runtime: Runtime) -> Result<Topology, Box<dyn Error>> {
 }
 
 /// Discovers the set and follows a failover; returns the events.
-fn failover(seed: u64, authority: &Authority, issued: &Issued) -> Vec<Event> {
-    let sim = world(seed, Library::with(issued));
+fn failover(seed: u64) -> Vec<Event> {
+    let sim = world(seed);
     sim.network().set_latency(Latency::WAN);
-    let runtime = with_tls(&sim, authority.provider());
     let (sink, mut events) = unbounded();
     sim.block_on(async {
         let builder = Topology::builder(&sim.uri()).unwrap().sink(sink);
-        let topology = builder.start(runtime).unwrap();
+        let topology = builder.start(sim.runtime()).unwrap();
         let first = topology.wait_for(complete, LONG).await.unwrap();
         sim.step_down().unwrap();
         let other = |snapshot: &Snapshot| complete(snapshot).filter(|primary| *primary != first);
@@ -142,25 +61,19 @@ fn failover(seed: u64, authority: &Authority, issued: &Issued) -> Vec<Event> {
 
 #[test]
 fn a_seed_reproduces_a_failover_that_is_encrypted_by_rustls() {
-    let authority = Authority::new("one");
-    let issued = authority.issue_steady(&HOSTS);
     for seed in 0..20 {
-        let events = failover(seed, &authority, &issued);
-        let again = failover(seed, &authority, &issued);
+        let (events, again) = (failover(seed), failover(seed));
         assert_eq!(format!("{events:#?}"), format!("{again:#?}"), "seed {seed}");
     }
 }
 
 #[test]
 fn a_member_with_the_certificate_of_another_host_is_left_out() {
-    let authority = Authority::new("one");
-    let (right, wrong) = (authority.issue(&HOSTS), authority.issue(&["other"]));
-    let mut library = Library::with(&right);
-    library.0[1] = serve(&wrong);
-    let sim = world(1, library);
-    let runtime = with_tls(&sim, authority.provider());
+    let sim = world(1);
+    let other = Certificate::new(["other"]);
+    sim.tls().set_certificate(MEMBERS[1], other);
     sim.block_on(async {
-        let topology = start(&sim.uri(), runtime).unwrap();
+        let topology = start(&sim.uri(), sim.runtime()).unwrap();
         let settled = |snapshot: &Snapshot| {
             let description = snapshot.description();
             let [a, b, c] = <&[_; 3]>::try_from(description.servers()).ok()?;
@@ -175,21 +88,18 @@ fn a_member_with_the_certificate_of_another_host_is_left_out() {
 }
 
 #[test]
-fn faults_of_handshakes_are_those_of_the_simulated_tls() {
-    let authority = Authority::new("one");
-    let issued = authority.issue(&HOSTS);
+fn a_fault_meets_handshakes_until_it_ends() {
     for (fault, words) in [
         (TlsFault::Stall, "in time"),
         (TlsFault::Cut, "closed"),
         (TlsFault::PlainText, "does not answer in TLS"),
     ] {
-        let sim = world(1, Library::with(&issued));
+        let sim = world(1);
         for member in MEMBERS {
             sim.tls().set_fault(member, Some(fault));
         }
-        let runtime = with_tls(&sim, authority.provider());
         sim.block_on(async {
-            let topology = start(&sim.uri(), runtime).unwrap();
+            let topology = start(&sim.uri(), sim.runtime()).unwrap();
             let minute = Duration::from_secs(60);
             let write = Criteria::write();
             let error = topology.select_within(&write, minute).await.unwrap_err();
@@ -209,13 +119,11 @@ fn faults_of_handshakes_are_those_of_the_simulated_tls() {
 
 #[test]
 fn members_without_tls_end_the_handshake_and_plain_text_is_refused() {
-    let authority = Authority::new("one");
-    let sim = world(1, Library::with(&authority.issue(&HOSTS)));
-    let runtime = with_tls(&sim, authority.provider());
+    let sim = world(1);
     sim.tls().set_mode(MEMBERS[0], TlsMode::Disabled);
     sim.block_on(async {
-        let secured = start(&sim.uri(), runtime.clone()).unwrap();
-        let plain = start(&sim.uri().replace("tls=true", ""), runtime).unwrap();
+        let secured = start(&sim.uri(), sim.runtime()).unwrap();
+        let plain = start(&sim.uri().replace("tls=true", ""), sim.runtime()).unwrap();
         let seen = |available: [bool; 3]| {
             move |snapshot: &Snapshot| {
                 let servers = snapshot.description().servers().iter();
@@ -236,37 +144,18 @@ fn members_without_tls_end_the_handshake_and_plain_text_is_refused() {
     });
 }
 
-/// A client's wall clock in virtual time, which begins at 2024-01-01 23:00.
-#[derive(Debug)]
-struct Wall(Arc<dyn Clock>);
-
-impl TimeProvider for Wall {
-    fn current_time(&self) -> Option<UnixTime> {
-        let begin = Duration::from_secs(1_704_150_000);
-        Some(UnixTime::since_unix_epoch(
-            begin + self.0.now().since(Instant::EPOCH),
-        ))
-    }
-}
-
 #[test]
 fn a_certificate_that_expires_in_virtual_time_fails_the_next_handshake() {
-    let authority = Authority::new("one");
-    let issued = authority.issue_with(&HOSTS, |params| {
-        params.not_after = rcgen::date_time_ymd(2024, 1, 2);
-    });
-    let sim = world(1, Library::with(&issued));
-    let clock = Arc::clone(&sim.runtime().io.clock);
-    let config = ClientConfig::builder_with_details(crypto(), Arc::new(Wall(clock)));
-    let config = config.with_safe_default_protocol_versions().unwrap();
-    let mut config = config
-        .with_root_certificates(authority.roots())
-        .with_no_client_auth();
-    // A resumed session would rely on the earlier check.
-    config.resumption = Resumption::disabled();
-    let runtime = with_tls(&sim, FixedConfig::new(config));
+    let sim = world(1);
+    let begin = sim.now();
+    for member in MEMBERS {
+        let certificate = sim.tls().certificate(member);
+        let evening = begin + Duration::from_secs(3600);
+        sim.tls()
+            .set_certificate(member, certificate.valid(begin, evening));
+    }
     sim.block_on(async {
-        let topology = start(&sim.uri(), runtime).unwrap();
+        let topology = start(&sim.uri(), sim.runtime()).unwrap();
         topology.wait_for(complete, LONG).await.unwrap();
         let later = sim.now() + Duration::from_secs(2 * 3600);
         sim.runtime().io.clock.sleep_until(later).await;

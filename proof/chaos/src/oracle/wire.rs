@@ -111,7 +111,7 @@ fn complaint(
         }
         _ => true,
     };
-    // Errors of the simulated TLS and of the proxy's client name their origin.
+    // Errors of TLS and of the proxy's client name their origin.
     let says = |word: &str| error.message.contains(word);
     if !is_allowed {
         Some("nothing can fail at this stage")

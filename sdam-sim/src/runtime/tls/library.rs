@@ -1,12 +1,12 @@
-//! A TLS library for the servers, which replaces the simulated TLS.
+//! The seam for the TLS library of the servers.
 
 use std::{fmt::Debug, io};
 
-use super::TlsFault;
+use super::Certificate;
 use crate::MemberId;
 
-/// The server side of a TLS library, so that the program can use a real library in the simulation.
-/// Set by [`TlsServers::accept_by`](super::TlsServers::accept_by).
+/// The server side of a TLS library. Set by
+/// [`TlsServers::accept_by`](super::TlsServers::accept_by).
 ///
 /// # Contract
 ///
@@ -14,8 +14,16 @@ use crate::MemberId;
 /// must not call it back. For reproducible runs, the lengths of the returned bytes must not be
 /// random. Ed25519 signatures have a fixed length; those of most ECDSA implementations vary.
 pub trait TlsAcceptor: Debug + Send + Sync + 'static {
-    /// Begins the handshake of a client that connected to `member`.
-    fn accept(&self, member: MemberId) -> Box<dyn TlsSession>;
+    /// Begins the handshake of a client that connected to `member`, which has this certificate.
+    ///
+    /// # Errors
+    ///
+    /// If there can be no such certificate. Then the connection is closed.
+    fn accept(
+        &self,
+        member: MemberId,
+        certificate: &Certificate,
+    ) -> io::Result<Box<dyn TlsSession>>;
 }
 
 /// The server's end of a connection.
@@ -37,11 +45,4 @@ pub trait TlsSession: Debug + Send {
 
     /// Returns whether the handshake is incomplete.
     fn is_handshaking(&self) -> bool;
-}
-
-/// A session, and the fault of its handshake.
-#[derive(Debug)]
-pub(super) struct Accepted {
-    pub(super) session: Box<dyn TlsSession>,
-    pub(super) fault: Option<TlsFault>,
 }

@@ -1,19 +1,12 @@
 //! The server's end of a connection that may be encrypted.
 
-use sdam_core::time::Instant;
-
-use super::{
-    Certificate, Flaw, ServerTls, TlsFault, TlsMode,
-    handshake::{Alert, ClientHello, Finished, ServerHello},
-    library::Accepted,
-    record::{self, Cipher, Content, Keys},
-};
+use super::{ServerTls, TlsFault, TlsMode, TlsSession};
 
 /// The TLS of one connection, between the network and the server's process.
 #[derive(Debug, Default)]
 pub(in super::super) struct Endpoint {
     state: State,
-    /// Bytes that do not form a whole record yet.
+    /// Bytes that wait for the server process, or for more of a record's header.
     incoming: Vec<u8>,
 }
 
@@ -23,12 +16,8 @@ enum State {
     #[default]
     New,
     Plain,
-    /// The server waits for the client's last handshake message.
-    Negotiating(Cipher, Cipher),
-    /// Data is read and sent.
-    Open(Cipher, Cipher),
-    /// A library handles all bytes.
-    Library(Accepted),
+    /// The TLS library handles all bytes. The fault is that of the handshake.
+    Encrypted(Box<dyn TlsSession>, Option<TlsFault>),
     /// Bytes are ignored.
     Ended,
 }
@@ -36,10 +25,7 @@ enum State {
 /// Settings that affect a handshake.
 #[derive(Debug)]
 pub(in super::super) struct Terms {
-    pub(in super::super) now: Instant,
     pub(in super::super) tls: ServerTls,
-    /// A number that is different for each handshake.
-    pub(in super::super) nonce: u64,
     /// True if the server process answers; otherwise handshakes wait.
     pub(in super::super) answers: bool,
 }
@@ -59,9 +45,9 @@ impl Endpoint {
     /// Returns whether bytes can be read without [`Terms`].
     pub(in super::super) fn is_settled(&self) -> bool {
         match &self.state {
-            State::New | State::Negotiating(..) => false,
-            State::Library(Accepted { session, .. }) => !session.is_handshaking(),
-            State::Plain | State::Open(..) | State::Ended => true,
+            State::New => false,
+            State::Encrypted(session, _) => !session.is_handshaking(),
+            State::Plain | State::Ended => true,
         }
     }
 
@@ -78,7 +64,7 @@ impl Endpoint {
             let encrypted = match *self.incoming {
                 // One byte is not enough to decide.
                 [] | [20..=23] => return received,
-                _ => record::is_header(&self.incoming),
+                _ => is_header(&self.incoming),
             };
             match (encrypted, terms.tls.mode) {
                 (false, TlsMode::Disabled | TlsMode::Allowed) => {
@@ -86,19 +72,16 @@ impl Endpoint {
                     received.plain = std::mem::take(&mut self.incoming);
                     return received;
                 }
-                (true, TlsMode::Disabled) | (false, TlsMode::Required) if terms.answers => {
-                    self.end(&mut received);
-                }
-                _ if terms.answers => {
-                    if let Some(accepted) = terms.tls.accept() {
-                        self.state = State::Library(accepted);
-                    }
-                }
-                _ => {}
+                _ if !terms.answers => {}
+                (true, TlsMode::Allowed | TlsMode::Required) => match terms.tls.accept() {
+                    Some(session) => self.state = State::Encrypted(session, terms.tls.fault),
+                    None => self.end(&mut received),
+                },
+                _ => self.end(&mut received),
             }
         }
         if terms.answers {
-            self.read_records(Some(terms), &mut received);
+            self.pass_on(&mut received);
         }
         received
     }
@@ -110,40 +93,18 @@ impl Endpoint {
             received.plain = bytes.to_vec();
         } else {
             self.incoming.extend(bytes);
-            self.read_records(None, &mut received);
+            self.pass_on(&mut received);
         }
         received
     }
 
-    fn read_records(&mut self, terms: Option<&Terms>, received: &mut Received) {
-        if let State::Library(_) = self.state {
-            return self.ask_library(received);
-        }
-        while !matches!(self.state, State::Ended) {
-            match record::take(&mut self.incoming) {
-                Ok(None) => return,
-                Ok(Some((Content::Data, mut payload))) if self.is_settled() => {
-                    if let State::Open(to_server, _) = &mut self.state {
-                        to_server.apply(&mut payload);
-                        received.plain.extend(payload);
-                    }
-                }
-                Ok(Some((Content::Handshake, payload))) => match terms {
-                    Some(terms) => self.shake_hands(terms, &payload, received),
-                    None => self.end(received),
-                },
-                Ok(Some(_)) | Err(_) => self.end(received),
-            }
-        }
-        self.incoming.clear();
-    }
-
     /// Passes the received bytes to the library. A fault of the handshake affects its first answer.
-    fn ask_library(&mut self, received: &mut Received) {
-        let State::Library(Accepted { session, fault }) = &mut self.state else {
+    fn pass_on(&mut self, received: &mut Received) {
+        let incoming = std::mem::take(&mut self.incoming);
+        let State::Encrypted(session, fault) = &mut self.state else {
             return;
         };
-        let plain = session.receive(&std::mem::take(&mut self.incoming));
+        let plain = session.receive(&incoming);
         let answer = session.outgoing();
         match (*fault, plain) {
             (Some(_), Ok(_)) if answer.is_empty() => {}
@@ -161,52 +122,11 @@ impl Endpoint {
     /// Returns the bytes to send for plain text from the server process.
     pub(in super::super) fn seal(&mut self, plain: Vec<u8>) -> Vec<u8> {
         match &mut self.state {
-            State::Open(_, to_client) => to_client.seal(&plain),
-            State::Library(Accepted { session, .. }) => {
+            State::Encrypted(session, _) => {
                 session.send(&plain);
                 session.outgoing()
             }
             _ => plain,
-        }
-    }
-
-    fn shake_hands(&mut self, terms: &Terms, payload: &[u8], received: &mut Received) {
-        match std::mem::replace(&mut self.state, State::Ended) {
-            State::New => match ClientHello::decode(payload) {
-                Some(hello) => self.greet(terms, &hello, received),
-                None => self.end(received),
-            },
-            State::Negotiating(to_server, to_client) => {
-                match Finished::decode(payload).map(|finished| refusal(terms, &finished)) {
-                    Some(None) => self.state = State::Open(to_server, to_client),
-                    refusal => {
-                        let alert = refusal.flatten().map(Alert::encode);
-                        received.send.extend(alert.unwrap_or_default());
-                        self.end(received);
-                    }
-                }
-            }
-            State::Plain | State::Open(..) | State::Library(_) | State::Ended => {
-                self.end(received);
-            }
-        }
-    }
-
-    /// Answers a client's hello, or fails like the server.
-    fn greet(&mut self, terms: &Terms, hello: &ClientHello, received: &mut Received) {
-        let answer = ServerHello {
-            nonce: terms.nonce,
-            certificate: terms.tls.certificate.clone(),
-            demands_certificate: terms.tls.demands_certificate,
-        };
-        let answer = answer.encode();
-        match terms.tls.fault {
-            None => {
-                let keys = Keys::new(hello.nonce, terms.nonce);
-                self.state = State::Negotiating(keys.to_server, keys.to_client);
-                received.send = answer;
-            }
-            Some(fault) => self.fail(fault, &answer, received),
         }
     }
 
@@ -229,17 +149,12 @@ impl Endpoint {
     }
 }
 
-/// Returns the reason why the server rejects the client.
-fn refusal(terms: &Terms, finished: &Finished) -> Option<Alert> {
-    if !terms.tls.demands_certificate {
-        return None;
-    }
-    let Some(certificate) = &finished.certificate else {
-        return Some(Alert::CertificateRequired);
-    };
-    match certificate.verify(terms.now, Certificate::AUTHORITY) {
-        Ok(()) => None,
-        Err(Flaw::UnknownIssuer(_)) => Some(Alert::UnknownAuthority),
-        Err(_) => Some(Alert::CertificateExpired),
-    }
+/// Returns whether `bytes`, at least one, may be the beginning of a TLS record.
+pub(in super::super) fn is_header(bytes: &[u8]) -> bool {
+    let max = |index: usize, max: u8| bytes.get(index).is_none_or(|byte| *byte <= max);
+    // The type, the version, and the length, which is at most 2^14 + 256.
+    (20..=23).contains(&bytes[0])
+        && bytes.get(1).is_none_or(|major| *major == 3)
+        && max(2, 4)
+        && max(3, 0x41)
 }
