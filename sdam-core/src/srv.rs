@@ -14,9 +14,6 @@ use crate::{
     topology::TopologyDescription,
 };
 
-#[cfg(test)]
-mod tests;
-
 /// The minimum time between two successful look-ups (Polling SRV Records: "rescanSRVIntervalMS").
 #[doc(alias = "rescanSRVIntervalMS")]
 pub const MIN_RESCAN_INTERVAL: Duration = Duration::from_secs(60);

@@ -143,14 +143,4 @@ mod tests {
         );
         check(&[], "No servers are suitable for write operation");
     }
-
-    #[test]
-    fn the_text_has_the_criteria_if_no_server_has_answered_yet() {
-        // L-80
-        let topology = topology(TopologyType::Unknown, [server(1, Unknown)]);
-        assert_eq!(
-            error_text(&topology, &read(ReadPreference::new(ReadMode::Secondary))),
-            "No server available for query with ReadPreference secondary"
-        );
-    }
 }

@@ -226,21 +226,6 @@ fn ok() -> Document {
 }
 
 #[test]
-fn a_connection_is_authenticated_after_its_handshake_was_reported() {
-    // O-5, O-11
-    let hello = doc! { "speculativeAuthenticate": { "payload": "secret" }, "ok": 1 };
-    let bench = Bench::new(&hello, Some(&ok()));
-    let connection = bench.establish(&TWO_COMMANDS).unwrap();
-    assert!(connection.is_usable());
-    let log = ["a connect", "a isMaster", "a saslStart", "a saslContinue"];
-    assert_eq!(bench.servers.take_log(), log);
-    // The server's private message to the client is not published.
-    assert_eq!(bench.host.take(), [Report::Handshake(doc! { "ok": 1 })]);
-    connection.close();
-    assert_eq!(bench.servers.connections(), 0);
-}
-
-#[test]
 fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
     let mut bench = Bench::new(&mongos(), Some(&ok()));
     bench.servers.change(&address(), |server| {
@@ -261,89 +246,6 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
     assert_eq!(reply.get_array("compression").unwrap(), &["zstd".into()]);
     assert!(!reply.contains_key("speculativeAuthenticate"));
     connection.close();
-}
-
-#[test]
-fn an_error_in_the_reply_to_a_command_is_reported_once_with_the_reply() {
-    // I-14
-    for commands in [&["saslStart"][..], &["saslStart", "saslContinue"]] {
-        let bench = Bench::new(&mongos(), None);
-        let reply = doc! { "ok": 0, "code": 18, "errmsg": "wrong", "errorLabels": ["own"] };
-        let failing = commands.len() - 1;
-        bench.servers.change(&address(), |server| {
-            server.other = Arc::new(move |request| {
-                let fails = request.command == commands[failing];
-                let reply = if fails { &reply } else { &doc! { "ok": 1 } };
-                Some(reply.to_vec().unwrap())
-            });
-        });
-        let script = Script {
-            commands,
-            ..TWO_COMMANDS
-        };
-        let error = bench.establish(&script).unwrap_err();
-        assert_eq!(
-            (error.error.code, error.error.stage),
-            (Some(18), Stage::Auth)
-        );
-        assert_eq!(
-            error.error.labels,
-            Box::from(["own".into()]),
-            "those of the server"
-        );
-        let reports = bench.host.take().into_iter();
-        let errors: Vec<_> = reports.filter_map(Report::error).collect();
-        assert_eq!(errors.len(), 1);
-        assert!(matches!(&errors[0].cause, Cause::Reply(_)));
-        assert_eq!(errors[0].max_wire_version, Some(17));
-        assert_eq!(bench.servers.connections(), 0);
-    }
-}
-
-#[test]
-fn a_refused_hello_is_a_failed_authentication_if_there_is_a_credential() {
-    // I-21
-    let refusal = doc! { "ok": 0, "code": 91, "errmsg": "no" };
-    let bench = Bench::new(&refusal, None);
-    let outcome = bench.establish(&TWO_COMMANDS);
-    assert_eq!(outcome.as_ref().unwrap_err().error.code, Some(91));
-    let report = failure(&bench, outcome, ErrorKind::Command);
-    assert!(matches!(report.cause, Cause::Reply(_)));
-    // Without a credential it is an error of hello, as is an invalid reply.
-    let anonymous = block_on(bench.pool.establish(Some(TIMEOUT))).unwrap_err();
-    assert_eq!(anonymous.error.stage, Stage::Hello);
-    let garbage = Bench::new(&doc! { "a": 1 }, None);
-    let error = garbage.establish(&TWO_COMMANDS).unwrap_err();
-    let (kind, stage) = (error.error.kind, error.error.stage);
-    assert_eq!((kind, stage), (ErrorKind::Protocol, Stage::Hello));
-}
-
-#[test]
-fn a_reply_that_the_client_refuses_is_a_failed_authentication() {
-    // I-14: in the reply to hello, and in the reply to a command.
-    let refused = || doc! { "refuse": true, "ok": 1 };
-    for (hello, other) in [(refused(), ok()), (mongos(), refused())] {
-        let bench = Bench::new(&hello, Some(&other));
-        let outcome = bench.establish(&TWO_COMMANDS);
-        let report = failure(&bench, outcome, ErrorKind::Command);
-        assert_eq!(report.cause, Cause::Auth("the proof is wrong".into()));
-    }
-}
-
-#[test]
-fn a_connection_that_breaks_during_authentication_is_reported_without_labels() {
-    // I-14, T-30
-    let bench = Bench::new(&mongos(), None);
-    let outcome = bench.establish(&TWO_COMMANDS);
-    let report = failure(&bench, outcome, ErrorKind::Network);
-    assert!(matches!(report.cause, Cause::Network(_)));
-    let garbage = Bench::new(&mongos(), None);
-    garbage.servers.change(&address(), |server| {
-        server.other = fixed_reply(Some(vec![1, 2]));
-    });
-    let outcome = garbage.establish(&TWO_COMMANDS);
-    let report = failure(&garbage, outcome, ErrorKind::Protocol);
-    assert!(matches!(report.cause, Cause::Protocol(_)));
 }
 
 #[test]
@@ -388,56 +290,4 @@ fn a_beginning_that_fails_is_a_failed_authentication_before_hello() {
     let outcome = bench.establish(&script);
     failure(&bench, outcome, ErrorKind::Command);
     assert_eq!(bench.servers.take_log(), ["a connect"]);
-}
-
-#[test]
-fn connections_without_credentials_and_those_to_arbiters_are_not_authenticated() {
-    // O-11
-    let arbiter = doc! { "arbiterOnly": true, "setName": "rs", "ok": 1 };
-    let bench = Bench::new(&arbiter, None);
-    bench.establish(&TWO_COMMANDS).unwrap().close();
-    block_on(bench.pool.establish(Some(TIMEOUT)))
-        .unwrap()
-        .close();
-    let both = ["a connect", "a isMaster", "a connect", "a isMaster"];
-    assert_eq!(bench.servers.take_log(), both);
-}
-
-#[test]
-fn behind_a_load_balancer_a_failed_authentication_names_the_service_and_is_no_longer_counted() {
-    // I-51
-    let id = bson::oid::ObjectId::from_bytes(SERVICE.bytes());
-    let hello = doc! { "serviceId": id, "ok": 1 };
-    let bench = Bench::new(&hello, Some(&ok()));
-    bench.establish(&TWO_COMMANDS).unwrap().close();
-    let reports = bench.host.take();
-    assert!(
-        matches!(reports[..], [Report::Handshake(_), Report::Closed]),
-        "{reports:?}"
-    );
-
-    bench
-        .servers
-        .change(&address(), |server| server.other = fixed_reply(None));
-    bench.establish(&TWO_COMMANDS).unwrap_err();
-    let reports = bench.host.take();
-    let [Report::Handshake(_), Report::Error(error), Report::Closed] = &reports[..] else {
-        panic!("{reports:?}");
-    };
-    assert_eq!(error.service_id, Some(SERVICE));
-    assert_eq!(error.generation, Generation::from_u64(5));
-
-    // A dropped attempt is not an error, and is not counted.
-    let hangs = doc! { "hang": true, "serviceId": id, "ok": 1 };
-    let bench = Bench::new(&hangs, Some(&ok()));
-    let attempt = bench
-        .pool
-        .establish_with(Some(&TWO_COMMANDS), Some(TIMEOUT));
-    assert!(attempt.now_or_never().is_none());
-    let reports = bench.host.take();
-    assert!(
-        matches!(reports[..], [Report::Handshake(_), Report::Closed]),
-        "{reports:?}"
-    );
-    assert_eq!(bench.servers.connections(), 0);
 }

@@ -1,7 +1,4 @@
-use sdam_core::{
-    options::{ConfigError, Credential, Options},
-    uri_options::Secret,
-};
+use sdam_core::options::{ConfigError, Credential, Options};
 
 use crate::authenticator;
 
@@ -10,68 +7,6 @@ fn refusal(uri: &str) -> Option<ConfigError> {
     Options::parse(uri)
         .and_then(|options| authenticator(&options))
         .err()
-}
-
-#[test]
-fn the_official_connection_strings_have_the_official_credentials() {
-    // T-20, T-21
-    // Authentication: "connection-string.json", the mechanisms that are supported here.
-    let check = |uri: &str, expected: [Option<&str>; 3], source: &str| {
-        let options = Options::parse(uri).unwrap();
-        let credential = options.credential.as_ref().unwrap();
-        let password = credential.password.as_ref().map(Secret::expose);
-        let user = credential.user.as_deref();
-        assert_eq!(
-            [user, password, credential.mechanism.as_deref()],
-            expected,
-            "{uri}"
-        );
-        assert_eq!(credential.source(), source, "{uri}");
-        assert!(authenticator(&options).unwrap().is_some(), "{uri}");
-    };
-    let with = |mechanism| [Some("user"), Some("password"), mechanism];
-    check("mongodb://user:password@localhost", with(None), "admin");
-    check("mongodb://user:password@localhost/foo", with(None), "foo");
-    check(
-        "mongodb://user:password@localhost/foo?authSource=bar",
-        with(None),
-        "bar",
-    );
-    for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256"] {
-        let uri =
-            |rest| format!("mongodb://user:password@localhost/{rest}authMechanism={mechanism}");
-        check(&uri("?"), with(Some(mechanism)), "admin");
-        check(&uri("foo?"), with(Some(mechanism)), "foo");
-        check(&uri("foo?authSource=bar&"), with(Some(mechanism)), "bar");
-    }
-    let plain =
-        |rest| format!("mongodb://user:password@localhost/{rest}tls=true&authMechanism=PLAIN");
-    check(&plain("?"), with(Some("PLAIN")), "$external");
-    check(&plain("foo?"), with(Some("PLAIN")), "foo");
-    check(&plain("foo?authSource=bar&"), with(Some("PLAIN")), "bar");
-    let name = "CN=myName,OU=myOrgUnit,O=myOrg,L=myLocality,ST=myState,C=myCountry";
-    let encoded = name.replace('=', "%3D").replace(',', "%2C");
-    for rest in ["?", "foo?", "?authSource=$external&"] {
-        let x509 = Some("MONGODB-X509");
-        let uri = format!("mongodb://{encoded}@localhost/{rest}authMechanism=MONGODB-X509");
-        check(&uri, [Some(name), None, x509], "$external");
-        let uri = format!("mongodb://localhost/{rest}authMechanism=MONGODB-X509");
-        check(&uri, [None, None, x509], "$external");
-    }
-}
-
-#[test]
-fn database_and_auth_source_do_not_ask_for_authentication() {
-    // T-22
-    for uri in [
-        "mongodb://a/",
-        "mongodb://a/foo",
-        "mongodb://a/?authSource=foo",
-    ] {
-        let options = Options::parse(uri).unwrap();
-        assert_eq!(options.credential, None, "{uri}");
-        assert!(authenticator(&options).unwrap().is_none(), "{uri}");
-    }
 }
 
 #[test]

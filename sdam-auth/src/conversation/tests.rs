@@ -106,32 +106,6 @@ fn hello(server: &ServerConversation) -> Document {
 }
 
 #[test]
-fn a_speculative_authentication_takes_one_more_command() {
-    // O-5, T-6
-    let account = account(&options(None));
-    let mut conversation = begin(&account);
-    let auth = conversation.hello_auth();
-    assert_eq!(auth.sasl_supported_mechs.as_deref(), Some("staff.ada"));
-    let first = speculative(&*conversation);
-    let nonce = "A".repeat(32);
-    let expected = doc! {
-        "saslStart": 1, "mechanism": "SCRAM-SHA-256",
-        "payload": binary(format!("n,,n=ada,r={nonce}").as_bytes()),
-        "autoAuthorize": 1, "options": { "skipEmptyExchange": true }, "db": "staff",
-    };
-    assert_eq!(first, expected);
-    let server = serve(Mechanism::ScramSha256, &first);
-    let command = sent(start(&mut *conversation, &hello(&server)));
-    let names: Vec<&str> = command.keys().map(String::as_str).collect();
-    assert_eq!(names, ["saslContinue", "conversationId", "payload", "$db"]);
-    assert_eq!(command.get_i32("conversationId").unwrap(), 7);
-    assert_eq!(command.get_str("$db").unwrap(), "staff");
-    let last = server.finish(&payload(&command)).unwrap();
-    let step = next(&mut *conversation, &sasl(&last, true));
-    assert_eq!(step, Ok(AuthStep::Done));
-}
-
-#[test]
 fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
     // T-5 O-7; Authentication: "Default Authentication Methods"
     let check = |given: Option<Mechanism>, hello: Document, expected: Mechanism| {
@@ -377,37 +351,6 @@ fn nonces_of_the_system_differ() {
     let account = Account::of(&options(None)).unwrap().unwrap();
     let nonce = || payload(&speculative(&*begin(&account)));
     assert_ne!(nonce(), nonce());
-}
-
-#[test]
-fn a_certificate_authenticates_with_one_command_or_with_none_after_hello() {
-    // T-7
-    let check = |uri: &str, user: Option<&str>| {
-        let account = account(&Options::parse(uri).unwrap());
-        let mut expected = doc! { "authenticate": 1, "mechanism": "MONGODB-X509" };
-        expected.extend(user.map(|user| ("user".into(), user.into())));
-        let mut conversation = begin(&account);
-        assert_eq!(conversation.hello_auth().sasl_supported_mechs, None);
-        let mut first = speculative(&*conversation);
-        assert_eq!(first.remove("db"), Some("$external".into()));
-        assert_eq!(first, expected);
-        let reply = doc! { "dbname": "$external", "user": "CN=ada" };
-        let hello = doc! { "ok": 1, "speculativeAuthenticate": &reply };
-        assert_eq!(start(&mut *conversation, &hello), Ok(AuthStep::Done));
-        let mut conversation = begin(&account);
-        let command = sent(start(&mut *conversation, &doc! { "ok": 1 }));
-        expected.insert("$db", "$external");
-        assert_eq!(command, expected);
-        next(&mut *conversation, &reply).unwrap_err();
-        let mut reply = reply;
-        reply.insert("ok", 1);
-        assert_eq!(next(&mut *conversation, &reply), Ok(AuthStep::Done));
-    };
-    check("mongodb://a/?authMechanism=MONGODB-X509", None);
-    check(
-        "mongodb://CN%3Dada@a/?authMechanism=MONGODB-X509",
-        Some("CN=ada"),
-    );
 }
 
 #[test]

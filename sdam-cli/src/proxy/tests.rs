@@ -2,12 +2,12 @@
 
 mod harness;
 
-use std::{io::ErrorKind, net::TcpListener as Listener};
+use std::io::ErrorKind;
 
 use sdam_core::read_preference::{ReadMode, TagSet};
 use sdam_sim::serve::Builder;
 
-use self::harness::{Client, Deployment, Running, arguments, run_once};
+use self::harness::{Client, Deployment, Running};
 use super::*;
 
 #[test]
@@ -245,29 +245,6 @@ fn events_can_be_json() {
     let expected = serde_json::json!({ "event": "primary", "address": name, "was": null });
     assert_eq!(event, expected);
     program.finish();
-}
-
-#[test]
-fn wrong_arguments_are_named_with_the_remedy() {
-    let mut direct = arguments();
-    direct.target = Target::new("mongodb://127.0.0.1:1/?directConnection=true");
-    let (exit, remarks) = run_once(&direct);
-    assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(remarks.contains("directConnection"), "{remarks}");
-
-    let mut tagged = arguments();
-    tagged.target = Target::new("mongodb://127.0.0.1:1/");
-    tagged.read = Some(ReadMode::Primary);
-    tagged.tags = vec![[("dc", "la")].into_iter().collect()];
-    assert_eq!(run_once(&tagged).0, Exit::CONFIGURATION);
-
-    let taken = Listener::bind("127.0.0.1:0").unwrap();
-    let mut busy = arguments();
-    busy.target = Target::demo();
-    busy.listen = taken.local_addr().unwrap();
-    let (exit, remarks) = run_once(&busy);
-    assert_eq!(exit, Exit::FAILED);
-    assert!(remarks.contains(&busy.listen.to_string()), "{remarks}");
 }
 
 /// One member ends a connection before its reply, another ends an idle connection.

@@ -248,14 +248,6 @@ fn warnings_of_the_connection_string_are_reported() {
     assert_eq!(exit, Exit::SUCCESS);
 }
 
-/// Runs `--trace`; returns its output and its remarks.
-fn retrace(recording: &str) -> (String, String, Exit) {
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let exit = trace("in.jsonl", recording.as_bytes(), &mut output, &mut remarks).unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output), text(remarks), exit)
-}
-
 #[test]
 fn a_recording_instead_of_lines_is_refused_with_the_remedy() {
     let bytes = crate::recording::tests::failover();
@@ -265,15 +257,5 @@ fn a_recording_instead_of_lines_is_refused_with_the_remedy() {
     assert_eq!(
         String::from_utf8(remarks).unwrap(),
         "error: in.jsonl: it is a recording: use `sdam replay --trace in.jsonl`\n"
-    );
-}
-
-#[test]
-fn an_invalid_recording_is_reported_with_its_line() {
-    let (output, remarks, exit) = retrace("{}\n");
-    assert_eq!((&*output, exit), ("", Exit::BAD_LINES));
-    assert!(
-        remarks.starts_with("error: in.jsonl: line 1 of the recording: "),
-        "{remarks}"
     );
 }

@@ -1,4 +1,4 @@
-use std::{cell::Cell, fs, future::ready, net::TcpListener};
+use std::fs;
 
 use futures::{
     channel::mpsc::{self, UnboundedSender},
@@ -121,69 +121,4 @@ fn the_lines_of_a_scenario_are_answered_with_the_place_of_an_error() {
             "ok".to_owned(),
         ]
     );
-}
-
-#[test]
-fn what_is_wrong_before_the_start_is_named() {
-    let (_folder, path) = scenario("kil 0");
-    let check = |words: &[&str], expected: Exit, message: &str| {
-        let (printed, remarks, exit) = run_to_end(words, &["quit"]);
-        assert_eq!((printed.len(), exit), (0, expected), "{words:?}");
-        assert!(remarks.starts_with(message), "{remarks}");
-    };
-    let wrong = format!("error: {path}:1: `kil` is not an action: did you mean `kill`?");
-    check(&["--scenario", &path], Exit::CONFIGURATION, &wrong);
-    check(&["--script", &path], Exit::CONFIGURATION, &wrong);
-    let missing = "error: --scenario /none/faults.txt: ";
-    check(
-        &["--scenario", "/none/faults.txt"],
-        Exit::CONFIGURATION,
-        missing,
-    );
-    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = taken.local_addr().unwrap().port();
-    let error = format!("error: --port {port}: cannot serve on loopback: port {port}: ");
-    check(&["--port", &port.to_string()], Exit::FAILED, &error);
-}
-
-#[test]
-fn it_stops_on_request_while_a_scenario_waits() {
-    let (_folder, path) = scenario("kill primary\nsleep 1000000\n");
-    let (lines, printed) = mpsc::unbounded();
-    let console = Console {
-        output: Lines(Vec::new(), lines),
-        remarks: io::sink(),
-        palette: Palette::Plain,
-    };
-    // The second line is the answer to the first step.
-    let stop = async { drop(printed.skip(1).next().await) };
-    let arguments = serve(&["--scenario", &path]);
-    let exit = block_on(run(&arguments, console, stream::pending(), stop));
-    assert_eq!(exit.unwrap(), Exit::SUCCESS);
-}
-
-#[test]
-fn the_end_of_the_commands_does_not_stop_it() {
-    let console = Console {
-        output: io::sink(),
-        remarks: io::sink(),
-        palette: Palette::Plain,
-    };
-    let (ended, end) = futures::channel::oneshot::channel();
-    let commands = stream::once(ready("status".to_owned()));
-    let commands = commands.chain(stream::once(async {
-        ended.send(()).unwrap();
-        String::new()
-    }));
-    let was_asked = Cell::new(false);
-    let stop = async {
-        end.await.unwrap();
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-        was_asked.set(true);
-    };
-    let exit = block_on(run(&serve(&["--standalone"]), console, commands, stop));
-    assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    assert!(was_asked.get());
 }

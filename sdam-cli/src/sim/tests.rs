@@ -145,24 +145,6 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
 }
 
 #[test]
-fn a_wrong_scenario_is_refused_with_its_file_and_line() {
-    let folder = Folder::with("1s kill primary\n2s restrat 0\n");
-    let (output, remarks, exit) = folder.simulate(&[]);
-    assert_eq!((&*output, exit), ("", Exit::CONFIGURATION));
-    let place = format!("error: {}:2: ", folder.path("faults.txt"));
-    assert_eq!(
-        remarks,
-        place + "`restrat` is not an action: did you mean `restart`?\n"
-    );
-    let (_, remarks, exit) = simulate(&["--scenario", "/none/faults.txt"]);
-    assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(
-        remarks.starts_with("error: --scenario /none/faults.txt: "),
-        "{remarks}"
-    );
-}
-
-#[test]
 fn an_impossible_step_is_a_remark_with_its_line_and_the_next_one_is_taken() {
     let folder = Folder::with("kill 9\nstatus\n1s kill primary\n");
     let (output, remarks, _) = folder.simulate(&["--for", "1"]);

@@ -16,7 +16,7 @@ use sdam_sim::{
 use serde_json::Value;
 
 use super::*;
-use crate::{output::Output, replay, terminal::Palette};
+use crate::{replay, terminal::Palette};
 
 /// Runs the program; returns the output, the remarks and the exit code.
 fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {
@@ -162,36 +162,6 @@ fn once_with_a_wrong_set_name_it_is_neither_readable_nor_writable() {
 }
 
 #[test]
-fn configuration_errors_name_the_option_and_the_remedy() {
-    let check = |uri: &str, expected: [&str; 2]| {
-        let (output, remarks, result) = watch(&["--once", uri]);
-        assert_eq!(result.unwrap(), Exit::CONFIGURATION, "{uri}");
-        assert_eq!(output, "", "{uri}");
-        assert!(remarks.starts_with("error: `"), "{remarks}");
-        for part in expected {
-            assert!(remarks.contains(part), "{remarks}");
-        }
-    };
-    check(
-        "localhost",
-        ["`connection string`", "begin it with mongodb://"],
-    );
-    check(
-        "mongodb://a,b/?directConnection=true",
-        ["`directConnection` is `true`", "name one host"],
-    );
-    check(
-        "mongodb://a/?tls=1",
-        ["`tls` is `1`", "leave the option out"],
-    );
-    check(
-        // Refused before any look-up.
-        "mongodb+srv://a.example.com,b.example.com/",
-        ["mongodb+srv", "one host"],
-    );
-}
-
-#[test]
 fn doubtful_options_cause_warnings() {
     let set = ReplicaSet::start(1).unwrap();
     let uri = format!("{}&heartbeatFrequencyMS=5", set.uri());
@@ -202,38 +172,6 @@ fn doubtful_options_cause_warnings() {
         "{remarks}"
     );
     assert_eq!(remarks.lines().count(), 1);
-}
-
-/// A reader that never reads.
-#[derive(Debug)]
-struct Deaf(std::sync::mpsc::Receiver<()>);
-
-impl Write for Deaf {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        // Nothing is ever sent, so this returns when the test ends.
-        let _ = self.0.recv();
-        Err(io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_stalled_reader_delays_neither_the_watch_nor_its_end() {
-    let set = ReplicaSet::start(3).unwrap();
-    let (_over, never) = std::sync::mpsc::channel();
-    let output = Output::new(Deaf(never));
-    let console = Console {
-        output: output.clone(),
-        remarks: Vec::new(),
-        palette: Palette::Plain,
-    };
-    let exit = block_on(run(&arguments(&["--once", set.uri()]), console, pending()));
-    assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    let error = output.finish().unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
 /// An output that signals when a text has been printed.
@@ -350,34 +288,6 @@ fn json_output_is_one_object_per_change() {
     );
 }
 
-/// An output whose reader has closed its end.
-#[derive(Debug)]
-struct Closed;
-
-impl Write for Closed {
-    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
-        Err(io::ErrorKind::BrokenPipe.into())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_closed_output_ends_the_program_without_an_error() {
-    let set = ReplicaSet::start(1).unwrap();
-    let mut remarks = Vec::new();
-    let console = Console {
-        output: Closed,
-        remarks: &mut remarks,
-        palette: Palette::Plain,
-    };
-    let result = block_on(run(&arguments(&[set.uri()]), console, pending()));
-    assert_eq!(Exit::of(result), Exit::SUCCESS);
-    assert_eq!(remarks, b"");
-}
-
 /// One program records a failover, and another one reproduces it; after the recording has been
 /// modified, it no longer does.
 #[test]
@@ -449,20 +359,6 @@ fn a_recording_is_shown_like_the_deployment_it_was_made_of() {
 }
 
 #[test]
-fn a_file_that_is_no_recording_is_named_in_the_error() {
-    let file = Scratch::new("nonsense");
-    fs::write(&file.0, "nonsense").unwrap();
-    for path in [file.0.to_str().unwrap(), "/nowhere/at/all"] {
-        let (output, remarks, result) = watch(&["--from", path]);
-        assert_eq!((&*output, result.unwrap()), ("", Exit::CONFIGURATION));
-        assert!(
-            remarks.starts_with(&format!("error: {path}: ")),
-            "{remarks}"
-        );
-    }
-}
-
-#[test]
 fn the_full_screen_needs_a_terminal_that_is_free() {
     use sdam_events::log::LogConfig;
 
@@ -490,31 +386,6 @@ fn the_full_screen_needs_a_terminal_that_is_free() {
         ("MONGODB_LOG_PATH", "/tmp/log"),
     ];
     check(&[], &|arguments| arguments.log = log(to_file), true);
-}
-
-#[test]
-fn a_recording_that_cannot_be_written_is_an_error() {
-    let nowhere = "/nowhere/at/all";
-    let (output, remarks, result) = watch(&["--record", nowhere, "mongodb://a"]);
-    assert_eq!((&*output, result.unwrap()), ("", Exit::FAILED));
-    assert!(
-        remarks.starts_with(&format!(
-            "error: --record {nowhere}: its folder does not exist; "
-        )),
-        "{remarks}"
-    );
-}
-
-#[test]
-fn an_existing_recording_is_kept() {
-    let mut file = tempfile::NamedTempFile::new().unwrap();
-    file.write_all(b"an incident").unwrap();
-    let path = file.path().to_str().unwrap();
-    let (output, remarks, result) = watch(&["--record", path, "mongodb://a"]);
-    assert_eq!((&*output, result.unwrap()), ("", Exit::CONFIGURATION));
-    let said = format!("error: --record {path}: the file exists; name a new one");
-    assert!(remarks.starts_with(&said), "{remarks}");
-    assert_eq!(fs::read(path).unwrap(), b"an incident");
 }
 
 fn primary(snapshot: &Value) -> Option<String> {

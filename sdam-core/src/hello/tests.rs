@@ -172,14 +172,6 @@ fn a_command_error_keeps_code_name_labels_and_topology_version() {
 }
 
 #[test]
-fn a_query_failure_of_legacy_hello_is_a_command_error() {
-    // I-32: OP_REPLY with QueryFailure
-    let error = parse(&doc! { "$err": "not master or secondary", "code": 13436 }).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Command);
-    assert_eq!(error.code, Some(13436));
-}
-
-#[test]
 fn members_are_normalised_sorted_and_deduplicated() {
     // C-11, C-16
     let hello = parse(&doc! {

@@ -1,7 +1,6 @@
 //! Tests of cases that the corpus cannot reach: the whole table, the order of effects, the accepted
 //! inputs.
 
-mod checks;
 mod departures;
 mod elections;
 mod errors;
@@ -421,72 +420,6 @@ fn a_server_that_rejoins_gets_a_new_server_id() {
     );
     assert!(late.is_empty());
     assert_eq!(machine.generation(old, None), None);
-}
-
-#[test]
-fn a_handshake_counts_as_a_check_unless_it_is_stale_or_the_server_was_never_measured() {
-    // F-80
-    let mut machine = opened(&options(&["a", "b"]));
-    let server = id(&machine, "a");
-    let shake = |machine: &mut TopologyMachine, hello: Hello, rtt| {
-        let input = Input::Handshake {
-            server,
-            generation: Generation::FIRST,
-            hello,
-            rtt,
-        };
-        let effects = machine.handle(NOW, input);
-        brief(machine, &effects)
-    };
-    let of_version = |server_type, counter| Hello {
-        topology_version: Some(TopologyVersion {
-            process_id: ObjectId::default(),
-            counter,
-        }),
-        ..hello(server_type)
-    };
-    let primary = of_version(ServerType::RsPrimary, 5);
-    assert_eq!(shake(&mut machine, primary.clone(), None), ["check a"]);
-    // Round-trip times from before the loss of the server are sufficient.
-    let found = shake(&mut machine, primary, RTT);
-    assert_eq!(found[..2], ["ready a", "publish"]);
-    assert_eq!(found[found.len() - 2..], ["known a", "check a"]);
-    let old = of_version(ServerType::RsSecondary, 4);
-    assert!(shake(&mut machine, old, RTT).is_empty());
-    assert!(!shake(&mut machine, of_version(ServerType::RsSecondary, 6), RTT).is_empty());
-    let description = machine.description();
-    assert_eq!(
-        description.topology_type(),
-        TopologyType::ReplicaSetNoPrimary
-    );
-    assert_eq!(description.server(&address("a")).unwrap().rtt, RTT);
-}
-
-#[test]
-fn hosts_of_an_srv_record_replace_the_removed_ones() {
-    // N-20, N-24, N-29
-    let mut machine = opened(&options(&["a", "b"]));
-    let kept = id(&machine, "b");
-    let hosts = [address("b"), address("c")];
-    let effects = machine.handle(NOW, Input::Hosts(&hosts));
-    assert_eq!(
-        brief(&machine, &effects),
-        [
-            "open c",
-            "publish",
-            "ServerClosed a",
-            "ServerOpening c",
-            "TopologyDescriptionChanged",
-            "close gone",
-        ]
-    );
-    assert_eq!(id(&machine, "b"), kept);
-    assert!(machine.handle(NOW, Input::Hosts(&[])).is_empty(), "N-23");
-    let _ = check(&mut machine, "b", hello(ServerType::RsPrimary));
-    assert!(
-        machine.handle(NOW, Input::Hosts(&hosts)).is_empty(),
-        "a replica set is not polled"
-    );
 }
 
 #[test]

@@ -169,26 +169,6 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
 }
 
 #[test]
-fn load_balanced_is_refused_with_several_seeds_replica_set_or_direct_connection() {
-    // B-12
-    let balanced = one().with_load_balanced(true);
-    let refused = [
-        Options::new(seeds(2)).with_load_balanced(true),
-        balanced.clone().with_replica_set("rs"),
-        balanced.clone().with_direct_connection(true),
-    ];
-    for options in refused {
-        check_refused(&options, "loadBalanced", "true");
-    }
-    let mut sampled = balanced.clone();
-    let mut srv = Srv::new("a.example.com");
-    srv.max_hosts = 1;
-    sampled.srv = Some(srv);
-    check_refused(&sampled, "srvMaxHosts", "1");
-    check_accepted(&balanced.with_direct_connection(false));
-}
-
-#[test]
 fn initial_type_load_balanced_is_refused_without_load_balanced() {
     // B-7: otherwise no connection would request its service.
     let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
@@ -241,17 +221,6 @@ fn tests_of_drivers_may_lower_the_minimum_of_heartbeats_but_not_to_zero() {
 }
 
 #[test]
-fn no_connect_timeout_is_none_and_never_zero() {
-    // B-16
-    check_accepted(&one().with_connect_timeout(None));
-    check_refused(
-        &one().with_connect_timeout(Duration::ZERO),
-        "connectTimeoutMS",
-        "0",
-    );
-}
-
-#[test]
 fn try_once_must_not_differ_between_string_and_code() {
     // B-20, B-38
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();
@@ -276,42 +245,6 @@ fn options_set_in_code_override_the_connection_string() {
     assert_eq!(options.connect_timeout, Some(Duration::from_millis(7)));
     assert_eq!(options.replica_set.as_deref(), Some("y"));
     assert_eq!(options.local_threshold, Duration::from_millis(1));
-}
-
-#[test]
-fn each_mode_warns_of_the_options_that_it_ignores() {
-    // B-15, B-20
-    let options = one()
-        .with_server_selection_try_once(true)
-        .with_server_monitoring_mode(ServerMonitoringMode::Poll);
-    let names = |warnings: Vec<Warning>| -> Vec<String> {
-        let names = warnings.iter().map(|warning| warning.option().into());
-        names.collect()
-    };
-    assert_eq!(
-        names(options.multi_threaded_warnings()),
-        ["serverSelectionTryOnce"]
-    );
-    assert_eq!(
-        names(options.single_threaded_warnings()),
-        ["serverMonitoringMode"]
-    );
-    assert_eq!(one().multi_threaded_warnings(), []);
-    assert_eq!(one().single_threaded_warnings(), []);
-}
-
-#[test]
-fn an_empty_seed_list_is_a_warning() {
-    // B-4
-    let options = Options::new(Vec::new());
-    check_accepted(&options.clone());
-    for warnings in [
-        options.multi_threaded_warnings(),
-        options.single_threaded_warnings(),
-    ] {
-        assert_eq!(warnings.len(), 1);
-        assert_eq!(warnings[0].option(), "seeds");
-    }
 }
 
 #[test]

@@ -187,18 +187,3 @@ fn a_reply_is_ok_if_its_ok_is_1_whatever_its_type() {
     check(doc! {}, false);
     assert!(!is_ok(&[1, 2, 3]));
 }
-
-#[test]
-fn a_server_suggests_the_base_of_backoffs_with_a_positive_number() {
-    // I-62
-    let check = |reply: bson::Document, millis: Option<u64>| {
-        let base = base_backoff(&encode(&reply));
-        assert_eq!(base, millis.map(Duration::from_millis), "{reply}");
-    };
-    check(doc! { "ok": 0, "baseBackoffMS": 7 }, Some(7));
-    check(doc! { "ok": 0, "baseBackoffMS": 7.0 }, Some(7));
-    check(doc! { "ok": 0, "baseBackoffMS": 0 }, None);
-    check(doc! { "ok": 0, "baseBackoffMS": -7_i64 }, None);
-    check(doc! { "ok": 0, "baseBackoffMS": "7" }, None);
-    check(doc! { "ok": 0 }, None);
-}

@@ -1,6 +1,5 @@
 //! Tests of complete scans and selections with scripted servers, in virtual time.
 
-mod errors;
 mod order;
 mod properties;
 mod rescans;

@@ -108,39 +108,6 @@ fn has_writable_server_depends_on_topology_type_and_server_types() {
 }
 
 #[test]
-fn the_session_timeout_is_the_smallest_of_the_data_bearing_servers() {
-    // A-17, D-80
-    let check = |timeouts: &[(ServerType, Option<i32>)], expected| {
-        let servers = timeouts
-            .iter()
-            .zip('a'..)
-            .map(|((server_type, minutes), name)| {
-                let mut server = server(&name.to_string(), *server_type);
-                server.logical_session_timeout_minutes = *minutes;
-                server
-            });
-        let topology = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, servers);
-        let found = topology.logical_session_timeout_minutes();
-        assert_eq!(found, expected, "{timeouts:?}");
-    };
-    let (primary, secondary) = (ServerType::RsPrimary, ServerType::RsSecondary);
-    check(&[], None);
-    check(&[(primary, Some(30))], Some(30));
-    check(&[(primary, Some(30)), (secondary, Some(20))], Some(20));
-    check(&[(primary, Some(20)), (secondary, Some(30))], Some(20));
-    check(&[(primary, Some(20)), (secondary, None)], None);
-    check(&[(primary, None), (secondary, Some(20))], None);
-    check(
-        &[(primary, Some(20)), (ServerType::RsArbiter, Some(5))],
-        Some(20),
-    );
-    check(
-        &[(primary, Some(20)), (ServerType::Unknown, None)],
-        Some(20),
-    );
-}
-
-#[test]
 fn a_description_is_displayed_on_one_line() {
     let mut primary = server("a", ServerType::RsPrimary);
     primary.rtt = Some(Rtt {

@@ -1,11 +1,10 @@
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc};
 
 use bson::doc;
 use sdam_core::{
     error::{ErrorKind, ServerError, Stage},
-    event::{ConnectionId, EventKind, EventName, Heartbeat, SelectionFailure},
+    event::{ConnectionId, EventKind, EventName, Heartbeat},
     ids::ServerId,
-    options::Options,
     server::ServerType,
     topology::{DepartureReason, Obstacle, TopologyDescription, TopologyType},
 };
@@ -16,7 +15,7 @@ use super::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, LogOu
 use crate::{
     sink::Interest,
     test_support::{
-        TOPOLOGY, address, description, event, failed, opening, selection, started, succeeded,
+        TOPOLOGY, address, description, event, failed, opening, started, succeeded,
         topology_changed,
     },
 };
@@ -243,91 +242,6 @@ fn replies_are_logged_as_extended_json_up_to_the_limit() {
     }
 }
 
-/// Checks like [`check`], with the fields `extra` in addition to those of every message about
-/// selections.
-fn check_selection(
-    kind: EventKind,
-    severity: Severity,
-    text: &str,
-    extra: &[(&'static str, &str)],
-    sentence: &str,
-) {
-    let topology = sharded().to_string();
-    let mut fields = vec![
-        ("selector", "{ mode: primary }"),
-        ("operation", "find"),
-        ("operationId", "42"),
-        ("topologyDescription", &*topology),
-    ];
-    fields.extend(extra);
-    check(kind, ("serverSelection", severity), text, &fields, sentence);
-}
-
-#[test]
-fn selection_messages_name_operation_selector_and_topology() {
-    // K-7, K-8
-    let topology = Arc::new(sharded());
-    check_selection(
-        EventKind::ServerSelectionStarted {
-            selection: selection(),
-            description: Arc::clone(&topology),
-        },
-        Severity::Debug,
-        "Server selection started",
-        &[],
-        &format!(
-            "Server selection started for operation find with ID 42. Selector: {{ mode: primary \
-             }}, topology description: {topology}"
-        ),
-    );
-    check_selection(
-        EventKind::ServerSelectionWaiting {
-            selection: selection(),
-            description: Arc::clone(&topology),
-            remaining: Some(Duration::from_micros(29_999_900)),
-        },
-        Severity::Info,
-        "Waiting for suitable server to become available",
-        &[("remainingTimeMS", "29999")],
-        &format!(
-            "Waiting for server to become available for operation find with ID 42. Remaining time: \
-             29999 ms. Selector: {{ mode: primary }}, topology description: {topology}."
-        ),
-    );
-    check_selection(
-        EventKind::ServerSelectionSucceeded {
-            selection: selection(),
-            description: Arc::clone(&topology),
-            server: ServerId::from_u64(1),
-            address: address("host1"),
-            duration: Duration::ZERO,
-        },
-        Severity::Debug,
-        "Server selection succeeded",
-        &[("serverHost", "host1"), ("serverPort", "27017")],
-        &format!(
-            "Server selection succeeded for operation find with ID 42. Selected server: \
-             host1:27017. Selector: {{ mode: primary }}, topology description: {topology}"
-        ),
-    );
-    check_selection(
-        EventKind::ServerSelectionFailed {
-            selection: selection(),
-            description: Arc::clone(&topology),
-            reason: SelectionFailure::Timeout,
-            failure: "no primary within 30 s".into(),
-            duration: Duration::from_secs(30),
-        },
-        Severity::Debug,
-        "Server selection failed",
-        &[("failure", "no primary within 30 s")],
-        &format!(
-            "Server selection failed for operation find with ID 42. Failure: no primary within 30 \
-             s. Selector: {{ mode: primary }}, topology description: {topology}"
-        ),
-    );
-}
-
 #[test]
 fn ignored_members_are_logged_as_a_warning() {
     check(
@@ -341,51 +255,6 @@ fn ignored_members_are_logged_as_a_warning() {
         &format!("Ignored 3 members beyond the limit of 10 servers in topology with ID {ID}"),
     );
     assert_eq!(TOPOLOGY.to_string(), ID);
-}
-
-#[test]
-fn ignored_hosts_and_failed_look_ups_of_srv_records_are_logged_as_warnings() {
-    // N-22, N-23
-    let name = "_mongodb._tcp.x.example.com";
-    check(
-        EventKind::SrvHostsIgnored {
-            name: name.into(),
-            domain: "example.com".into(),
-            hosts: [address("a.evil.com"), address("b.evil.com")].into(),
-        },
-        ("topology", Severity::Warn),
-        "SRV hosts ignored",
-        &[
-            ("topologyId", ID),
-            ("srvName", name),
-            ("domain", "example.com"),
-            ("hosts", "a.evil.com:27017, b.evil.com:27017"),
-        ],
-        &format!(
-            "Ignored hosts of SRV record {name}, because they are not in the domain example.com, \
-             in topology with ID {ID}: a.evil.com:27017, b.evil.com:27017"
-        ),
-    );
-    let failure = ServerError::new(ErrorKind::Timeout, Stage::Dns, "no answer");
-    check(
-        EventKind::SrvLookupFailed {
-            name: name.into(),
-            failure: failure.shared(),
-            next: Duration::from_secs(10),
-        },
-        ("topology", Severity::Warn),
-        "SRV look-up failed",
-        &[
-            ("topologyId", ID),
-            ("failure", "timeout at dns: no answer"),
-            ("remainingTimeMS", "10000"),
-            ("srvName", name),
-        ],
-        &format!(
-            "SRV record {name} gave no hosts, so topology with ID {ID} keeps its own and looks up \
-             again in 10000 ms: timeout at dns: no answer"
-        ),
-    );
 }
 
 #[test]
@@ -416,35 +285,6 @@ fn an_unusable_server_is_logged_as_a_warning_with_the_remedy() {
             ("reason", &text),
         ],
         &format!("Cannot use server mongo-0:27017 in topology with ID {ID}: {text}"),
-    );
-}
-
-#[test]
-fn configuration_warnings_are_logged_as_warnings() {
-    // B-34
-    let options = Options::parse("mongodb://a/?foo=1").unwrap();
-    let text = "`foo`: there is no such option; it is ignored";
-    check(
-        EventKind::ConfigWarning(Arc::new(options.multi_threaded_warnings().remove(0))),
-        ("topology", Severity::Warn),
-        "Configuration warning",
-        &[("topologyId", ID), ("warning", text)],
-        &format!("Configuration of topology with ID {ID}: {text}"),
-    );
-}
-
-#[test]
-fn the_removal_of_the_last_server_is_logged_as_a_warning() {
-    // D-6
-    check(
-        EventKind::TopologyEmptied,
-        ("topology", Severity::Warn),
-        "Last server left topology",
-        &[("topologyId", ID)],
-        &format!(
-            "The last server has left topology with ID {ID}, so no server will be found any more; \
-             check the hosts and the replica set name that are configured"
-        ),
     );
 }
 

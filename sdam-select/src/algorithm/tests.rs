@@ -1,4 +1,4 @@
-use std::{sync::Arc, vec, vec::Vec};
+use std::{vec, vec::Vec};
 
 use proptest::prelude::*;
 use sdam_core::{
@@ -8,7 +8,6 @@ use sdam_core::{
 };
 
 use super::*;
-use crate::candidate::Selector;
 use crate::testing::{
     any::{any_criteria, any_topology},
     server, topology, with_rtt,
@@ -79,43 +78,6 @@ fn latencies_of_up_to_a_century_are_distinguished() {
     check(&[0, 99, 10_000], Duration::MAX, 3);
     // A latency above a century counts as a century.
     check(&[101, 10_000], Duration::ZERO, 2);
-}
-
-#[test]
-fn the_selectors_of_client_and_operation_are_both_applied() {
-    // L-45
-    let topology = mongoses(&[5, 5, 5]);
-    let without = |index: usize| -> Arc<dyn Selector> {
-        Arc::new(move |suitable: &mut Candidates<'_>| {
-            suitable.retain(|candidate| candidate.index != index);
-        })
-    };
-    let check = |client: Option<usize>, operation: Option<usize>, expected: &[usize]| {
-        let settings = Settings {
-            selector: client.map(without),
-            ..Settings::default()
-        };
-        let criteria = Criteria::write();
-        let criteria = match operation.map(without) {
-            Some(selector) => criteria.with_selector(selector),
-            None => criteria,
-        };
-        let mut rng = Rng::new(3);
-        let mut chosen: Vec<_> = (0..100)
-            .map(|_| choose(&topology, &settings, &criteria, |_| 0, rng.next_u64()))
-            .map(|found| found.unwrap().unwrap().index)
-            .collect();
-        chosen.sort_unstable();
-        chosen.dedup();
-        assert_eq!(
-            chosen, expected,
-            "client {client:?}, operation {operation:?}"
-        );
-    };
-    check(None, None, &[0, 1, 2]);
-    check(Some(0), None, &[1, 2]);
-    check(None, Some(1), &[0, 2]);
-    check(Some(0), Some(1), &[2]);
 }
 
 #[test]

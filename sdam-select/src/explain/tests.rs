@@ -3,10 +3,6 @@ use std::{string::ToString, vec, vec::Vec};
 use proptest::prelude::*;
 use sdam_core::{
     error::{ErrorKind, Stage},
-    hello::Hello,
-    ids::ObjectId,
-    machine::{Input, TopologyMachine},
-    options::Options,
     server::ServerType::{RsArbiter, RsPrimary, RsSecondary, Unknown},
     time::Instant,
     topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary},
@@ -209,43 +205,6 @@ fn reasons_that_concern_the_whole_topology_come_first() {
     assert!(matches!(explanation.refusal, Some(Refusal::Criteria(_))));
     let mut verdicts = explanation.servers.iter().map(|server| &server.verdict);
     assert!(verdicts.all(|verdict| *verdict == Verdict::NotConsidered));
-}
-
-/// Returns the description after the only member has reported a wire version from 2014.
-fn incompatible() -> Arc<TopologyDescription> {
-    let mut machine = TopologyMachine::new(&Options::new(vec![address(1)]), ObjectId::default());
-    let opening = machine.handle(Instant::EPOCH, Input::Open);
-    assert!(!opening.is_empty());
-    let server = machine.description().servers()[0].id;
-    let mut old = Hello::default();
-    old.server_type = RsPrimary;
-    old.set_name = Some("rs".into());
-    old.hosts = [address(1)].into();
-    old.wire_versions.max = 2;
-    let checked = Input::Checked {
-        server,
-        outcome: Ok(old),
-        rtt: None,
-    };
-    assert!(!machine.handle(Instant::EPOCH, checked).is_empty());
-    Arc::clone(machine.description())
-}
-
-#[test]
-fn incompatibility_is_the_reason_for_every_operation() {
-    // E-6
-    let topology = incompatible();
-    let error = topology.compatibility_error().unwrap();
-    assert_eq!(topology.topology_type(), ReplicaSetWithPrimary);
-    let contradiction = mode(ReadMode::Nearest).with_max_staleness(Duration::from_secs(30));
-    for criteria in [Criteria::write(), read(contradiction)] {
-        let explanation = explain(&topology, &Settings::default(), &criteria);
-        assert_eq!(
-            explanation.refusal,
-            Some(Refusal::Incompatible(error.into()))
-        );
-        assert_eq!(explanation.eligible().count(), 0);
-    }
 }
 
 #[test]

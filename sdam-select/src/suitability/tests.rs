@@ -98,16 +98,6 @@ fn each_mode_selects_its_members_and_falls_back_to_the_others() {
 }
 
 #[test]
-fn writes_go_only_to_the_primary() {
-    // L-14
-    let write = Criteria::write();
-    let with = of_types(ReplicaSetWithPrimary, &[RsSecondary, RsPrimary]);
-    assert_eq!(found(&with, &write), [2]);
-    let without = of_types(ReplicaSetNoPrimary, &[RsSecondary, RsSecondary]);
-    assert!(found(&without, &write).is_empty());
-}
-
-#[test]
 fn other_topologies_ignore_the_read_preference() {
     // L-2, L-5, L-25, L-32, L-33, L-34, L-35: tags that no server has, and a limit that is too
     // small. Mode primary is not rejected early either, although there is no primary.
@@ -374,24 +364,6 @@ fn members_of_unknown_staleness_count_as_stale() {
     unchecked.last_update_time = None;
     check(vec![unchecked.clone()], &[2]);
     check(vec![primary(), unchecked], &[]);
-}
-
-#[test]
-fn staleness_is_applied_before_tags() {
-    // L-13: the first tag set matches only a stale member, so the second one decides.
-    let mut stale = member(1, RsSecondary, 0, 0);
-    stale.tags = tags(&[("disk", "ssd")]);
-    let mut fresh = member(2, RsSecondary, 0, 1_000_000);
-    fresh.tags = tags(&[("disk", "hdd")]);
-    let topology = topology(ReplicaSetNoPrimary, [stale, fresh]);
-    let sets = vec![tags(&[("disk", "ssd")]), tags(&[("disk", "hdd")])];
-    let criteria = read(limited(90).with_tag_sets(sets.clone()));
-    assert_eq!(found(&topology, &criteria), [2]);
-    // The primary is never stale.
-    let nearest = mode(ReadMode::Nearest).with_max_staleness(Duration::from_secs(90));
-    let alone = [member(1, RsPrimary, 0, 0)];
-    let alone = self::topology(ReplicaSetWithPrimary, alone);
-    assert_eq!(found(&alone, &read(nearest)), [1]);
 }
 
 proptest! {

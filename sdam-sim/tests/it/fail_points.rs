@@ -101,18 +101,6 @@ fn m_46_app_name_limits_a_fail_point_to_matching_connections() {
 }
 
 #[test]
-fn m_46_close_connection_sends_no_reply() {
-    let mut fixture = Fixture::standalone();
-    let data = doc! { "failCommands": ["ping"], "closeConnection": true };
-    fixture.call_member(0, &configure(doc! { "times": 1 }, data));
-    let (struck, other) = (fixture.connect(0), fixture.connect(0));
-    fixture.send(struck, &ping());
-    assert!(fixture.is_closed(struck));
-    assert!(fixture.try_receive(struck).is_none());
-    assert!(is_ok(&fixture.call(other, &ping())));
-}
-
-#[test]
 fn m_46_a_blocked_command_gets_a_late_reply_or_error() {
     for error in [None, Some(91)] {
         let mut fixture = Fixture::standalone();

@@ -8,13 +8,6 @@ use sdam_sim::{Blueprint, config::MemberConfig, version::ServerVersion};
 
 use crate::support::{Fixture, address, addresses, code, hello, is_ok, set};
 
-fn strings(reply: &Document, field: &str) -> Vec<String> {
-    let array = reply.get_array(field).into_iter().flatten();
-    array
-        .map(|host| host.as_str().unwrap().to_owned())
-        .collect()
-}
-
 #[test]
 fn m_40_each_hello_command_has_its_own_field_for_writable() {
     let mut fixture = Fixture::replica_set(1);
@@ -82,83 +75,6 @@ fn m_42_wire_versions_follow_the_release() {
         assert_eq!(reply.get_i32("maxWireVersion").unwrap(), wire, "{version}");
         let info = fixture.call_member(0, &doc! { "buildInfo": 1, "$db": "admin" });
         assert!(info.get_str("version").unwrap().starts_with(version));
-    }
-}
-
-#[test]
-fn m_42_every_server_reports_its_limits() {
-    let worlds = [
-        Fixture::standalone(),
-        Fixture::sharded(1),
-        Fixture::replica_set(1),
-    ];
-    for mut fixture in worlds {
-        let reply = fixture.hello(0);
-        for (field, value) in [
-            ("maxBsonObjectSize", 16_777_216),
-            ("maxMessageSizeBytes", 48_000_000),
-            ("maxWriteBatchSize", 100_000),
-            ("logicalSessionTimeoutMinutes", 30),
-        ] {
-            assert_eq!(reply.get_i32(field).unwrap(), value, "{reply}");
-        }
-        for field in ["localTime", "connectionId", "topologyVersion", "ok"] {
-            assert!(reply.contains_key(field), "{field}: {reply}");
-        }
-    }
-}
-
-#[test]
-fn m_42_members_describe_their_set() {
-    let mut fixture = Fixture::configured([
-        MemberConfig::new(address(0)).priority(2.0),
-        MemberConfig::new(address(1)).tag("dc", "ny"),
-        MemberConfig::new(address(2)).priority(0.0),
-        MemberConfig::new(address(3)).arbiter(),
-        MemberConfig::new(address(4)).hidden().non_voting(),
-        MemberConfig::new(address(5))
-            .delayed(Duration::from_secs(60))
-            .hidden()
-            .non_voting(),
-    ]);
-    fixture.advance_millis(10_000);
-    for member in 0..6 {
-        let reply = fixture.hello(member);
-        assert_eq!(strings(&reply, "hosts"), ["sim:27017", "sim:27018"]);
-        assert_eq!(strings(&reply, "passives"), ["sim:27019"]);
-        assert_eq!(strings(&reply, "arbiters"), ["sim:27020"]);
-        assert_eq!(reply.get_str("setName").unwrap(), "rs0");
-        assert_eq!(reply.get_i32("setVersion").unwrap(), 1);
-        assert_eq!(reply.get_str("primary").unwrap(), "sim:27017");
-        assert_eq!(reply.get_str("me").unwrap(), address(member).as_str());
-    }
-    let flags = ["secondary", "arbiterOnly", "hidden", "passive"];
-    for (member, expected) in [
-        (0, [false, false, false, false]),
-        (1, [true, false, false, false]),
-        (2, [true, false, false, true]),
-        (3, [false, true, false, false]),
-        (4, [true, false, true, true]),
-        (5, [true, false, true, true]),
-    ] {
-        let reply = fixture.hello(member);
-        let actual = flags.map(|flag| reply.get_bool(flag).unwrap_or(false));
-        assert_eq!(actual, expected, "{reply}");
-        assert_eq!(reply.contains_key("electionId"), member == 0, "{reply}");
-        assert_eq!(reply.contains_key("lastWrite"), member != 3, "{reply}");
-    }
-    let tags = fixture.hello(1).get_document("tags").unwrap().clone();
-    assert_eq!(tags, doc! { "dc": "ny" });
-    assert_eq!(fixture.hello(5).get_i64("secondaryDelaySecs").unwrap(), 60);
-}
-
-#[test]
-fn m_42_a_mongos_reports_isdbgrid() {
-    let mut fixture = Fixture::sharded(2);
-    let reply = fixture.hello(1);
-    assert_eq!(reply.get_str("msg").unwrap(), "isdbgrid");
-    for field in ["setName", "hosts", "secondary", "readOnly", "serviceId"] {
-        assert!(!reply.contains_key(field), "{field}: {reply}");
     }
 }
 

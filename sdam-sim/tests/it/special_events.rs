@@ -3,7 +3,7 @@
 use bson::doc;
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{Fixture, awaiting, code, counter, hello, is_ok, is_primary, process};
+use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
 
 #[test]
 fn m_30_a_horizon_change_closes_every_connection() {
@@ -128,27 +128,6 @@ fn m_32_a_step_down_interrupts_blocked_writes() {
     assert!(fixture.try_receive(reader).is_none());
     fixture.advance_millis(1000);
     assert!(is_ok(&fixture.receive(reader).body));
-}
-
-#[test]
-fn m_33_a_restart_yields_a_new_process_id() {
-    let mut fixture = Fixture::replica_set(3);
-    fixture.run("reconfig 1 tags=a:b");
-    let connection = fixture.connect(1);
-    let before = fixture.call(connection, &hello());
-    fixture.run("restart 1");
-    assert!(fixture.is_closed(connection));
-    let starting = fixture.hello(1);
-    assert_eq!(counter(&starting), 0);
-    assert_ne!(process(&starting), process(&before));
-    assert!(starting.get_bool("isreplicaset").unwrap(), "{starting}");
-    assert!(!starting.contains_key("setName"), "{starting}");
-    fixture.advance_millis(1000);
-    let back = fixture.hello(1);
-    assert!(back.get_bool("secondary").unwrap());
-    assert_eq!(back.get_i32("setVersion").unwrap(), 2, "it remembers");
-    assert!(counter(&back) > 0);
-    assert!(!is_primary(&back));
 }
 
 #[test]

@@ -240,13 +240,6 @@ fn a_failed_authentication_says_what_the_proxy_wants() {
 }
 
 #[test]
-fn an_empty_credential_is_none() {
-    // B-39
-    let options = options().with_credential("", "");
-    run(&mut proxy(&[OPEN, (ASK, CONNECTED)]), &options, "a").unwrap();
-}
-
-#[test]
 fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
     // U-6
     let check = |reply: &[u8], cause: &str| {

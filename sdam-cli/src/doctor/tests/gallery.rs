@@ -59,16 +59,6 @@ fn a_misspelled_option_that_guards_connections_is_refused() {
 }
 
 #[test]
-fn a_bad_connection_string_is_refused_without_the_password() {
-    let uri = "mongodb://ada:secret@a,b/?directConnection=true";
-    let (exit, output) = run_with(&arguments(), uri, Vec::new());
-    assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(!output.contains("secret"), "{output}");
-    check(uri, "uri fail", Exit::CONFIGURATION, "directConnection");
-    check("mongodb:/a", "uri fail", Exit::CONFIGURATION, "mongodb://");
-}
-
-#[test]
 fn a_certificate_file_that_is_missing_is_refused() {
     let uri = "mongodb://127.0.0.1/?tls=true&tlsCAFile=/no/such/file.pem";
     check(uri, "uri fail", Exit::CONFIGURATION, "/no/such/file.pem");

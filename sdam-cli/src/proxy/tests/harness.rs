@@ -206,13 +206,6 @@ fn start(
     (lines, remarked, signals, thread)
 }
 
-/// Runs a program that ends by itself; returns its exit code and its remarks.
-pub(super) fn run_once(arguments: &Arguments) -> (Exit, String) {
-    let (_, remarks, _signals, thread) = start(arguments.clone());
-    let exit = thread.join().unwrap();
-    (exit, remarks.iter().collect())
-}
-
 impl Running {
     pub(super) fn start(arguments: Arguments) -> Self {
         let json = arguments.json;

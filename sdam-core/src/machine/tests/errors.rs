@@ -85,25 +85,6 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
 }
 
 #[test]
-fn with_handshake_errors_mark_unknown_an_overloaded_server_is_marked_unknown() {
-    // I-10: handshakeErrorsMarkUnknown
-    let mut options = options(&["a", "b"]);
-    options.handshake_errors_mark_unknown = true;
-    let mut machine = opened(&options);
-    let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
-    let error = AppError::timeout(Generation::FIRST, Stage::Connect, "slow");
-    let (outcome, _) = report(&mut machine, &error);
-    assert_eq!(outcome, ErrorOutcome::Cleared);
-    let lost = machine.description().server(&address("a")).unwrap();
-    assert!(
-        lost.error
-            .as_ref()
-            .unwrap()
-            .has_label("SystemOverloadedError")
-    );
-}
-
-#[test]
 fn an_owned_error_is_the_same_error() {
     let service = ObjectId::from_bytes([7; 12]);
     let (first, message) = (Generation::FIRST, String::from("m"));
@@ -232,65 +213,6 @@ fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overlo
     check(462, &["RetryableError"], ErrorOutcome::Cleared);
     check(10107, &[], ErrorOutcome::Cleared);
     check(18, &[], ErrorOutcome::Cleared);
-}
-
-#[test]
-fn an_error_with_a_known_or_older_topology_version_is_stale() {
-    // I-2, A-46
-    let check = |own: Option<TopologyVersion>, stale: bool| {
-        let mut error = doc! { "ok": 0, "code": 10107, "errmsg": "no" };
-        if let Some(own) = own {
-            let process = bson::oid::ObjectId::from_bytes(own.process_id.bytes());
-            let own = doc! { "processId": process, "counter": own.counter };
-            error.insert("topologyVersion", own);
-        }
-        let (outcome, effects, machine) = reply(Stage::Operation, &error, 17);
-        if stale {
-            assert_eq!(
-                (outcome, effects.len()),
-                (ErrorOutcome::Stale, 0),
-                "{own:?}"
-            );
-            return;
-        }
-        assert_eq!(outcome, ErrorOutcome::MarkedUnknown, "{own:?}");
-        let lost = machine.description().server(&address("a")).unwrap();
-        assert_eq!(lost.topology_version, own);
-    };
-    check(Some(version(1, 4)), true);
-    check(Some(version(1, 5)), true);
-    check(Some(version(1, 6)), false);
-    check(Some(version(2, 1)), false);
-    check(None, false);
-}
-
-#[test]
-fn a_failed_check_marks_the_server_unknown_with_any_topology_version() {
-    // F-50; C-25 is about replies that can be installed.
-    for own in [None, Some(version(1, 4)), Some(version(1, 6))] {
-        let mut machine = opened(&options(&["a", "b"]));
-        let mut news = hello(ServerType::RsPrimary);
-        news.topology_version = Some(version(1, 5));
-        let _ = check(&mut machine, "a", news);
-        let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, "shutting down");
-        error.topology_version = own;
-        let server = id(&machine, "a");
-        let effects = machine.handle(
-            NOW,
-            Input::Checked {
-                server,
-                outcome: Err(error),
-                rtt: None,
-            },
-        );
-        let effects = brief(&machine, &effects);
-        assert!(effects.contains(&"clear a to 1".into()), "{own:?}");
-        let lost = machine.description().server(&address("a")).unwrap();
-        assert_eq!(lost.server_type, ServerType::Unknown, "{own:?}");
-        // an older version does not replace the known one.
-        let newer = own.filter(|own| own.counter > 5);
-        assert_eq!(lost.topology_version, newer);
-    }
 }
 
 #[test]

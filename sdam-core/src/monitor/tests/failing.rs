@@ -95,29 +95,6 @@ fn command_errors_and_malformed_replies_are_not_retried_at_once() {
 }
 
 #[test]
-fn a_server_never_reached_is_checked_once_per_heartbeat() {
-    // F-52, J-30: the heartbeat starts before the connection and fails with it.
-    check(
-        polling(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (
-                3,
-                Say::Failed(ErrorKind::Network),
-                "disconnect, failed #1 after 3: Network, report Network | 10003",
-            ),
-            (10_003, Say::Due, "started #2, connect | 20003"),
-            (10_004, Say::Connected, "send isMaster handshake | 20004"),
-            (
-                10_006,
-                Say::Failed(ErrorKind::Network),
-                "disconnect, failed #2 after 2: Network, report Network | 20006",
-            ),
-        ],
-    );
-}
-
-#[test]
 fn a_successor_continues_only_the_numbers_of_connections() {
     check(
         polling(),
@@ -127,34 +104,6 @@ fn a_successor_continues_only_the_numbers_of_connections() {
             (3, Say::Succeed, ""),
             (503, Say::Start, "started #2, connect | 10503"),
             (504, Say::Connected, "send isMaster handshake | 10504"),
-        ],
-    );
-}
-
-#[test]
-fn a_successful_retry_permits_the_next_retry() {
-    // F-51
-    run(
-        polling(),
-        &[
-            (
-                10_001,
-                Say::Failed(ErrorKind::Network),
-                "disconnect, failed #1/42 after 1: Network, report Network | 10001",
-            ),
-            (10_001, Say::Due, "started #2, connect | 20001"),
-            (10_001, Say::Connected, "send isMaster handshake | 20001"),
-            (
-                10_002,
-                says(old()),
-                "sample 1, succeeded #2/42 after 1, report Standalone | 20002",
-            ),
-            (20_002, Say::Due, "started #2/42, send hello | 30002"),
-            (
-                20_003,
-                Say::Failed(ErrorKind::Timeout),
-                "disconnect, failed #2/42 after 1: Timeout, report Timeout | 20003",
-            ),
         ],
     );
 }
@@ -197,21 +146,6 @@ fn legacy_retry_reports_only_the_outcome_of_the_retry() {
 }
 
 #[test]
-fn legacy_retry_reports_command_errors_at_once() {
-    // F-50
-    let mut legacy = polling();
-    legacy.legacy_retry_before_unknown = true;
-    run(
-        legacy,
-        &[(
-            10_001,
-            says(refusal()),
-            "disconnect, failed #1/42 after 1: Command, report Command | 20001",
-        )],
-    );
-}
-
-#[test]
 fn a_deadline_missed_by_a_heartbeat_means_that_the_host_was_suspended() {
     // The suspended check is extended by a second, once. A reply within it saves the connection,
     // but it neither measures the round trip nor describes the server's current state.
@@ -251,66 +185,6 @@ fn a_deadline_missed_by_less_is_a_timeout() {
         )],
     );
     run(polling(), &[(30_001, Say::Due, "| 31001")]);
-}
-
-#[test]
-fn a_reply_after_its_deadline_is_no_sample_and_the_check_repeats_its_request() {
-    // G-3: once; a second late reply counts as a round trip of the limit.
-    let late = (20_001, says(old()), "send hello | 30001");
-    run(
-        polling(),
-        &[
-            late.clone(),
-            (
-                20_002,
-                says(old()),
-                "sample 1, succeeded #1/42 after 1, report Standalone | 30002",
-            ),
-        ],
-    );
-    run(
-        polling(),
-        &[
-            late,
-            (
-                40_000,
-                says(old()),
-                "sample 10000, succeeded #1/42 after 19999, report Standalone | 50000",
-            ),
-        ],
-    );
-}
-
-#[test]
-fn the_first_check_of_a_suspended_host_repeats_its_request_before_streaming() {
-    // G-3, G-4: without a sample the server would be known but never selected.
-    check(
-        streaming(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (0, Say::Connected, "send isMaster handshake | 10000"),
-            (50_000, Say::Due, "| 51000"),
-            (50_001, says(new(1)), "send hello | 60001"),
-            (
-                50_003,
-                says(new(1)),
-                "sample 2, succeeded #1/42 after 2, report Standalone | 50003",
-            ),
-            (
-                50_003,
-                Say::Due,
-                "start rtt, started #1/42 awaited, \
-                 send hello awaiting 11/1 for 10000 exhaust | 70003",
-            ),
-            // A streamed reply is no sample in any case.
-            (120_000, Say::Due, "| 121000"),
-            (
-                120_001,
-                streams(new(2)),
-                "succeeded #1/42 awaited after 69998, report Standalone | 120001",
-            ),
-        ],
-    );
 }
 
 #[test]

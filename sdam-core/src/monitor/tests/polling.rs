@@ -69,77 +69,6 @@ fn the_handshake_is_the_first_check_and_later_hellos_have_no_arguments_of_it() {
 }
 
 #[test]
-fn the_next_check_starts_a_heartbeat_after_the_end_of_the_last() {
-    // F-24, F-40
-    let mut options = options();
-    options.heartbeat_frequency = Some(Duration::from_millis(700));
-    check(
-        config(&options),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (0, Say::Connected, "send isMaster handshake | 10000"),
-            (
-                400,
-                says(old()),
-                "sample 400, succeeded #1/42 after 400, report Standalone | 1100",
-            ),
-            // A wake-up before the deadline has no effect.
-            (1_099, Say::Due, "| 1100"),
-            (1_100, Say::Due, "started #1/42, send hello | 11100"),
-        ],
-    );
-}
-
-#[test]
-fn a_requested_check_waits_for_min_heartbeat_frequency_and_no_longer() {
-    // F-41
-    let begin = [
-        (0, Say::Start, "started #1, connect | 10000"),
-        (0, Say::Connected, "send isMaster handshake | 10000"),
-        (
-            10,
-            says(old()),
-            "sample 10, succeeded #1/42 after 10, report Standalone | 10010",
-        ),
-    ];
-    let run = |rest: &[_]| check(polling(), &[&begin, rest].concat());
-    run(&[
-        (100, Say::Request, "| 510"),
-        (200, Say::Request, "| 510"),
-        (510, Say::Due, "started #1/42, send hello | 10510"),
-    ]);
-    run(&[(510, Say::Request, "started #1/42, send hello | 10510")]);
-    run(&[(7_000, Say::Request, "started #1/42, send hello | 17000")]);
-    // F-43: stopping the monitor ends the minimum wait.
-    run(&[
-        (100, Say::Request, "| 510"),
-        (101, Say::Stop, "disconnect, exit | never"),
-    ]);
-}
-
-#[test]
-fn a_lower_minimum_shortens_the_wait_of_requested_and_regular_checks() {
-    // F-41
-    let mut options = options();
-    options.min_heartbeat_frequency = Duration::from_millis(50);
-    options.heartbeat_frequency = Some(Duration::from_millis(60));
-    check(
-        config(&options),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (0, Say::Connected, "send isMaster handshake | 10000"),
-            (
-                10,
-                says(old()),
-                "sample 10, succeeded #1/42 after 10, report Standalone | 70",
-            ),
-            (20, Say::Request, "| 60"),
-            (60, Say::Due, "started #1/42, send hello | 10060"),
-        ],
-    );
-}
-
-#[test]
 fn a_request_during_a_check_is_ignored() {
     // F-41, F-42
     check(
@@ -209,31 +138,6 @@ fn only_hello_is_sent_with_a_declared_api_or_to_a_load_balancer() {
 }
 
 #[test]
-fn hello_ok_is_negotiated_on_every_connection() {
-    // F-6
-    check(
-        polling(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (0, Say::Connected, "send isMaster handshake | 10000"),
-            (
-                0,
-                says(old()),
-                "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
-            ),
-            (10_000, Say::Due, "started #1/42, send hello | 20000"),
-            (
-                10_000,
-                says(refusal()),
-                "disconnect, failed #1/42 after 0: Command, report Command | 20000",
-            ),
-            (20_000, Say::Due, "started #2, connect | 30000"),
-            (20_000, Say::Connected, "send isMaster handshake | 30000"),
-        ],
-    );
-}
-
-#[test]
 fn op_query_is_used_until_a_reply_shows_support_of_op_msg() {
     // O-2
     let mut options = options();
@@ -258,63 +162,4 @@ fn op_query_is_used_until_a_reply_shows_support_of_op_msg() {
     check(config(&options), &script(5, op_query));
     let op_msg = "started #1, send isMaster | 20000";
     check(config(&options), &script(6, op_msg));
-}
-
-#[test]
-fn the_monitoring_mode_decides_whether_to_stream() {
-    // F-20
-    let check = |mode, faas, streaming| {
-        let mut options = options();
-        options.server_monitoring_mode = mode;
-        let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), faas);
-        assert_eq!(config.streaming, streaming, "{mode:?} {faas}");
-    };
-    check(ServerMonitoringMode::Auto, false, true);
-    check(ServerMonitoringMode::Auto, true, false);
-    check(ServerMonitoringMode::Stream, true, true);
-    check(ServerMonitoringMode::Poll, false, false);
-}
-
-#[test]
-fn poll_mode_never_awaits_and_never_starts_the_rtt_task() {
-    // F-20, G-8
-    check(
-        polling(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (0, Say::Connected, "send isMaster handshake | 10000"),
-            (
-                1,
-                says(new(1)),
-                "sample 1, succeeded #1/42 after 1, report Standalone | 10001",
-            ),
-            (10_001, Say::Due, "started #1/42, send hello | 20001"),
-        ],
-    );
-}
-
-#[test]
-fn no_connect_timeout_sets_no_deadline() {
-    // F-11
-    let mut options = options();
-    options.connect_timeout = None;
-    check(
-        config(&options),
-        &[
-            (0, Say::Start, "started #1, connect | never"),
-            (50_000, Say::Due, "| never"),
-            (90_000, Say::Connected, "send isMaster handshake | never"),
-            (
-                180_000,
-                says(new(1)),
-                "sample 90000, succeeded #1/42 after 90000, report Standalone | 180000",
-            ),
-            (
-                180_000,
-                Say::Due,
-                "start rtt, started #1/42 awaited, \
-                 send hello awaiting 11/1 for 10000 exhaust | never",
-            ),
-        ],
-    );
 }

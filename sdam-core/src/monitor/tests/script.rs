@@ -40,13 +40,9 @@ pub(super) enum Say {
     Cancel(u64),
     Disconnected,
     Authenticated,
-    Abandon,
-    Stop,
     /// No input of the monitor: an error has made the server Unknown, and the pool has this
     /// generation now.
     Pool(u64),
-    /// No input of the monitor: a pooled connection has found the server.
-    Found,
     /// No input of the monitor: its successor replaces it.
     Succeed,
 }
@@ -148,15 +144,9 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             }),
             Say::Disconnected => handle(MonitorInput::Disconnected),
             Say::Authenticated => handle(MonitorInput::Authenticated),
-            Say::Abandon => handle(MonitorInput::Abandon),
-            Say::Stop => handle(MonitorInput::Stop),
             Say::Succeed => continue,
             Say::Pool(next) => {
                 status.clear(*next);
-                continue;
-            }
-            Say::Found => {
-                status.known = true;
                 continue;
             }
         };

@@ -166,19 +166,6 @@ fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
 }
 
 #[test]
-fn a_request_while_streaming_is_ignored() {
-    // F-41
-    run(&[
-        (5_000, Say::Request, "| 20001"),
-        (
-            9_000,
-            streams(new(2)),
-            "succeeded #1/42 awaited after 8999, report Standalone | 9000",
-        ),
-    ]);
-}
-
-#[test]
 fn a_request_between_two_streamed_replies_starts_the_due_check() {
     // F-35, F-41
     run(&[
@@ -226,65 +213,5 @@ fn a_refused_stream_waits_a_heartbeat() {
             "disconnect, failed #1/42 awaited after 999: Command, report Command | 11000",
         ),
         (2_000, Say::Request, "started #2, connect | 12000"),
-    ]);
-}
-
-#[test]
-fn an_awaited_reply_may_take_a_heartbeat_longer() {
-    // F-11
-    run(&[
-        (20_000, Say::Due, "| 20001"),
-        (
-            20_001,
-            Say::Due,
-            "disconnect, failed #1/42 awaited after 20000: Timeout, report Timeout | 20001",
-        ),
-        (20_001, Say::Due, "started #2, connect | 30001"),
-    ]);
-}
-
-#[test]
-fn legacy_hello_is_streamed_too() {
-    // F-6, F-30: MongoDB 4.4.0 supports streaming but not hello.
-    let legacy = |counter| {
-        let mut reply = new(counter);
-        reply.remove("helloOk");
-        reply
-    };
-    check(
-        streaming(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (0, Say::Connected, "send isMaster handshake | 10000"),
-            (
-                1,
-                says(legacy(1)),
-                "sample 1, succeeded #1/42 after 1, report Standalone | 1",
-            ),
-            (
-                1,
-                Say::Due,
-                "start rtt, started #1/42 awaited, \
-                 send isMaster awaiting 11/1 for 10000 exhaust | 20001",
-            ),
-        ],
-    );
-}
-
-#[test]
-fn stop_interrupts_a_stream_and_completes_its_heartbeat() {
-    // F-70, J-31, J-25
-    run(&[
-        (
-            5_000,
-            Say::Stop,
-            "disconnect, failed #1/42 awaited after 4999: Cancelled, exit | never",
-        ),
-        (5_001, streams(new(2)), "| never"),
-        (5_001, Say::Request, "| never"),
-        (5_001, Say::Cancel(9), "| never"),
-        (5_001, Say::Failed(ErrorKind::Network), "| never"),
-        (50_000, Say::Due, "| never"),
-        (50_000, Say::Stop, "| never"),
     ]);
 }

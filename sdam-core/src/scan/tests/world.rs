@@ -10,10 +10,9 @@ use std::{
 use super::super::*;
 use crate::{
     address::ServerAddress,
-    app_error::{AppError, Cause},
     error::{ErrorKind, Stage},
     hello::Hello,
-    ids::{ElectionTuple, Generation, ObjectId},
+    ids::{ElectionTuple, ObjectId},
     machine::{Input, TopologyMachine},
     options::Options,
     server::{Rtt, ServerType, WireVersions},
@@ -228,15 +227,6 @@ impl World {
         let _effects = self.topology.handle(self.now, input);
     }
 
-    /// Reports that an operation met `cause` on the server.
-    pub(super) fn report(&mut self, name: &str, cause: Cause<'_>) {
-        let description = self.topology.description();
-        let server = description.server(&address(name)).unwrap().id;
-        let error = AppError::new(Generation::from_u64(u64::MAX), Stage::Operation, cause);
-        let (_, _effects) = self.topology.handle_error(self.now, server, &error);
-        self.scan.server_lost(self.topology.description(), server);
-    }
-
     fn name(&self, server: ServerId) -> String {
         let description = self.topology.description();
         let server = description.server_by_id(server).unwrap();
@@ -250,10 +240,4 @@ fn failure(kind: ErrorKind) -> ServerError {
 
 pub(super) fn millis(at: Instant) -> u128 {
     at.since(Instant::EPOCH).as_millis()
-}
-
-/// Returns the BSON document of an error reply with this code.
-pub(super) fn error_reply(code: i32) -> Vec<u8> {
-    let reply = bson::doc! { "ok": 0, "code": code, "errmsg": "no" };
-    reply.to_vec().unwrap()
 }

@@ -29,17 +29,6 @@ fn check_ignored(pairs: &[&str]) {
 }
 
 #[test]
-fn keys_are_case_insensitive() {
-    // B-34
-    let options = accepted("REPLICASET=rs&ConnectTimeoutms=5&MAXpoolsize=7");
-    assert_eq!(options.replica_set.as_deref(), Some("rs"));
-    assert_eq!(options.connect_timeout, Some(Duration::from_millis(5)));
-    assert_eq!(options.driver.max_pool_size(), Some(7));
-    let string = parse("mongodb://a/?rePlicaSet=rs");
-    assert_eq!(string.option("replicaset"), Some(&Value::Text("rs".into())));
-}
-
-#[test]
 fn unknown_keys_are_ignored_with_a_warning() {
     // B-33, B-34, L-78
     let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1&slaveOk=true");
@@ -51,18 +40,6 @@ fn unknown_keys_are_ignored_with_a_warning() {
     let options = string.into_options().unwrap();
     assert_eq!(options.server_api, None);
     assert_eq!(options.read_preference.mode, ReadMode::Primary);
-}
-
-#[test]
-fn the_last_of_repeated_values_is_used_with_a_warning() {
-    // B-34
-    let string = parse("mongodb://a/?replicaSet=x&replicaset=y");
-    assert_eq!(warned(&string), ["replicaSet"]);
-    assert_eq!(string.option("replicaSet"), Some(&Value::Text("y".into())));
-    // An ignored value replaces nothing.
-    let string = parse("mongodb://a/?connectTimeoutMS=5&connectTimeoutMS=x");
-    let expected = Value::Duration(Duration::from_millis(5));
-    assert_eq!(string.option("connectTimeoutMS"), Some(&expected));
 }
 
 #[test]
@@ -79,33 +56,6 @@ fn deprecated_names_are_accepted_with_a_warning_and_override_nothing() {
     check("wtimeoutMS=10&wtimeout=5", "wTimeoutMS", 10);
     check("wtimeoutMS=10&wtimeout=5&wtimeout=6", "wTimeoutMS", 10);
     check("secondaryAcceptableLatencyMS=5", "localThresholdMS", 5);
-}
-
-#[test]
-fn a_pair_without_name_or_value_is_refused() {
-    // B-34
-    check_refused("mongodb://a/?w", "w");
-    check_refused("mongodb://a/?w=1&x", "x");
-    check_refused("mongodb://a/?=1", "options");
-    check_refused("mongodb://a/?x@b=1", "options");
-    check_refused("mongodb://a/?w=%", "w");
-    check_refused("mongodb://a/?%zz=1", "%zz");
-    assert_eq!(parse("mongodb://a/?").warnings(), []);
-    assert_eq!(parse("mongodb://a/?w=1&").warnings(), []);
-}
-
-#[test]
-fn empty_values_are_ignored_with_a_warning() {
-    // B-34
-    check_ignored(&[
-        "maxIdleTimeMS=",
-        "journal=",
-        "replicaSet=",
-        "readPreference=",
-        "compressors=",
-        "appname=",
-    ]);
-    check_refused("mongodb://a/?authSource=", "authSource");
 }
 
 #[test]
@@ -259,23 +209,6 @@ fn tag_sets_keep_their_order_and_case() {
 }
 
 #[test]
-fn only_the_first_colon_of_a_tag_separates_name_and_value() {
-    // B-24
-    let check = |text: &str, expected: &[(&str, &str)]| {
-        let options = accepted(&format!(
-            "readPreference=secondary&readPreferenceTags={text}"
-        ));
-        let expected: TagSet = expected.iter().copied().collect();
-        assert_eq!(options.read_preference.tag_sets, [expected], "{text}");
-    };
-    check("zone:a:b", &[("zone", "a:b")]);
-    check("zone:a%3Ab,dc:ny", &[("zone", "a:b"), ("dc", "ny")]);
-    check("zone::", &[("zone", ":")]);
-    check("zone:", &[("zone", "")]);
-    check("dc:ny,dc:la", &[("dc", "la")]);
-}
-
-#[test]
 fn max_staleness_is_whole_seconds_or_minus_one() {
     // B-25, B-26
     let limit = |query: &str| accepted(query).read_preference.max_staleness;
@@ -389,58 +322,6 @@ fn unknown_compressors_are_left_out() {
         string.option("compressors"),
         Some(&Value::List(vec!["zlib".into()].into()))
     );
-}
-
-#[test]
-fn tls_and_ssl_with_different_values_are_refused() {
-    // B-36
-    for options in ["tls=true&ssl=true", "ssl=false&tls=false", "ssl=true"] {
-        let on = options.contains("true");
-        assert_eq!(accepted(options).tls.is_some(), on);
-    }
-    for options in [
-        "tls=true&ssl=false",
-        "ssl=true&tls=false",
-        "tls=true&tls=false",
-    ] {
-        check_refused(&format!("mongodb://a/?{options}"), "tls");
-    }
-    let string = parse("mongodb://a/?tls=true&tls=true");
-    assert_eq!(warned(&string), ["tls"]);
-    assert_eq!(accepted("").tls, None);
-}
-
-#[test]
-fn proxy_options_without_host_or_with_half_of_the_credentials_are_refused() {
-    // U-3
-    check_refused("mongodb://a/?proxyPort=1080", "proxyPort");
-    check_refused("mongodb://a/?proxyHost=b&proxyUsername=c", "proxyUsername");
-    check_refused("mongodb://a/?proxyHost=b&proxyHost=b", "proxyHost");
-    let half = "mongodb://a/?proxyHost=b&proxyUsername=&proxyPassword=d";
-    check_refused(half, "proxyPassword");
-    let options = accepted("proxyHost=b&proxyPort=1&proxyUsername=c&proxyPassword=d");
-    let expected = ProxyOptions::new("b", 1).with_credential("c", "d");
-    assert_eq!(options.proxy, Some(expected));
-    let expected = ProxyOptions::new("b", 1080);
-    assert_eq!(accepted("proxyHost=b").proxy, Some(expected));
-}
-
-#[test]
-fn an_empty_credential_of_a_proxy_is_ignored_with_a_warning() {
-    // B-39
-    for (options, expected) in [
-        (
-            "proxyHost=b&proxyUsername=&proxyPassword=",
-            Some(ProxyOptions::new("b", 1080)),
-        ),
-        ("proxyUsername=&proxyPassword=", None),
-    ] {
-        let string = parse(&format!("mongodb://a/?{options}"));
-        assert_eq!(warned(&string), ["proxyUsername", "proxyPassword"]);
-        let options = string.into_options().unwrap();
-        assert_eq!(options.validate(), Ok(()));
-        assert_eq!(options.proxy, expected);
-    }
 }
 
 #[test]

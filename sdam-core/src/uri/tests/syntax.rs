@@ -105,22 +105,6 @@ fn user_password_and_database_are_percent_decoded() {
 }
 
 #[test]
-fn the_auth_source_follows_from_option_mechanism_and_database() {
-    // T-20
-    let check = |text: &str, expected| assert_eq!(parse(text).auth_source(), expected, "{text}");
-    check("mongodb://u@a", "admin");
-    check("mongodb://u@a/db", "db");
-    check("mongodb://u@a/db?authSource=other", "other");
-    check("mongodb://u@a/db?authMechanism=SCRAM-SHA-256", "db");
-    check("mongodb://u@a/?authMechanism=PLAIN", "$external");
-    check("mongodb://u@a/db?authMechanism=PLAIN", "db");
-    for mechanism in ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC", "MONGODB-X509"] {
-        let text = format!("mongodb://u@a/db?authMechanism={mechanism}");
-        check(&text, "$external");
-    }
-}
-
-#[test]
 fn no_message_shows_a_piece_of_a_password() {
     // T-23
     let check = |text: &str| {

@@ -172,31 +172,6 @@ fn check_outs_are_dropped_above_the_mark_and_connections_are_not() {
 }
 
 #[test]
-fn topology_closed_waits_for_check_outs_also_while_their_events_are_dropped() {
-    // J-26
-    let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
-    flood(&queue);
-    let start = EventKind::ConnectionCheckOutStarted {
-        server: ServerId::from_u64(1),
-        address: address("a"),
-    };
-    let end = EventKind::ConnectionCheckedOut {
-        server: ServerId::from_u64(1),
-        address: address("a"),
-        connection: connection(),
-        duration: std::time::Duration::ZERO,
-    };
-    let before = queue.dropped();
-    queue.push(at(200_000), start);
-    assert_eq!(queue.dropped(), before + 1);
-    queue.push(at(200_001), EventKind::TopologyClosed);
-    assert!(!queue.is_closed());
-    queue.push(at(200_002), end);
-    assert!(queue.is_closed());
-    assert_eq!(queue.dropped(), before + 2);
-}
-
-#[test]
 fn without_interest_in_starts_single_ends_are_dropped() {
     let name = EventName::ServerHeartbeatSucceeded;
     let queue = EventQueue::new(TOPOLOGY, name.into());
