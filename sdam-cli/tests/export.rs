@@ -1,6 +1,6 @@
 //! Tests that a real Prometheus, with the files of `deploy`, scrapes the program during a failover.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod pieces;
 

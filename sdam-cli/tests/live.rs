@@ -1,6 +1,6 @@
 //! A failover of a real replica set, recorded by one program and replayed by another.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod pieces;
 

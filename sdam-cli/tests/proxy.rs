@@ -1,6 +1,6 @@
 //! Tests the proxy with real servers: PyMongo in direct-connection mode during failovers, and TLS.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     io::{self, BufRead, BufReader, Lines, Write},

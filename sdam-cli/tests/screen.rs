@@ -1,5 +1,5 @@
 //! The full screen of `sdam watch` in a real terminal.
-#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use std::{
     fs,

@@ -1,6 +1,6 @@
 //! Tests `sdam serve`, `sdam sim` and `sdam replay` as processes: signals, pipes, standard input.
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     io::{BufRead, BufReader, Read, Write},

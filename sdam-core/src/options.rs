@@ -57,7 +57,7 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 #[non_exhaustive]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is an option of its own"
+    reason = "each is an independent option"
 )]
 pub struct Options {
     /// The seeds, in the given order; duplicates are ignored.

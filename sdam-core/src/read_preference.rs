@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(deprecated, reason = "servers before 8.0 still take it")]
+    #[expect(deprecated, reason = "servers before 8.0 still accept it")]
     fn mode_primary_refuses_tags_max_staleness_and_hedging() {
         // L-17, L-20, L-71
         let tags: TagSet = [("dc", "ny")].into_iter().collect();

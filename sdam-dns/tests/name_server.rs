@@ -1,5 +1,5 @@
 //! Look-ups with a real name server on loopback.
-#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use std::{
     net::{Ipv4Addr, SocketAddr, UdpSocket},

@@ -62,7 +62,10 @@ mod tests {
                 }
             }
             let count = |seen: &[bool; 256]| seen.iter().filter(|seen| **seen).count();
-            assert!(seen.iter().all(|seen| count(seen) > 8), "too many repeat");
+            assert!(
+                seen.iter().all(|seen| count(seen) > 8),
+                "too many repetitions"
+            );
         }
     }
 }

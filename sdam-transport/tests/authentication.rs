@@ -1,6 +1,6 @@
 //! The authentication of pooled connections during opening.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     pin::pin,

@@ -2,10 +2,7 @@
 //!
 //! The connections lead to a simulated server, but nothing is sent: only the pools are measured.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
 use std::{
     convert::Infallible,

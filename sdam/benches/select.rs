@@ -2,10 +2,7 @@
 //!
 //! The servers are canned replies behind the transport interface, so the topology is a real one.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
 use std::{
     hint::black_box,

@@ -1,10 +1,6 @@
 //! Pools that authenticate, with simulated deployments that have users, in virtual time.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 use std::{
     sync::{

@@ -1,7 +1,7 @@
 //! A server on a real socket that pushes replies as fast as possible, and a sink that never
 //! returns.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     io::{Read, Write},

@@ -1,6 +1,6 @@
 //! Servers with malformed replies: each gets its error, and other servers are not affected.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     io::{Read, Write},

@@ -1,7 +1,7 @@
 //! Start and shutdown: the remaining state when a handle, a runtime, a sink or a pool ends or
 //! fails.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     sync::{

@@ -1,6 +1,6 @@
 //! The messages of monitors, their recipients and their times, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,7 +1,7 @@
 //! Twenty thousand events in a burst, on every runtime: none is lost or out of order, and no call
 //! waits for a sink.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     future::poll_fn,

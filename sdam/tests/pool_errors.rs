@@ -1,6 +1,6 @@
 //! A small connection pool behind `PoolHandle`, and its check-out errors.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     io,

@@ -1,7 +1,7 @@
 //! Pools that panic when the topology calls them: the panic reaches the caller, and the remaining
 //! effects still run.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},

@@ -1,6 +1,6 @@
 //! A connection pool built from `establish` and a reporter, on loopback sockets.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     sync::{Arc, Mutex},

@@ -1,6 +1,6 @@
 //! The events of server selections, and the absence of cost and events without a sink.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{sync::Arc, task::Context, time::Duration};
 

@@ -1,6 +1,6 @@
 //! The engine with a simulated deployment: a seed reproduces every run, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{sync::Arc, time::Duration};
 

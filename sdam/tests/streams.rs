@@ -1,6 +1,6 @@
 //! Awaited replies of monitors: one per request, and streamed without pause.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     sync::{Arc, Mutex},

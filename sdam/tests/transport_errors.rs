@@ -1,6 +1,6 @@
 //! Errors of real sockets, reported as a pool would report them, and their effect on the topology.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     fmt,

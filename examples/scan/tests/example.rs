@@ -1,6 +1,6 @@
 //! Runs of the example.
 
-#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use sdam_core::read_preference::ReadMode;
 use sdam_examples_scan::{Command, Error, Purpose, Request, run};

@@ -1,5 +1,5 @@
 //! Tests of the DNS servers and SOCKS5 proxies for the workspace's other live tests.
-#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -1,5 +1,5 @@
 //! Tests of the server features on which the workspace's other live tests rely.
-#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
 //! Tests of servers with TLS for the workspace's other live tests.
-#![expect(clippy::unwrap_used, reason = "a test whose set-up fails has failed")]
+#![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 
 use std::path::Path;
 use std::process::{Command, Stdio};

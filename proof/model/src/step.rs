@@ -86,7 +86,7 @@ pub struct Reply {
 /// The type of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
-#[expect(missing_docs, reason = "the names are those of server types")]
+#[expect(missing_docs, reason = "the names are server types")]
 pub enum Role {
     Unknown,
     Standalone,

@@ -71,7 +71,7 @@ pub fn sharded(host: &Host, file: &Json) -> Result<(), String> {
     discover(host, file, Kind::Sharded)
 }
 
-/// Checks a file with look-ups on `host`, and a client of a simulated load balancer.
+/// Checks a file with look-ups on `host`, and with a client of a simulated load balancer.
 pub fn load_balanced(host: &Host, file: &Json) -> Result<(), String> {
     discover(host, file, Kind::LoadBalanced)
 }

@@ -25,10 +25,7 @@ Example:
 /// Checks a deployment from here, step by step, and says what to do about each problem.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 #[command(after_help = AFTER)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of the command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a command line flag")]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]

@@ -35,10 +35,7 @@ Example:
 /// shows the failover, and exits. `sdam` without a subcommand does the same.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_help = AFTER)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a flag of the command line"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a command line flag")]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]

@@ -2,7 +2,7 @@
 //! signals, wrong arguments. The subcommands and options are taken from the program.
 
 #![cfg(unix)]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod demo;
 mod fixture;

@@ -17,7 +17,7 @@ const DEFAULT_PROXY_PORT: u16 = 1080;
 #[non_exhaustive]
 #[expect(
     clippy::struct_excessive_bools,
-    reason = "each is an option of its own"
+    reason = "each is an independent option"
 )]
 pub struct TlsOptions {
     /// `tlsCAFile`: the PEM file with the authorities to trust instead of the platform's.

@@ -290,7 +290,7 @@ fn max_staleness_is_refused_with_mode_primary() {
 }
 
 #[test]
-#[expect(deprecated, reason = "servers before 8.0 still take it")]
+#[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn tags_and_hedged_reads_are_refused_with_mode_primary() {
     // B-27, L-71
     let tags: TagSet = [("dc", "ny")].into_iter().collect();

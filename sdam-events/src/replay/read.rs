@@ -50,7 +50,7 @@ struct Line {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-#[expect(dead_code, reason = "a key without a field would be refused")]
+#[expect(dead_code, reason = "serde rejects keys without a field")]
 struct InputLine {
     seq: u64,
     at: Instant,
@@ -62,7 +62,7 @@ struct InputLine {
 /// A line of a heartbeat event; each event has its own subset of the last three keys.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(dead_code, reason = "a key without a field would be refused")]
+#[expect(dead_code, reason = "serde rejects keys without a field")]
 struct HeartbeatLine {
     seq: u64,
     at: Instant,
@@ -82,7 +82,7 @@ struct HeartbeatLine {
 /// A line of a selection event; each event has its own subset of the keys after `operationId`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(dead_code, reason = "a key without a field would be refused")]
+#[expect(dead_code, reason = "serde rejects keys without a field")]
 pub(super) struct SelectionLine {
     seq: u64,
     at: Instant,

@@ -371,7 +371,7 @@ impl History {
                 Work::Wait(deadline) => {
                     assert!(
                         deadline.is_none_or(|at| at > self.now),
-                        "a timer of the past"
+                        "a timer in the past"
                     );
                     return;
                 }

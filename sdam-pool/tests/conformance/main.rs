@@ -1,7 +1,7 @@
 //! Checks that the pool passes the conformance suite of pools, and that the suite detects each
 //! faulty pool and names the broken rule.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod doubles;
 

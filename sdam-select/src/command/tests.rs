@@ -104,7 +104,7 @@ fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
 }
 
 #[test]
-#[expect(deprecated, reason = "servers before 8.0 still take it")]
+#[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn op_query_sends_secondary_preferred_only_with_further_options() {
     // L-72
     let check = |preference: ReadPreference, sent| {
@@ -143,7 +143,7 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
 }
 
 #[test]
-#[expect(deprecated, reason = "servers before 8.0 still take it")]
+#[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn read_preference_documents_have_exactly_the_fields_that_are_set() {
     // L-18, L-71, L-75, L-77: the value of a tag is a string
     let check = |preference: ReadPreference, expected: RawDocumentBuf| {

@@ -154,7 +154,7 @@ fn a_valid_record_passes_and_every_kind_of_error_is_found() {
     assert_eq!(twice(4), Some(Oracle::Heartbeats), "ended twice");
     assert_eq!(twice(5), Some(Oracle::Pools), "ready twice");
     assert_eq!(twice(6), Some(Oracle::Continuity), "the same change twice");
-    assert_eq!(twice(10), Some(Oracle::Sequence), "a generation twice");
+    assert_eq!(twice(10), Some(Oracle::Sequence), "a repeated generation");
 }
 
 #[test]

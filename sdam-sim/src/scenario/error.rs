@@ -29,9 +29,9 @@ impl ParseStepError {
         }
     }
 
-    /// Creates the error of a step that begins with `words`. It names the syntax of the step, which
-    /// is the part of its line in `syntax` before two blanks; if there is none, it names all
-    /// `verbs`.
+    /// Creates the error of a step that begins with `words`. The error names the syntax of the
+    /// step, which is the part of its line in `syntax` before two blanks, or all `verbs` if there
+    /// is no such line.
     pub(super) fn of_step(
         what: impl fmt::Display,
         words: &[&str],

@@ -1,7 +1,7 @@
 //! TLS with rustls servers: in memory, where every poll is controlled, and on loopback through the
 //! transport of each runtime.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod broken;
 mod certificates;

@@ -160,7 +160,7 @@ fn a_certificate_that_expires_in_virtual_time_fails_the_next_handshake() {
         let later = sim.now() + Duration::from_secs(2 * 3600);
         sim.runtime().io.clock.sleep_until(later).await;
         let snapshot = topology.snapshot();
-        assert!(complete(&snapshot).is_some(), "connections live on");
+        assert!(complete(&snapshot).is_some(), "connections survive");
         for member in MEMBERS {
             sim.network().reset(member);
         }

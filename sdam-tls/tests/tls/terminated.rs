@@ -12,7 +12,7 @@ use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_tls::rustls::{ServerConfig, ServerConnection};
 use sdam_transport::{ByteStream, Tls, TransportError, async_trait};
 
-/// Adds TLS to a server without it: decrypts the client's data, and encrypts the server's answers.
+/// Adds TLS to a server without it: decrypts the client's data and encrypts the server's answers.
 #[derive(Debug)]
 pub(crate) struct Terminating {
     pub(crate) tls: Arc<dyn Tls>,

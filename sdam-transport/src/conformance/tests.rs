@@ -251,7 +251,10 @@ fn every_broken_rule_is_reported_with_its_step_and_contract() {
             scope.spawn(move || {
                 let complaints = complaints(check, *fault);
                 if *fault == Fault::SocketsAreUntuned && !dial::system_shows_timers().unwrap() {
-                    return assert_eq!(complaints, [""; 0], "of what the system does not show");
+                    return assert_eq!(
+                        complaints, [""; 0],
+                        "complaints about timers that the system does not show"
+                    );
                 }
                 let begins = format!("{check}: ");
                 let own = complaints.iter().find(|text| text.starts_with(&begins));

@@ -4,10 +4,7 @@
 //! in its own process, so that the figures include only the clients. Heartbeats are the default of
 //! ten seconds.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
 #[cfg(target_os = "linux")]
 mod clients;

@@ -3,10 +3,7 @@
 //! The servers are threads of this process on loopback, which push replies on request; their
 //! processor time is not counted.
 
-#![expect(
-    clippy::unwrap_used,
-    reason = "a benchmark that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
 #[cfg(target_os = "linux")]
 mod servers;

@@ -1,7 +1,7 @@
 //! Deployments that cannot be reached by their members' names: through address translation and
 //! through proxies, on real sockets and in the simulator; and the diagnoses without these.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod diagnosis;
 mod proxy;

@@ -2,11 +2,7 @@
 //!
 //! `SDAM_LIVE_VERSION` (4.2, 4.4, 5.0, 6.0) chooses the mongod.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test that cannot go on has failed"
-)]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod addresses;
 mod live;

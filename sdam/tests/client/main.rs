@@ -1,6 +1,6 @@
 //! The client with a simulated deployment, in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod commands;
 mod overload;

@@ -1,6 +1,6 @@
 //! Errors and warnings about connection strings, before anything connects.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod guards;
 mod warnings;

@@ -1,6 +1,6 @@
 //! The pool of `sdam-pool` under a topology.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod allocations;
 mod clears;

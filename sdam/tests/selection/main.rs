@@ -3,7 +3,7 @@
 //! Servers are canned replies behind the transport interface, and time is virtual, so everything
 //! happens at exact times.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod allocations;
 mod configured;

@@ -1,6 +1,6 @@
 //! SRV seed lists and SRV polling, with the simulated DNS in virtual time.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 mod failures;
 mod lifecycle;

@@ -16,10 +16,7 @@ use crate::fields::Stated;
 /// An event with the fields that a file specifies.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(
-    clippy::enum_variant_names,
-    reason = "the names are those of the format"
-)]
+#[expect(clippy::enum_variant_names, reason = "the names come from the format")]
 pub(super) enum ExpectedEvent {
     TopologyOpeningEvent(TopologyEvent),
     TopologyClosedEvent(TopologyEvent),

@@ -148,7 +148,7 @@ impl Options {
     }
 }
 
-/// The least important observed level for each component.
+/// The minimum observed severity for each component.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 pub(super) struct LogLevels {

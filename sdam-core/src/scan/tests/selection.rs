@@ -113,10 +113,7 @@ fn an_abandoned_selection_leaves_its_scan_to_the_next_one() {
     let first = world.tell(ScanInput::Select { timeout });
     let second = world.step(first).unwrap();
     let again = world.at(100).tell(ScanInput::Select { timeout });
-    assert_eq!(
-        second, again,
-        "the check that is under way is asked for again"
-    );
+    assert_eq!(second, again, "the check under way is requested again");
     assert_eq!(world.tell(ScanInput::NotFound), again, "out of turn");
     assert_eq!(world.tell(ScanInput::Awake), again, "out of turn");
     let name = world.select(0);

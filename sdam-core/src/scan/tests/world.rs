@@ -20,7 +20,7 @@ use crate::{
 
 /// The outcome of a server's check, and its duration in milliseconds.
 #[derive(Clone, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there are few of them")]
+#[expect(clippy::large_enum_variant, reason = "few values exist")]
 pub(super) enum Answer {
     Is(u64, Hello),
     /// A network error.
@@ -154,7 +154,7 @@ impl World {
                 self.tell(ScanInput::Checked { retry })
             }
             ScanEffect::SleepUntil(until) => {
-                assert!(until > self.now, "a wait that is none");
+                assert!(until > self.now, "a wait must end in the future");
                 self.log.push(format!("sleep {}", millis(until)));
                 self.now = until;
                 self.tell(ScanInput::Awake)

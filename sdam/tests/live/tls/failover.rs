@@ -81,7 +81,7 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
     assert_eq!(
         known.collect::<Vec<_>>(),
         names,
-        "the names for clients outside"
+        "the names for external clients"
     );
     let old = set.step_down().unwrap();
     let (_, mark) = observer.wait_for_topology("another primary", mark, |topology| {
