@@ -34,7 +34,7 @@ pub(super) enum Clock {
         uncertainty: Duration,
         evidence: Evidence,
     },
-    /// The recordings have nothing in common from which to estimate.
+    /// The recordings share no data for an estimate.
     Unknown,
 }
 

@@ -30,7 +30,7 @@ pub struct Failover {
     pub new: Option<ServerAddress>,
     /// The election id of the new primary.
     pub election_id: Option<ObjectId>,
-    /// The time when the new primary was found, from which writes are possible again.
+    /// The time when the new primary was found, so that writes became possible again.
     pub writable_again: Instant,
 }
 
