@@ -63,7 +63,7 @@ impl Combination {
             return Ok(Outcome::Skipped(unavailable.to_string()));
         }
         let begin = Instant::now();
-        let output = Command::new(tests)
+        let output = super::patient(&mut Command::new(tests))
             .arg("--quiet")
             .current_dir(root().join(PACKAGE))
             .env("SDAM_LIVE_RUNTIME", self.runtime)
