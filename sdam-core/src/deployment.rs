@@ -3,6 +3,8 @@
 
 mod follow;
 mod input;
+#[cfg(feature = "model")]
+mod key;
 mod server;
 mod srv;
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 mod application;
 mod effects;
+#[cfg(feature = "model")]
+mod key;
 mod open_close;
 mod services;
 mod transition;

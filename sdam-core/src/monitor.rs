@@ -1,6 +1,8 @@
 //! The check loop of one server (Server Monitoring).
 
 mod check;
+#[cfg(feature = "model")]
+mod key;
 mod machine;
 mod negotiation;
 mod pace;

@@ -1,5 +1,7 @@
 //! Round-trip times: moving average, recent minimum and percentile.
 
+#[cfg(feature = "model")]
+mod key;
 pub mod machine;
 mod ping;
 

@@ -28,7 +28,7 @@ pub(crate) struct Check {
     pub(super) config: Arc<MonitorConfig>,
     pub(super) server: ServerId,
     pub(super) address: ServerAddress,
-    state: State,
+    pub(super) state: State,
     /// The open connection; outlives the checks it serves.
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.

@@ -14,7 +14,7 @@ use super::MonitorConfig;
 const OP_MSG_WIRE_VERSION: i32 = 6;
 
 /// The negotiated hello command and opcode of one connection (Server Monitoring: "helloOk").
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Hash)]
 pub(crate) enum Negotiation {
     /// No reply has arrived yet.
     #[default]

@@ -45,7 +45,7 @@ pub(super) struct Running {
 }
 
 /// The answer that a check waits for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Waiting {
     Connection,
     Reply,
@@ -106,9 +106,9 @@ pub(super) struct Connection {
     /// The topology version in the last reply, if the server supports streaming and it is enabled.
     ///
     /// It belongs to this connection, independent of newer versions in the topology.
-    topology_version: Option<TopologyVersion>,
+    pub(super) topology_version: Option<TopologyVersion>,
     /// True if the server sends another reply without a request.
-    more_to_come: bool,
+    pub(super) more_to_come: bool,
     /// True if operations share the connection and have authenticated on it.
     pub(super) authenticated: bool,
 }

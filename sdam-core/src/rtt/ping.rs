@@ -22,16 +22,16 @@ use crate::{
 pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
     server: ServerId,
-    state: State,
+    pub(super) state: State,
     /// The negotiation on the open connection.
-    connection: Option<Negotiation>,
+    pub(super) connection: Option<Negotiation>,
     /// The number of connections requested so far.
     connections: u64,
     slack: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum State {
+pub(super) enum State {
     Stopped,
     Idle {
         /// When a measurement may begin in another call for the server.

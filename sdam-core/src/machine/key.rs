@@ -1,0 +1,43 @@
+//! Keys that distinguish the states of a topology.
+
+use core::hash::{Hash, Hasher};
+
+use super::TopologyMachine;
+use crate::{ids::Generation, server::ServerDescription};
+
+impl TopologyMachine {
+    /// Writes everything that decides the future of the topology. Of errors, only kind, stage and code
+    /// count.
+    pub(crate) fn write_key(&self, hasher: &mut impl Hasher) {
+        let topology = &self.description;
+        (self.phase as u8).hash(hasher);
+        topology.topology_type.hash(hasher);
+        topology.set_name.hash(hasher);
+        topology.max_election.hash(hasher);
+        topology.servers.len().hash(hasher);
+        for server in &topology.servers {
+            write(server, hasher);
+            if let Some(pool) = self.pool(server.id) {
+                pool.ready.hash(hasher);
+                // There are no connections of an earlier generation before the first clear.
+                (pool.generation > Generation::FIRST).hash(hasher);
+            }
+        }
+    }
+}
+
+fn write(server: &ServerDescription, hasher: &mut impl Hasher) {
+    server.address.as_str().hash(hasher);
+    server.server_type.hash(hasher);
+    server.wire_versions.hash(hasher);
+    server.me.hash(hasher);
+    server.hosts.hash(hasher);
+    server.set_name.hash(hasher);
+    server.election.hash(hasher);
+    server.primary.hash(hasher);
+    server.topology_version.hash(hasher);
+    let error = server.error.as_ref();
+    error
+        .map(|error| (error.kind, error.stage, error.code))
+        .hash(hasher);
+}

@@ -1,0 +1,26 @@
+//! Keys that distinguish the states of a server's measurements.
+
+use core::hash::{Hash, Hasher};
+
+use super::ping::{Ping, State};
+use crate::time::Instant;
+
+impl Ping {
+    /// Writes everything that decides the future of the measurements from `now` on.
+    pub(crate) fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
+        match self.state {
+            State::Stopped => 1_u8.hash(hasher),
+            State::Idle { from, until } => {
+                (2_u8, from.since(now), until.since(now)).hash(hasher);
+            }
+            State::Connecting { deadline } => (3_u8, left(now, deadline)).hash(hasher),
+            State::Measuring { deadline } => (4_u8, left(now, deadline)).hash(hasher),
+        }
+        self.connection.hash(hasher);
+    }
+}
+
+/// Returns the time until the deadline, or whether it has passed.
+fn left(now: Instant, deadline: Option<Instant>) -> Option<(core::time::Duration, bool)> {
+    deadline.map(|deadline| (deadline.since(now), deadline < now))
+}
