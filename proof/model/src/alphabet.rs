@@ -1,6 +1,6 @@
 //! The alphabets of steps for searches.
 
-use crate::step::{Failure, MEMBERS, OperationError, Release, Reply, Role, Step};
+use crate::step::{Failure, Link, MEMBERS, OperationError, Release, Reply, Role, Step};
 
 /// Returns steps for two elections and two configurations, by both rules, where every member may
 /// be lost in every way.
@@ -64,7 +64,7 @@ pub fn membership() -> Vec<Step> {
 }
 
 /// Returns steps with old and new topology versions in replies, failed checks and errors, with
-/// late connections and with dead monitors.
+/// late connections and with transports that panic.
 pub fn errors() -> Vec<Step> {
     let mut replies = Vec::new();
     for (role, version) in [
@@ -100,7 +100,10 @@ pub fn errors() -> Vec<Step> {
     ];
     let mut steps = on_all(&replies, &failures, &complaints);
     for on in 0..MEMBERS {
-        steps.push(Step::MonitorDied { on });
+        steps.push(Step::Failure {
+            on,
+            failure: Failure::Panic,
+        });
         for late in [false, true] {
             for &reply in &replies {
                 steps.push(Step::Handshake { on, reply, late });
@@ -119,6 +122,137 @@ pub fn everything() -> Vec<Step> {
         }
     }
     steps
+}
+
+/// Returns every input of one server that is the only member of its set.
+pub fn one_server() -> Vec<Step> {
+    let alone = |role, version| Reply {
+        hosts: 0b001,
+        version,
+        ..Reply::member(role)
+    };
+    let (check, ping) = links(0);
+    let primary = alone(Role::Primary, 1);
+    let newer = alone(Role::Secondary, 2);
+    let silent = alone(Role::Primary, 0);
+    let foreign = Reply {
+        foreign: true,
+        ..primary
+    };
+    let mut steps = connecting(0);
+    for (reply, more) in [
+        (primary, false),
+        (primary, true),
+        (newer, false),
+        (newer, true),
+        (silent, false),
+        (foreign, false),
+    ] {
+        steps.push(answer(check, reply, more));
+    }
+    steps.push(answer(ping, primary, false));
+    for failure in [Failure::Network, Failure::Command(0), Failure::Panic] {
+        steps.extend([check, ping].map(|link| Step::Break { link, failure }));
+    }
+    for error in [
+        OperationError::Broken,
+        OperationError::NotPrimary(0),
+        OperationError::ShuttingDown(2),
+    ] {
+        steps.extend([false, true].map(|late| Step::Error { on: 0, error, late }));
+    }
+    for late in [false, true] {
+        steps.push(Step::Handshake {
+            on: 0,
+            reply: primary,
+            late,
+        });
+    }
+    steps.extend([
+        Step::Burst {
+            on: 0,
+            reply: primary,
+        },
+        Step::Played {
+            on: 0,
+            reply: silent,
+        },
+        Step::Deserted { on: 0 },
+        Step::Suspended,
+    ]);
+    steps
+}
+
+/// Returns the inputs of three servers of a set that stream, elect primaries, break and serve
+/// operations.
+pub fn three_servers() -> Vec<Step> {
+    let primary = |term| Reply {
+        election: term,
+        config: 1,
+        version: term,
+        ..Reply::member(Role::Primary)
+    };
+    let secondary = |version| Reply {
+        version,
+        ..Reply::member(Role::Secondary)
+    };
+    let mut steps = Vec::new();
+    for on in 0..MEMBERS {
+        let (check, ping) = links(on);
+        steps.extend(connecting(on));
+        for (reply, more) in [
+            (primary(1), false),
+            (primary(2), true),
+            (secondary(1), false),
+            (secondary(2), true),
+        ] {
+            steps.push(answer(check, reply, more));
+        }
+        steps.push(answer(ping, secondary(1), false));
+        steps.extend(
+            [Failure::Network, Failure::Command(0)].map(|failure| Step::Break {
+                link: check,
+                failure,
+            }),
+        );
+        steps.push(Step::Break {
+            link: ping,
+            failure: Failure::Network,
+        });
+        for (error, late) in [
+            (OperationError::Broken, false),
+            (OperationError::Broken, true),
+            (OperationError::NotPrimary(0), false),
+        ] {
+            steps.push(Step::Error { on, error, late });
+        }
+        steps.push(Step::Handshake {
+            on,
+            reply: secondary(1),
+            late: false,
+        });
+    }
+    steps
+}
+
+fn links(on: u8) -> (Link, Link) {
+    (Link { on, ping: false }, Link { on, ping: true })
+}
+
+fn answer(link: Link, reply: Reply, more: bool) -> Step {
+    Step::Answer { link, reply, more }
+}
+
+/// Returns the timer, connections and requests for checks of a member.
+fn connecting(on: u8) -> Vec<Step> {
+    let (check, ping) = links(on);
+    vec![
+        Step::Due { on, wanted: false },
+        Step::Due { on, wanted: true },
+        Step::Connected(check),
+        Step::Connected(ping),
+        Step::CheckRequested { on },
+    ]
 }
 
 fn on_all(replies: &[Reply], failures: &[Failure], complaints: &[OperationError]) -> Vec<Step> {

@@ -1,16 +1,20 @@
-//! Invariants of the [`TopologyMachine`](sdam_core::machine::TopologyMachine), and a search for
-//! histories that break them.
+//! Invariants of a [`Deployment`](sdam_core::deployment::Deployment), and a search for histories that
+//! break them.
 //!
-//! A [`CheckedMachine`](checked::CheckedMachine) is a machine with doubles of its pools and its
-//! readers. It takes [steps](step::Step), performs the effects, and returns the invariant that is
-//! broken. [`search`](search::search) takes every step of an alphabet in every reachable state; the
-//! fuzz target `machine` takes random steps.
+//! A [`World`](world::World) is a deployment with doubles of its connections, pools and readers. It
+//! takes [steps](step::Step), performs the outputs, and returns the invariant that is broken.
+//! [`search`](search::search) takes every step of an alphabet in every reachable state; the fuzz
+//! target `deployment` takes random steps.
 
 pub mod alphabet;
-pub mod checked;
 pub mod election;
 pub mod oracle;
 pub mod search;
 pub mod step;
+pub mod world;
 
+mod drive;
 mod key;
+mod late;
+mod timers;
+mod watch;

@@ -1,31 +1,55 @@
-//! Searches the states of small topologies for one that breaks an invariant.
+//! Searches the states of small deployments for one that breaks an invariant.
 
 use std::{process::ExitCode, time::Instant};
 
-use sdam_model::{alphabet, checked::Start, search::search};
+use sdam_model::{alphabet, search::search, step::Step, world::Start};
 
-/// The maximum number of states for alphabets that cannot be searched completely.
-const MAX_STATES: usize = 400_000;
+/// A search, and its maximum number of states in the ordinary tests.
+type Search = (&'static str, Start, Vec<Step>, usize);
 
-fn main() -> ExitCode {
+fn searches() -> Vec<Search> {
+    let polled = Start::DISCOVERY;
     let named = Start {
         named: true,
-        ..Start::DISCOVERY
+        ..polled
     };
     let direct = Start {
         direct: true,
         ..named
     };
-    for (name, start, alphabet) in [
-        ("elections", Start::DISCOVERY, alphabet::elections()),
-        ("membership", Start::DISCOVERY, alphabet::membership()),
-        ("membership, named", named, alphabet::membership()),
-        ("membership, direct", direct, alphabet::membership()),
-        ("errors", named, alphabet::errors()),
-        ("everything", Start::DISCOVERY, alphabet::everything()),
-    ] {
+    let one = Start {
+        seeds: 0b001,
+        ..Start::STREAMING
+    };
+    let (all, some) = (usize::MAX, 100_000);
+    vec![
+        ("elections", polled, alphabet::elections(), all),
+        ("membership", polled, alphabet::membership(), all),
+        ("membership, named", named, alphabet::membership(), all),
+        ("membership, direct", direct, alphabet::membership(), all),
+        ("errors", named, alphabet::errors(), some),
+        ("everything", polled, alphabet::everything(), some),
+        ("one server", one, alphabet::one_server(), all),
+        (
+            "three servers",
+            Start::STREAMING,
+            alphabet::three_servers(),
+            some,
+        ),
+    ]
+}
+
+/// Takes the name of a search and its maximum number of states; without them, all are run.
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (only, states) = (arguments.next(), arguments.next());
+    let states = states.and_then(|states| states.parse().ok());
+    for (name, start, alphabet, max_states) in searches() {
+        if only.as_ref().is_some_and(|only| only != name) {
+            continue;
+        }
         let begin = Instant::now();
-        match search(start, &alphabet, MAX_STATES) {
+        match search(start, &alphabet, states.unwrap_or(max_states)) {
             Ok(visited) => println!(
                 "{name}: {} states{}, {} steps, depth {}, {:.1?}",
                 visited.states,

@@ -1,16 +1,18 @@
-//! The invariants of effects, events, pools and states.
+//! The invariants of descriptions, events, pools and the order of outputs.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use sdam_core::{
+    deployment::{Deployment, Output, Outputs},
+    error::{ErrorKind, Stage},
     event::EventKind,
     ids::{Generation, ServerId},
-    machine::{Effect, Effects, TopologyMachine},
+    pool::PoolClear,
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
 
-use crate::election;
+use crate::{election, watch::Watch};
 
 /// The effect of a step on the published description.
 pub(crate) struct Change<'w> {
@@ -20,15 +22,11 @@ pub(crate) struct Change<'w> {
     pub(crate) about: Option<ServerId>,
 }
 
-/// The state of a server's pool and monitor.
+/// The state of a server's pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pool {
     pub(crate) generation: Generation,
     pub(crate) ready: bool,
-    /// True if the monitor has round-trip times.
-    pub(crate) measured: bool,
-    /// True if the monitor considers its server known.
-    pub(crate) known: bool,
 }
 
 /// Returns whether operations may be sent to the server.
@@ -52,37 +50,87 @@ pub fn one_primary(topology: &TopologyDescription) -> Option<String> {
     (!allowed).then(|| format!("{primaries} primaries in {topology}"))
 }
 
-/// Returns whether `effects` clear the server's pool.
-pub(crate) fn clears(effects: &Effects, of: ServerId) -> bool {
-    effects
+/// Returns whether `outputs` clear the server's pool.
+pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
+    outputs
         .iter()
-        .any(|effect| matches!(effect, Effect::PoolClear { server, .. } if *server == of))
+        .any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
-/// Checks that effects come in the order that [`Effects`] documents.
-pub(crate) fn order(effects: &Effects, opening: bool) -> Result<(), String> {
-    let rank = |effect: &Effect| match effect {
-        Effect::OpenServer { .. } => 1,
-        Effect::PoolReady { .. } => 2,
-        Effect::Publish(_) => 3,
-        Effect::Emit(EventKind::TopologyOpening) if opening => 0,
-        Effect::Emit(EventKind::TopologyClosed) => 9,
-        Effect::Emit(_) => 4,
-        Effect::ServerKnown { .. } | Effect::ResetRtt { .. } => 5,
-        Effect::PoolClear { .. } => 6,
-        Effect::CloseServer { .. } => 7,
-        Effect::CancelCheck { .. } | Effect::RequestCheck { .. } => 8,
+/// Checks that outputs come in the order that [`Outputs`] documents. The events of heartbeats and the
+/// requests of checks have places of their own.
+pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
+    let rank = |output: &Output| match output {
+        Output::OpenServer { .. } => Some(1),
+        Output::PoolReady { .. } => Some(2),
+        Output::Publish(_) => Some(3),
+        Output::Emit(EventKind::TopologyOpening) if opening => Some(0),
+        Output::Emit(EventKind::TopologyClosed) => Some(9),
+        Output::Emit(
+            EventKind::ServerHeartbeatStarted(_)
+            | EventKind::ServerHeartbeatSucceeded { .. }
+            | EventKind::ServerHeartbeatFailed { .. },
+        ) => None,
+        Output::Emit(_) => Some(4),
+        Output::PoolClear { .. } => Some(6),
+        Output::CloseServer { .. } => Some(7),
+        Output::Wake { .. }
+        | Output::Connect { .. }
+        | Output::Send { .. }
+        | Output::Read { .. }
+        | Output::Disconnect { .. }
+        | Output::LookUp { .. } => None,
     };
-    let sorted = effects.iter().map(rank).is_sorted();
+    let sorted = outputs.iter().filter_map(rank).is_sorted();
     ensure(sorted, || {
-        format!("the effects are not in the documented order: {effects:?}")
-    })
+        format!("the outputs are not in the documented order: {outputs:?}")
+    })?;
+    let ends = outputs.iter().position(|output| {
+        matches!(
+            output,
+            Output::Emit(EventKind::ServerHeartbeatSucceeded { .. })
+        )
+    });
+    let published = outputs
+        .iter()
+        .position(|output| matches!(output, Output::Publish(_)));
+    ensure(
+        published.is_none_or(|published| ends.is_none_or(|ends| ends < published)),
+        || format!("F-56: a heartbeat ends after its consequences: {outputs:?}"),
+    )
+}
+
+/// Checks that a failed check makes the server Unknown and clears its pool, but not after a panic.
+pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> Result<(), String> {
+    for output in outputs {
+        let Output::Emit(EventKind::ServerHeartbeatFailed {
+            heartbeat, failure, ..
+        }) = output
+        else {
+            continue;
+        };
+        let server = heartbeat.server;
+        let known = after
+            .server_by_id(server)
+            .is_some_and(|server| server.server_type.is_available());
+        let cleared = clears(outputs, server);
+        let holds = match failure.kind {
+            // An error of an operation has consequences of its own.
+            ErrorKind::Cancelled => true,
+            ErrorKind::Internal => !known && !cleared,
+            _ => !known && cleared,
+        };
+        ensure(holds, || {
+            format!("F-50: after a failed check, known: {known}, cleared: {cleared}: {outputs:?}")
+        })?;
+    }
+    Ok(())
 }
 
 /// Checks that a change is published exactly once, and nothing else is.
-pub(crate) fn publication(change: &Change<'_>, effects: &Effects) -> Result<(), String> {
-    let mut published = effects.iter().filter_map(|effect| match effect {
-        Effect::Publish(description) => Some(description),
+pub(crate) fn publication(change: &Change<'_>, outputs: &Outputs) -> Result<(), String> {
+    let mut published = outputs.iter().filter_map(|output| match output {
+        Output::Publish(description) => Some(description),
         _ => None,
     });
     let first = published.next();
@@ -109,11 +157,11 @@ pub(crate) fn publication(change: &Change<'_>, effects: &Effects) -> Result<(), 
 pub(crate) fn events(
     change: &Change<'_>,
     reported: &mut Arc<TopologyDescription>,
-    effects: &Effects,
+    outputs: &Outputs,
 ) -> Result<(), String> {
     let mut servers: Vec<ServerId> = change.before.servers().iter().map(|own| own.id).collect();
-    for effect in effects {
-        let Effect::Emit(event) = effect else {
+    for output in outputs {
+        let Output::Emit(event) = output else {
             continue;
         };
         match event {
@@ -155,106 +203,66 @@ pub(crate) fn events(
     })
 }
 
-/// Applies the effects to the pools and checks each command. Returns the pools that are closed.
-pub(crate) fn pools(
-    change: &Change<'_>,
-    pools: &mut BTreeMap<ServerId, Pool>,
-    effects: &Effects,
-) -> Result<Vec<ServerId>, String> {
-    let mut closed = Vec::new();
-    for effect in effects {
-        match effect {
-            Effect::OpenServer { server, .. } => {
-                let before = pools.insert(*server, Pool::default());
-                ensure(before.is_none(), || {
-                    format!("a second pool is created for server {server}")
-                })?;
-            }
-            Effect::PoolReady { server } => {
-                let pool = own(pools, *server)?;
-                ensure(!pool.ready, || {
-                    format!("the pool of server {server} becomes ready while it is ready")
-                })?;
-                pool.ready = true;
-                let known = change.after.server_by_id(*server);
-                ensure(
-                    known.is_some_and(|known| is_selectable(change.after, known)),
-                    || {
-                        format!(
-                            "F-60: the pool of {known:?}, which is not selectable, becomes ready"
-                        )
-                    },
-                )?;
-                ensure(change.about == Some(*server), || {
-                    format!("the pool of server {server} becomes ready in a step of another server")
-                })?;
-            }
-            Effect::PoolClear { server, clear } => {
-                let pool = own(pools, *server)?;
-                ensure(clear.generation == pool.generation.next(), || {
-                    format!(
-                        "the pool of server {server} goes from generation {} to {}",
-                        pool.generation, clear.generation
-                    )
-                })?;
-                ensure(clear.was_paused != pool.ready, || {
-                    format!("F-63: server {server}: {clear:?} does not match {pool:?}")
-                })?;
-                (pool.generation, pool.ready) = (clear.generation, false);
-                let known = change.after.server_by_id(*server);
-                ensure(
-                    known.is_some_and(|known| !known.server_type.is_available()),
-                    || {
-                        format!(
-                            "F-64: the pool of {known:?} is cleared before the server is Unknown"
-                        )
-                    },
-                )?;
-            }
-            Effect::CloseServer { server } => {
-                own(pools, *server)?;
-                pools.remove(server);
-                closed.push(*server);
-            }
-            Effect::ServerKnown { server, known } => own(pools, *server)?.known = *known,
-            Effect::ResetRtt { server } => own(pools, *server)?.measured = false,
-            Effect::RequestCheck { server } | Effect::CancelCheck { server, .. } => {
-                let pool = own(pools, *server)?;
-                if let Effect::CancelCheck { generation, .. } = effect {
-                    ensure(*generation == pool.generation, || {
-                        format!("F-72: {effect:?} does not match {pool:?}")
-                    })?;
-                }
-            }
-            Effect::Publish(_) | Effect::Emit(_) => {}
-        }
-    }
-    Ok(closed)
+/// Makes a pool ready.
+pub(crate) fn ready(
+    after: &TopologyDescription,
+    about: Option<ServerId>,
+    server: ServerId,
+    pool: &mut Pool,
+) -> Result<(), String> {
+    ensure(!pool.ready, || {
+        format!("the pool of server {server} becomes ready while it is ready")
+    })?;
+    pool.ready = true;
+    let known = after.server_by_id(server);
+    ensure(
+        known.is_some_and(|known| is_selectable(after, known)),
+        || format!("F-60: the pool of {known:?}, which is not selectable, becomes ready"),
+    )?;
+    ensure(about == Some(server), || {
+        format!("the pool of server {server} becomes ready in a step of another server")
+    })
 }
 
-fn own(pools: &mut BTreeMap<ServerId, Pool>, server: ServerId) -> Result<&mut Pool, String> {
-    pools
-        .get_mut(&server)
-        .ok_or_else(|| format!("server {server} has no pool"))
+/// Clears a pool.
+pub(crate) fn clear(
+    after: &TopologyDescription,
+    server: ServerId,
+    clear: &PoolClear,
+    pool: &mut Pool,
+) -> Result<(), String> {
+    ensure(clear.generation == pool.generation.next(), || {
+        format!(
+            "the pool of server {server} goes from generation {} to {}",
+            pool.generation, clear.generation
+        )
+    })?;
+    ensure(clear.was_paused != pool.ready, || {
+        format!("F-63: server {server}: {clear:?} does not match {pool:?}")
+    })?;
+    (pool.generation, pool.ready) = (clear.generation, false);
+    let known = after.server_by_id(server);
+    ensure(
+        known.is_some_and(|known| !known.server_type.is_available()),
+        || format!("F-64: the pool of {known:?} is cleared before the server is Unknown"),
+    )
 }
 
 /// Checks the invariants of every state.
-pub(crate) fn state(
-    machine: &TopologyMachine,
-    pools: &BTreeMap<ServerId, Pool>,
-) -> Result<(), String> {
-    let topology = machine.description();
+pub(crate) fn state(deployment: &Deployment, watches: &[Watch]) -> Result<(), String> {
+    let topology = deployment.description();
     if let Some(wrong) = one_primary(topology) {
         return Err(format!("P1: {wrong}"));
     }
-    ensure(pools.len() == topology.servers().len(), || {
-        format!("there are pools {pools:?} for {topology}")
+    ensure(watches.len() == topology.servers().len(), || {
+        format!("there are pools {watches:?} for {topology}")
     })?;
     for server in topology.servers() {
-        let Some(pool) = pools.get(&server.id) else {
+        let watch = watches.iter().find(|watch| watch.id == server.id);
+        let Some(pool) = watch.map(|watch| watch.pool) else {
             return Err(format!("{server} has no pool"));
         };
-        let generation = machine.generation(server.id, None);
+        let generation = deployment.generation(server.id, None);
         ensure(generation == Some(pool.generation), || {
             format!("the machine has generation {generation:?}, but the pool is {pool:?}")
         })?;
@@ -265,12 +273,6 @@ pub(crate) fn state(
             format!("P3: {server} failed, but its pool is ready")
         })?;
         let available = server.server_type.is_available();
-        ensure(available == pool.known, || {
-            format!(
-                "F-51: {server} does not match its monitor, for which known is {}",
-                pool.known
-            )
-        })?;
         ensure(available == server.rtt.is_some(), || {
             format!("G-3: {server} has {:?}", server.rtt)
         })?;
@@ -287,7 +289,6 @@ pub(crate) fn state(
 /// Returns whether connections to the server may be opened: its last error must not be a failed
 /// connection or a shutdown.
 fn may_be_ready(server: &ServerDescription) -> bool {
-    use sdam_core::error::{ErrorKind, Stage};
     server.error.as_ref().is_none_or(|error| {
         let failed = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout)
             || error.stage != Stage::Operation && error.kind == ErrorKind::Command;
@@ -295,6 +296,6 @@ fn may_be_ready(server: &ServerDescription) -> bool {
     })
 }
 
-fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
+pub(crate) fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(message()) }
 }

@@ -1,12 +1,22 @@
 //! The search of all states, breadth first, so that a history that breaks an invariant is
 //! shortest.
 
-use std::{collections::HashSet, fmt};
+mod known;
 
-use crate::{
-    checked::{CheckedMachine, Start},
-    step::Step,
+use std::{
+    fmt,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
 };
+
+use self::known::Known;
+use crate::{
+    step::Step,
+    world::{Start, World},
+};
+
+/// The number of states that a thread takes at a time.
+const CHUNK: usize = 256;
 
 /// The statistics of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +51,31 @@ impl fmt::Display for Counterexample {
 
 impl std::error::Error for Counterexample {}
 
-/// A state, and the steps that lead to it.
+/// A state: one before it, and the step from there.
+///
+/// The deployments themselves are not kept, because millions of them would need many gigabytes. They
+/// are made again from the steps. The states of a layer are in the order of the states before them, so
+/// each state is made once for each layer after it.
+#[derive(Clone, Copy)]
 struct Reached {
-    parent: usize,
-    step: Option<Step>,
+    parent: u32,
+    step: u16,
+}
+
+struct Search<'a> {
+    start: World,
+    alphabet: &'a [Step],
+    reached: Vec<Reached>,
+    known: Known,
+    max_states: usize,
+}
+
+/// The states that a thread has found, by the chunk from which they were reached.
+#[derive(Default)]
+struct Found {
+    chunks: Vec<(usize, Vec<Reached>)>,
+    steps: u64,
+    stopped: bool,
 }
 
 /// Takes every step of `alphabet` in every reachable state, until `max_states` states are known.
@@ -57,69 +88,176 @@ pub fn search(
     alphabet: &[Step],
     max_states: usize,
 ) -> Result<Visited, Counterexample> {
-    let counterexample = |invariant, history| Counterexample { history, invariant };
-    let first =
-        CheckedMachine::new(start).map_err(|invariant| counterexample(invariant, Vec::new()))?;
-    let mut known = HashSet::from([first.key()]);
-    let mut reached = vec![Reached {
-        parent: 0,
-        step: None,
-    }];
-    let mut visited = Visited {
-        states: 1,
-        complete: true,
-        ..Visited::default()
+    let start = World::new(start).map_err(|invariant| Counterexample {
+        history: Vec::new(),
+        invariant,
+    })?;
+    let known = Known::default();
+    known.insert(start.key());
+    let mut search = Search {
+        start,
+        alphabet,
+        reached: vec![Reached { parent: 0, step: 0 }],
+        known,
+        max_states,
     };
-    let mut frontier = vec![(0, first)];
-    while !frontier.is_empty() {
-        let mut next = Vec::new();
-        for (index, machine) in frontier {
-            for &step in alphabet {
-                visited.steps += 1;
-                let mut next_machine = machine.clone();
-                let applied = next_machine.apply(step);
-                let changed = applied.map_err(|invariant| {
-                    let mut history = history(&reached, index);
-                    history.push(step);
-                    counterexample(invariant, history)
-                })?;
-                if !changed || !known.insert(next_machine.key()) {
-                    continue;
-                }
-                reached.push(Reached {
-                    parent: index,
-                    step: Some(step),
-                });
-                next.push((reached.len() - 1, next_machine));
-            }
-            machine
-                .close()
-                .map_err(|invariant| counterexample(invariant, history(&reached, index)))?;
-            if reached.len() >= max_states {
-                visited.complete = false;
-                break;
-            }
+    let mut visited = Visited::default();
+    let mut layer = 0..1;
+    while !layer.is_empty() && !visited.complete {
+        let found = search.expand(layer.clone())?;
+        let stopped = found.iter().any(|found| found.stopped);
+        visited.steps += found.iter().map(|found| found.steps).sum::<u64>();
+        let mut chunks: Vec<_> = found.into_iter().flat_map(|found| found.chunks).collect();
+        chunks.sort_by_key(|(chunk, _)| *chunk);
+        let end = search.reached.len();
+        search
+            .reached
+            .extend(chunks.into_iter().flat_map(|(_, reached)| reached));
+        visited.states = search.reached.len();
+        if stopped {
+            return Ok(visited);
         }
-        visited.states = reached.len();
-        if !visited.complete {
-            break;
-        }
-        visited.depth += usize::from(!next.is_empty());
-        frontier = next;
+        layer = end..search.reached.len();
+        visited.depth += usize::from(!layer.is_empty());
     }
+    visited.complete = true;
     Ok(visited)
 }
 
-fn history(reached: &[Reached], mut index: usize) -> Vec<Step> {
-    let mut steps = Vec::new();
-    while let Some(Reached {
-        parent,
-        step: Some(step),
-    }) = reached.get(index)
-    {
-        steps.push(*step);
-        index = *parent;
+impl Search<'_> {
+    /// Takes every step in every state of a layer, on all processors.
+    fn expand(&self, layer: std::ops::Range<usize>) -> Result<Vec<Found>, Counterexample> {
+        let next = AtomicUsize::new(layer.start);
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let work = || {
+            let mut found = Found::default();
+            let mut path = Path::new(self);
+            loop {
+                let chunk = next.fetch_add(CHUNK, Ordering::Relaxed);
+                if chunk >= layer.end {
+                    return Ok(found);
+                }
+                let mut reached = Vec::new();
+                for state in chunk..layer.end.min(chunk + CHUNK) {
+                    if self.known.len() >= self.max_states {
+                        found.stopped = true;
+                        break;
+                    }
+                    let world = path.go_to(state);
+                    found.steps += self.take_steps(state, world, &mut reached)?;
+                }
+                found.chunks.push((chunk, reached));
+                if found.stopped {
+                    next.store(layer.end, Ordering::Relaxed);
+                }
+            }
+        };
+        // Few states are not worth threads.
+        if layer.len() <= CHUNK {
+            return Ok(vec![work()?]);
+        }
+        let results: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+            threads
+                .into_iter()
+                .map(thread::ScopedJoinHandle::join)
+                .collect()
+        });
+        let results = results
+            .into_iter()
+            .map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        results.collect()
     }
-    steps.reverse();
-    steps
+
+    fn take_steps(
+        &self,
+        state: usize,
+        world: &World,
+        reached: &mut Vec<Reached>,
+    ) -> Result<u64, Counterexample> {
+        let mut steps = 0;
+        for (number, &step) in self.alphabet.iter().enumerate() {
+            if !world.can(step) {
+                continue;
+            }
+            steps += 1;
+            let mut next = world.clone();
+            next.apply(step).map_err(|invariant| {
+                let mut history = self.history(state);
+                history.push(step);
+                Counterexample { history, invariant }
+            })?;
+            if self.known.insert(next.key()) {
+                reached.push(Reached {
+                    parent: u32::try_from(state).unwrap_or(u32::MAX),
+                    step: u16::try_from(number).unwrap_or(u16::MAX),
+                });
+            }
+        }
+        world.clone().close().map_err(|invariant| Counterexample {
+            history: self.history(state),
+            invariant,
+        })?;
+        Ok(steps)
+    }
+
+    fn before(&self, state: usize) -> (usize, Step) {
+        let Reached { parent, step } = self.reached[state];
+        (parent as usize, self.alphabet[usize::from(step)])
+    }
+
+    fn history(&self, mut state: usize) -> Vec<Step> {
+        let mut steps = Vec::new();
+        while state > 0 {
+            let (parent, step) = self.before(state);
+            steps.push(step);
+            state = parent;
+        }
+        steps.reverse();
+        steps
+    }
+}
+
+/// The deployments on the way to a state.
+struct Path<'s> {
+    search: &'s Search<'s>,
+    worlds: Vec<(usize, World)>,
+}
+
+impl<'s> Path<'s> {
+    fn new(search: &'s Search<'s>) -> Self {
+        Self {
+            search,
+            worlds: vec![(0, search.start.clone())],
+        }
+    }
+
+    /// Makes the deployment of `state`, from the last one that both ways have in common.
+    fn go_to(&mut self, mut state: usize) -> &World {
+        let mut steps = Vec::new();
+        loop {
+            // A state has a greater number than those before it.
+            while self.worlds.len() > 1 && self.last().0 > state {
+                self.worlds.pop();
+            }
+            if self.last().0 == state {
+                break;
+            }
+            let (parent, step) = self.search.before(state);
+            steps.push((state, step));
+            state = parent;
+        }
+        for (state, step) in steps.into_iter().rev() {
+            let mut world = self.last().1.clone();
+            world
+                .apply(step)
+                .expect("the step has broken no invariant before");
+            self.worlds.push((state, world));
+        }
+        &self.last().1
+    }
+
+    fn last(&self) -> &(usize, World) {
+        self.worlds.last().expect("the start stays")
+    }
 }

@@ -1,4 +1,4 @@
-//! Inputs of a topology of up to three members.
+//! Steps of a deployment of up to three members.
 
 use std::fmt;
 
@@ -14,18 +14,21 @@ use sdam_core::{
 /// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// An input of the topology. Numbers are reduced to the valid range.
+/// A step of a deployment and its surroundings. Numbers are reduced to the valid range.
+///
+/// The first five need no other step in between: a check connects, if it has to, and is answered.
+/// The others are single inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
-    /// A check of the member succeeded.
+    /// The next check of the member succeeds, and half a second passes.
     Reply {
         /// The member.
         on: u8,
         /// The reply.
         reply: Reply,
     },
-    /// A check of the member failed.
+    /// The next check of the member fails, and half a second passes.
     Failure {
         /// The member.
         on: u8,
@@ -50,13 +53,69 @@ pub enum Step {
         /// True if the connection is of the previous generation.
         late: bool,
     },
-    /// The member's monitor has died.
-    MonitorDied {
+    /// The SRV record names these members, one bit each.
+    Hosts(u8),
+    /// Time passes until the member's timer is due, and nobody else's before, and it fires.
+    Due {
+        /// The member.
+        on: u8,
+        /// True if selections are waiting.
+        wanted: bool,
+    },
+    /// A connection is open.
+    Connected(Link),
+    /// A request is answered.
+    Answer {
+        /// The connection.
+        link: Link,
+        /// The reply.
+        reply: Reply,
+        /// True if the server will send another reply without a request.
+        more: bool,
+    },
+    /// A connection breaks, or a request is answered with an error.
+    Break {
+        /// The connection.
+        link: Link,
+        /// The kind of failure.
+        failure: Failure,
+    },
+    /// The server sends replies without a pause until the client stops reading.
+    Burst {
+        /// The member.
+        on: u8,
+        /// The reply.
+        reply: Reply,
+    },
+    /// An immediate check is requested.
+    CheckRequested {
         /// The member.
         on: u8,
     },
-    /// The SRV record names these members, one bit each.
-    Hosts(u8),
+    /// A driver has checked the member by its own means, successfully.
+    Played {
+        /// The member.
+        on: u8,
+        /// The reply.
+        reply: Reply,
+    },
+    /// The task that watched the member was dropped.
+    Deserted {
+        /// The member.
+        on: u8,
+    },
+    /// The host was suspended for longer than any deadline.
+    Suspended,
+}
+
+/// A connection of a monitored member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct Link {
+    /// The member.
+    pub on: u8,
+    /// True for the connection of measurements, false for that of checks.
+    pub ping: bool,
 }
 
 /// The contents of a hello reply.
@@ -110,7 +169,7 @@ pub enum Release {
     V6_0,
 }
 
-/// The failure of a check.
+/// The failure of a check or of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Failure {
@@ -120,6 +179,8 @@ pub enum Failure {
     Timeout,
     /// The reply was `ok: 0`, with this counter of `topologyVersion`; 0 for none.
     Command(u8),
+    /// The transport has panicked.
+    Panic,
 }
 
 /// An error that an application reports.
@@ -150,8 +211,21 @@ impl Step {
             | Self::Failure { on, .. }
             | Self::Handshake { on, .. }
             | Self::Error { on, .. }
-            | Self::MonitorDied { on } => Some(on % MEMBERS),
-            Self::Hosts(_) => None,
+            | Self::Due { on, .. }
+            | Self::Connected(Link { on, .. })
+            | Self::Answer {
+                link: Link { on, .. },
+                ..
+            }
+            | Self::Break {
+                link: Link { on, .. },
+                ..
+            }
+            | Self::Burst { on, .. }
+            | Self::CheckRequested { on }
+            | Self::Played { on, .. }
+            | Self::Deserted { on } => Some(on % MEMBERS),
+            Self::Hosts(_) | Self::Suspended => None,
         }
     }
 }
@@ -232,6 +306,7 @@ impl Failure {
                 error.topology_version = version(on, counter);
                 error
             }
+            Self::Panic => ServerError::new(ErrorKind::Internal, Stage::Hello, "panic"),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Short searches in the ordinary tests; `cargo xtask states` runs the long one.
 
-use sdam_model::{alphabet, checked::Start, search::search, step::Step};
+use sdam_model::{alphabet, search::search, step::Step, world::Start};
 
 #[test]
 fn states_near_the_start_break_no_invariant() {

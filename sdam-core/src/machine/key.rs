@@ -32,6 +32,8 @@ fn write(server: &ServerDescription, hasher: &mut impl Hasher) {
     server.wire_versions.hash(hasher);
     server.me.hash(hasher);
     server.hosts.hash(hasher);
+    server.passives.hash(hasher);
+    server.arbiters.hash(hasher);
     server.set_name.hash(hasher);
     server.election.hash(hasher);
     server.primary.hash(hasher);

@@ -1,0 +1,361 @@
+//! Steps as inputs of the deployment.
+
+use sdam_core::{
+    app_error::{AppError, Cause, ErrorOutcome},
+    deployment::{Input, Output, Role, Timer},
+    error::{ErrorKind, ServerError},
+    ids::{Generation, ServerId},
+    time::Instant,
+};
+
+use crate::{
+    oracle::{self, ensure},
+    step::{Failure, Link, OperationError, Reply, Step, members},
+    timers::Timers,
+    watch::{Connection, Phase, Watch},
+    world::{Call, Start, World},
+};
+
+/// The number of replies that a server sends without a pause: more than a client reads.
+const BURST: usize = 51;
+
+/// The time for which a host is suspended: no deadline is longer.
+const SUSPENSION: core::time::Duration = core::time::Duration::from_secs(60);
+
+impl World {
+    /// Returns whether the step can be taken: its member exists, its connection can be there, an
+    /// answer is awaited, and no other timer is due before.
+    pub fn can(&self, step: Step) -> bool {
+        let Some(on) = step.on() else {
+            return true;
+        };
+        let Some(watch) = self.watch(on) else {
+            return false;
+        };
+        match step {
+            Step::Reply { .. } | Step::Failure { .. } => !watch.deserted,
+            Step::Handshake { late, .. } | Step::Error { late, .. } => {
+                generation(watch, late).is_some()
+            }
+            Step::Due { wanted, .. } => self.first_due(watch.id, wanted).is_some(),
+            Step::Connected(link) => connection(watch, link).phase == Phase::Connecting,
+            Step::Answer { link, .. } => connection(watch, link).phase == Phase::Asked,
+            Step::Break { link, .. } => connection(watch, link).is_asked(),
+            Step::Burst { .. } => watch.check.phase == Phase::Asked && watch.check.awaited,
+            Step::CheckRequested { .. } | Step::Played { .. } => true,
+            Step::Deserted { .. } => !watch.deserted,
+            Step::Hosts(_) | Step::Suspended => false,
+        }
+    }
+
+    /// Takes the step, and returns whether it can be taken.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken.
+    pub fn apply(&mut self, step: Step) -> Result<bool, String> {
+        if !self.can(step) {
+            return Ok(false);
+        }
+        let Some((on, server)) = step.on().and_then(|on| Some((on, self.watch(on)?.id))) else {
+            match step {
+                Step::Hosts(mask) => {
+                    let hosts: Vec<_> = members(mask).collect();
+                    self.handle(Call::default(), Input::Hosts(&hosts))?;
+                }
+                _ => self.now = self.now + SUSPENSION,
+            }
+            return Ok(true);
+        };
+        let other = Call {
+            about: Some(server),
+            ..Call::default()
+        };
+        match step {
+            Step::Reply { reply, .. } => self.check(on, server, Ok(reply))?,
+            Step::Failure { failure, .. } => self.check(on, server, Err(failure))?,
+            Step::Handshake { reply, late, .. } => self.handshake(server, on, reply, late)?,
+            Step::Error { error, late, .. } => self.error(server, on, error, late)?,
+            Step::Due { wanted, .. } => self.due(server, wanted)?,
+            Step::Connected(link) => self.connected(link)?,
+            Step::Answer { link, reply, more } => self.answer(link, Ok(reply), more)?,
+            Step::Break { link, failure } => self.broken(link, failure)?,
+            Step::Burst { reply, .. } => self.burst(on, reply)?,
+            Step::CheckRequested { .. } => self.handle(other, Input::CheckRequested { server })?,
+            Step::Played { reply, .. } => {
+                let outcome = Ok((reply.hello(on), &[][..]));
+                let rtt = Start::MINIMUM;
+                let input = Input::Played {
+                    server,
+                    outcome,
+                    rtt,
+                };
+                self.handle(other, input)?;
+            }
+            Step::Deserted { .. } => {
+                for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
+                    watch.deserted = true;
+                }
+                self.handle(other, Input::Deserted { server })?;
+            }
+            Step::Hosts(_) | Step::Suspended => {}
+        }
+        Ok(true)
+    }
+
+    /// Returns when the timer of the server is due, if no other one is due before.
+    fn first_due(&self, server: ServerId, wanted: bool) -> Option<Instant> {
+        let own = self.deadline(server, wanted)?;
+        let first = self.deployment.deadline(wanted)?.max(self.now);
+        (own <= first).then(|| own.max(self.now))
+    }
+
+    /// Ends the next check of the server, which is begun before. The timers of other servers fire
+    /// late or not at all, as in a busy program.
+    fn check(
+        &mut self,
+        on: u8,
+        server: ServerId,
+        outcome: Result<Reply, Failure>,
+    ) -> Result<(), String> {
+        let link = Link { on, ping: false };
+        // An answer begins the next step of the check, and some checks begin twice.
+        for _ in 0..4 {
+            let Some(watch) = self.watch_of(server) else {
+                break;
+            };
+            match watch.check.phase {
+                Phase::Closed | Phase::Open => {
+                    let Some(deadline) = self.deadline(server, true) else {
+                        break;
+                    };
+                    self.now = self.now.max(deadline);
+                    self.due(server, true)?;
+                }
+                Phase::Connecting => self.connected(link)?,
+                Phase::Asked => {
+                    match outcome {
+                        Ok(reply) => self.answer(link, Ok(reply), false)?,
+                        Err(failure) => self.broken(link, failure)?,
+                    }
+                    break;
+                }
+            }
+        }
+        self.now = self.now + Start::MINIMUM;
+        Ok(())
+    }
+
+    fn due(&mut self, server: ServerId, wanted: bool) -> Result<(), String> {
+        let deadline = self.deadline(server, wanted).unwrap_or(self.now);
+        self.now = self.now.max(deadline);
+        let (now, heartbeat) = (self.now, self.start.heartbeat());
+        for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
+            let missed = |deadline: &&mut Instant| now.since(**deadline) > heartbeat;
+            if let Some(deadline) = watch.check.deadline.as_mut().filter(missed) {
+                // The host was suspended: what has arrived meanwhile counts.
+                *deadline = now + core::time::Duration::from_secs(1);
+            }
+        }
+        let timer = Timer::Server(server);
+        let call = Call {
+            due: Some(timer),
+            wanted,
+            ..own(server)
+        };
+        self.handle(call, Input::Due { timer, wanted })
+    }
+
+    fn connected(&mut self, link: Link) -> Result<(), String> {
+        let Some(conn) = self.take(link) else {
+            return Ok(());
+        };
+        let call = own(conn.id.server);
+        self.handle(call, Input::Connected { conn: conn.id })
+    }
+
+    fn answer(
+        &mut self,
+        link: Link,
+        outcome: Result<Reply, ServerError>,
+        more: bool,
+    ) -> Result<(), String> {
+        let Some(conn) = self.take(link) else {
+            return Ok(());
+        };
+        let continues = |reply: &Reply| more || self.start.streaming && reply.version > 0;
+        let call = Call {
+            streams: !link.ping && outcome.as_ref().is_ok_and(continues),
+            ..own(conn.id.server)
+        };
+        let input = Input::Reply {
+            conn: conn.id,
+            sent: conn.since,
+            at: self.now,
+            hello: outcome.map(|reply| reply.hello(link.on)),
+            bytes: Vec::new().into(),
+            more_to_come: more,
+        };
+        self.handle(call, input)
+    }
+
+    fn broken(&mut self, link: Link, failure: Failure) -> Result<(), String> {
+        let asked = self.watch(link.on).map(|watch| connection(watch, link));
+        let is_asked = asked.is_some_and(|own| own.phase == Phase::Asked);
+        let error = failure.error(link.on);
+        if is_asked && error.kind == ErrorKind::Command {
+            return self.answer(link, Err(error), false);
+        }
+        let Some(conn) = self.take(link) else {
+            return Ok(());
+        };
+        let input = Input::Failed {
+            conn: conn.id,
+            at: self.now,
+            error,
+        };
+        self.handle(own(conn.id.server), input)
+    }
+
+    fn burst(&mut self, on: u8, reply: Reply) -> Result<(), String> {
+        let link = Link { on, ping: false };
+        for _ in 0..BURST {
+            let asked = self.watch(on).map(|watch| watch.check.phase);
+            if asked == Some(Phase::Asked) {
+                self.answer(link, Ok(reply), true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes that the outstanding request is answered, and returns it.
+    fn take(&mut self, link: Link) -> Option<Connection> {
+        let server = self.watch(link.on)?.id;
+        let watch = self.watches.iter_mut().find(|watch| watch.id == server)?;
+        let role = if link.ping { Role::Ping } else { Role::Check };
+        let own = watch.connection(role);
+        let asked = own.clone();
+        own.phase = Phase::Open;
+        Some(asked)
+    }
+
+    fn handshake(
+        &mut self,
+        server: ServerId,
+        on: u8,
+        reply: Reply,
+        late: bool,
+    ) -> Result<(), String> {
+        let Some(generation) = self
+            .watch_of(server)
+            .and_then(|watch| generation(watch, late))
+        else {
+            return Ok(());
+        };
+        let input = Input::Handshake {
+            server,
+            generation,
+            hello: reply.hello(on),
+            reply: &[],
+        };
+        let timers = Timers::of(self);
+        let outputs = self.deployment.handle(self.now, input);
+        ensure(!late || outputs.is_empty(), || {
+            format!("F-80: a handshake of an earlier generation has the outputs {outputs:?}")
+        })?;
+        let call = Call {
+            about: Some(server),
+            ..Call::default()
+        };
+        self.judge(call, &timers, &outputs)
+    }
+
+    fn error(
+        &mut self,
+        server: ServerId,
+        on: u8,
+        error: OperationError,
+        late: bool,
+    ) -> Result<(), String> {
+        let Some(generation) = self
+            .watch_of(server)
+            .and_then(|watch| generation(watch, late))
+        else {
+            return Ok(());
+        };
+        let reply = error.reply(on);
+        let cause = match (reply, error) {
+            (Some(reply), _) => Cause::Reply(reply.into()),
+            (None, OperationError::Auth) => Cause::Auth("authentication failed".into()),
+            (None, OperationError::Timeout) => Cause::Timeout("timed out".into()),
+            (None, _) => Cause::Network("broken".into()),
+        };
+        let description = self.published.server_by_id(server);
+        let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
+        let report =
+            AppError::new(generation, error.stage(), cause).with_max_wire_version(max_wire_version);
+        let timers = Timers::of(self);
+        let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
+        let expected = match error {
+            _ if late => Some(ErrorOutcome::Stale),
+            OperationError::Broken | OperationError::Auth => Some(ErrorOutcome::Cleared),
+            _ => None,
+        };
+        ensure(expected.is_none_or(|expected| outcome == expected), || {
+            format!("{error:?}, late: {late}, resulted in {outcome:?}, expected {expected:?}")
+        })?;
+        let cleared = oracle::clears(&outputs, server);
+        let silent = outputs.is_empty();
+        let call = Call {
+            about: Some(server),
+            ..Call::default()
+        };
+        self.judge(call, &timers, &outputs)?;
+        let description = self.published.server_by_id(server);
+        let unknown = description.is_some_and(|server| !server.server_type.is_available());
+        let matches = match outcome {
+            ErrorOutcome::Cleared => cleared && unknown,
+            ErrorOutcome::MarkedUnknown => !cleared && unknown,
+            _ => silent,
+        };
+        ensure(matches, || {
+            format!("the outputs do not match the outcome {outcome:?}")
+        })?;
+        let open = self
+            .watch_of(server)
+            .is_some_and(|watch| watch.checking || watch.check.phase != Phase::Closed);
+        let cancels = expected == Some(ErrorOutcome::Cleared);
+        ensure(!cancels || !open, || {
+            format!("F-71: the check of server {server} outlives {error:?}")
+        })?;
+        let clear = |output: &Output| matches!(output, Output::PoolClear { .. });
+        let close = |output: &Output| matches!(output, Output::Disconnect { .. });
+        let (clear, close) = (
+            outputs.iter().position(clear),
+            outputs.iter().position(close),
+        );
+        ensure(close.is_none() || clear < close, || {
+            format!("F-72: the check of server {server} is cancelled before its pool is cleared")
+        })
+    }
+}
+
+fn own(server: ServerId) -> Call {
+    Call {
+        about: Some(server),
+        own: true,
+        ..Call::default()
+    }
+}
+
+fn connection(watch: &Watch, link: Link) -> &Connection {
+    if link.ping { &watch.ping } else { &watch.check }
+}
+
+/// Returns the generation of a connection; `None` if there cannot be one.
+fn generation(watch: &Watch, late: bool) -> Option<Generation> {
+    let generation = watch.pool.generation.as_u64();
+    Some(Generation::from_u64(
+        generation.checked_sub(u64::from(late))?,
+    ))
+}

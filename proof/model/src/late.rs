@@ -1,0 +1,96 @@
+//! Inputs that have to be ignored.
+
+use sdam_core::{
+    app_error::{AppError, ErrorOutcome},
+    deployment::{ConnId, Input, Outputs, Timer},
+    error::{ErrorKind, ServerError, Stage},
+    ids::Generation,
+};
+
+use crate::world::World;
+
+impl World {
+    /// Checks that answers on a connection have no effect: that it is open, a reply, an error. If the
+    /// server has left, other inputs have none either.
+    pub(crate) fn check_ignored(
+        &mut self,
+        conn: ConnId,
+        [connected, reply, failed]: [bool; 3],
+    ) -> Result<(), String> {
+        let before = self.key();
+        let at = self.now;
+        let error = || ServerError::new(ErrorKind::Network, Stage::Hello, "late");
+        if connected {
+            self.ignores(conn, "open", Input::Connected { conn })?;
+        }
+        if reply {
+            let input = Input::Reply {
+                conn,
+                sent: at,
+                at,
+                hello: Err(error()),
+                bytes: Vec::new().into(),
+                more_to_come: true,
+            };
+            self.ignores(conn, "a reply", input)?;
+        }
+        if failed {
+            let error = error();
+            self.ignores(conn, "an error", Input::Failed { conn, at, error })?;
+        }
+        if self.watch_of(conn.server).is_none() {
+            self.check_gone(conn)?;
+        }
+        if self.key() != before {
+            return Err(format!(
+                "an answer on {conn:?} that is not awaited has an effect"
+            ));
+        }
+        Ok(())
+    }
+
+    fn check_gone(&mut self, conn: ConnId) -> Result<(), String> {
+        let server = conn.server;
+        let timer = Timer::Server(server);
+        let inputs = [
+            Input::Due {
+                timer,
+                wanted: true,
+            },
+            Input::CheckRequested { server },
+            Input::Deserted { server },
+            Input::Played {
+                server,
+                outcome: Err(ServerError::new(ErrorKind::Network, Stage::Hello, "late")),
+                rtt: core::time::Duration::ZERO,
+            },
+        ];
+        for input in inputs {
+            self.ignores(conn, "an input for the server that has left", input)?;
+        }
+        let error = AppError::auth(Generation::FIRST, "late");
+        let (outcome, outputs) = self.deployment.handle_error(self.now, server, &error);
+        if outcome == ErrorOutcome::UnknownServer {
+            quiet(conn, "an error of an operation", &outputs)
+        } else {
+            Err(format!(
+                "server {server} has left, and its error is {outcome:?}"
+            ))
+        }
+    }
+
+    fn ignores(&mut self, conn: ConnId, what: &str, input: Input<'_>) -> Result<(), String> {
+        let outputs = self.deployment.handle(self.now, input);
+        quiet(conn, what, &outputs)
+    }
+}
+
+fn quiet(conn: ConnId, what: &str, outputs: &Outputs) -> Result<(), String> {
+    if outputs.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "{what} on {conn:?}, which nobody awaits, has the outputs {outputs:?}"
+        ))
+    }
+}

@@ -1,0 +1,130 @@
+//! The invariants of timers, and of servers between two calls.
+
+use sdam_core::{
+    deployment::{Output, Outputs, Timer},
+    ids::ServerId,
+    time::Instant,
+};
+
+use crate::{
+    oracle::ensure,
+    watch::{Phase, Watch},
+    world::{Call, Start, World},
+};
+
+/// The deadlines of all servers before a call: without and with waiting selections.
+#[derive(Debug)]
+pub(crate) struct Timers(Vec<(ServerId, [Option<Instant>; 2])>);
+
+impl Timers {
+    pub(crate) fn of(world: &World) -> Self {
+        let servers = world.watches.iter().map(|watch| watch.id);
+        Self(
+            servers
+                .map(|server| (server, deadlines(world, server)))
+                .collect(),
+        )
+    }
+
+    /// Checks that a server is woken exactly if its deadline has come nearer in a call that is not for
+    /// its timer or connections.
+    pub(crate) fn judge(&self, call: Call, world: &World, outputs: &Outputs) -> Result<(), String> {
+        for (server, before) in &self.0 {
+            if world.watch_of(*server).is_none() {
+                continue;
+            }
+            let after = deadlines(world, *server);
+            let nearer = after.iter().zip(before).any(|(after, before)| {
+                after.is_some_and(|after| before.is_none_or(|before| after < before))
+            });
+            let own = call.own && call.about == Some(*server);
+            let woken = outputs
+                .iter()
+                .any(|output| matches!(output, Output::Wake { server: own } if own == server));
+            ensure(woken == (nearer && !own), || {
+                format!(
+                    "server {server} is woken: {woken}; its deadlines were {before:?} and are \
+                     {after:?}, in a call of its own: {own}"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn deadlines(world: &World, server: ServerId) -> [Option<Instant>; 2] {
+    [false, true].map(|wanted| world.deadline(server, wanted))
+}
+
+/// Checks that every server is waited for, after a call.
+pub(crate) fn rest(call: Call, world: &World) -> Result<(), String> {
+    for watch in &world.watches {
+        let deadlines = deadlines(world, watch.id);
+        let wrong = |what: &str| {
+            let now = world.now;
+            format!("{what}, at {now:?}: deadlines {deadlines:?}, {watch:?}")
+        };
+        if watch.deserted {
+            let silent = deadlines == [None; 2] && !watch.checking;
+            ensure(silent, || wrong("a deserted server has a timer"))?;
+            continue;
+        }
+        let [deadline, wanted] = deadlines;
+        waits(world, watch, deadline, wanted).map_err(|what| wrong(what))?;
+        if call.due == Some(Timer::Server(watch.id)) {
+            let next = if call.wanted { wanted } else { deadline };
+            ensure(next.is_none_or(|next| next > world.now), || {
+                wrong("the timer is due again at once")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn waits(
+    world: &World,
+    watch: &Watch,
+    deadline: Option<Instant>,
+    wanted: Option<Instant>,
+) -> Result<(), &'static str> {
+    let by = |deadline: Option<Instant>, latest| deadline.is_some_and(|own| own <= latest);
+    let (now, start) = (world.now, world.start);
+    let hold = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
+    for own in watch.connections() {
+        if own.is_asked() {
+            hold(
+                own.deadline.is_none_or(|limit| by(deadline, limit)),
+                "a request has no timer",
+            )?;
+        }
+    }
+    hold(
+        !watch.at_once,
+        "F-51: the next check does not begin at once",
+    )?;
+    hold(
+        watch.checking == watch.check.is_asked(),
+        "a check is in flight without a request",
+    )?;
+    hold(
+        watch.streamed || watch.ping.phase == Phase::Closed,
+        "G-7: round trips are measured although checks do not wait",
+    )?;
+    if watch.checking {
+        return Ok(());
+    }
+    hold(
+        by(wanted, now + Start::MINIMUM),
+        "F-42: an idle server that selections wait for is due late",
+    )?;
+    hold(
+        by(deadline, now + start.heartbeat()),
+        "an idle server is not checked",
+    )?;
+    let description = world.published.server_by_id(watch.id);
+    let known = description.is_some_and(|server| server.server_type.is_available());
+    hold(
+        !known || watch.check.phase != Phase::Closed || by(deadline, now + Start::MINIMUM),
+        "F-71: a known server is not watched",
+    )
+}

@@ -1,0 +1,258 @@
+//! A deployment with doubles of its connections, pools and readers, checked after every step.
+
+use std::{sync::Arc, time::Duration};
+
+use sdam_core::{
+    deployment::{ConnId, Deployment, Input, Outputs, Timer},
+    hello::Handshake,
+    ids::{ObjectId, ServerId},
+    monitor::MonitorConfig,
+    options::{Options, ServerMonitoringMode},
+    rng::Rng,
+    server::WireVersions,
+    time::Instant,
+    topology::TopologyDescription,
+};
+
+use crate::{
+    oracle::{self, Change},
+    step::{self, MEMBERS, Step, address, members},
+    timers::{self, Timers},
+    watch::Watch,
+};
+
+/// A deployment, and the state that its outputs produce.
+#[derive(Clone, Debug)]
+pub struct World {
+    pub(crate) deployment: Deployment,
+    pub(crate) now: Instant,
+    pub(crate) start: Start,
+    /// What is known of each server, sorted by id.
+    pub(crate) watches: Vec<Watch>,
+    /// The published description.
+    pub(crate) published: Arc<TopologyDescription>,
+    /// The description according to the events.
+    pub(crate) reported: Arc<TopologyDescription>,
+}
+
+/// The initial configuration of a deployment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct Start {
+    /// The seeds, one bit each; none means all.
+    pub seeds: u8,
+    /// `directConnection=true`, which uses the first seed alone.
+    pub direct: bool,
+    /// True if `replicaSet` is given.
+    pub named: bool,
+    /// False for `serverMonitoringMode=poll`, and heartbeats as frequent as possible.
+    pub streaming: bool,
+    /// False for `connectTimeoutMS=0`.
+    pub limited: bool,
+}
+
+impl Start {
+    /// Three seeds that are polled, and no other options.
+    pub const DISCOVERY: Self = Self {
+        seeds: 0b111,
+        direct: false,
+        named: false,
+        streaming: false,
+        limited: false,
+    };
+
+    /// Three members of a set that stream.
+    pub const STREAMING: Self = Self {
+        named: true,
+        streaming: true,
+        limited: true,
+        ..Self::DISCOVERY
+    };
+
+    /// `minHeartbeatFrequencyMS`.
+    pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
+
+    /// Returns `heartbeatFrequencyMS`. Its tenth, by which measurements may be late, is a multiple of
+    /// the least wait, so that deadlines have few distances.
+    pub(crate) fn heartbeat(self) -> Duration {
+        if self.streaming {
+            Duration::from_secs(5)
+        } else {
+            Self::MINIMUM
+        }
+    }
+
+    /// Returns `connectTimeoutMS`.
+    pub(crate) fn limit(self) -> Option<Duration> {
+        self.limited.then_some(Duration::from_secs(3))
+    }
+
+    fn options(self) -> Options {
+        let mask = match self.seeds % (1 << MEMBERS) {
+            0 => 0b111,
+            seeds => seeds,
+        };
+        let count = if self.direct { 1 } else { usize::from(MEMBERS) };
+        let mut options = Options::new(members(mask).take(count).collect());
+        options.direct_connection = self.direct.then_some(true);
+        options.replica_set = self.named.then(|| step::SET.into());
+        options.wire_versions = WireVersions { min: 0, max: 29 };
+        options.heartbeat_frequency = Some(self.heartbeat());
+        options.connect_timeout = self.limit();
+        if !self.streaming {
+            options.server_monitoring_mode = ServerMonitoringMode::Poll;
+        }
+        options
+    }
+}
+
+/// An initial configuration, and steps.
+#[derive(Clone, Debug)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub struct History {
+    /// The initial configuration.
+    pub start: Start,
+    /// The steps, in order.
+    pub steps: Vec<Step>,
+}
+
+impl History {
+    /// Applies all steps, and closes the topology.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken, and the step that breaks it.
+    pub fn run(&self) -> Result<(), String> {
+        let mut world = World::new(self.start)?;
+        for (number, step) in (1..).zip(&self.steps) {
+            world
+                .apply(*step)
+                .map_err(|violation| format!("{violation}, at step {number}, {step}"))?;
+        }
+        world.close()
+    }
+}
+
+/// A call of the deployment, as its outputs are judged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Call {
+    /// The server that the call is for.
+    pub(crate) about: Option<ServerId>,
+    /// True if the call is for the server's timer or connections.
+    pub(crate) own: bool,
+    /// True if the call brings a reply after which the server sends more.
+    pub(crate) streams: bool,
+    /// True if the call is for the server's timer.
+    pub(crate) due: Option<Timer>,
+    /// True if selections are waiting.
+    pub(crate) wanted: bool,
+}
+
+impl World {
+    /// Opens a deployment.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken.
+    pub fn new(start: Start) -> Result<Self, String> {
+        let options = start.options();
+        let handshake = Arc::new(Handshake::default());
+        let config = Arc::new(MonitorConfig::new(&options, handshake, false));
+        let topology = ObjectId::default();
+        let mut world = Self {
+            deployment: Deployment::new(&options, config, topology, Rng::new(1)),
+            now: Instant::from_millis(60_000),
+            start,
+            watches: Vec::new(),
+            published: Arc::default(),
+            reported: Arc::default(),
+        };
+        world.handle(Call::default(), Input::Open)?;
+        Ok(world)
+    }
+
+    /// Closes the topology.
+    ///
+    /// # Errors
+    ///
+    /// The invariant that is broken.
+    pub fn close(mut self) -> Result<(), String> {
+        self.handle(Call::default(), Input::Close)?;
+        if !self.watches.is_empty() {
+            return Err(format!(
+                "pools are left after the topology was closed: {self:?}"
+            ));
+        }
+        if self.deployment.deadline(true).is_some() {
+            return Err("a timer is left after the topology was closed".into());
+        }
+        Ok(())
+    }
+
+    /// Returns the member, if it is in the topology.
+    pub(crate) fn watch(&self, on: u8) -> Option<&Watch> {
+        let server = self.deployment.description().server(&address(on))?;
+        self.watch_of(server.id)
+    }
+
+    pub(crate) fn watch_of(&self, server: ServerId) -> Option<&Watch> {
+        self.watches.iter().find(|watch| watch.id == server)
+    }
+
+    pub(crate) fn deadline(&self, server: ServerId, wanted: bool) -> Option<Instant> {
+        self.deployment.deadline_of(Timer::Server(server), wanted)
+    }
+
+    /// Passes an input and judges the outputs.
+    pub(crate) fn handle(&mut self, call: Call, input: Input<'_>) -> Result<(), String> {
+        let timers = Timers::of(self);
+        let outputs = self.deployment.handle(self.now, input);
+        self.judge(call, &timers, &outputs)
+    }
+
+    /// Performs outputs, and checks them and the resulting state.
+    pub(crate) fn judge(
+        &mut self,
+        call: Call,
+        timers: &Timers,
+        outputs: &Outputs,
+    ) -> Result<(), String> {
+        let after = Arc::clone(self.deployment.description());
+        let before = std::mem::replace(&mut self.published, after);
+        let change = Change {
+            before: &before,
+            after: &self.published,
+            about: call.about,
+        };
+        oracle::order(outputs, self.reported.servers().is_empty())?;
+        oracle::publication(&change, outputs)?;
+        oracle::events(&change, &mut self.reported, outputs)?;
+        let known = call
+            .about
+            .and_then(|server| before.server_by_id(server))
+            .is_some_and(|server| server.server_type.is_available());
+        let mut gone = Vec::new();
+        for output in outputs {
+            self.follow(call, known, &before, output, &mut gone)?;
+        }
+        oracle::failed_checks(&self.published, outputs)?;
+        oracle::state(&self.deployment, &self.watches)?;
+        timers.judge(call, self, outputs)?;
+        timers::rest(call, self)?;
+        self.check_late_answers(call, &gone)
+    }
+
+    /// Checks that answers on connections that were given up, or that nobody has asked for, have no
+    /// effect, and neither have other inputs for servers that have left.
+    fn check_late_answers(&mut self, call: Call, gone: &[ConnId]) -> Result<(), String> {
+        for conn in gone {
+            self.check_ignored(*conn, [true; 3])?;
+        }
+        let unasked = call.about.and_then(|server| self.watch_of(server));
+        let unasked = unasked.map(|watch| watch.connections().map(|own| own.unasked()));
+        for (conn, answers) in unasked.into_iter().flatten() {
+            self.check_ignored(conn, answers)?;
+        }
+        Ok(())
+    }
+}
