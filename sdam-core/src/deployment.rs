@@ -23,7 +23,7 @@ use crate::{
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     machine::{self, TopologyMachine},
-    monitor::{MonitorConfig, Reply, Trip},
+    monitor::{MonitorConfig, Reply, Trip, Waiting},
     options::{Options, Srv},
     rng::Rng,
     server::Rtt,
@@ -280,7 +280,7 @@ impl Deployment {
     }
 
     fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
-        let Some(own) = self.awaiting(conn) else {
+        let Some(own) = self.awaiting(conn, Waiting::Connection) else {
             return;
         };
         match conn.role {
@@ -292,7 +292,7 @@ impl Deployment {
 
     fn replied(&mut self, now: Instant, conn: ConnId, reply: Reply, out: &mut Outputs) {
         let known = self.is_known(conn.server);
-        let Some(own) = self.awaiting(conn) else {
+        let Some(own) = self.awaiting(conn, Waiting::Reply) else {
             return;
         };
         match conn.role {
@@ -319,7 +319,7 @@ impl Deployment {
         out: &mut Outputs,
     ) {
         let known = self.is_known(conn.server);
-        let Some(own) = self.awaiting(conn) else {
+        let Some(own) = self.awaiting(conn, None) else {
             return;
         };
         match conn.role {
@@ -404,10 +404,17 @@ impl Deployment {
         self.topology.status(server).known
     }
 
-    /// Returns the server for which an answer on `conn` is outstanding.
-    fn awaiting(&mut self, conn: ConnId) -> Option<&mut Server> {
-        self.server_mut(conn.server)
-            .filter(|server| server.awaits(conn))
+    /// Returns the server for which an answer on `conn` is outstanding: this one, or any.
+    fn awaiting(
+        &mut self,
+        conn: ConnId,
+        answer: impl Into<Option<Waiting>>,
+    ) -> Option<&mut Server> {
+        let answer = answer.into();
+        self.server_mut(conn.server).filter(|server| {
+            let own = server.awaits(conn);
+            own.is_some() && (answer.is_none() || own == answer)
+        })
     }
 
     fn server(&self, server: ServerId) -> Option<&Server> {

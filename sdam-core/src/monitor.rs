@@ -26,6 +26,7 @@ pub use self::machine::{
 pub(crate) use self::{
     check::{Check, Reply, Report},
     negotiation::Negotiation,
+    state::Waiting,
     timing::Trip,
 };
 

@@ -18,8 +18,6 @@ use crate::{election, watch::Watch};
 pub(crate) struct Change<'w> {
     pub(crate) before: &'w Arc<TopologyDescription>,
     pub(crate) after: &'w Arc<TopologyDescription>,
-    /// The server that the step is about.
-    pub(crate) about: Option<ServerId>,
 }
 
 /// The state of a server's pool.

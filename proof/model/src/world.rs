@@ -222,7 +222,6 @@ impl World {
         let change = Change {
             before: &before,
             after: &self.published,
-            about: call.about,
         };
         oracle::order(outputs, self.reported.servers().is_empty())?;
         oracle::publication(&change, outputs)?;

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::{
     address::ServerAddress,
     ids::ServerId,
-    monitor::{Check, MonitorConfig},
+    monitor::{Check, MonitorConfig, Waiting},
     output::{ConnId, Output, Outputs, Role},
     rtt::{Ping, RttWindow},
     time::Instant,
@@ -38,8 +38,8 @@ impl Server {
         }
     }
 
-    /// Returns whether an answer on `conn` is outstanding.
-    pub(super) fn awaits(&self, conn: ConnId) -> bool {
+    /// Returns the answer that is outstanding on `conn`.
+    pub(super) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match conn.role {
             Role::Check => self.check.awaits(conn),
             Role::Ping => self.ping.awaits(conn),

@@ -108,9 +108,12 @@ impl Check {
         self.streaming
     }
 
-    /// Returns whether an answer on `conn` is outstanding.
-    pub(crate) fn awaits(&self, conn: ConnId) -> bool {
-        matches!(self.state, State::Running(_)) && conn == self.conn()
+    /// Returns the answer that is outstanding on `conn`.
+    pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
+        match &self.state {
+            State::Running(check) if conn == self.conn() => Some(check.waiting),
+            _ => None,
+        }
     }
 
     /// Handles that `conn` is open.

@@ -46,7 +46,7 @@ pub(super) struct Running {
 
 /// The answer that a check waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Waiting {
+pub(crate) enum Waiting {
     Connection,
     Reply,
 }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use crate::{
     hello::Hello,
     ids::ServerId,
-    monitor::{MonitorConfig, Negotiation, Trip},
+    monitor::{MonitorConfig, Negotiation, Trip, Waiting},
     output::{ConnId, Output, Outputs, Role},
     time::Instant,
 };
@@ -92,13 +92,13 @@ impl Ping {
         }
     }
 
-    /// Returns whether an answer on `conn` is outstanding.
-    pub(crate) fn awaits(&self, conn: ConnId) -> bool {
-        let is_busy = matches!(
-            self.state,
-            State::Connecting { .. } | State::Measuring { .. }
-        );
-        is_busy && conn == self.conn()
+    /// Returns the answer that is outstanding on `conn`.
+    pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
+        match self.state {
+            State::Connecting { .. } if conn == self.conn() => Some(Waiting::Connection),
+            State::Measuring { .. } if conn == self.conn() => Some(Waiting::Reply),
+            _ => None,
+        }
     }
 
     /// Begins a measurement that may begin, in a call for the server that has another cause.

@@ -195,3 +195,19 @@ fn inputs_of_the_topology_are_events_if_they_are_recorded() {
     assert_eq!(world.network_error("a")[0], "Input");
     assert_eq!(world.handle(Input::Close)[0], "Input");
 }
+
+#[test]
+fn an_answer_of_another_kind_than_the_outstanding_one_begins_nothing() {
+    let mut world = World::open(&options(&["a"]));
+    let _ = world.check("a", &member(true, 1));
+    let (check, ping) = (world.conn("a", Role::Check), world.conn("a", Role::Ping));
+    let _ = world.failed(ping, ErrorKind::Network);
+    world.wait_until(10_000);
+    assert!(world.connected(check).is_empty(), "it is open already");
+    assert!(world.deadline("a", false).is_some());
+    let pushed = world.reply(check, &member(true, 1), true);
+    assert!(
+        pushed.contains(&"connect a2 for pings".into()),
+        "{pushed:?}"
+    );
+}
