@@ -24,10 +24,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "ok": 0, "errmsg": "going down", "code": 91, "errorLabels": ["RetryableError"],
         "writeConcernError": { "code": 91, "errmsg": "going down" },
     };
+    write("deployment", &[1, 2, 3, 4].map(noise))?;
     write("exchange", &[1, 2, 3, 4].map(noise))?;
     write("hello", &[hello.clone(), failure.into_bytes()])?;
     write("wire", &messages(&hello)?)?;
-    write("machine", &[1, 2, 3, 4].map(noise))?;
     write("uri", &URIS.map(|uri| uri.as_bytes().to_vec()))?;
     Ok(())
 }

@@ -116,7 +116,8 @@ enum Subcommand {
     /// with the oracle and the seed. Fails if 10,000 seeds of every scenario do not detect one.
     ///
     /// The simulation has one thread. Bugs that occur only between threads must be detected by
-    /// their model of `cargo xtask loom`.
+    /// their model of `cargo xtask loom`. Bugs that the simulation need not notice must be detected
+    /// by their search of `cargo xtask states`.
     ///
     /// cargo-mutants shows whether any test detects a small change. The deliberate bugs show which
     /// oracle or model detects a broken rule, which the failure of a unit test does not.
@@ -150,13 +151,16 @@ enum Subcommand {
     /// single-threaded mode, `scan` does not count the file: single-threaded mode chooses at
     /// random, so it satisfies the files of in_window only if no server is busier than another.
     SpecTest(spec_test::Options),
-    /// Search the states of small topologies for a violated invariant.
+    /// Search the states of small deployments for one that breaks an invariant.
     ///
-    /// Takes every step of several alphabets (elections, members, errors, and all of them) in every
-    /// state that a topology of three members can reach, breadth first, and prints the number of
-    /// states. At a state that violates an invariant, the search ends with a shortest history that
+    /// Drives the machine of a deployment: every step of several alphabets in every state that one or
+    /// three servers can reach, breadth first. Elections, members and errors are searched by whole
+    /// checks, one server by all single inputs to the end, and three servers by single inputs to a
+    /// limit: connections, replies, failures, pushes, timers, operations. Time moves to the next
+    /// deadline only, and servers that are due together are tried in every order. Prints how many
+    /// states there are. A state that breaks an invariant ends the search with a shortest history that
     /// leads to it.
-    States,
+    States(states::Options),
     /// Run all tests.
     ///
     /// Runs the tests and doc tests of the workspace with all features; the live tests again on
@@ -198,7 +202,7 @@ fn main() -> ExitCode {
         Subcommand::Package { verify, semver } => package::run(verify, semver),
         Subcommand::Sim(options) => sim::run(&options),
         Subcommand::SpecTest(options) => spec_test::run(&options),
-        Subcommand::States => states::run(),
+        Subcommand::States(options) => states::run(&options),
         Subcommand::Test { live_matrix } => test::run(live_matrix),
         Subcommand::Tidy => tidy::run(),
     };

@@ -1,11 +1,11 @@
-//! `cargo xtask mutants`: tests whether the oracles of the simulation, the loom models and the
-//! fast tests detect deliberate bugs.
+//! `cargo xtask mutants`: tests whether the oracles of the simulation, the loom models, the search of
+//! states and the fast tests detect deliberate bugs.
 
 mod sample;
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use regex::{NoExpand, Regex};
@@ -30,10 +30,18 @@ struct Mutant {
     name: &'static str,
     about: &'static str,
     file: &'static str,
-    /// The prefix of the names of the models that must detect it; `None` for the simulation.
-    models: Option<&'static str>,
+    detector: Detector,
     find: Regex,
     replace: String,
+}
+
+/// The proof that has to detect a mutant.
+enum Detector {
+    Simulation,
+    /// The models whose names begin so.
+    Models(&'static str),
+    /// The search of states with this name.
+    States(&'static str),
 }
 
 /// The outcome of a mutant.
@@ -93,9 +101,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let path = copy.join(mutant.file);
         let original = fs::read_to_string(&path)?;
         fs::write(&path, mutant.patch(&original)?)?;
-        let outcome = match mutant.models {
-            None => simulate(&copy),
-            Some(prefix) => interleave(&copy, mutant, prefix),
+        let outcome = match mutant.detector {
+            Detector::Simulation => simulate(&copy),
+            Detector::Models(prefix) => interleave(&copy, mutant, prefix),
+            Detector::States(search) => search_states(&copy, search),
         };
         fs::write(&path, original)?;
         let (by, with) = match outcome.map_err(|error| format!("{}: {error}", mutant.name))? {
@@ -149,25 +158,9 @@ fn copy_workspace(copy: &Path) -> Result<()> {
 
 /// Builds the copy, and runs it until an oracle detects the mutant.
 fn simulate(copy: &Path) -> Result<Outcome> {
-    let build = root().join("target/mutants-build");
-    let arguments = [
-        "build",
-        "--quiet",
-        "--profile",
-        "sim",
-        "--package",
-        "sdam-chaos",
-    ];
-    output(
-        cargo()
-            .args(arguments)
-            .current_dir(copy)
-            .env("CARGO_TARGET_DIR", &build)
-            // Deliberate bugs may cause warnings.
-            .env("RUSTFLAGS", "--cap-lints=allow"),
-    )?;
+    let program = build(copy, "sdam-chaos")?;
     for (scenario, seeds) in TRIALS {
-        let mut runner = Command::new(build.join("sim/sdam-chaos"));
+        let mut runner = Command::new(&program);
         runner.args([
             "--once",
             "--probe",
@@ -189,7 +182,42 @@ fn simulate(copy: &Path) -> Result<Outcome> {
     Ok(Outcome::Survived)
 }
 
-/// Builds the models of the mutated crate, and runs those whose names begin with `prefix`.
+/// Builds the copy and searches its states.
+fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
+    let found = Command::new(build(copy, "sdam-model")?)
+        .arg(search)
+        .output()?;
+    if found.status.success() {
+        return Ok(Outcome::Survived);
+    }
+    let text = String::from_utf8_lossy(&found.stderr);
+    let broken = text.lines().find_map(|line| line.strip_prefix("broken "));
+    let invariant = broken.and_then(|broken| broken.split_once(": "));
+    let Some((with, by)) = invariant else {
+        return Err(format!("the search failed, but names no invariant: {text}").into());
+    };
+    Ok(Outcome::Caught {
+        by: by.chars().take(80).collect(),
+        with: with.to_owned(),
+    })
+}
+
+/// Builds a program of the copy.
+fn build(copy: &Path, package: &str) -> Result<PathBuf> {
+    let target = root().join("target/mutants-build");
+    let arguments = ["build", "--quiet", "--profile", "sim", "--package", package];
+    output(
+        cargo()
+            .args(arguments)
+            .current_dir(copy)
+            .env("CARGO_TARGET_DIR", &target)
+            // Deliberate bugs may cause warnings.
+            .env("RUSTFLAGS", "--cap-lints=allow"),
+    )?;
+    Ok(target.join("sim").join(package))
+}
+
+/// Builds the models of the mutated crate and runs those whose names begin with `prefix`.
 fn interleave(copy: &Path, mutant: &Mutant, prefix: &str) -> Result<Outcome> {
     let (package, _) = mutant.file.split_once('/').unwrap_or_default();
     // A compile error does not count as detection.
@@ -220,9 +248,12 @@ impl Mutant {
         let mut lines = block.lines();
         let (name, about) = lines.next()?.split_once(": ")?;
         let place = lines.next()?.strip_prefix("  in ")?;
-        let (file, models) = match place.split_once(" by models") {
-            Some((file, models)) => (file, Some(models.trim_start())),
-            None => (place, None),
+        let (file, detector) = if let Some((file, models)) = place.split_once(" by models") {
+            (file, Detector::Models(models.trim_start()))
+        } else if let Some((file, search)) = place.split_once(" by states ") {
+            (file, Detector::States(search))
+        } else {
+            (place, Detector::Simulation)
         };
         let text = |sign| {
             let lines = lines.clone().filter_map(|line| line.strip_prefix(sign));
@@ -233,7 +264,7 @@ impl Mutant {
             name,
             about,
             file,
-            models,
+            detector,
             find: Regex::new(&words.join(r"\s+")).ok()?,
             replace: text("  +"),
         })

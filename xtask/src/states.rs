@@ -1,10 +1,29 @@
-//! `cargo xtask states`: searches all states of small topologies.
+//! `cargo xtask states`: the states of small deployments.
 
 use crate::Result;
 use crate::cargo::{cargo, run as run_command};
 
-pub(crate) fn run() -> Result<()> {
-    // The profile of the simulation: optimized, with all checks of the debug build.
+/// The search that has the most states.
+const LARGEST: &str = "three servers";
+
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// Run only this search: elections, membership, errors, everything, "membership, named",
+    /// "membership, direct", "one server" or "three servers".
+    name: Option<String>,
+    /// Search until this number of states is known; among those of three servers if no search is
+    /// named. Five million take some minutes and half a gigabyte.
+    #[arg(long)]
+    states: Option<usize>,
+}
+
+pub(crate) fn run(options: &Options) -> Result<()> {
+    // In the profile of the simulation: optimised, and with all checks of the debug build.
     let arguments = ["run", "--quiet", "--profile", "sim", "--package"];
-    run_command(cargo().args(arguments).arg("sdam-model"))
+    let mut command = cargo();
+    command.args(arguments).args(["sdam-model", "--"]);
+    let largest = options.states.map(|_| LARGEST);
+    command.args(options.name.as_deref().or(largest));
+    command.args(options.states.map(|states| states.to_string()));
+    run_command(&mut command)
 }

@@ -33,7 +33,7 @@ impl World {
             return false;
         };
         match step {
-            Step::Reply { .. } | Step::Failure { .. } => !watch.deserted,
+            Step::Reply { .. } | Step::Failure { .. } | Step::Deserted { .. } => !watch.deserted,
             Step::Handshake { late, .. } | Step::Error { late, .. } => {
                 generation(watch, late).is_some()
             }
@@ -43,7 +43,6 @@ impl World {
             Step::Break { link, .. } => connection(watch, link).is_asked(),
             Step::Burst { .. } => watch.check.phase == Phase::Asked && watch.check.awaited,
             Step::CheckRequested { .. } | Step::Played { .. } => true,
-            Step::Deserted { .. } => !watch.deserted,
             Step::Hosts(_) | Step::Suspended => false,
         }
     }

@@ -7,17 +7,42 @@ use sdam_core::{
     ids::Generation,
 };
 
-use crate::world::World;
+use crate::{
+    oracle::ensure,
+    watch::Connection,
+    world::{Call, World},
+};
 
 impl World {
-    /// Checks that answers on a connection have no effect: that it is open, a reply, an error. If the
-    /// server has left, other inputs have none either.
-    pub(crate) fn check_ignored(
+    /// Checks that answers on connections that were given up, or that nobody has asked for, have no
+    /// effect, and neither have other inputs for servers that have left.
+    pub(crate) fn check_late_answers(&mut self, call: Call, gone: &[ConnId]) -> Result<(), String> {
+        let unasked = call.about.and_then(|server| self.watch_of(server));
+        let unasked = unasked.map(|watch| watch.connections().map(Connection::unasked));
+        for (conn, answers) in unasked.into_iter().flatten() {
+            self.check_ignored(conn, answers)?;
+        }
+        if gone.is_empty() {
+            return Ok(());
+        }
+        let before = self.key();
+        for &conn in gone {
+            self.check_ignored(conn, [true; 3])?;
+            if self.watch_of(conn.server).is_none() {
+                self.check_gone(conn)?;
+            }
+        }
+        ensure(self.key() == before, || {
+            format!("answers on the closed connections {gone:?} have an effect")
+        })
+    }
+
+    /// Checks that answers on a connection have no effect: that it is open, a reply, an error.
+    fn check_ignored(
         &mut self,
         conn: ConnId,
         [connected, reply, failed]: [bool; 3],
     ) -> Result<(), String> {
-        let before = self.key();
         let at = self.now;
         let error = || ServerError::new(ErrorKind::Network, Stage::Hello, "late");
         if connected {
@@ -37,14 +62,6 @@ impl World {
         if failed {
             let error = error();
             self.ignores(conn, "an error", Input::Failed { conn, at, error })?;
-        }
-        if self.watch_of(conn.server).is_none() {
-            self.check_gone(conn)?;
-        }
-        if self.key() != before {
-            return Err(format!(
-                "an answer on {conn:?} that is not awaited has an effect"
-            ));
         }
         Ok(())
     }

@@ -68,16 +68,16 @@ pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
             EventKind::ServerHeartbeatStarted(_)
             | EventKind::ServerHeartbeatSucceeded { .. }
             | EventKind::ServerHeartbeatFailed { .. },
-        ) => None,
-        Output::Emit(_) => Some(4),
-        Output::PoolClear { .. } => Some(6),
-        Output::CloseServer { .. } => Some(7),
-        Output::Wake { .. }
+        )
+        | Output::Wake { .. }
         | Output::Connect { .. }
         | Output::Send { .. }
         | Output::Read { .. }
         | Output::Disconnect { .. }
         | Output::LookUp { .. } => None,
+        Output::Emit(_) => Some(4),
+        Output::PoolClear { .. } => Some(6),
+        Output::CloseServer { .. } => Some(7),
     };
     let sorted = outputs.iter().filter_map(rank).is_sorted();
     ensure(sorted, || {

@@ -228,7 +228,7 @@ impl<'s> Path<'s> {
     fn new(search: &'s Search<'s>) -> Self {
         Self {
             search,
-            worlds: vec![(0, search.start.clone())],
+            worlds: Vec::new(),
         }
     }
 
@@ -237,7 +237,7 @@ impl<'s> Path<'s> {
         let mut steps = Vec::new();
         loop {
             // A state has a greater number than those before it.
-            while self.worlds.len() > 1 && self.last().0 > state {
+            while self.last().0 > state {
                 self.worlds.pop();
             }
             if self.last().0 == state {
@@ -249,15 +249,15 @@ impl<'s> Path<'s> {
         }
         for (state, step) in steps.into_iter().rev() {
             let mut world = self.last().1.clone();
-            world
-                .apply(step)
-                .expect("the step has broken no invariant before");
+            let applied = world.apply(step);
+            assert_eq!(applied, Ok(true), "the step could be taken before");
             self.worlds.push((state, world));
         }
-        &self.last().1
+        self.last().1
     }
 
-    fn last(&self) -> &(usize, World) {
-        self.worlds.last().expect("the start stays")
+    fn last(&self) -> (usize, &World) {
+        let last = self.worlds.last();
+        last.map_or((0, &self.search.start), |(state, world)| (*state, world))
     }
 }

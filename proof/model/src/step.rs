@@ -1,6 +1,6 @@
 //! Steps of a deployment of up to three members.
 
-use std::fmt;
+use std::{fmt, sync::LazyLock};
 
 use bson::doc;
 use sdam_core::{
@@ -352,7 +352,9 @@ pub const SET: &str = "rs";
 
 /// Returns the address of the member.
 pub fn address(member: u8) -> ServerAddress {
-    ServerAddress::new(["a", "b", "c"][usize::from(member % MEMBERS)], 27_017)
+    static ADDRESSES: LazyLock<[ServerAddress; 3]> =
+        LazyLock::new(|| ["a", "b", "c"].map(|name| ServerAddress::new(name, 27_017)));
+    ADDRESSES[usize::from(member % MEMBERS)].clone()
 }
 
 /// Returns the members of a bit mask, in order.

@@ -70,7 +70,7 @@ pub(crate) fn rest(call: Call, world: &World) -> Result<(), String> {
             continue;
         }
         let [deadline, wanted] = deadlines;
-        waits(world, watch, deadline, wanted).map_err(|what| wrong(what))?;
+        waits(world, watch, deadline, wanted).map_err(&wrong)?;
         if call.due == Some(Timer::Server(watch.id)) {
             let next = if call.wanted { wanted } else { deadline };
             ensure(next.is_none_or(|next| next > world.now), || {
@@ -99,8 +99,8 @@ fn waits(
         }
     }
     hold(
-        !watch.at_once,
-        "F-51: the next check does not begin at once",
+        !watch.rush.is_due,
+        "F-35, F-51: the next check does not begin at once",
     )?;
     hold(
         watch.checking == watch.check.is_asked(),
@@ -115,11 +115,11 @@ fn waits(
     }
     hold(
         by(wanted, now + Start::MINIMUM),
-        "F-42: an idle server that selections wait for is due late",
+        "F-44: an idle server that selections wait for is due late",
     )?;
     hold(
         by(deadline, now + start.heartbeat()),
-        "an idle server is not checked",
+        "F-24: an idle server is not checked",
     )?;
     let description = world.published.server_by_id(watch.id);
     let known = description.is_some_and(|server| server.server_type.is_available());

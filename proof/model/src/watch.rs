@@ -37,9 +37,7 @@ pub(crate) struct Watch {
     pub(crate) deserted: bool,
     /// When the next check may begin.
     pub(crate) earliest: Instant,
-    /// True if the next check has to begin in this call.
-    pub(crate) at_once: bool,
-    rush: Rush,
+    pub(crate) rush: Rush,
 }
 
 /// The connection of a server's checks or measurements.
@@ -66,7 +64,9 @@ pub(crate) enum Phase {
 
 /// Checks that follow each other without a pause.
 #[derive(Clone, Copy, Debug, Default)]
-struct Rush {
+pub(crate) struct Rush {
+    /// True if the next check has to begin in this call.
+    pub(crate) is_due: bool,
     last: Instant,
     /// The number at the instant of the last one.
     here: u32,
@@ -85,7 +85,6 @@ impl Watch {
             streamed: false,
             deserted: false,
             earliest: Instant::EPOCH,
-            at_once: false,
             rush: Rush::default(),
         }
     }
@@ -103,7 +102,7 @@ impl Watch {
 
     fn begins(&mut self, call: Call, now: Instant, awaited: bool) -> Result<(), String> {
         ensure(!self.checking, || {
-            format!("a second check of server {} is in flight", self.id)
+            format!("F-40: a second check of server {} is in flight", self.id)
         })?;
         ensure(call.own && call.about == Some(self.id), || {
             format!("a check of server {} begins in another call", self.id)
@@ -117,7 +116,7 @@ impl Watch {
         ensure(!self.deserted, || {
             format!("server {} is deserted and is checked", self.id)
         })?;
-        (self.checking, self.at_once) = (true, false);
+        (self.checking, self.rush.is_due) = (true, false);
         self.streamed |= awaited;
         Ok(())
     }
@@ -143,7 +142,7 @@ impl Watch {
             if rush.here <= BURST {
                 self.earliest = now;
             }
-            self.at_once = rush.count <= BURST;
+            rush.is_due = rush.count <= BURST;
         }
         Ok(())
     }
@@ -246,7 +245,7 @@ impl World {
             }
             Output::Connect { conn, deadline } => {
                 ensure(*deadline == limit(false), || {
-                    format!("F-30: {conn:?} has until {deadline:?} to connect")
+                    format!("F-10: {conn:?} has until {deadline:?} to connect")
                 })?;
                 let own = self.own(conn.server)?;
                 own.sends(*conn, now, (Phase::Connecting, false), *deadline)?;
@@ -258,7 +257,7 @@ impl World {
             } => {
                 let awaited = request.awaiting.is_some();
                 ensure(*deadline == limit(awaited), || {
-                    format!("F-30: {conn:?} has until {deadline:?} for a reply")
+                    format!("F-10, F-11: {conn:?} has until {deadline:?} for a reply")
                 })?;
                 ensure(!awaited || conn.role == Role::Check, || {
                     format!("G-7: {conn:?} waits for a change")
@@ -268,7 +267,7 @@ impl World {
             }
             Output::Read { conn, deadline } => {
                 ensure(*deadline == limit(true), || {
-                    format!("F-30: {conn:?} has until {deadline:?} for the next reply")
+                    format!("F-11: {conn:?} has until {deadline:?} for the next reply")
                 })?;
                 let own = self.own(conn.server)?;
                 own.sends(*conn, now, (Phase::Asked, true), *deadline)?;

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    deployment::{ConnId, Deployment, Input, Outputs, Timer},
+    deployment::{Deployment, Input, Outputs, Timer},
     hello::Handshake,
     ids::{ObjectId, ServerId},
     monitor::MonitorConfig,
@@ -45,10 +45,9 @@ pub struct Start {
     pub direct: bool,
     /// True if `replicaSet` is given.
     pub named: bool,
-    /// False for `serverMonitoringMode=poll`, and heartbeats as frequent as possible.
+    /// False for `serverMonitoringMode=poll`, `connectTimeoutMS=0` and heartbeats that are as frequent
+    /// as possible.
     pub streaming: bool,
-    /// False for `connectTimeoutMS=0`.
-    pub limited: bool,
 }
 
 impl Start {
@@ -58,14 +57,12 @@ impl Start {
         direct: false,
         named: false,
         streaming: false,
-        limited: false,
     };
 
     /// Three members of a set that stream.
     pub const STREAMING: Self = Self {
         named: true,
         streaming: true,
-        limited: true,
         ..Self::DISCOVERY
     };
 
@@ -84,7 +81,7 @@ impl Start {
 
     /// Returns `connectTimeoutMS`.
     pub(crate) fn limit(self) -> Option<Duration> {
-        self.limited.then_some(Duration::from_secs(3))
+        self.streaming.then_some(Duration::from_secs(3))
     }
 
     fn options(self) -> Options {
@@ -236,22 +233,8 @@ impl World {
         }
         oracle::failed_checks(&self.published, outputs)?;
         oracle::state(&self.deployment, &self.watches)?;
+        self.check_late_answers(call, &gone)?;
         timers.judge(call, self, outputs)?;
-        timers::rest(call, self)?;
-        self.check_late_answers(call, &gone)
-    }
-
-    /// Checks that answers on connections that were given up, or that nobody has asked for, have no
-    /// effect, and neither have other inputs for servers that have left.
-    fn check_late_answers(&mut self, call: Call, gone: &[ConnId]) -> Result<(), String> {
-        for conn in gone {
-            self.check_ignored(*conn, [true; 3])?;
-        }
-        let unasked = call.about.and_then(|server| self.watch_of(server));
-        let unasked = unasked.map(|watch| watch.connections().map(|own| own.unasked()));
-        for (conn, answers) in unasked.into_iter().flatten() {
-            self.check_ignored(conn, answers)?;
-        }
-        Ok(())
+        timers::rest(call, self)
     }
 }

@@ -1,17 +1,30 @@
-//! Short searches in the ordinary tests; `cargo xtask states` runs the long one.
+//! Short searches in the ordinary tests; `cargo xtask states` runs the long ones.
 
-use sdam_model::{alphabet, search::search, step::Step, world::Start};
+use sdam_model::{
+    alphabet,
+    search::search,
+    step::Step,
+    world::{History, Start, World},
+};
 
 #[test]
 fn states_near_the_start_break_no_invariant() {
-    let check = |alphabet: &[Step], most| {
-        let visited = search(Start::DISCOVERY, alphabet, most).unwrap();
+    let check = |start, alphabet: &[Step], most| {
+        let visited = search(start, alphabet, most).unwrap();
         assert!(visited.states >= most, "{visited:?}");
         assert!(visited.depth > 1, "{visited:?}");
     };
-    check(&alphabet::elections(), 5000);
-    check(&alphabet::membership(), 5000);
-    check(&alphabet::errors(), 5000);
+    check(Start::DISCOVERY, &alphabet::elections(), 2000);
+    check(Start::DISCOVERY, &alphabet::membership(), 2000);
+    check(Start::DISCOVERY, &alphabet::errors(), 2000);
+    // F-1, F-10, F-11, F-35, F-40, F-41, F-44, F-51, F-62, F-64
+    check(Start::STREAMING, &alphabet::three_servers(), 2000);
+    // F-50, F-71, F-72, G-7
+    let one = Start {
+        seeds: 0b001,
+        ..Start::STREAMING
+    };
+    check(one, &alphabet::one_server(), 2000);
 }
 
 #[test]
@@ -23,4 +36,39 @@ fn a_direct_connection_has_few_states_and_none_breaks_an_invariant() {
     };
     let visited = search(start, &alphabet::membership(), usize::MAX).unwrap();
     assert!(visited.complete && visited.states > 20, "{visited:?}");
+}
+
+#[test]
+fn every_step_of_an_alphabet_can_be_taken_somewhere() {
+    let check = |start, alphabet: Vec<Step>| {
+        let mut rest = alphabet.clone();
+        let mut rng = sdam_core::rng::Rng::new(1);
+        for _ in 0..250 {
+            let mut world = World::new(start).unwrap();
+            for _ in 0..60 {
+                let possible: Vec<_> = alphabet.iter().filter(|step| world.can(**step)).collect();
+                let drawn = rng.below(possible.len() as u64);
+                let step = *possible[drawn as usize];
+                assert!(world.apply(step).unwrap());
+                rest.retain(|own| *own != step);
+            }
+        }
+        assert!(rest.is_empty(), "{rest:?}");
+    };
+    check(Start::DISCOVERY, alphabet::everything());
+    check(Start::STREAMING, alphabet::three_servers());
+    let one = Start {
+        seeds: 0b001,
+        ..Start::STREAMING
+    };
+    check(one, alphabet::one_server());
+}
+
+#[test]
+fn a_history_runs_to_its_end() {
+    let history = History {
+        start: Start::STREAMING,
+        steps: alphabet::three_servers(),
+    };
+    history.run().unwrap();
 }

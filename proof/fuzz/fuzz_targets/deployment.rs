@@ -1,8 +1,8 @@
-//! Arbitrary histories: no input breaks an invariant of the topology machine.
+//! Arbitrary histories: no input breaks an invariant of a deployment.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sdam_model::checked::History;
+use sdam_model::world::History;
 
 fuzz_target!(|history: History| {
     if let Err(broken) = history.run() {
