@@ -27,7 +27,7 @@ pub struct World {
     pub(crate) deployment: Deployment,
     pub(crate) now: Instant,
     pub(crate) start: Start,
-    /// What is known of each server, sorted by id.
+    /// The doubles of each server, sorted by id.
     pub(crate) watches: Vec<Watch>,
     /// The published description.
     pub(crate) published: Arc<TopologyDescription>,
