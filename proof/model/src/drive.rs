@@ -10,10 +10,10 @@ use sdam_core::{
 
 use crate::{
     oracle::{self, ensure},
+    start::{Call, Start},
     step::{Failure, Link, OperationError, Reply, Step, members},
-    timers::Timers,
     watch::{Connection, Phase, Watch},
-    world::{Call, Start, World},
+    world::World,
 };
 
 /// The number of replies that a server sends without a pause: more than a client reads.
@@ -257,7 +257,7 @@ impl World {
             hello: reply.hello(on),
             reply: &[],
         };
-        let timers = Timers::of(self);
+        let timers = self.timers();
         let outputs = self.deployment.handle(self.now, input);
         ensure(!late || outputs.is_empty(), || {
             format!("F-80: a handshake of an earlier generation has the outputs {outputs:?}")
@@ -293,7 +293,7 @@ impl World {
         let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
         let report =
             AppError::new(generation, error.stage(), cause).with_max_wire_version(max_wire_version);
-        let timers = Timers::of(self);
+        let timers = self.timers();
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
         let expected = match error {
             _ if late => Some(ErrorOutcome::Stale),

@@ -73,8 +73,9 @@ impl Hasher for Mixer {
 #[cfg(test)]
 mod tests {
     use crate::{
+        start::Start,
         step::{Failure, OperationError, Reply, Role, Step},
-        world::{Start, World},
+        world::World,
     };
 
     #[test]

@@ -7,11 +7,7 @@ use sdam_core::{
     ids::Generation,
 };
 
-use crate::{
-    oracle::ensure,
-    watch::Connection,
-    world::{Call, World},
-};
+use crate::{oracle::ensure, start::Call, watch::Connection, world::World};
 
 impl World {
     /// Checks that answers on connections that were given up, or that nobody has asked for, have no

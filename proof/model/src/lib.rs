@@ -10,10 +10,12 @@ pub mod alphabet;
 pub mod election;
 pub mod oracle;
 pub mod search;
+pub mod start;
 pub mod step;
 pub mod world;
 
 mod drive;
+mod follow;
 mod key;
 mod late;
 mod timers;

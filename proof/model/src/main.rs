@@ -2,7 +2,7 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use sdam_model::{alphabet, search::search, step::Step, world::Start};
+use sdam_model::{alphabet, search::search, start::Start, step::Step};
 
 /// A search, and its maximum number of states in the ordinary tests.
 type Search = (&'static str, Start, Vec<Step>, usize);

@@ -12,7 +12,7 @@ use sdam_core::{
     topology::{TopologyDescription, TopologyType},
 };
 
-use crate::{election, watch::Watch};
+use crate::election;
 
 /// The effect of a step on the published description.
 pub(crate) struct Change<'w> {
@@ -247,17 +247,16 @@ pub(crate) fn clear(
 }
 
 /// Checks the invariants of every state.
-pub(crate) fn state(deployment: &Deployment, watches: &[Watch]) -> Result<(), String> {
+pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Result<(), String> {
     let topology = deployment.description();
     if let Some(wrong) = one_primary(topology) {
         return Err(format!("P1: {wrong}"));
     }
-    ensure(watches.len() == topology.servers().len(), || {
-        format!("there are pools {watches:?} for {topology}")
+    ensure(pools.len() == topology.servers().len(), || {
+        format!("there are pools {pools:?} for {topology}")
     })?;
     for server in topology.servers() {
-        let watch = watches.iter().find(|watch| watch.id == server.id);
-        let Some(pool) = watch.map(|watch| watch.pool) else {
+        let Some((_, pool)) = pools.iter().find(|(id, _)| *id == server.id) else {
             return Err(format!("{server} has no pool"));
         };
         let generation = deployment.generation(server.id, None);

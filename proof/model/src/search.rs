@@ -10,10 +10,7 @@ use std::{
 };
 
 use self::known::Known;
-use crate::{
-    step::Step,
-    world::{Start, World},
-};
+use crate::{start::Start, step::Step, world::World};
 
 /// The number of states that a thread takes at a time.
 const CHUNK: usize = 256;

@@ -8,32 +8,32 @@ use sdam_core::{
 
 use crate::{
     oracle::ensure,
-    watch::{Phase, Watch},
-    world::{Call, Start, World},
+    start::{Call, Start},
+    watch::{Phase, Timers, Watch},
+    world::World,
 };
 
-/// The deadlines of all servers before a call: without and with waiting selections.
-#[derive(Debug)]
-pub(crate) struct Timers(Vec<(ServerId, [Option<Instant>; 2])>);
-
-impl Timers {
-    pub(crate) fn of(world: &World) -> Self {
-        let servers = world.watches.iter().map(|watch| watch.id);
-        Self(
-            servers
-                .map(|server| (server, deadlines(world, server)))
-                .collect(),
-        )
+impl World {
+    pub(crate) fn timers(&self) -> Timers {
+        let servers = self.watches.iter().map(|watch| watch.id);
+        servers
+            .map(|server| (server, deadlines(self, server)))
+            .collect()
     }
 
-    /// Checks that a server is woken exactly if its deadline has come nearer in a call that is not for
-    /// its timer or connections.
-    pub(crate) fn judge(&self, call: Call, world: &World, outputs: &Outputs) -> Result<(), String> {
-        for (server, before) in &self.0 {
-            if world.watch_of(*server).is_none() {
+    /// Checks that a server is woken exactly if its deadline has come nearer than `before`, in a call
+    /// that is not for its timer or connections.
+    pub(crate) fn judge_timers(
+        &self,
+        call: Call,
+        before: &Timers,
+        outputs: &Outputs,
+    ) -> Result<(), String> {
+        for (server, before) in before {
+            if self.watch_of(*server).is_none() {
                 continue;
             }
-            let after = deadlines(world, *server);
+            let after = deadlines(self, *server);
             let nearer = after.iter().zip(before).any(|(after, before)| {
                 after.is_some_and(|after| before.is_none_or(|before| after < before))
             });
@@ -50,35 +50,35 @@ impl Timers {
         }
         Ok(())
     }
+
+    /// Checks that every server is waited for, after a call.
+    pub(crate) fn judge_rest(&self, call: Call) -> Result<(), String> {
+        for watch in &self.watches {
+            let deadlines = deadlines(self, watch.id);
+            let wrong = |what: &str| {
+                let now = self.now;
+                format!("{what}, at {now:?}: deadlines {deadlines:?}, {watch:?}")
+            };
+            if watch.deserted {
+                let silent = deadlines == [None; 2] && !watch.checking;
+                ensure(silent, || wrong("a deserted server has a timer"))?;
+                continue;
+            }
+            let [deadline, wanted] = deadlines;
+            waits(self, watch, deadline, wanted).map_err(&wrong)?;
+            if call.due == Some(Timer::Server(watch.id)) {
+                let next = if call.wanted { wanted } else { deadline };
+                ensure(next.is_none_or(|next| next > self.now), || {
+                    wrong("the timer is due again at once")
+                })?;
+            }
+        }
+        Ok(())
+    }
 }
 
 fn deadlines(world: &World, server: ServerId) -> [Option<Instant>; 2] {
     [false, true].map(|wanted| world.deadline(server, wanted))
-}
-
-/// Checks that every server is waited for, after a call.
-pub(crate) fn rest(call: Call, world: &World) -> Result<(), String> {
-    for watch in &world.watches {
-        let deadlines = deadlines(world, watch.id);
-        let wrong = |what: &str| {
-            let now = world.now;
-            format!("{what}, at {now:?}: deadlines {deadlines:?}, {watch:?}")
-        };
-        if watch.deserted {
-            let silent = deadlines == [None; 2] && !watch.checking;
-            ensure(silent, || wrong("a deserted server has a timer"))?;
-            continue;
-        }
-        let [deadline, wanted] = deadlines;
-        waits(world, watch, deadline, wanted).map_err(&wrong)?;
-        if call.due == Some(Timer::Server(watch.id)) {
-            let next = if call.wanted { wanted } else { deadline };
-            ensure(next.is_none_or(|next| next > world.now), || {
-                wrong("the timer is due again at once")
-            })?;
-        }
-    }
-    Ok(())
 }
 
 fn waits(

@@ -1,19 +1,16 @@
-//! Doubles of a server's pool, connections and checks, which judge the outputs for them.
+//! Doubles of a server's pool, connections and checks, which judge what is demanded of them.
 
 use std::time::Duration;
 
 use sdam_core::{
-    deployment::{ConnId, Output, Role},
-    error::ErrorKind,
-    event::EventKind,
+    deployment::{ConnId, Role},
     ids::ServerId,
     time::Instant,
-    topology::TopologyDescription,
 };
 
 use crate::{
-    oracle::{self, Pool, ensure},
-    world::{Call, Start, World},
+    oracle::{Pool, ensure},
+    start::{Call, Start},
 };
 
 /// The number of checks that may follow each other without a pause.
@@ -21,6 +18,9 @@ const BURST: u32 = 50;
 
 /// The time after which a whole burst may follow again.
 const REST: Duration = Duration::from_millis(2_500);
+
+/// The deadlines of all servers: without and with waiting selections.
+pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
 /// The state of a server according to the outputs so far.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(crate) struct Rush {
 }
 
 impl Watch {
-    fn new(id: ServerId) -> Self {
+    pub(crate) fn new(id: ServerId) -> Self {
         Self {
             id,
             pool: Pool::default(),
@@ -100,7 +100,7 @@ impl Watch {
         }
     }
 
-    fn begins(&mut self, call: Call, now: Instant, awaited: bool) -> Result<(), String> {
+    pub(crate) fn begins(&mut self, call: Call, now: Instant, awaited: bool) -> Result<(), String> {
         ensure(!self.checking, || {
             format!("F-40: a second check of server {} is in flight", self.id)
         })?;
@@ -122,7 +122,7 @@ impl Watch {
     }
 
     /// Notes the end of a check, after which the next one begins at once or after a pause.
-    fn ends(&mut self, now: Instant, at_once: bool) -> Result<(), String> {
+    pub(crate) fn ends(&mut self, now: Instant, at_once: bool) -> Result<(), String> {
         ensure(self.checking, || {
             format!("I10: a heartbeat of server {} ends twice", self.id)
         })?;
@@ -147,7 +147,7 @@ impl Watch {
         Ok(())
     }
 
-    fn sends(
+    pub(crate) fn sends(
         &mut self,
         conn: ConnId,
         now: Instant,
@@ -205,136 +205,5 @@ impl Connection {
             Phase::Asked => [true, false, false],
         };
         (self.id, answers)
-    }
-}
-
-impl World {
-    /// Performs an output. Adds connections that are closed to `gone`.
-    pub(crate) fn follow(
-        &mut self,
-        call: Call,
-        known: bool,
-        before: &TopologyDescription,
-        output: &Output,
-        gone: &mut Vec<ConnId>,
-    ) -> Result<(), String> {
-        let (now, start) = (self.now, self.start);
-        let limit = |awaited: bool| {
-            let wait = if awaited {
-                start.heartbeat()
-            } else {
-                Duration::ZERO
-            };
-            start.limit().map(|limit| now + limit + wait)
-        };
-        match output {
-            Output::OpenServer { server, .. } => {
-                let is_new = self.watches.last().is_none_or(|last| last.id < *server);
-                ensure(is_new, || format!("the id {server} is used twice"))?;
-                self.watches.push(Watch::new(*server));
-            }
-            Output::CloseServer { server } => {
-                let own = self.own(*server)?;
-                let ended =
-                    !own.checking && own.connections().map(|own| own.phase) == [Phase::Closed; 2];
-                ensure(ended, || {
-                    format!("server {server} is closed before its checks: {own:?}")
-                })?;
-                gone.extend(own.connections().map(|own| own.id));
-                self.watches.retain(|own| own.id != *server);
-            }
-            Output::Connect { conn, deadline } => {
-                ensure(*deadline == limit(false), || {
-                    format!("F-10: {conn:?} has until {deadline:?} to connect")
-                })?;
-                let own = self.own(conn.server)?;
-                own.sends(*conn, now, (Phase::Connecting, false), *deadline)?;
-            }
-            Output::Send {
-                conn,
-                request,
-                deadline,
-            } => {
-                let awaited = request.awaiting.is_some();
-                ensure(*deadline == limit(awaited), || {
-                    format!("F-10, F-11: {conn:?} has until {deadline:?} for a reply")
-                })?;
-                ensure(!awaited || conn.role == Role::Check, || {
-                    format!("G-7: {conn:?} waits for a change")
-                })?;
-                let own = self.own(conn.server)?;
-                own.sends(*conn, now, (Phase::Asked, awaited), *deadline)?;
-            }
-            Output::Read { conn, deadline } => {
-                ensure(*deadline == limit(true), || {
-                    format!("F-11: {conn:?} has until {deadline:?} for the next reply")
-                })?;
-                let own = self.own(conn.server)?;
-                own.sends(*conn, now, (Phase::Asked, true), *deadline)?;
-            }
-            Output::Disconnect { conn } => {
-                let own = self.own(conn.server)?.connection(conn.role);
-                ensure(own.id == *conn && own.phase != Phase::Closed, || {
-                    format!("{conn:?} is closed while the connection is {own:?}")
-                })?;
-                own.phase = Phase::Closed;
-                gone.push(*conn);
-            }
-            Output::Wake { server } => {
-                self.own(*server)?;
-            }
-            Output::PoolReady { server } => {
-                let (after, about) = (std::sync::Arc::clone(&self.published), call.about);
-                oracle::ready(&after, about, *server, &mut self.own(*server)?.pool)?;
-            }
-            Output::PoolClear { server, clear } => {
-                let after = std::sync::Arc::clone(&self.published);
-                oracle::clear(&after, *server, clear, &mut self.own(*server)?.pool)?;
-            }
-            Output::Emit(event) => self.note(call, known, before, event)?,
-            Output::Publish(_) | Output::LookUp { .. } => {}
-        }
-        Ok(())
-    }
-
-    fn note(
-        &mut self,
-        call: Call,
-        known: bool,
-        before: &TopologyDescription,
-        event: &EventKind,
-    ) -> Result<(), String> {
-        let now = self.now;
-        match event {
-            EventKind::ServerHeartbeatStarted(heartbeat) => {
-                let own = self.own(heartbeat.server)?;
-                own.begins(call, now, heartbeat.awaited)
-            }
-            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
-                let own = self.own(heartbeat.server)?;
-                own.streamed &= call.streams;
-                own.ends(now, call.streams)
-            }
-            EventKind::ServerHeartbeatFailed {
-                heartbeat, failure, ..
-            } => {
-                let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
-                let own = self.own(heartbeat.server)?;
-                own.streamed &= failure.kind != ErrorKind::Internal;
-                own.ends(now, lost && known)
-            }
-            event => {
-                // The last events of a server come before it is closed.
-                let server = event.address().and_then(|address| before.server(address));
-                let own = server.filter(|server| self.published.server_by_id(server.id).is_some());
-                own.map_or(Ok(()), |server| self.own(server.id).map(drop))
-            }
-        }
-    }
-
-    /// Returns the server, for which there are no outputs before it is opened or after it is closed.
-    fn own(&mut self, server: ServerId) -> Result<&mut Watch, String> {
-        let own = self.watches.iter_mut().find(|own| own.id == server);
-        own.ok_or_else(|| format!("there is an output for server {server}, which is not open"))
     }
 }

@@ -1,24 +1,22 @@
 //! A deployment with doubles of its connections, pools and readers, checked after every step.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use sdam_core::{
     deployment::{Deployment, Input, Outputs, Timer},
     hello::Handshake,
     ids::{ObjectId, ServerId},
     monitor::MonitorConfig,
-    options::{Options, ServerMonitoringMode},
     rng::Rng,
-    server::WireVersions,
     time::Instant,
     topology::TopologyDescription,
 };
 
 use crate::{
     oracle::{self, Change},
-    step::{self, MEMBERS, Step, address, members},
-    timers::{self, Timers},
-    watch::Watch,
+    start::{Call, Start},
+    step::{Step, address},
+    watch::{Timers, Watch},
 };
 
 /// A deployment, and the state that its outputs produce.
@@ -33,74 +31,6 @@ pub struct World {
     pub(crate) published: Arc<TopologyDescription>,
     /// The description according to the events.
     pub(crate) reported: Arc<TopologyDescription>,
-}
-
-/// The initial configuration of a deployment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
-pub struct Start {
-    /// The seeds, one bit each; none means all.
-    pub seeds: u8,
-    /// `directConnection=true`, which uses the first seed alone.
-    pub direct: bool,
-    /// True if `replicaSet` is given.
-    pub named: bool,
-    /// False for `serverMonitoringMode=poll`, `connectTimeoutMS=0` and heartbeats that are as frequent
-    /// as possible.
-    pub streaming: bool,
-}
-
-impl Start {
-    /// Three seeds that are polled, and no other options.
-    pub const DISCOVERY: Self = Self {
-        seeds: 0b111,
-        direct: false,
-        named: false,
-        streaming: false,
-    };
-
-    /// Three members of a set that stream.
-    pub const STREAMING: Self = Self {
-        named: true,
-        streaming: true,
-        ..Self::DISCOVERY
-    };
-
-    /// `minHeartbeatFrequencyMS`.
-    pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
-
-    /// Returns `heartbeatFrequencyMS`. Its tenth, by which measurements may be late, is a multiple of
-    /// the least wait, so that deadlines have few distances.
-    pub(crate) fn heartbeat(self) -> Duration {
-        if self.streaming {
-            Duration::from_secs(5)
-        } else {
-            Self::MINIMUM
-        }
-    }
-
-    /// Returns `connectTimeoutMS`.
-    pub(crate) fn limit(self) -> Option<Duration> {
-        self.streaming.then_some(Duration::from_secs(3))
-    }
-
-    fn options(self) -> Options {
-        let mask = match self.seeds % (1 << MEMBERS) {
-            0 => 0b111,
-            seeds => seeds,
-        };
-        let count = if self.direct { 1 } else { usize::from(MEMBERS) };
-        let mut options = Options::new(members(mask).take(count).collect());
-        options.direct_connection = self.direct.then_some(true);
-        options.replica_set = self.named.then(|| step::SET.into());
-        options.wire_versions = WireVersions { min: 0, max: 29 };
-        options.heartbeat_frequency = Some(self.heartbeat());
-        options.connect_timeout = self.limit();
-        if !self.streaming {
-            options.server_monitoring_mode = ServerMonitoringMode::Poll;
-        }
-        options
-    }
 }
 
 /// An initial configuration, and steps.
@@ -128,21 +58,6 @@ impl History {
         }
         world.close()
     }
-}
-
-/// A call of the deployment, as its outputs are judged.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Call {
-    /// The server that the call is for.
-    pub(crate) about: Option<ServerId>,
-    /// True if the call is for the server's timer or connections.
-    pub(crate) own: bool,
-    /// True if the call brings a reply after which the server sends more.
-    pub(crate) streams: bool,
-    /// True if the call is for the server's timer.
-    pub(crate) due: Option<Timer>,
-    /// True if selections are waiting.
-    pub(crate) wanted: bool,
 }
 
 impl World {
@@ -202,7 +117,7 @@ impl World {
 
     /// Passes an input and judges the outputs.
     pub(crate) fn handle(&mut self, call: Call, input: Input<'_>) -> Result<(), String> {
-        let timers = Timers::of(self);
+        let timers = self.timers();
         let outputs = self.deployment.handle(self.now, input);
         self.judge(call, &timers, &outputs)
     }
@@ -232,9 +147,10 @@ impl World {
             self.follow(call, known, &before, output, &mut gone)?;
         }
         oracle::failed_checks(&self.published, outputs)?;
-        oracle::state(&self.deployment, &self.watches)?;
+        let pools: Vec<_> = self.watches.iter().map(|own| (own.id, own.pool)).collect();
+        oracle::state(&self.deployment, &pools)?;
         self.check_late_answers(call, &gone)?;
-        timers.judge(call, self, outputs)?;
-        timers::rest(call, self)
+        self.judge_timers(call, timers, outputs)?;
+        self.judge_rest(call)
     }
 }

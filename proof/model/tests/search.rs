@@ -3,8 +3,9 @@
 use sdam_model::{
     alphabet,
     search::search,
+    start::Start,
     step::Step,
-    world::{History, Start, World},
+    world::{History, World},
 };
 
 #[test]
