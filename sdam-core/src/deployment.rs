@@ -23,7 +23,7 @@ use crate::{
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     machine::{self, TopologyMachine},
-    monitor::{MonitorConfig, Reply, Trip, Waiting},
+    monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
     options::{Options, Srv},
     rng::Rng,
     server::Rtt,
@@ -77,6 +77,9 @@ pub struct Deployment {
     rng: Rng,
     /// True if the topology's inputs are events.
     records: bool,
+    /// True if operations use the connections of the checks, and the caller decides when a check
+    /// begins.
+    is_inline: bool,
 }
 
 impl Deployment {
@@ -97,7 +100,18 @@ impl Deployment {
             config,
             rng,
             records: false,
+            is_inline: false,
         }
+    }
+
+    /// Leaves it to the caller when a check begins, for a client without tasks: only with
+    /// [`Due`](Input::Due), and never in the call that ends another check. Operations use the
+    /// connections of the checks, so a clear of a server's pool closes that one, too, unless the
+    /// server's own check has caused it.
+    #[must_use]
+    pub fn with_inline_checks(mut self) -> Self {
+        self.is_inline = true;
+        self
     }
 
     /// Polls the SRV record of `options`, if there is one and the topology's type
@@ -146,15 +160,25 @@ impl Deployment {
                 self.replied(now, conn, reply, out_mut);
             }
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
-            Input::Deserted { server } => {
-                if let Some(own) = self.server_mut(server) {
-                    own.stop(now, out_mut);
-                    self.apply(now, machine::Input::MonitorDied { server }, out_mut);
-                }
-            }
+            Input::Deserted { server } => self.deserted(now, server, out_mut),
             Input::CheckRequested { server } => {
                 if let Some(server) = self.server_mut(server) {
                     server.request_check(now, out_mut);
+                }
+            }
+            Input::Abandoned { server } => {
+                if let Some(server) = self.server_mut(server) {
+                    server.check.abandon(now, out_mut);
+                }
+            }
+            Input::ConnectionLost { conn } => {
+                if let Some(check) = self.check_on(conn) {
+                    check.connection_lost();
+                }
+            }
+            Input::Authenticated { conn } => {
+                if let Some(check) = self.check_on(conn) {
+                    check.authenticated();
                 }
             }
             Input::Handshake {
@@ -384,10 +408,25 @@ impl Deployment {
         self.apply(now, machine::Input::Hosts(&hosts), out);
     }
 
+    fn deserted(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+        if let Some(own) = self.server_mut(server) {
+            own.stop(now, out);
+            self.apply(now, machine::Input::MonitorDied { server }, out);
+        }
+    }
+
     fn proceed(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        if let Some(server) = self.server_mut(server) {
+        if !self.is_inline
+            && let Some(server) = self.server_mut(server)
+        {
             server.proceed(now, out);
         }
+    }
+
+    /// Returns the checks that use `conn`.
+    fn check_on(&mut self, conn: ConnId) -> Option<&mut Check> {
+        let check = &mut self.server_mut(conn.server)?.check;
+        (check.conn() == conn).then_some(check)
     }
 
     fn deadlines(&self, wanted: bool) -> impl Iterator<Item = (Instant, Timer)> + '_ {

@@ -1,10 +1,10 @@
-//! The engine of one topology: applies inputs to the state machine and carries out its effects.
+//! The engine of one topology: passes inputs to the state machine and carries out its outputs.
 //!
 //! It has one owner and no lock of its own. Both kinds of topology hold it in
 //! [`Shared`](crate::topology::shared::Shared).
 
-pub(crate) mod control;
 pub(crate) mod failures;
+pub(crate) mod orders;
 pub(crate) mod panic;
 pub(crate) mod pending;
 pub(crate) mod pools;
@@ -19,12 +19,10 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
+    deployment::{Deployment, Input, Output, Outputs, Timer},
     event::{EventKind, EventName},
     ids::{Generation, ObjectId, ServerId},
-    machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
-    options::Options,
     pool::PoolClear,
-    server::Rtt,
     time::Instant,
     topology::TopologyDescription,
 };
@@ -37,7 +35,7 @@ use sdam_transport::{
 use smallvec::SmallVec;
 
 use self::{
-    failures::Failures,
+    orders::Order,
     panic::DeferredPanic,
     pools::CreatePool,
     server::Server,
@@ -47,7 +45,7 @@ use self::{
 /// The state of a topology that changes under its lock: the machine, the servers and their pools.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    machine: TopologyMachine,
+    deployment: Deployment,
     servers: BTreeMap<ServerId, Arc<Server>>,
     pools: Arc<dyn CreatePool>,
     /// The topology that pools report to.
@@ -64,8 +62,10 @@ pub(crate) struct Engine {
 pub(crate) struct AfterUnlock {
     /// True if a new snapshot was published.
     pub(crate) published: bool,
-    /// New servers that need a monitor.
+    /// New servers that need a task.
     pub(crate) opened: SmallVec<[Arc<Server>; 1]>,
+    /// The servers whose tasks have something to do.
+    pub(crate) woken: SmallVec<[Arc<Server>; 2]>,
     /// The background tasks of new pools.
     pub(crate) tasks: Vec<Task>,
     pub(crate) panic: DeferredPanic,
@@ -73,14 +73,14 @@ pub(crate) struct AfterUnlock {
 
 impl Engine {
     pub(crate) fn new(
-        options: &Options,
+        deployment: Deployment,
         pools: Arc<dyn CreatePool>,
         host: Weak<dyn PoolHost>,
         events: Arc<EventQueue>,
         (io, spawner): (Io, Option<Arc<dyn Spawner>>),
     ) -> Self {
         Self {
-            machine: TopologyMachine::new(options, events.topology()),
+            deployment,
             servers: BTreeMap::new(),
             pools,
             host,
@@ -95,7 +95,7 @@ impl Engine {
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             version: 0,
-            description: Arc::clone(self.machine.description()),
+            description: Arc::clone(self.deployment.description()),
             servers: Arc::default(),
             closed: false,
         }
@@ -103,73 +103,91 @@ impl Engine {
 
     /// Returns the current description.
     pub(crate) fn description(&self) -> &Arc<TopologyDescription> {
-        self.machine.description()
+        self.deployment.description()
     }
 
-    /// Returns the generation of new connections, see [`TopologyMachine::generation`].
+    /// Returns the generation of new connections, see [`Deployment::generation`].
     pub(crate) fn generation(
         &self,
         server: ServerId,
         service: Option<ObjectId>,
     ) -> Option<Generation> {
-        self.machine.generation(server, service)
+        self.deployment.generation(server, service)
     }
 
-    /// Returns the round-trip times of a server's checks.
-    pub(crate) fn rtt(&self, server: ServerId) -> Option<Rtt> {
-        self.servers.get(&server)?.rtt().rtt()
+    /// Returns when the server's timer is due, see [`Deployment::deadline_of`].
+    pub(crate) fn deadline(&self, server: ServerId, wanted: bool) -> Option<Instant> {
+        self.deployment.deadline_of(Timer::Server(server), wanted)
     }
 
-    /// Applies an input and carries out its effects. On return all have run, even after a panic of
-    /// a pool. `record` returns what a recording keeps of the input.
-    pub(crate) fn apply(
+    /// Passes an input to the machine and carries out its outputs. On return all have run, even after
+    /// a panic of a pool.
+    pub(crate) fn handle(
         &mut self,
         now: Instant,
         input: Input<'_>,
-        record: impl FnOnce(&Input<'_>) -> Option<RecordedInput>,
         published: &Published,
     ) -> AfterUnlock {
-        if self.events.wants(EventName::Input)
-            && let Some(recorded) = record(&input)
-        {
-            self.events.push(now, EventKind::Input(Arc::new(recorded)));
-        }
-        let failed = Failures::failed_check(&input);
-        let effects = self.machine.handle(now, input);
-        let after = self.run(now, effects, published);
-        if let Some(server) = failed.and_then(|server| self.servers.get(&server)) {
-            server.failures().repeat(now);
+        let checked = checked_server(&input);
+        let outputs = self.deployment.handle(now, input);
+        let after = self.run(now, outputs, published);
+        if let Some(server) = checked {
+            self.note_failure(now, server);
         }
         after
     }
 
-    /// Applies an application error that an operation or a pool reports.
-    pub(crate) fn apply_error(
+    /// Passes an error that an operation or a pool reports.
+    pub(crate) fn handle_error(
         &mut self,
         now: Instant,
         server: ServerId,
         error: &AppError<'_>,
         published: &Published,
     ) -> (ErrorOutcome, AfterUnlock) {
-        self.events.push_with(now, EventName::Input, || {
-            EventKind::Input(Arc::new(RecordedInput::of_error(server, error)))
-        });
-        let (outcome, effects) = self.machine.handle_error(now, server, error);
-        (outcome, self.run(now, effects, published))
+        let (outcome, outputs) = self.deployment.handle_error(now, server, error);
+        (outcome, self.run(now, outputs, published))
     }
 
-    /// Carries out effects in order.
-    fn run(&mut self, now: Instant, effects: Effects, published: &Published) -> AfterUnlock {
+    /// Carries out outputs in order.
+    fn run(&mut self, now: Instant, outputs: Outputs, published: &Published) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        let moved = effects.iter().any(|effect| {
+        let moved = outputs.iter().any(|output| {
             matches!(
-                effect,
-                Effect::OpenServer { .. } | Effect::CloseServer { .. }
+                output,
+                Output::OpenServer { .. } | Output::CloseServer { .. }
             )
         });
-        for effect in effects {
-            match effect {
-                Effect::OpenServer {
+        for output in outputs {
+            match output {
+                Output::Connect { conn, deadline } => {
+                    self.order(conn.server, Order::Connect { conn, deadline }, &mut after);
+                }
+                Output::Send {
+                    conn,
+                    request,
+                    deadline,
+                } => {
+                    let order = Order::Send {
+                        conn,
+                        request,
+                        deadline,
+                    };
+                    self.order(conn.server, order, &mut after);
+                }
+                Output::Read { conn, deadline } => {
+                    self.order(conn.server, Order::Read { conn, deadline }, &mut after);
+                }
+                Output::Disconnect { conn } => {
+                    self.order(conn.server, Order::Disconnect { conn }, &mut after);
+                }
+                Output::Wake { server } => {
+                    if let Some(server) = self.servers.get(&server) {
+                        server.orders.look();
+                        after.wake(server);
+                    }
+                }
+                Output::OpenServer {
                     server,
                     address,
                     monitored,
@@ -179,41 +197,58 @@ impl Engine {
                         after.opened.push(server);
                     }
                 }
-                Effect::Publish(description) => {
+                Output::CloseServer { server } => self.close(server, &mut after),
+                Output::PoolReady { server } => self.ready(now, server, &mut after),
+                Output::PoolClear { server, clear } => {
+                    self.clear(now, server, &clear, &mut after.panic);
+                }
+                Output::Publish(description) => {
                     published.store(self.next_snapshot(description, moved, published));
                     after.published = true;
                 }
-                Effect::Emit(event) => self.emit(now, event, published),
-                Effect::CloseServer { server } => {
-                    if let Some(server) = self.servers.remove(&server) {
-                        if let Some(pool) = server.core.pool() {
-                            after.panic.catch(|| pool.close());
-                        }
-                        server.stop();
-                    }
-                }
-                Effect::PoolReady { server } => self.ready(now, server, &mut after),
-                Effect::PoolClear { server, clear } => {
-                    self.clear(now, server, &clear, &mut after.panic);
-                }
-                Effect::ServerKnown { server, known } => {
-                    self.with(server, |server| server.set_known(known));
-                }
-                Effect::ResetRtt { server } => self.with(server, |server| server.rtt().reset()),
-                Effect::CancelCheck { server, generation } => {
-                    self.with(server, |server| server.control.cancel(generation));
-                }
-                Effect::RequestCheck { server } => {
-                    self.with(server, |server| server.control.check());
-                }
+                Output::Emit(event) => self.emit(now, event, published),
+                // The record is polled apart from the machine.
+                Output::LookUp { .. } => {}
             }
         }
         after
     }
 
+    fn order(&self, server: ServerId, order: Order, after: &mut AfterUnlock) {
+        if let Some(server) = self.servers.get(&server) {
+            server.orders.push(order);
+            after.wake(server);
+        }
+    }
+
+    /// Updates the time of a server's last error if its check has just failed. A repeated error is not
+    /// published.
+    fn note_failure(&self, now: Instant, server: ServerId) {
+        self.with(server, |server| {
+            let mut failures = server.failures();
+            if failures.first.is_some()
+                && let Some(own) = self.description().server_by_id(server.id())
+                && own.error.is_some()
+                && own.last_update_time == Some(now)
+            {
+                failures.repeat(now);
+            }
+        });
+    }
+
     fn with(&self, server: ServerId, act: impl FnOnce(&Server)) {
         if let Some(server) = self.servers.get(&server) {
             act(server);
+        }
+    }
+
+    fn close(&mut self, server: ServerId, after: &mut AfterUnlock) {
+        if let Some(server) = self.servers.remove(&server) {
+            if let Some(pool) = server.core.pool() {
+                after.panic.catch(|| pool.close());
+            }
+            server.orders.end();
+            after.wake(&server);
         }
     }
 
@@ -224,7 +259,7 @@ impl Engine {
         after: &mut AfterUnlock,
     ) -> Arc<Server> {
         let server = Arc::new(Server::new(id, address));
-        // If the pool factory panics, the server is still monitored.
+        // If the pool factory panics, the server is checked nevertheless.
         after.panic.catch(|| self.pool(&server, &mut after.tasks));
         self.servers.insert(id, Arc::clone(&server));
         server
@@ -237,7 +272,7 @@ impl Engine {
                 Weak::clone(&self.host),
                 server.id(),
                 server.core.address.clone(),
-                server.status().generation,
+                server.generation(),
                 self.io.clone(),
             );
             let events = Arc::clone(&self.events);
@@ -327,7 +362,28 @@ impl Engine {
             version: self.version,
             description,
             servers,
-            closed: self.machine.is_closed(),
+            closed: self.deployment.is_closed(),
         }
+    }
+}
+
+impl AfterUnlock {
+    fn wake(&mut self, server: &Arc<Server>) {
+        if !self.woken.iter().any(|other| Arc::ptr_eq(other, server)) {
+            self.woken.push(Arc::clone(server));
+        }
+    }
+}
+
+/// Returns the server whose check the input may end.
+fn checked_server(input: &Input<'_>) -> Option<ServerId> {
+    match input {
+        Input::Due {
+            timer: Timer::Server(server),
+            ..
+        }
+        | Input::Played { server, .. } => Some(*server),
+        Input::Reply { conn, .. } | Input::Failed { conn, .. } => Some(conn.server),
+        _ => None,
     }
 }

@@ -13,10 +13,9 @@ mod select;
 use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::Input,
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
-    machine::Input,
-    monitor::MonitorInput,
     options::{Options, Warning},
     scan::{ScanConfig, ScanEffect, ScanInput, ScanMachine},
     time::Instant,
@@ -133,7 +132,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             sink,
             authenticator,
         };
-        scanner.shared.apply(Input::Open);
+        scanner.shared.handle(Input::Open);
         scanner.follow(None);
         scanner.shared.publish_warnings();
         scanner.deliver();
@@ -366,16 +365,10 @@ impl Scanner {
         self.scan.handle(now, &description, input)
     }
 
-    /// Applies an input to the engine. `checked` is the server whose check caused it.
-    fn apply(&mut self, input: Input<'_>, checked: Option<ServerId>) {
-        self.shared.apply(input);
-        self.follow(checked);
-    }
-
-    /// Passes an input to the monitor of `server`, and runs all effects.
-    fn tell_monitor(&mut self, server: ServerId, input: MonitorInput) {
-        let lost = self.members.tell(&self.shared, server, input);
-        self.lose(&lost);
+    /// Passes an input of the checks of `server` to the engine, and follows it.
+    fn tell(&mut self, server: ServerId, input: Input<'_>) {
+        self.shared.handle(input);
+        self.follow(Some(server));
     }
 
     /// Brings the members in step with the engine; see [`Members::follow`]. Every call begins with
@@ -406,7 +399,8 @@ impl Scanner {
 
     fn close(&mut self) {
         if !self.is_closed() {
-            self.apply(Input::Close, None);
+            self.shared.handle(Input::Close);
+            self.follow(None);
             self.shared.events.close();
             self.deliver();
         }

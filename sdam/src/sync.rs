@@ -1,4 +1,4 @@
-//! The atomics, locks, wakers and events that threads of this crate share.
+//! The atomics, locks and events that threads of this crate share.
 //!
 //! A build with `--cfg sdam_loom`, which only `cargo xtask loom` makes, takes them from loom, or
 //! from stand-ins made of loom's parts. Models then run the real code through every interleaving
@@ -8,19 +8,14 @@
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};
 
+#[cfg(sdam_loom)]
+pub(crate) use self::stand_in::{ArcSwap, Event, EventListener, Guard};
 #[cfg(not(sdam_loom))]
 pub(crate) use arc_swap::{ArcSwap, Guard};
 #[cfg(not(sdam_loom))]
 pub(crate) use event_listener::{Event, EventListener};
-#[cfg(not(sdam_loom))]
-pub(crate) use futures::task::AtomicWaker;
 #[cfg(sdam_loom)]
 pub(crate) use loom::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};
-#[cfg(sdam_loom)]
-pub(crate) use sdam_events::sync::AtomicWaker;
-
-#[cfg(sdam_loom)]
-pub(crate) use self::stand_in::{ArcSwap, Event, EventListener, Guard};
 
 #[cfg(sdam_loom)]
 mod stand_in;

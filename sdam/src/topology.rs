@@ -6,6 +6,7 @@ mod lock;
 mod metadata;
 pub(crate) mod polling;
 mod select;
+mod server_task;
 mod servers;
 pub(crate) mod shared;
 mod tasks;
@@ -23,6 +24,7 @@ use futures::future::{self, Either};
 use sdam_core::{
     address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
+    deployment::Input,
     error::ServerError,
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
@@ -299,7 +301,7 @@ impl<P: PoolHandle> Topology<P> {
     /// }
     /// ```
     pub fn handle_error(&self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
-        self.shared().apply_error(server, error)
+        self.shared().handle_error(server, error)
     }
 
     /// Reports the reply to the handshake of a new pooled connection, a BSON document, as soon as
@@ -327,7 +329,7 @@ impl<P: PoolHandle> Topology<P> {
     }
 
     /// Applies the outcome of a check that the caller has made itself: the BSON document of a reply
-    /// to hello and its round-trip time, or an error. The monitor goes on by itself.
+    /// to hello and its round-trip time, or an error. The checks of the topology go on by themselves.
     ///
     /// For tests of drivers and tools, which play the checks of monitors that have no connection.
     /// Must not be called with a lock held that a pool's `ready`, `clear` or `close` take.
@@ -372,10 +374,10 @@ impl<P: PoolHandle> Topology<P> {
     /// returns.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     pub fn handle_srv_hosts(&self, hosts: &[ServerAddress]) {
-        self.shared().apply_hosts(hosts);
+        self.shared().handle(Input::Hosts(hosts));
     }
 
-    /// Requests a check from every monitor, no sooner than 500 ms after its last check.
+    /// Requests a check of every server, no sooner than 500 ms after its last check.
     pub fn request_check(&self) {
         self.shared().request_checks();
     }

@@ -50,8 +50,12 @@ impl Deployment {
         {
             out.emit(EventKind::Input(Arc::new(recorded)));
         }
+        let checked = match &input {
+            machine::Input::Checked { server, .. } => Some(*server),
+            _ => None,
+        };
         let effects = self.topology.handle(now, input);
-        self.follow(now, effects, out);
+        self.follow(now, (effects, checked), out);
     }
 
     /// Applies the reply to a hello that no check has sent, together with the bytes for a recording.
@@ -78,7 +82,7 @@ impl Deployment {
             })));
         }
         let effects = self.topology.handle(now, input);
-        self.follow(now, effects, out);
+        self.follow(now, (effects, None), out);
     }
 
     /// Applies an error of an operation or of a pool.
@@ -94,12 +98,18 @@ impl Deployment {
             out.emit(EventKind::Input(Arc::new(recorded)));
         }
         let (outcome, effects) = self.topology.handle_error(now, server, error);
-        self.follow(now, effects, out);
+        self.follow(now, (effects, None), out);
         outcome
     }
 
-    /// Passes the consequences of a change of the topology on.
-    fn follow(&mut self, now: Instant, effects: Effects, out: &mut Outputs) {
+    /// Passes the consequences of a change of the topology on. A check of the second server, if there
+    /// is one, has caused it.
+    fn follow(
+        &mut self,
+        now: Instant,
+        (effects, checked): (Effects, Option<ServerId>),
+        out: &mut Outputs,
+    ) {
         for effect in effects {
             match effect {
                 Effect::OpenServer {
@@ -126,7 +136,12 @@ impl Deployment {
                 }
                 Effect::PoolReady { server } => out.push(Output::PoolReady { server }),
                 Effect::PoolClear { server, clear } => {
+                    let is_whole = clear.service_id.is_none();
                     out.push(Output::PoolClear { server, clear });
+                    // A check has decided already whether its connection is kept.
+                    if self.is_inline && is_whole && checked != Some(server) {
+                        self.cancel_check(now, server, out);
+                    }
                 }
                 Effect::Publish(description) => out.push(Output::Publish(description)),
                 Effect::Emit(event) => out.emit(event),
@@ -135,12 +150,7 @@ impl Deployment {
                         server.rtt.reset();
                     }
                 }
-                Effect::CancelCheck { server, .. } => {
-                    let known = self.is_known(server);
-                    if let Some(server) = self.server_mut(server) {
-                        server.cancel_check(now, known, out);
-                    }
-                }
+                Effect::CancelCheck { server, .. } => self.cancel_check(now, server, out),
                 Effect::RequestCheck { server } => {
                     if let Some(server) = self.server_mut(server) {
                         server.request_check(now, out);
@@ -149,6 +159,13 @@ impl Deployment {
                 // Read when it is needed.
                 Effect::ServerKnown { .. } => {}
             }
+        }
+    }
+
+    fn cancel_check(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+        let known = self.is_known(server);
+        if let Some(server) = self.server_mut(server) {
+            server.cancel_check(now, known, out);
         }
     }
 }

@@ -76,6 +76,26 @@ pub enum Input<'a> {
         /// The server.
         server: ServerId,
     },
+    /// The caller has left the running check of the server unattended for so long that its outcome
+    /// would be meaningless. It ends without one, and another one may begin at once.
+    ///
+    /// For [inline checks](super::Deployment::with_inline_checks), like the next two.
+    Abandoned {
+        /// The server.
+        server: ServerId,
+    },
+    /// The connection was closed between two checks by an operation that shares it. This says
+    /// nothing about the server.
+    ConnectionLost {
+        /// The connection.
+        conn: ConnId,
+    },
+    /// An operation that shares the connection has authenticated on it. The connection then
+    /// survives an overloaded server's refusal to answer a check (SDAM: "SystemOverloadedError").
+    Authenticated {
+        /// The connection.
+        conn: ConnId,
+    },
     /// A pooled connection has been opened and its handshake was answered.
     ///
     /// Behind a load balancer the connection is counted for the service in the reply, and its

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use sdam_core::{
-    error::ServerError, ids::ServerId, machine::Input, server::ServerDescription, time::Instant,
-};
+use sdam_core::{error::ServerError, server::ServerDescription, time::Instant};
 
 /// An error of a server and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,18 +37,6 @@ impl Failures {
             self.last = Some(failure);
         } else if new.server_type.is_available() {
             self.first = None;
-        }
-    }
-
-    /// Returns the server whose failed check `input` reports.
-    pub(crate) fn failed_check(input: &Input<'_>) -> Option<ServerId> {
-        match input {
-            Input::Checked {
-                server,
-                outcome: Err(_),
-                ..
-            } => Some(*server),
-            _ => None,
         }
     }
 

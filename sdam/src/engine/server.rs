@@ -1,4 +1,4 @@
-//! One server of a running topology: its pool, its operations in progress, its tasks.
+//! One server of a running topology: its pool, its operations in progress, its task.
 
 use std::{
     hash::{Hash, Hasher},
@@ -8,12 +8,10 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
-    monitor::ServerStatus,
-    rtt::RttWindow,
 };
 use sdam_transport::pool::PoolHandle;
 
-use super::{control::MonitorControl, failures::Failures};
+use super::{failures::Failures, orders::Orders};
 use crate::sync::{
     CountedArc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -29,15 +27,11 @@ pub(crate) struct Server {
     /// Each lane's reference count, less one for this field, is the number of operations that were
     /// started through it.
     lanes: [CountedArc<Lane>; LANES],
-    pub(crate) control: MonitorControl,
-    /// The control of the RTT task, while there is one.
-    rtt_task: Mutex<Option<Arc<MonitorControl>>>,
-    rtt: Mutex<RttWindow>,
+    pub(crate) orders: Orders,
     failures: Mutex<Failures>,
     abandoned: AtomicBool,
-    /// The pool's generation shifted left by one; the lowest bit is set if the server is known.
-    /// One word, so that a monitor reads both consistently. Written under the topology lock.
-    status: AtomicU64,
+    /// The pool's generation. Written under the topology lock.
+    generation: AtomicU64,
 }
 
 /// The part of a server that a [`SelectedServer`](crate::SelectedServer) keeps alive.
@@ -76,12 +70,10 @@ impl Server {
                 })
             }),
             core,
-            control: MonitorControl::default(),
-            rtt_task: Mutex::default(),
-            rtt: Mutex::default(),
+            orders: Orders::default(),
             failures: Mutex::default(),
             abandoned: AtomicBool::new(false),
-            status: AtomicU64::new(Generation::FIRST.as_u64() << 1),
+            generation: AtomicU64::new(Generation::FIRST.as_u64()),
         }
     }
 
@@ -110,37 +102,14 @@ impl Server {
         CountedArc::clone(self.lanes.get(lane % LANES).unwrap_or(first))
     }
 
-    /// Returns the generation of the server's pool, and whether the server is known.
-    pub(crate) fn status(&self) -> ServerStatus {
-        let word = self.status.load(Ordering::Acquire);
-        ServerStatus {
-            generation: Generation::from_u64(word >> 1),
-            known: word & 1 == 1,
-        }
+    /// Returns the generation of the server's pool.
+    pub(crate) fn generation(&self) -> Generation {
+        Generation::from_u64(self.generation.load(Ordering::Acquire))
     }
 
     pub(crate) fn set_generation(&self, generation: Generation) {
-        self.set_status(ServerStatus {
-            generation,
-            ..self.status()
-        });
-    }
-
-    pub(crate) fn set_known(&self, known: bool) {
-        self.set_status(ServerStatus {
-            known,
-            ..self.status()
-        });
-    }
-
-    fn set_status(&self, status: ServerStatus) {
-        let word = status.generation.as_u64() << 1 | u64::from(status.known);
-        self.status.store(word, Ordering::Release);
-    }
-
-    /// Locks the server's round-trip times; hold the guard only briefly.
-    pub(crate) fn rtt(&self) -> MutexGuard<'_, RttWindow> {
-        self.rtt.lock().unwrap_or_else(PoisonError::into_inner)
+        self.generation
+            .store(generation.as_u64(), Ordering::Release);
     }
 
     /// Locks the server's errors; hold the guard only briefly.
@@ -148,48 +117,14 @@ impl Server {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the server's monitor as dropped without having been stopped.
+    /// Marks the server's task as dropped before the server has left.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Returns whether the server has lost its monitor.
+    /// Returns whether the server has lost its task.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
-    }
-
-    /// Registers an RTT task and returns its control. Returns `None` if there is a task already,
-    /// or if the server is stopped.
-    pub(crate) fn begin_rtt_task(&self) -> Option<Arc<MonitorControl>> {
-        let mut task = self.rtt_task();
-        // Looked at under the lock, so that `stop` cannot miss a task that begins meanwhile.
-        if task.is_some() || self.control.is_stopped() {
-            return None;
-        }
-        Some(Arc::clone(task.insert(Arc::default())))
-    }
-
-    pub(crate) fn stop_rtt_task(&self) {
-        if let Some(control) = self.rtt_task().take() {
-            control.stop();
-        }
-    }
-
-    /// Unregisters the RTT task that was using `control`.
-    pub(crate) fn rtt_task_ended(&self, control: &Arc<MonitorControl>) {
-        let mut task = self.rtt_task();
-        if task.as_ref().is_some_and(|one| Arc::ptr_eq(one, control)) {
-            *task = None;
-        }
-    }
-
-    pub(crate) fn stop(&self) {
-        self.control.stop();
-        self.stop_rtt_task();
-    }
-
-    fn rtt_task(&self) -> MutexGuard<'_, Option<Arc<MonitorControl>>> {
-        self.rtt_task.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -230,28 +165,6 @@ impl Hasher for ThreadNumber {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_one_rtt_task_runs_at_a_time_and_none_after_the_server_stops() {
-        // G-8
-        let address = ServerAddress::new("a", 1);
-        let server = Server::new(ServerId::from_u64(1), address);
-        let first = server.begin_rtt_task().unwrap();
-        assert!(server.begin_rtt_task().is_none());
-        server.stop_rtt_task();
-        assert!(first.is_stopped());
-        let second = server.begin_rtt_task().unwrap();
-        server.rtt_task_ended(&first);
-        assert!(
-            server.begin_rtt_task().is_none(),
-            "the second task is still registered"
-        );
-        server.rtt_task_ended(&second);
-        let third = server.begin_rtt_task().unwrap();
-        server.stop();
-        assert!(third.is_stopped());
-        assert!(server.begin_rtt_task().is_none());
-    }
 
     #[test]
     fn each_thread_has_its_own_constant_lane_number() {

@@ -1,4 +1,4 @@
-//! The connection of one monitoring task and its current operation.
+//! A monitoring connection and its current operation.
 
 use std::{
     fmt,
@@ -11,9 +11,9 @@ use std::{
 use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
+    deployment::{ConnId, Input, Role},
     error::{ErrorKind, ServerError, Stage},
     hello::{Hello, HelloRequest},
-    monitor::MonitorInput,
     time::Instant,
 };
 use sdam_transport::{
@@ -45,21 +45,32 @@ pub(crate) struct Reply {
     pub(crate) more_to_come: bool,
 }
 
-impl Reply {
-    /// Parses the reply for a monitor.
-    pub(crate) fn parse(self) -> MonitorInput {
-        let bytes = self.message.body();
-        MonitorInput::Reply {
-            sent: self.sent,
-            at: self.at,
-            hello: Hello::parse(bytes),
-            bytes: bytes.into(),
-            more_to_come: self.more_to_come,
+impl Answer {
+    /// Makes an input of the answer on `conn`: parses the reply.
+    pub(crate) fn parsed(self, conn: ConnId) -> Input<'static> {
+        match self {
+            Self::Connected => Input::Connected { conn },
+            Self::Failed { at, error } => Input::Failed { conn, at, error },
+            Self::Reply(reply) => {
+                let bytes = reply.message.body();
+                Input::Reply {
+                    conn,
+                    sent: reply.sent,
+                    at: reply.at,
+                    hello: Hello::parse(bytes),
+                    bytes: match conn.role {
+                        Role::Check => bytes.into(),
+                        // Not used.
+                        Role::Ping => Vec::new().into(),
+                    },
+                    more_to_come: reply.more_to_come,
+                }
+            }
         }
     }
 }
 
-/// The connection of one monitoring task.
+/// A monitoring connection.
 ///
 /// The operation in progress owns the connection, so dropping it also closes the connection. The
 /// reply to a cancelled check can never be taken for that of a later one.
@@ -178,7 +189,7 @@ impl MonitorConnection {
                 let error = ServerError::new(
                     ErrorKind::Internal,
                     Stage::Hello,
-                    "the monitor has no open connection",
+                    "there is no open connection",
                 );
                 return Done {
                     wire: None,

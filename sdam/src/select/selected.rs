@@ -62,7 +62,7 @@ impl Selected {
             server_type: description.server_type,
             topology_type: topology.topology_type(),
             wire_versions: description.wire_versions,
-            generation: server.status().generation,
+            generation: server.generation(),
             rtt: description.rtt,
             overrides_read_preference: criteria.is_overridden_on(topology),
             retargets_overload: settings.retargets_overload,

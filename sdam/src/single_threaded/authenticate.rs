@@ -65,7 +65,7 @@ impl Scanner {
         );
         let failure = match race::deadline(&*clock, deadline, exchanges).await {
             Ok(Ok(())) => {
-                member.set_authenticated(clock.now());
+                member.set_authenticated(&self.shared);
                 return Ok(());
             }
             Ok(Err(failure)) => failure,

@@ -1,6 +1,6 @@
 //! The connection that checks and operations share.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use sdam_core::{
     error::Stage,
@@ -15,6 +15,7 @@ use sdam_transport::{
 };
 
 use super::member::Member;
+use crate::topology::shared::Shared;
 
 /// The open connection to a server, lent to one operation.
 ///
@@ -24,20 +25,24 @@ use super::member::Member;
 /// [`run_command`](crate::ScanTopology::run_command).
 pub struct Channel<'t> {
     member: &'t mut Member,
-    now: Instant,
+    shared: &'t Arc<Shared>,
     generation: Generation,
 }
 
 impl<'t> Channel<'t> {
     /// Borrows the member's connection; `None` if it is closed or unusable.
-    pub(super) fn of(member: &'t mut Member, now: Instant, generation: Generation) -> Option<Self> {
+    pub(super) fn of(
+        member: &'t mut Member,
+        shared: &'t Arc<Shared>,
+        generation: Generation,
+    ) -> Option<Self> {
         if !member.is_connected() {
             return None;
         }
-        member.used = now;
+        member.used = shared.now();
         Some(Self {
             member,
-            now,
+            shared,
             generation,
         })
     }
@@ -55,7 +60,7 @@ impl<'t> Channel<'t> {
     /// Marks the connection as authenticated, for drivers that do that themselves: an overload
     /// error of a check then does not close it.
     pub fn set_authenticated(&mut self) {
-        self.member.set_authenticated(self.now);
+        self.member.set_authenticated(self.shared);
     }
 
     /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others

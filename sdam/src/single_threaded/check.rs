@@ -1,18 +1,17 @@
 //! Checks, probes and the connection to a load balancer.
 
-use std::{future::poll_fn, task::Poll};
+use std::{future::poll_fn, task::Poll, time::Duration};
 
 use sdam_core::{
+    deployment::{Input, Timer},
     error::{ErrorKind, ServerError, Stage},
     hello::{Hello, ping},
     ids::ServerId,
-    machine::Input,
-    monitor::MonitorInput,
     time::Instant,
 };
 
 use super::Scanner;
-use crate::monitor::{self, MonitorHost as _, connection::Answer, timer::DeadlineTimer};
+use crate::monitor::{self, connection::Answer, timer::DeadlineTimer};
 
 impl Scanner {
     /// Checks a server, or continues a suspended check. Returns whether a retry may succeed where
@@ -25,25 +24,26 @@ impl Scanner {
             self.lose_connection(server);
         }
         if self.revive_check(server).await {
-            let now = self.now();
             let member = self.members.get(server);
-            return member.is_some_and(|member| member.wants_retry(now));
+            return member.is_some_and(|member| member.wants_retry(&self.shared));
         }
-        // The monitor ignores this while a check is in progress.
-        self.tell_monitor(server, MonitorInput::CheckRequested);
+        let member = self.members.get(server);
+        if member.is_some_and(|member| !member.connection.is_busy()) {
+            self.tell(server, Input::CheckRequested { server });
+            self.due(server);
+        }
         let mut timer = DeadlineTimer::default();
         let mut begun = false;
         loop {
-            let now = self.now();
             let Some(member) = self.members.get_mut(server) else {
                 return false;
             };
             if begun && !member.connection.is_busy() {
-                return member.wants_retry(now);
+                return member.wants_retry(&self.shared);
             }
-            // If the last check was less than 500 ms ago, the monitor begins at its deadline.
+            // If the last check was less than 500 ms ago, this one begins at its deadline.
             begun |= member.connection.is_busy();
-            let deadline = member.deadline();
+            let deadline = member.deadline(&self.shared);
             let answer = monitor::answer(
                 &*self.shared.io.clock,
                 &mut member.connection,
@@ -63,7 +63,7 @@ impl Scanner {
         let Some(member) = self.members.get_mut(server) else {
             return false;
         };
-        let deadline = member.deadline();
+        let deadline = member.deadline(&self.shared);
         if !member.connection.is_busy() || deadline.is_none_or(|deadline| now < deadline) {
             return false;
         }
@@ -80,7 +80,7 @@ impl Scanner {
             None => true,
         };
         if silent {
-            self.tell_monitor(server, MonitorInput::Abandon);
+            self.tell(server, Input::Abandoned { server });
             return false;
         }
         self.answer(server, answer);
@@ -88,22 +88,27 @@ impl Scanner {
         member.is_none_or(|member| !member.connection.is_busy())
     }
 
-    /// Passes the connection's result to the monitor; `None` means that the deadline has passed.
+    /// Passes the connection's result to the check; `None` means that the deadline has passed.
     fn answer(&mut self, server: ServerId, answer: Option<Answer>) {
-        match answer {
-            None => self.tell_monitor(server, MonitorInput::DeadlineReached),
-            Some(Answer::Connected) => self.tell_monitor(server, MonitorInput::Connected),
-            Some(Answer::Failed { at, error }) => {
-                self.tell_monitor(server, MonitorInput::Failed { at, error });
-            }
-            Some(Answer::Reply(reply)) => {
-                let now = self.now();
-                if let Some(member) = self.members.get_mut(server) {
-                    member.used = now;
-                }
-                self.tell_monitor(server, reply.parse());
-            }
+        let Some(answer) = answer else {
+            return self.due(server);
+        };
+        let now = self.now();
+        let Some(member) = self.members.get_mut(server) else {
+            return;
+        };
+        if let Answer::Reply(_) = &answer {
+            member.used = now;
         }
+        if let Some(conn) = member.conn {
+            self.tell(server, answer.parsed(conn));
+        }
+    }
+
+    fn due(&mut self, server: ServerId) {
+        let timer = Timer::Server(server);
+        let wanted = false;
+        self.tell(server, Input::Due { timer, wanted });
     }
 
     /// Sends `ping` on the server's connection, or continues to wait for the reply to one. Any
@@ -144,20 +149,18 @@ impl Scanner {
     fn probe_failed(&mut self, server: ServerId, error: ServerError) {
         self.lose_connection(server);
         if !self.is_balancer(server) {
-            let input = Input::Checked {
-                server,
-                outcome: Err(error),
-                rtt: None,
-            };
-            self.apply(input, None);
+            self.shared.apply_check(server, Err(error), Duration::ZERO);
+            self.follow(None);
         }
     }
 
-    /// Closes the connection to `server`, and tells its monitor.
+    /// Closes the connection to `server` between two checks.
     pub(super) fn lose_connection(&mut self, server: ServerId) {
         if let Some(member) = self.members.get_mut(server) {
             member.disconnect();
-            self.tell_monitor(server, MonitorInput::Disconnected);
+            if let Some(conn) = member.conn {
+                self.tell(server, Input::ConnectionLost { conn });
+            }
         }
     }
 

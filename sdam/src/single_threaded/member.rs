@@ -3,28 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::{ConnId, Input},
     ids::{Generation, ObjectId, ServerId},
-    monitor::{MonitorConfig, MonitorInput, MonitorMachine, ServerStatus},
     time::Instant,
 };
 use sdam_transport::pool::ServiceConnection;
 
 use crate::{
-    engine::server::Server,
-    monitor::{self, connection::MonitorConnection},
+    engine::{orders::Order, server::Server},
+    monitor::connection::MonitorConnection,
     topology::shared::Shared,
 };
 
-/// A server's monitor and connection, which operations use, too.
+/// A server's connection, which checks and operations use.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) server: Arc<Server>,
-    /// `None` for a load balancer, which is never checked.
-    pub(super) monitor: Option<MonitorMachine>,
     /// Its generation is never older than the pool's: clearing the pool closes it.
     pub(super) connection: MonitorConnection,
-    /// The pool's status that the connection was last compared with.
-    pub(super) seen: ServerStatus,
+    /// The connection that a check has opened last.
+    pub(super) conn: Option<ConnId>,
+    /// True if the server was known when its member last followed the engine.
+    pub(super) known: bool,
     /// The time when the connection was last used.
     pub(super) used: Instant,
     /// The service behind a load balancer that the connection leads to.
@@ -37,16 +37,12 @@ pub(super) struct Member {
 }
 
 impl Member {
-    /// Creates the member of `server`, which is checked unless it is a load balancer.
-    pub(super) fn new(server: Arc<Server>, config: &Arc<MonitorConfig>, balancer: bool) -> Self {
-        let monitor = || {
-            let address = server.core.address.clone();
-            MonitorMachine::new(Arc::clone(config), server.id(), address)
-        };
+    /// Creates the member of `server`, without a connection.
+    pub(super) fn new(server: Arc<Server>) -> Self {
         Self {
-            monitor: (!balancer).then(monitor),
             connection: MonitorConnection::default(),
-            seen: server.status(),
+            conn: None,
+            known: false,
             used: Instant::EPOCH,
             service: None,
             counted: None,
@@ -59,17 +55,44 @@ impl Member {
         self.server.id()
     }
 
-    /// Passes an input to the monitor and runs its effects.
-    pub(super) fn tell(&mut self, shared: &Arc<Shared>, input: MonitorInput) {
-        if let Some(machine) = &mut self.monitor {
-            let effects = machine.handle(shared.now(), self.server.status(), input);
-            monitor::execute(effects, shared, &self.server, &mut self.connection);
+    /// Carries out the orders for the connection, and closes one to a service that was cleared.
+    /// Returns whether the server is still in the topology.
+    pub(super) fn follow(&mut self, shared: &Shared) -> bool {
+        let news = self.server.orders.take();
+        for order in news.orders {
+            match order {
+                Order::Connect { conn, deadline } => {
+                    self.conn = Some(conn);
+                    shared.connect(&self.server, &mut self.connection, deadline);
+                }
+                Order::Send {
+                    request, deadline, ..
+                } => {
+                    let request = shared.metadata.renew(request);
+                    self.connection.send(request, deadline);
+                }
+                Order::Read { deadline, .. } => self.connection.read_next(deadline),
+                Order::Disconnect { .. } => self.connection.disconnect(),
+            }
         }
+        if news.end || self.is_service_cleared(shared) {
+            self.disconnect();
+        }
+        !news.end
     }
 
-    /// Returns when the monitor acts next.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        self.monitor.as_ref().and_then(MonitorMachine::deadline)
+    /// Returns whether the connection's service behind a load balancer was cleared since it opened.
+    fn is_service_cleared(&self, shared: &Shared) -> bool {
+        let (Some(_), Some(counted)) = (self.service, &self.counted) else {
+            return false;
+        };
+        let current = self.generation(shared);
+        current.is_some_and(|current| current > counted.generation())
+    }
+
+    /// Returns when the check acts next.
+    pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
+        shared.deadline(self.id())
     }
 
     /// Returns the generation of connections that are opened now, to the service if there is one.
@@ -101,13 +124,12 @@ impl Member {
     }
 
     /// Notes that a user of the connection was authenticated.
-    pub(super) fn set_authenticated(&mut self, now: Instant) {
+    pub(super) fn set_authenticated(&mut self, shared: &Arc<Shared>) {
         if let Some(wire) = self.connection.wire() {
             wire.is_authenticated = true;
         }
-        if let Some(monitor) = &mut self.monitor {
-            // This input yields no effects.
-            let _ = monitor.handle(now, self.server.status(), MonitorInput::Authenticated);
+        if let Some(conn) = self.conn {
+            shared.handle(Input::Authenticated { conn });
         }
     }
 
@@ -117,8 +139,10 @@ impl Member {
         self.service = None;
     }
 
-    /// Returns whether the monitor, after a failed check, would retry without a pause.
-    pub(super) fn wants_retry(&self, now: Instant) -> bool {
-        self.deadline().is_some_and(|deadline| deadline <= now)
+    /// Returns whether a failed check is to be repeated without a pause.
+    pub(super) fn wants_retry(&self, shared: &Shared) -> bool {
+        let now = shared.now();
+        self.deadline(shared)
+            .is_some_and(|deadline| deadline <= now)
     }
 }

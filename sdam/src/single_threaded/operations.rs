@@ -163,7 +163,7 @@ impl Scanner {
             }
             Cause::Auth(_) => false,
         };
-        let outcome = self.shared.apply_error(server, error);
+        let outcome = self.shared.handle_error(server, error);
         self.follow(None);
         if is_broken && own == Some(error.generation) {
             self.disconnect(server);
@@ -176,10 +176,9 @@ impl Scanner {
 
     fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
         self.follow(None);
-        let now = self.now();
         let member = self.members.get_mut(server)?;
         let generation = member.generation(&self.shared)?;
-        Channel::of(member, now, generation)
+        Channel::of(member, &self.shared, generation)
     }
 
     /// Closes the connection to `server`, unless a check is in progress on it.

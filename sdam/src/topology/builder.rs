@@ -3,9 +3,9 @@
 use std::{fmt, marker::PhantomData, sync::Arc};
 
 use sdam_core::{
+    deployment::Input,
     event::{EventKind, EventName},
     ids::ObjectId,
-    machine::Input,
     monitor::MonitorConfig,
     options::{Options, Warning},
     rng::Rng,
@@ -200,7 +200,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         }
         // Dropping it closes the topology if a pool panics.
         let topology = Topology::new(Arc::clone(&shared));
-        shared.apply(Input::Open);
+        shared.handle(Input::Open);
         shared.publish_warnings();
         shared.poll_srv();
         Ok(topology)

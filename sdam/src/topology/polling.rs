@@ -4,13 +4,14 @@ use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::future::{self, FutureExt};
 use sdam_core::{
+    deployment::Input,
     srv::{SrvEffect, SrvMachine},
     time::Instant,
 };
 use sdam_transport::resolve::Resolver;
 
 use super::shared::Shared;
-use crate::{engine::snapshot::Snapshot, monitor::MonitorHost as _, srv::Lookup};
+use crate::{engine::snapshot::Snapshot, srv::Lookup};
 
 /// The polling of an SRV record, in both modes.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl SrvPolling {
         for effect in self.machine.rescanned(now, outcome) {
             match effect {
                 SrvEffect::Emit(event) => shared.events.push(now, event),
-                SrvEffect::Hosts(hosts) => shared.apply_hosts(&hosts),
+                SrvEffect::Hosts(hosts) => shared.handle(Input::Hosts(&hosts)),
             }
         }
     }

@@ -76,7 +76,7 @@ impl Shared {
         let deadline = events.started + limit.timeout;
         events.waiting(Some(deadline.since(self.now())));
         if first {
-            self.request_checks();
+            self.announce_waiters();
         }
         let mut expiry = self.io.clock.sleep_until(deadline);
         loop {

@@ -1,4 +1,4 @@
-//! The state that handles, monitors and pools share. Writers lock the engine; readers load the
+//! The state that handles, tasks and pools share. Writers lock the engine; readers load the
 //! published snapshot.
 
 use std::{
@@ -11,16 +11,15 @@ use std::{
 };
 
 use sdam_core::{
-    address::ServerAddress,
     app_error::{AppError, ErrorOutcome},
+    deployment::{Deployment, Input, Timer},
     error::ServerError,
+    event::EventName,
     hello::{Hello, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
-    machine::{Input, RecordedInput},
     monitor::MonitorConfig,
     options::{Options, Warning},
-    rng::{Rng, mix},
-    server::Rtt,
+    rng::mix,
     time::Instant,
     topology::TopologyDescription,
 };
@@ -33,13 +32,17 @@ use sdam_transport::{
 };
 
 use super::{
-    builder::Prepared, lock::Lock, metadata::MetadataHandshake, polling::SrvTask, tasks::Tasks,
+    builder::Prepared, lock::Lock, metadata::MetadataHandshake, polling::SrvTask,
+    server_task::ServerTask, tasks::Tasks,
 };
 use crate::{
     engine::{
-        AfterUnlock, Engine, panic::DeferredPanic, server::lane_of_thread, snapshot::Published,
+        AfterUnlock, Engine,
+        panic::DeferredPanic,
+        server::{Server, lane_of_thread},
+        snapshot::Published,
     },
-    monitor::{Monitor, MonitorHost},
+    monitor::connection::MonitorConnection,
     select::{Limit, events::SelectionContext, waiters::Waiters},
     sync::{Mutex, MutexGuard},
 };
@@ -68,12 +71,13 @@ pub(crate) struct Shared {
     random: [Random; LANES],
 }
 
-/// The runner of monitors, which re-raises panics of pools.
+/// The runner of checks, which re-raises panics of pools.
 #[derive(Debug)]
 pub(crate) enum Background {
-    /// Tasks run the monitors, and a panic is re-raised in the thread that changed the topology.
+    /// Tasks check the servers, and a panic is re-raised in the thread that changed the topology,
+    /// unless that is the task of a server.
     Tasks(TaskSet),
-    /// The caller of a single-threaded topology runs the monitors. It takes the panics at the end
+    /// The caller of a single-threaded topology checks the servers. It takes the panics at the end
     /// of each call.
     Caller(Mutex<DeferredPanic>),
 }
@@ -121,10 +125,19 @@ impl Shared {
         } = prepared;
         // All counters start with the same seed, so a thread draws the same numbers from any lane.
         let seed = rng.next_u64();
+        let config = Arc::new(config);
+        let id = events.topology();
+        let mut deployment = Deployment::new(&options, Arc::clone(&config), id, rng.fork());
+        if events.wants(EventName::Input) {
+            deployment = deployment.with_recorded_inputs();
+        }
+        if let Background::Caller(_) = background {
+            deployment = deployment.with_inline_checks();
+        }
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
             let runtime = (io.clone(), background.spawner());
-            let engine = Engine::new(&options, pools, host, Arc::clone(&events), runtime);
+            let engine = Engine::new(deployment, pools, host, Arc::clone(&events), runtime);
             Self {
                 published: Published::new(engine.snapshot()),
                 engine: Lock::new(engine),
@@ -137,7 +150,7 @@ impl Shared {
                 history,
                 options,
                 warnings,
-                config: Arc::new(config),
+                config,
                 metadata,
                 random: std::array::from_fn(|_| Random(AtomicU64::new(seed))),
             }
@@ -176,22 +189,18 @@ impl Shared {
         explain(&topology, &self.settings, criteria)
     }
 
-    /// Applies an input to the engine. On return all effects have run, even after a panic of a
-    /// pool.
-    pub(crate) fn apply(self: &Arc<Self>, input: Input<'_>) {
-        self.change(|engine, now| {
-            let after = engine.apply(now, input, RecordedInput::of, &self.published);
-            ((), after)
-        });
+    /// Passes an input to the engine. On return all outputs have run, even after a panic of a pool.
+    pub(crate) fn handle(self: &Arc<Self>, input: Input<'_>) {
+        self.change(|engine, now| ((), engine.handle(now, input, &self.published)));
     }
 
-    /// Applies an application error that an operation or a pool reports.
-    pub(crate) fn apply_error(
+    /// Passes an error that an operation or a pool reports.
+    pub(crate) fn handle_error(
         self: &Arc<Self>,
         server: ServerId,
         error: &AppError<'_>,
     ) -> ErrorOutcome {
-        self.change(|engine, now| engine.apply_error(now, server, error, &self.published))
+        self.change(|engine, now| engine.handle_error(now, server, error, &self.published))
     }
 
     /// Applies the handshake of a pooled connection. Behind a load balancer, returns the counted
@@ -208,8 +217,13 @@ impl Shared {
             .then(|| hello.load_balanced_service())
             .transpose()?;
         let current = self.change(|engine, now| {
-            let rtt = engine.rtt(server);
-            let after = self.apply_hello(engine, now, (server, generation, rtt), hello, reply);
+            let input = Input::Handshake {
+                server,
+                generation,
+                hello,
+                reply,
+            };
+            let after = engine.handle(now, input, &self.published);
             (engine.generation(server, service), after)
         });
         Ok(service
@@ -217,63 +231,18 @@ impl Shared {
             .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
     }
 
-    /// Applies the outcome of a check that no monitor has made. A success has the effects of a
-    /// handshake, and is recorded as one, because no heartbeat event carries the reply.
+    /// Applies the outcome of a check that the caller has made.
     pub(crate) fn apply_check(
         self: &Arc<Self>,
         server: ServerId,
         outcome: Result<&[u8], ServerError>,
         rtt: Duration,
     ) {
-        let checked = outcome.and_then(|reply| Ok((reply, Hello::parse(reply)?)));
-        self.change(|engine, now| {
-            let after = match checked {
-                Ok((reply, hello)) => {
-                    let generation = engine.generation(server, None).unwrap_or(Generation::FIRST);
-                    let rtt = Rtt {
-                        average: rtt,
-                        minimum: rtt,
-                        p90: rtt,
-                    };
-                    self.apply_hello(engine, now, (server, generation, Some(rtt)), hello, reply)
-                }
-                Err(error) => {
-                    let input = Input::Checked {
-                        server,
-                        outcome: Err(error),
-                        rtt: None,
-                    };
-                    engine.apply(now, input, RecordedInput::of, &self.published)
-                }
-            };
-            ((), after)
-        });
-    }
-
-    /// Applies the reply to a hello, and records it.
-    fn apply_hello(
-        &self,
-        engine: &mut Engine,
-        now: Instant,
-        (server, generation, rtt): (ServerId, Generation, Option<Rtt>),
-        hello: Hello,
-        reply: &[u8],
-    ) -> AfterUnlock {
-        let input = Input::Handshake {
+        self.handle(Input::Played {
             server,
-            generation,
-            hello,
+            outcome: outcome.and_then(|reply| Ok((Hello::parse(reply)?, reply))),
             rtt,
-        };
-        let record = |_: &Input<'_>| {
-            Some(RecordedInput::Handshake {
-                server,
-                generation,
-                reply: reply.into(),
-                rtt,
-            })
-        };
-        engine.apply(now, input, record, &self.published)
+        });
     }
 
     /// Applies the end of a connection to a service behind a load balancer.
@@ -281,25 +250,10 @@ impl Shared {
         self: &Arc<Self>,
         connection: &ServiceConnection,
     ) {
-        self.apply(Input::ServiceConnectionClosed {
+        self.handle(Input::ServiceConnectionClosed {
             server: connection.server(),
             service: connection.service_id(),
             generation: connection.generation(),
-        });
-    }
-
-    /// Applies the hosts of an SRV record, sampled by `srvMaxHosts`.
-    pub(crate) fn apply_hosts(self: &Arc<Self>, hosts: &[ServerAddress]) {
-        let max_hosts = self.options.srv.as_ref().map_or(0, |srv| srv.max_hosts);
-        let max_hosts = usize::try_from(max_hosts).unwrap_or(usize::MAX);
-        let mut rng = Rng::new(self.random().0);
-        self.change(|engine, now| {
-            let hosts = engine
-                .description()
-                .sample_hosts(hosts, max_hosts, &mut rng);
-            let input = Input::Hosts(&hosts);
-            let after = engine.apply(now, input, RecordedInput::of, &self.published);
-            ((), after)
         });
     }
 
@@ -337,7 +291,7 @@ impl Shared {
     /// Closes the topology; tasks end soon after.
     pub(crate) fn shut_down(self: &Arc<Self>) {
         let mut panic = DeferredPanic::default();
-        panic.catch(|| self.apply(Input::Close));
+        panic.catch(|| self.handle(Input::Close));
         let last = match &self.background {
             Background::Tasks(tasks) => tasks.monitors.close(),
             Background::Caller(_) => false,
@@ -348,10 +302,19 @@ impl Shared {
         panic.resume();
     }
 
-    /// Requests a check from every monitor.
+    /// Requests a check of every server.
     pub(crate) fn request_checks(&self) {
         for server in self.published.load().servers.iter() {
-            server.control.check();
+            server.orders.check();
+            server.orders.wake();
+        }
+    }
+
+    /// Makes every task notice that selections are waiting.
+    pub(crate) fn announce_waiters(&self) {
+        for server in self.published.load().servers.iter() {
+            server.orders.look();
+            server.orders.wake();
         }
     }
 
@@ -368,13 +331,27 @@ impl Shared {
         self: &Arc<Self>,
         change: impl FnOnce(&mut Engine, Instant) -> (T, AfterUnlock),
     ) -> T {
+        let (answer, panic) = self.change_for(None, change);
+        match &self.background {
+            Background::Tasks(_) => panic.resume(),
+            Background::Caller(kept) => lock(kept).merge(panic),
+        }
+        answer
+    }
+
+    /// Changes the engine for the task of `own`, which takes its orders next and is not woken.
+    fn change_for<T>(
+        self: &Arc<Self>,
+        own: Option<ServerId>,
+        change: impl FnOnce(&mut Engine, Instant) -> (T, AfterUnlock),
+    ) -> (T, DeferredPanic) {
         let mut engine = self.engine.lock();
         let now = self.now();
         let (answer, after) = change(&mut engine, now);
-        // Counted under the lock, so that closing waits for these monitors, too.
-        let monitors: Vec<_> = match &self.background {
+        // Counted under the lock, so that closing waits for these tasks, too.
+        let servers: Vec<_> = match &self.background {
             Background::Tasks(_) => {
-                let of = |server| Monitor::new(Arc::clone(self), server);
+                let of = |server| ServerTask::new(Arc::clone(self), server);
                 after.opened.into_iter().map(of).collect()
             }
             Background::Caller(_) => Vec::new(),
@@ -388,17 +365,18 @@ impl Shared {
         if after.published {
             self.wake_readers();
         }
-        for monitor in monitors {
-            self.spawn("sdam-monitor", monitor.run());
+        for server in after.woken {
+            if own != Some(server.id()) {
+                server.orders.wake();
+            }
+        }
+        for server in servers {
+            self.spawn("sdam-monitor", server.run());
         }
         for (name, task) in pools {
             self.spawn(name, task);
         }
-        match &self.background {
-            Background::Tasks(_) => after.panic.resume(),
-            Background::Caller(panic) => lock(panic).merge(after.panic),
-        }
-        answer
+        (answer, after.panic)
     }
 
     /// Counts a pool's task until it ends or is dropped.
@@ -436,46 +414,75 @@ fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
     panic.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl MonitorHost for Shared {
-    fn io(&self) -> &Io {
-        &self.io
+/// The calls of tasks.
+impl Shared {
+    /// Passes the answer on a connection, and returns when its server's timer is due.
+    pub(super) fn answered(
+        self: &Arc<Self>,
+        server: ServerId,
+        input: Input<'_>,
+    ) -> Option<Instant> {
+        self.act(server, || input)
     }
 
-    fn config(&self) -> &Arc<MonitorConfig> {
-        &self.config
+    /// Acts at the deadline of `server`, and returns the next one.
+    pub(super) fn due(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
+        self.act(server, || Input::Due {
+            timer: Timer::Server(server),
+            wanted: self.waiters.any(),
+        })
     }
 
-    fn max_hello_size(&self) -> usize {
-        self.options.max_hello_size
+    /// Requests an immediate check, and returns when the server's timer is due.
+    pub(super) fn check_requested(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
+        self.act(server, || Input::CheckRequested { server })
     }
 
-    fn renew(&self, request: HelloRequest) -> HelloRequest {
-        self.metadata.renew(request)
+    /// Returns when the server's timer is due.
+    pub(crate) fn deadline(&self, server: ServerId) -> Option<Instant> {
+        self.engine.lock().deadline(server, self.waiters.any())
     }
 
-    fn events(&self) -> &EventQueue {
-        &self.events
+    /// Ends the checks of a server whose task is gone.
+    pub(super) fn deserted(self: &Arc<Self>, server: ServerId) {
+        self.act(server, || Input::Deserted { server });
     }
 
-    fn is_check_wanted(&self) -> bool {
-        self.waiters.any()
+    /// Passes an input in the task of `server`, and returns when its timer is due.
+    ///
+    /// A panic of a pool is not re-raised: the panic hook has reported it, and the machine has
+    /// completed its change.
+    fn act<'i>(
+        self: &Arc<Self>,
+        server: ServerId,
+        input: impl FnOnce() -> Input<'i>,
+    ) -> Option<Instant> {
+        let (deadline, _) = self.change_for(Some(server), |engine, now| {
+            let after = engine.handle(now, input(), &self.published);
+            (engine.deadline(server, self.waiters.any()), after)
+        });
+        deadline
     }
 
-    fn apply(self: &Arc<Self>, input: Input<'_>) {
-        Self::apply(self, input);
+    /// Starts to open a connection to `server`.
+    pub(crate) fn connect(
+        &self,
+        server: &Server,
+        connection: &mut MonitorConnection,
+        deadline: Option<Instant>,
+    ) {
+        let limit = self.options.max_hello_size;
+        connection.connect(&self.io, limit, &server.core.address, deadline);
     }
 
-    fn spawn(&self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
-        Self::spawn(self, name, task);
-    }
-
-    fn task_begins(&self) {
+    /// Counts a task that is about to be spawned.
+    pub(super) fn task_begins(&self) {
         if let Background::Tasks(tasks) = &self.background {
             tasks.monitors.begin();
         }
     }
 
-    fn task_ended(&self) {
+    pub(super) fn task_ended(&self) {
         if let Background::Tasks(tasks) = &self.background
             && tasks.monitors.end()
         {
@@ -483,14 +490,15 @@ impl MonitorHost for Shared {
         }
     }
 
-    fn wake_readers(&self) {
+    /// Wakes the readers of the snapshot.
+    pub(super) fn wake_readers(&self) {
         self.published.changed.notify(usize::MAX);
     }
 }
 
 impl PoolHost for Shared {
     fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
-        self.apply_error(server, error)
+        Self::handle_error(&self, server, error)
     }
 
     fn handle_handshake(

@@ -1,0 +1,132 @@
+//! The orders that a server's task takes from the engine.
+
+use std::{
+    mem,
+    sync::PoisonError,
+    task::{Context, Poll, Waker},
+};
+
+use sdam_core::{deployment::ConnId, hello::HelloRequest, time::Instant};
+
+use crate::sync::{Mutex, MutexGuard};
+
+/// An action on a connection of a server.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Connect {
+        conn: ConnId,
+        deadline: Option<Instant>,
+    },
+    Send {
+        conn: ConnId,
+        request: HelloRequest,
+        deadline: Option<Instant>,
+    },
+    Read {
+        conn: ConnId,
+        deadline: Option<Instant>,
+    },
+    Disconnect {
+        conn: ConnId,
+    },
+}
+
+/// The orders for one server, in the order in which the engine has given them.
+///
+/// The engine fills the list under its lock, and [wakes](Self::wake) the task once it is unlocked.
+/// One list for everything keeps a cancellation in its place between the requests.
+#[derive(Debug, Default)]
+pub(crate) struct Orders(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    news: News,
+    /// The waker of the waiting task.
+    waker: Option<Waker>,
+}
+
+/// What the engine and the selections have left for a task.
+#[derive(Debug, Default)]
+pub(crate) struct News {
+    pub(crate) orders: Vec<Order>,
+    /// True if the server's deadline has to be read again.
+    pub(crate) look: bool,
+    /// True if an immediate check was requested.
+    pub(crate) check: bool,
+    /// True if the server has left the topology; stays true.
+    pub(crate) end: bool,
+}
+
+impl News {
+    fn is_empty(&self) -> bool {
+        self.orders.is_empty() && !self.look && !self.check && !self.end
+    }
+}
+
+impl Orders {
+    /// Appends an order. The caller has to [wake](Self::wake) the task.
+    pub(crate) fn push(&self, order: Order) {
+        self.lock().news.orders.push(order);
+    }
+
+    /// Makes the task read the server's deadline again. The caller has to wake it.
+    pub(crate) fn look(&self) {
+        self.lock().news.look = true;
+    }
+
+    /// Requests an immediate check from the task. The caller has to wake it.
+    pub(crate) fn check(&self) {
+        self.lock().news.check = true;
+    }
+
+    /// Ends the task, after the orders that were given before. The caller has to wake it.
+    pub(crate) fn end(&self) {
+        self.lock().news.end = true;
+    }
+
+    pub(crate) fn is_ended(&self) -> bool {
+        self.lock().news.end
+    }
+
+    /// Wakes the waiting task.
+    pub(crate) fn wake(&self) {
+        let waker = self.lock().waker.take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// Takes what has come since the last time into `news`, whose list is empty. Otherwise the task
+    /// is woken later.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>, news: &mut News) -> Poll<()> {
+        let mut state = self.lock();
+        if state.news.is_empty() {
+            match &mut state.waker {
+                Some(waker) => waker.clone_from(cx.waker()),
+                none => *none = Some(cx.waker().clone()),
+            }
+            return Poll::Pending;
+        }
+        let end = state.news.end;
+        // The list keeps its capacity.
+        mem::swap(&mut state.news, news);
+        state.news.look = false;
+        state.news.check = false;
+        state.news.end = end;
+        Poll::Ready(())
+    }
+
+    /// Takes what has come since the last time, without a task that waits.
+    pub(crate) fn take(&self) -> News {
+        let mut state = self.lock();
+        let end = state.news.end;
+        let news = mem::take(&mut state.news);
+        state.news.end = end;
+        news
+    }
+
+    /// Ignores poisoning: nothing panics while the lock is held.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

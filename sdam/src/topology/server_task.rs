@@ -1,0 +1,142 @@
+//! The task of one server: its connections, and one timer.
+
+use std::{future::poll_fn, sync::Arc, task::Poll};
+
+use sdam_core::{deployment::ConnId, time::Instant};
+
+use super::shared::Shared;
+use crate::{
+    engine::{
+        orders::{News, Order},
+        server::Server,
+    },
+    monitor::{connection::Answer, links::Links, timer::DeadlineTimer},
+};
+
+/// The reason of a wake-up, most urgent first.
+enum Next {
+    News,
+    Answer(ConnId, Answer),
+    Due,
+}
+
+/// The task that checks a server; counts as a task of the topology until it is dropped.
+#[derive(Debug)]
+pub(super) struct ServerTask {
+    shared: Arc<Shared>,
+    server: Arc<Server>,
+    /// True once the server has left the topology.
+    is_finished: bool,
+}
+
+impl ServerTask {
+    /// Creates the task of `server`, which is not running yet.
+    pub(super) fn new(shared: Arc<Shared>, server: Arc<Server>) -> Self {
+        shared.task_begins();
+        Self {
+            shared,
+            server,
+            is_finished: false,
+        }
+    }
+
+    /// Checks the server until it leaves the topology.
+    pub(super) async fn run(mut self) {
+        let mut links = Links::default();
+        let mut timer = DeadlineTimer::default();
+        let mut news = News::default();
+        // The first check is due at once.
+        let mut deadline = Some(Instant::EPOCH);
+        loop {
+            let next = self.next(&mut news, &mut links, &mut timer, deadline);
+            deadline = match next.await {
+                Next::News => {
+                    for order in news.orders.drain(..) {
+                        self.execute(order, &mut links);
+                    }
+                    if news.end {
+                        break;
+                    }
+                    self.read(&news, deadline)
+                }
+                Next::Answer(conn, answer) => {
+                    // Parsed before the engine is locked.
+                    self.shared.answered(conn.server, answer.parsed(conn))
+                }
+                Next::Due => self.shared.due(self.server.id()),
+            };
+        }
+        self.is_finished = true;
+    }
+
+    /// Waits for news, an answer, or the deadline.
+    ///
+    /// Orders come before answers, so that a connection is closed before it is heard again. Answers
+    /// come before the deadline, so that a reply that arrived while the host was suspended counts.
+    async fn next(
+        &self,
+        news: &mut News,
+        links: &mut Links,
+        timer: &mut DeadlineTimer,
+        deadline: Option<Instant>,
+    ) -> Next {
+        let clock = &*self.shared.io.clock;
+        poll_fn(|cx| {
+            if self.server.orders.poll(cx, news).is_ready() {
+                return Poll::Ready(Next::News);
+            }
+            if let Poll::Ready((conn, answer)) = links.poll(|| clock.now(), cx) {
+                return Poll::Ready(Next::Answer(conn, answer));
+            }
+            timer.poll(clock, deadline, cx).map(|()| Next::Due)
+        })
+        .await
+    }
+
+    /// Returns the deadline after the news; `before` if they do not concern it.
+    fn read(&self, news: &News, before: Option<Instant>) -> Option<Instant> {
+        let server = self.server.id();
+        if news.check {
+            self.shared.check_requested(server)
+        } else if news.look {
+            self.shared.deadline(server)
+        } else {
+            before
+        }
+    }
+
+    fn execute(&self, order: Order, links: &mut Links) {
+        let shared = &self.shared;
+        match order {
+            Order::Connect { conn, deadline } => links.connect(conn, |connection| {
+                shared.connect(&self.server, connection, deadline);
+            }),
+            Order::Send {
+                conn,
+                request,
+                deadline,
+            } => links.on(conn, |connection| {
+                connection.send(shared.metadata.renew(request), deadline);
+            }),
+            Order::Read { conn, deadline } => {
+                links.on(conn, |connection| connection.read_next(deadline));
+            }
+            Order::Disconnect { conn } => {
+                links.on(conn, |connection| connection.disconnect());
+            }
+        }
+    }
+}
+
+impl Drop for ServerTask {
+    /// Ends the checks of a server whose task is dropped by its runtime.
+    fn drop(&mut self) {
+        if !self.is_finished {
+            // Must come first, so that readers woken below see that the task is gone.
+            self.server.abandon();
+            self.shared.deserted(self.server.id());
+            self.shared.wake_readers();
+        }
+        self.shared.task_ended();
+    }
+}
