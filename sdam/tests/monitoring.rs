@@ -223,7 +223,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
         .iter()
         .any(|event| event.kind.name() == EventName::ServerHeartbeatFailed);
     assert!(!failed);
-    // The RTT task fails without an event, and would then connect again.
+    // A measurement fails without an event, and the next one would then connect again.
     for member in (0..3).map(MemberId) {
         let sent = harness.sent();
         let own = |sent: &&Sent| sent.member == member && sent.is_handshake();
@@ -231,7 +231,7 @@ fn the_timeout_of_operations_does_not_apply_to_monitors() {
     }
 }
 
-/// G-7, G-12: the RTT task sends a hello per heartbeat, without any event.
+/// G-7, G-12: measurements send a hello per heartbeat, without any event.
 #[test]
 fn rtt_measurements_publish_no_events() {
     let harness = Harness::start("a/?replicaSet=rs");
@@ -243,7 +243,7 @@ fn rtt_measurements_publish_no_events() {
             .count()
     };
     for (member, host) in (0..3).map(MemberId).zip(["a", "b", "c"]) {
-        // The monitor's handshake, the RTT task's, and none between them.
+        // The handshake of the checks, that of the measurements, and none between them.
         assert_eq!(asked(member, Sent::is_handshake), 2);
         let plain = asked(member, |sent| !sent.is_handshake() && !sent.is_awaitable());
         assert!((9..=10).contains(&plain), "{host}: {plain}");
@@ -259,7 +259,7 @@ fn rtt_measurements_publish_no_events() {
     }
 }
 
-/// G-10, G-15: the round-trip times of streaming servers are measured by the RTT task, and their
+/// G-10, G-15: the round-trip times of streaming servers are those of measurements, and their
 /// changes publish no event.
 #[test]
 fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
@@ -445,9 +445,10 @@ fn only_new_connections_send_appended_metadata() {
     for member in (0..3).map(MemberId) {
         harness.sim.network().reset(member);
     }
-    harness.sim.run_for(2 * HEARTBEAT);
+    // A measurement finds its connection broken, and the next one opens another.
+    harness.sim.run_for(3 * HEARTBEAT);
     let later = since(from);
-    assert_eq!(later.len(), 6, "monitors and RTT tasks");
+    assert_eq!(later.len(), 6, "of checks and measurements");
     for sent in &later {
         let client = sent.command.get_document("client").unwrap();
         let driver = client.get_document("driver").unwrap();
@@ -467,14 +468,14 @@ fn only_new_connections_send_appended_metadata() {
     assert_eq!(*own.client, *client.to_vec().unwrap());
 }
 
-/// G-8, F-25: if a set is replaced by servers without streaming, it is polled and its RTT tasks
+/// G-8, F-25: if a set is replaced by servers without streaming, it is polled and its measurements
 /// end. The reverse change works, too.
 #[test]
-fn rtt_tasks_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
+fn measurements_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
     let harness = Harness::start("a/?replicaSet=rs");
     harness.sim.run_for(2 * HEARTBEAT);
-    // A monitor and an RTT task for each server, and the dispatcher.
-    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (7, 6));
+    // A task for each server, with two connections, and the dispatcher.
+    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 6));
     let upgrade = |version| {
         for member in (0..3).map(MemberId) {
             let target = Target::Member(member);
@@ -490,5 +491,5 @@ fn rtt_tasks_end_when_servers_stop_streaming_and_start_when_they_stream_again() 
     upgrade("4.2".parse().unwrap());
     assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 3));
     upgrade(ServerVersion::default());
-    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (7, 6));
+    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 6));
 }

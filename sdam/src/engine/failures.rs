@@ -53,6 +53,7 @@ impl Failures {
 mod tests {
     use sdam_core::{
         error::{ErrorKind, Stage},
+        ids::ServerId,
         server::ServerType,
     };
 

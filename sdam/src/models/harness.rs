@@ -15,10 +15,7 @@ use futures::future::{BoxFuture, FutureExt, pending, ready};
 use loom::{future::block_on, thread};
 use sdam_core::{
     address::ServerAddress,
-    hello::Hello,
     ids::ServerId,
-    machine::Input,
-    rtt::RttWindow,
     time::{Instant, UnixTime},
 };
 use sdam_events::sink::EventSink;
@@ -89,15 +86,10 @@ impl Harness {
         self.topology.snapshot().description().servers()[0].id
     }
 
-    /// Applies a reply of the seed, as its monitor would.
+    /// Applies a reply of the seed.
     pub(super) fn checked(&self, reply: &Document) {
-        let mut window = RttWindow::default();
-        window.add(Duration::from_millis(1));
-        self.topology.shared().apply(Input::Checked {
-            server: self.seed(),
-            outcome: Ok(Hello::parse(&bytes(reply)).unwrap()),
-            rtt: window.rtt(),
-        });
+        let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
+        self.topology.handle_check(self.seed(), Ok(&reply), rtt);
     }
 }
 

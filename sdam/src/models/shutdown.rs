@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use loom::{future::block_on, thread};
 use sdam_core::{
     event::{Event, EventName},
-    ids::{Generation, ServerId},
+    ids::Generation,
 };
 use sdam_events::{
     sink::{EventSink, Interest},
@@ -12,7 +12,6 @@ use sdam_events::{
 use sdam_select::criteria::Criteria;
 
 use super::harness::{Harness, bytes, member};
-use crate::engine::server::Server;
 
 /// A sink that records the names of all events.
 #[derive(Clone, Debug, Default)]
@@ -111,23 +110,5 @@ fn a_waiting_selection_fails_when_the_runtime_drops_the_monitors() {
         let error = block_on(harness.topology.select(&Criteria::write())).unwrap_err();
         assert!(error.is_runtime_shut_down());
         runtime.join().unwrap();
-    });
-}
-
-#[test]
-fn an_rtt_task_that_starts_while_its_server_is_removed_is_stopped() {
-    // G-8
-    explore(None, || {
-        let address = sdam_core::address::ServerAddress::new("a", 1);
-        let server = Arc::new(Server::new(ServerId::from_u64(1), address));
-        let measurement = {
-            let server = Arc::clone(&server);
-            thread::spawn(move || server.begin_rtt_task())
-        };
-        server.stop();
-        if let Some(control) = measurement.join().unwrap() {
-            assert!(control.is_stopped());
-        }
-        assert!(server.begin_rtt_task().is_none());
     });
 }

@@ -1,0 +1,104 @@
+use std::{future::poll_fn, sync::Arc};
+
+use loom::{future::block_on, thread};
+use sdam_core::{
+    deployment::{ConnId, Role},
+    ids::ServerId,
+};
+use sdam_events::sync::explore;
+
+use crate::engine::orders::{News, Order, Orders};
+
+fn receive(orders: &Orders, news: &mut News) {
+    block_on(poll_fn(|cx| orders.poll(cx, news)));
+}
+
+fn disconnect(number: u64) -> Order {
+    let conn = ConnId {
+        server: ServerId::from_u64(1),
+        role: Role::Check,
+        number,
+    };
+    Order::Disconnect { conn }
+}
+
+#[test]
+fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
+    // F-72
+    explore(3, || {
+        let orders = Arc::new(Orders::default());
+        let leave: [fn(&Orders); 3] = [
+            |orders| orders.push(disconnect(1)),
+            Orders::look,
+            Orders::check,
+        ];
+        for leave in leave {
+            let orders = Arc::clone(&orders);
+            thread::spawn(move || {
+                leave(&orders);
+                orders.wake();
+            });
+        }
+        let (mut disconnects, mut looks, mut checks) = (0, 0, 0);
+        let mut news = News::default();
+        while disconnects + looks + checks < 3 {
+            receive(&orders, &mut news);
+            disconnects += news.orders.drain(..).count();
+            looks += usize::from(news.look);
+            checks += usize::from(news.check);
+            assert!(!news.end);
+        }
+        assert_eq!((disconnects, looks, checks), (1, 1, 1));
+    });
+}
+
+#[test]
+fn the_orders_of_several_threads_arrive_in_the_order_of_the_topology_lock() {
+    // F-71: a cancellation that overtakes a request would spare the connection that it is meant for.
+    explore(3, || {
+        let orders = Arc::new(Orders::default());
+        // Stands for the topology lock.
+        let given = Arc::new(loom::sync::Mutex::new(0));
+        for _ in 0..2 {
+            let (orders, given) = (Arc::clone(&orders), Arc::clone(&given));
+            thread::spawn(move || {
+                {
+                    let mut given = given.lock().unwrap();
+                    *given += 1;
+                    orders.push(disconnect(*given));
+                }
+                orders.wake();
+            });
+        }
+        let (mut news, mut received) = (News::default(), Vec::new());
+        while received.len() < 2 {
+            receive(&orders, &mut news);
+            received.extend(news.orders.drain(..).map(|order| match order {
+                Order::Disconnect { conn } => conn.number,
+                other => panic!("{other:?}"),
+            }));
+        }
+        assert_eq!(received, [1, 2]);
+    });
+}
+
+#[test]
+fn an_end_is_visible_to_every_later_poll() {
+    explore(3, || {
+        let orders = Arc::new(Orders::default());
+        for leave in [Orders::end, Orders::look] {
+            let orders = Arc::clone(&orders);
+            thread::spawn(move || {
+                leave(&orders);
+                orders.wake();
+            });
+        }
+        let mut news = News::default();
+        while !news.end {
+            receive(&orders, &mut news);
+        }
+        assert!(orders.is_ended());
+        receive(&orders, &mut news);
+        assert!(news.end);
+    });
+}
