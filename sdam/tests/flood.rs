@@ -95,6 +95,13 @@ fn a_flood_of_replies_and_a_blocked_sink_use_bounded_memory_and_delay_no_selecti
         .enable_all()
         .build()
         .unwrap();
+    // The worker that the sink blocks may be the one that waits for sockets. Another one takes over
+    // only if it has something to do.
+    host.spawn(async {
+        loop {
+            tokio::task::yield_now().await;
+        }
+    });
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let (unblock, blocked) = mpsc::channel::<()>();
     let blocked = Mutex::new(blocked);

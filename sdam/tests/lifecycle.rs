@@ -213,7 +213,7 @@ impl Spawner for CountingSpawner {
 }
 
 #[test]
-fn a_monitor_restarts_in_its_task_after_a_pool_has_panicked() {
+fn a_server_keeps_its_task_after_a_pool_has_panicked() {
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let pools = RecordingPools::default();
     pools.break_at("ready");
@@ -236,7 +236,7 @@ fn a_monitor_restarts_in_its_task_after_a_pool_has_panicked() {
     };
     block_on(topology.wait_for(complete, PATIENCE)).unwrap();
     assert_ne!(pools.count("ready"), 0, "a pool has panicked");
-    // A replacement monitor would have to be spawned while the old one is dropped.
+    // A replacement would have to be spawned while the old task is dropped.
     assert_eq!(monitors.load(Ordering::SeqCst), 3);
     block_on(topology.close());
 }

@@ -264,11 +264,11 @@ fn monitors_and_pools_send_the_current_document_of_a_driver() {
     let refused = world.topology.append_metadata(own()).unwrap_err();
     assert!(refused.to_string().contains("append the library to that"));
 
-    // The monitor and its RTT task reconnect.
+    // The checks and the measurements reconnect.
     world.handshakes.lock().unwrap().clear();
     let primary = world.sim.status().primary().unwrap().id;
     world.sim.network().reset(primary);
-    world.sim.run_for(Duration::from_secs(20));
+    world.sim.run_for(Duration::from_secs(30));
     let handshakes = world.handshakes.lock().unwrap().clone();
     assert_eq!(handshakes.len(), 2);
     for handshake in &handshakes {
@@ -283,7 +283,7 @@ fn monitors_of_a_driver_in_a_function_poll() {
         let world = start_driver(is_faas, &Shared::new(document("mine").into()));
         world.sim.run_for(Duration::from_secs(60));
         let opened = world.handshakes.lock().unwrap().len();
-        assert_eq!(opened, connections, "only a stream has an RTT task");
+        assert_eq!(opened, connections, "only a stream needs measurements");
     }
 }
 

@@ -1,8 +1,14 @@
 //! Selection errors after the runtime has dropped the monitoring tasks.
 
-use std::{pin::pin, sync::Arc, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
-use bson::doc;
 use futures::FutureExt;
 use sdam::{
     Candidates, Criteria, EventKind, Interest, PendingEvents, PoolHandle, SelectionError,
@@ -10,7 +16,7 @@ use sdam::{
 };
 use sdam_core::{event::SelectionFailure, options::MIN_HEARTBEAT_FREQUENCY};
 use sdam_events::channel::unbounded;
-use sdam_testkit::{RecordingPools, Server};
+use sdam_testkit::{RecordingPools, Server, mongos};
 
 use crate::harness::{Harness, hosts};
 
@@ -114,40 +120,52 @@ fn topologies_without_monitors_report_no_runtime_shutdown() {
     assert!(topology.select(&criteria).now_or_never().is_none());
 }
 
+/// A mongos behind a transport that panics at the first reply.
+fn panicking() -> Server {
+    let (reply, first) = (mongos().to_vec().unwrap(), AtomicBool::new(true));
+    Server::computing(Arc::new(move |_| {
+        assert!(!first.swap(false, Ordering::SeqCst), "the transport panics");
+        Some(reply.clone())
+    }))
+}
+
 #[test]
-fn a_monitor_that_restarts_after_a_panic_still_finds_its_server() {
+fn a_server_whose_transport_has_panicked_is_checked_again_and_found() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
-    let mongos = doc! { "ok": 1, "ismaster": true, "msg": "isdbgrid", "maxWireVersion": 21 };
-    harness.servers.set(&hosts[0], Server::replying(&mongos));
-    let pools = RecordingPools::default();
-    pools.break_at("ready");
-    let topology = harness.start(&hosts, |builder| builder.pools(pools.clone()));
-    assert_eq!(pools.count("ready"), 1, "the pool has panicked");
-    assert!(attempt(&topology).is_none(), "while the monitor pauses");
+    harness.servers.set(&hosts[0], panicking());
+    let topology = harness.start(&hosts, |builder| builder);
+    assert!(attempt(&topology).is_none(), "until the next check");
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 
     // The same with a lower minimum.
     let min = MIN_HEARTBEAT_FREQUENCY / 10;
-    pools.break_at("ready");
+    harness.servers.set(&hosts[0], panicking());
     let topology = harness.start(&hosts, |builder| {
-        let builder = builder.pools(pools.clone());
         builder.options(|options| options.min_heartbeat_frequency = min)
     });
-    assert!(attempt(&topology).is_none(), "while the monitor pauses");
+    assert!(attempt(&topology).is_none(), "until the next check");
     harness.pass(min);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }
 
-/// F-70: including a monitor that pauses after a panic and has meanwhile been asked for a check.
 #[test]
-fn closing_stops_a_pausing_monitor_at_once() {
+fn a_server_is_found_although_its_pool_has_panicked_in_a_check() {
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     harness.servers.set(&hosts[0], Server::mongos());
     let pools = RecordingPools::default();
     pools.break_at("ready");
     let topology = harness.start(&hosts, |builder| builder.pools(pools.clone()));
     assert_eq!(pools.count("ready"), 1, "the pool has panicked");
+    assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
+}
+
+#[test]
+fn closing_ends_the_task_of_a_server_whose_transport_has_panicked_at_once() {
+    // F-70: also if a check was requested meanwhile.
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    harness.servers.set(&hosts[0], panicking());
+    let topology = harness.start(&hosts, |builder| builder);
     topology.request_check();
     harness.settle();
     let closing = harness.begin(async move { topology.close().await });

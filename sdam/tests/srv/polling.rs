@@ -217,7 +217,7 @@ fn hosts_outside_the_domain_are_published_and_never_connected_to() {
     let mut mixed = hosts(&[27018]);
     mixed.push(evil.clone());
     sim.dns().set_srv(TEST1, INTERVAL, mixed);
-    sim.run_for(2 * INTERVAL);
+    sim.run_for(5 * INTERVAL / 2);
     assert_eq!(ports(topology.snapshot().description()), [27018]);
     let mut ignored = 0;
     while let Some(event) = events.try_next() {
