@@ -45,7 +45,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// What the engine and the selections have left for a task.
+/// The orders and requests that have been left for a task.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) orders: Vec<Order>,

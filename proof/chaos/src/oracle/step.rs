@@ -19,7 +19,7 @@ use crate::{
 
 /// The maximum number of polls per task in a second of virtual time.
 const POLLS_PER_TASK: u64 = 600;
-/// The maximum number of timers of an engine task: its own and those of its current operation.
+/// The maximum number of timers of an engine task: its own and those of one operation.
 const TIMERS: usize = 4;
 
 /// Checks the world after every step.
@@ -172,14 +172,17 @@ impl<'w> StepOracle<'w> {
         }
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
-        // A monitor and an RTT task per server, one task per pool, one that delivers events, and
-        // one that polls SRV records.
+        // One task per server and per pool, one that delivers events, and one that polls SRV
+        // records. A server has two connections.
         let polling = usize::from(self.access.srv);
-        let tasks = (self.sim.tasks(), 2 * servers + pools + 1 + polling + load);
+        let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load);
         let connections = (self.sim.connections(), 2 * servers + opened);
         let timers = (
             self.sim.timers(),
-            2 * TIMERS * servers + pools + TIMERS * (pending + polling) + TASK_TIMERS * (load + 1),
+            (2 * TIMERS - 1) * servers
+                + pools
+                + TIMERS * (pending + polling)
+                + TASK_TIMERS * (load + 1),
         );
         for (what, oracle, (there, max)) in [
             ("tasks", Oracle::Leaks, tasks),
