@@ -10,7 +10,11 @@ use crate::{
         orders::{News, Order},
         server::Server,
     },
-    monitor::{connection::Answer, links::Links, timer::DeadlineTimer},
+    monitor::{
+        connection::{Answer, MonitorConnection},
+        links::Links,
+        timer::DeadlineTimer,
+    },
 };
 
 /// The reason of a wake-up, most urgent first.
@@ -122,7 +126,7 @@ impl ServerTask {
                 links.on(conn, |connection| connection.read_next(deadline));
             }
             Order::Disconnect { conn } => {
-                links.on(conn, |connection| connection.disconnect());
+                links.on(conn, MonitorConnection::disconnect);
             }
         }
     }
