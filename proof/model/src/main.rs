@@ -21,20 +21,21 @@ fn searches() -> Vec<Search> {
         seeds: 0b001,
         ..Start::STREAMING
     };
+    // The searches to a limit are run to other limits by name.
     let (all, some) = (usize::MAX, 50_000);
     vec![
         ("elections", polled, alphabet::elections(), all),
         ("membership", polled, alphabet::membership(), all),
-        ("membership, named", named, alphabet::membership(), some),
+        ("membership, named", named, alphabet::membership(), some / 2),
         ("membership, direct", direct, alphabet::membership(), all),
         ("errors", named, alphabet::errors(), some),
-        ("everything", polled, alphabet::everything(), some),
+        ("everything", polled, alphabet::everything(), some / 2),
         ("one server", one, alphabet::one_server(), all),
         (
             "three servers",
             Start::STREAMING,
             alphabet::three_servers(),
-            some,
+            3 * some,
         ),
     ]
 }
