@@ -132,26 +132,6 @@ fn pools_without_an_authenticator_refuse_options_with_a_credential() {
     assert_eq!((error.option(), error.value()), ("user name", "ada"));
 }
 
-#[test]
-fn a_wrong_password_is_an_authentication_error_of_the_first_check_out() {
-    // I-14, I-19, T-30
-    let sim = Sim::new(2, &set([User::new("ada", "pencil").source("staff")]));
-    sim.block_on(async {
-        for user_info in ["ada:wrong@", "eve:pencil@", "ada:pencil@"] {
-            let topology = start(&sim, user_info);
-            let error = refusal(find(&topology).await);
-            assert_eq!(
-                (error.error.code, error.error.stage),
-                (Some(18), Stage::Auth)
-            );
-            assert_eq!(error.error.labels, Box::default());
-            assert_eq!(error.outcome, ErrorOutcome::Cleared);
-            topology.close().await;
-        }
-    });
-    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
-}
-
 /// Checks the error of an operation while the authentication command `command` fails.
 #[track_caller]
 fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {

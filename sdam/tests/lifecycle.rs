@@ -9,13 +9,12 @@ use std::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
-    task::Context,
     time::Duration,
 };
 
 use async_trait::async_trait;
 use bson::{Document, doc, oid::ObjectId};
-use futures::{StreamExt, executor::block_on, task::noop_waker_ref};
+use futures::{StreamExt, executor::block_on};
 use sdam::{
     Connection, Criteria, ErrorKind, EventKind, EventName, Generation, Instant, Io, ReadMode,
     ReadPreference, Runtime, SelectionError, ServerAddress, ServerType, Snapshot, Spawner, Stage,
@@ -293,46 +292,6 @@ fn topologies_on_the_same_runtime_have_different_ids() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 4);
-}
-
-#[test]
-fn a_dropped_selection_is_not_counted_as_waiting() {
-    // L-44
-    let host = tokio();
-    let topology = Topology::builder(UNREACHABLE)
-        .unwrap()
-        .start(on(&host))
-        .unwrap();
-    let criteria = Criteria::write();
-    {
-        let mut waiting = Box::pin(topology.select(&criteria));
-        let mut cx = Context::from_waker(noop_waker_ref());
-        assert!(waiting.as_mut().poll(&mut cx).is_pending());
-        assert_eq!(topology.waiters(), 1);
-    }
-    assert_eq!(topology.waiters(), 0);
-    block_on(topology.close());
-}
-
-#[test]
-fn operations_are_counted_while_the_selected_server_is_held() {
-    // L-43
-    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
-    let topology = Topology::builder(set.uri())
-        .unwrap()
-        .start(on(&host))
-        .unwrap();
-    let first = block_on(topology.select(&Criteria::write())).unwrap();
-    let count = || {
-        let snapshot = topology.snapshot();
-        snapshot.server_by_id(first.id()).unwrap().operation_count()
-    };
-    assert_eq!(count(), 1);
-    let second = topology.try_select(&Criteria::write()).unwrap().unwrap();
-    assert_eq!(count(), 2);
-    drop(second);
-    assert_eq!(count(), 1);
-    block_on(topology.close());
 }
 
 /// A transport whose DNS look-ups block threads, like tokio's while no name server answers.

@@ -6,16 +6,11 @@ use std::{sync::Arc, time::Duration};
 
 use bson::{Document, doc};
 use sdam::{
-    AppError, Criteria, ErrorOutcome, EventKind, Generation, Interest, ReadMode, ReadPreference,
-    ServerAddress, ServerDescription, ServerId, ServerType, Snapshot, Stage, Topology,
+    AppError, ErrorOutcome, EventKind, Generation, Interest, ServerAddress, ServerDescription,
+    ServerId, ServerType, Snapshot, Stage, Topology,
 };
 use sdam_events::channel::{EventStream, unbounded};
-use sdam_sim::{
-    Action, Blueprint, MemberId,
-    action::{FailCommand, Target},
-    config::SetConfig,
-    runtime::Sim,
-};
+use sdam_sim::{Blueprint, MemberId, config::SetConfig, runtime::Sim};
 
 const LONG: Duration = Duration::from_secs(120);
 
@@ -111,74 +106,6 @@ fn versioned(mut reply: Document, ahead: i64) -> Vec<u8> {
     reply.to_vec().unwrap()
 }
 
-/// F-50: a check with an error reply marks its server Unknown, even if a pooled connection has
-/// brought a newer topology version than the error's.
-#[test]
-fn a_failed_check_marks_its_server_unknown_despite_its_older_topology_version() {
-    let mut harness = Harness::start("serverMonitoringMode=poll");
-    let (server, member) = harness.secondary();
-    harness.sim.run_for(Duration::from_millis(1));
-    assert_eq!(harness.sim.connections(), 3);
-    let reply = versioned(harness.last_reply(server), 1000);
-    let generation = Generation::FIRST;
-    harness
-        .topology
-        .handle_handshake(server, generation, &reply)
-        .unwrap();
-    let mut refusal = FailCommand::default();
-    refusal.commands = ["hello", "isMaster"].map(str::to_owned).into();
-    refusal.error_code = Some(11602);
-    let target = Target::Member(member);
-    harness
-        .sim
-        .apply(&Action::FailPoint(target, Some(refusal)))
-        .unwrap();
-    harness.sim.run_for(Duration::from_secs(11));
-    let error = harness.server(server).error.clone().unwrap();
-    assert_eq!(error.code, Some(11602));
-    assert!(
-        error.topology_version.is_some(),
-        "an older topology version"
-    );
-    assert_eq!(
-        harness.sim.connections(),
-        2,
-        "the monitor has closed its connection"
-    );
-    let cleared = std::iter::from_fn(|| harness.events.try_next()).any(
-        |event| matches!(event.kind, EventKind::PoolCleared { server: own, .. } if own == server),
-    );
-    assert!(cleared);
-}
-
-/// G-3, G-10: after an ordinary failover the old primary serves reads like any other secondary.
-#[test]
-fn an_old_primary_stays_within_the_latency_window() {
-    let harness = Harness::start("");
-    harness.sim.run_for(Duration::from_secs(15));
-    let old = harness
-        .topology
-        .snapshot()
-        .description()
-        .primary()
-        .unwrap()
-        .id;
-    assert_eq!(harness.report_step_down(old), ErrorOutcome::MarkedUnknown);
-    assert_eq!(harness.server(old).rtt, None);
-    harness.sim.step_down().unwrap();
-    harness.wait_for(|snapshot| {
-        let description = snapshot.description();
-        let old = description.server_by_id(old).unwrap();
-        old.server_type == ServerType::RsSecondary && description.primary().is_some()
-    });
-    assert!(harness.server(old).rtt.is_some());
-    let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
-    let chosen = (0..100)
-        .map(|_| harness.topology.try_select(&nearest).unwrap().unwrap().id())
-        .filter(|chosen| *chosen == old);
-    assert!(chosen.count() > 10, "it is one of three servers");
-}
-
 /// F-80: an operation's handshake with a lost server makes it known again, although the monitor
 /// receives nothing new on its stream.
 #[test]
@@ -199,23 +126,4 @@ fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
     let found = harness.server(server);
     assert_eq!(found.server_type, ServerType::RsSecondary);
     assert!(found.rtt.unwrap().average > Duration::ZERO);
-}
-
-/// F-51, F-52, D-70: a server with another set name is Unknown, so the loss of its connection
-/// causes no immediate check.
-#[test]
-fn a_server_of_another_set_is_not_checked_again_at_once() {
-    let mut harness = Harness::start_with_uri("a/?directConnection=true&replicaSet=other");
-    harness.sim.run_for(Duration::from_secs(1));
-    let member = MemberId(0);
-    let server = Arc::clone(&harness.topology.snapshot().description().servers()[0]);
-    assert_eq!(server.server_type, ServerType::Unknown);
-    let lost = harness.sim.now();
-    harness.sim.network().reset(member);
-    harness.sim.run_for(Duration::from_secs(25));
-    let next = std::iter::from_fn(|| harness.events.try_next())
-        .filter(|event| event.at > lost)
-        .find(|event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_)));
-    let pause = next.unwrap().at.since(lost);
-    assert!(pause >= Duration::from_secs(10), "{pause:?}");
 }

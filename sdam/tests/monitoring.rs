@@ -10,7 +10,7 @@ use std::{
 use bson::Document;
 use sdam::{
     AppError, Criteria, ErrorOutcome, Event, EventKind, EventName, Generation, Instant, Interest,
-    Library, ServerAddress, ServerType, Stage, Topology,
+    ServerAddress, ServerType, Stage, Topology,
 };
 use sdam_events::sink::sink_fn;
 use sdam_sim::{
@@ -259,36 +259,6 @@ fn rtt_measurements_publish_no_events() {
     }
 }
 
-/// G-10, G-15: the round-trip times of streaming servers are those of measurements, and their
-/// changes publish no event.
-#[test]
-fn streaming_servers_have_the_rtt_that_the_rtt_task_measured() {
-    let harness = Harness::start("a/?replicaSet=rs");
-    harness.sim.run_for(3 * HEARTBEAT);
-    let check = |least: u64, most: u64| {
-        let snapshot = harness.topology.snapshot();
-        for server in snapshot.description().servers() {
-            let rtt = server.rtt.unwrap();
-            let range = Duration::from_micros(least)..Duration::from_micros(most);
-            assert!(range.contains(&rtt.average), "{server}");
-            assert!(Duration::ZERO < rtt.minimum && rtt.minimum <= rtt.average);
-        }
-    };
-    let changes = || {
-        let is_change = |event: &&Event| event.kind.name() == EventName::ServerDescriptionChanged;
-        harness.events().iter().filter(is_change).count()
-    };
-    check(200, 600);
-    let before = changes();
-    harness.sim.network().set_latency(Latency {
-        chunked: false,
-        ..Latency::WAN
-    });
-    harness.sim.run_for(10 * HEARTBEAT);
-    check(60_000, 160_000);
-    assert_eq!(changes(), before);
-}
-
 /// F-45: a waiting operation continues at the moment at which a check finds its server.
 #[test]
 fn a_successful_check_ends_waiting_selections_immediately() {
@@ -416,56 +386,6 @@ fn only_the_pool_of_a_removed_server_is_closed() {
     let closed = calls.filter(|call| call.method == "close");
     let closed: Vec<_> = closed.map(|call| call.address).collect();
     assert_eq!(closed, [ServerAddress::new(host, 27017)]);
-}
-
-/// O-27: only connections opened later send the appended library; open ones are kept.
-#[test]
-fn only_new_connections_send_appended_metadata() {
-    let harness = Harness::start("a/?replicaSet=rs");
-    harness.sim.run_for(HEARTBEAT);
-    let library = || Library::new("wrapper").with_version("7");
-    assert!(harness.topology.append_metadata(library()).unwrap());
-    assert!(!harness.topology.append_metadata(library()).unwrap());
-    assert!(
-        harness
-            .topology
-            .append_metadata(Library::new("a|b"))
-            .is_err()
-    );
-    let from = harness.sim.now();
-    harness.sim.run_for(2 * HEARTBEAT);
-    let since = |from| {
-        let sent = harness.sent();
-        let handshakes = sent
-            .into_iter()
-            .filter(move |sent| sent.at >= from && sent.is_handshake());
-        handshakes.collect::<Vec<_>>()
-    };
-    assert!(since(from).is_empty(), "open connections are kept");
-    for member in (0..3).map(MemberId) {
-        harness.sim.network().reset(member);
-    }
-    // A measurement finds its connection broken, and the next one opens another.
-    harness.sim.run_for(3 * HEARTBEAT);
-    let later = since(from);
-    assert_eq!(later.len(), 6, "of checks and measurements");
-    for sent in &later {
-        let client = sent.command.get_document("client").unwrap();
-        let driver = client.get_document("driver").unwrap();
-        assert_eq!(driver.get_str("name").unwrap(), "sdam|wrapper");
-        assert!(driver.get_str("version").unwrap().ends_with("|7"));
-    }
-    let before = since(Instant::EPOCH);
-    let plain = before.iter().filter(|sent| sent.at < from);
-    assert!(plain.clone().count() == 6);
-    assert!(
-        plain
-            .into_iter()
-            .all(|sent| !format!("{sent:?}").contains("wrapper"))
-    );
-    let client = later[0].command.get_document("client").unwrap();
-    let own = harness.topology.hello().handshake.unwrap();
-    assert_eq!(*own.client, *client.to_vec().unwrap());
 }
 
 /// G-8, F-25: if a set is replaced by servers without streaming, it is polled and its measurements

@@ -4,18 +4,13 @@
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
-    future::poll_fn,
     sync::{Arc, Mutex, mpsc},
-    task::Poll,
     thread,
 };
 
-use futures::{channel::oneshot, executor::block_on, future::join_all};
-use sdam::{
-    Event, EventKind, EventSink, Instant, Interest, ObjectId, ServerAddress, Spawner, Task,
-};
+use futures::{channel::oneshot, executor::block_on};
+use sdam::{Event, EventKind, EventSink, Instant, Interest, ObjectId, Spawner, Task};
 use sdam_events::{dispatch::Dispatcher, queue::EventQueue};
-use sdam_sim::{Blueprint, runtime::Sim};
 
 const SOURCES: usize = 4;
 const EACH: usize = 5_000;
@@ -62,19 +57,6 @@ fn start(
         let _ = ended.send(());
     }));
     (queue, seen, end)
-}
-
-/// Yields to other tasks.
-async fn yield_now() {
-    let mut yielded = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut yielded, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
 }
 
 fn push(queue: &EventQueue, source: usize, number: usize) {
@@ -133,34 +115,5 @@ fn a_burst_of_events_is_delivered_completely_and_in_order_on_every_multi_threade
         queue.close();
         block_on(end).unwrap();
         check(name, &seen.lock().unwrap());
-    }
-}
-
-#[test]
-fn a_burst_of_events_is_delivered_completely_and_in_order_for_every_order_of_tasks() {
-    // J-12
-    for seed in 0..20 {
-        let server = ServerAddress::new("a", 27017);
-        let sim = Sim::new(seed, &Blueprint::standalone(server));
-        let spawner = sim.runtime().spawner;
-        let (queue, seen, end) = start(&*spawner, None);
-        let sources = (0..SOURCES).map(|source| {
-            let (queue, (ended, end)) = (Arc::clone(&queue), oneshot::channel());
-            spawner.spawn(Task::new("source", async move {
-                for burst in 0..EACH / 100 {
-                    (0..100).for_each(|number| push(&queue, source, burst * 100 + number));
-                    yield_now().await;
-                }
-                let _ = ended.send(());
-            }));
-            end
-        });
-        let sources = join_all(sources);
-        sim.block_on(async {
-            sources.await;
-            queue.close();
-            end.await.unwrap();
-        });
-        check(&format!("seed {seed}"), &seen.lock().unwrap());
     }
 }

@@ -15,7 +15,7 @@ use sdam::{
 };
 use sdam_core::machine::RecordedInput;
 use sdam_events::channel;
-use sdam_sim::serve::{Builder, ReplicaSet};
+use sdam_sim::serve::Builder;
 
 /// The time limit of every wait, for a machine under load.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -79,14 +79,6 @@ impl Pool {
     async fn open(&self) -> Result<Established, ConnectionError> {
         self.new.establish(Some(PATIENCE)).await
     }
-
-    fn check_in(&self, connection: Established) {
-        if connection.is_usable() {
-            self.state.lock().unwrap().idle.push(connection);
-        } else {
-            connection.close();
-        }
-    }
 }
 
 fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<Arc<Pool>> {
@@ -97,55 +89,6 @@ fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<Arc<Pool>> {
 
 fn ping() -> RawDocumentBuf {
     rawdoc! { "ping": 1, "$db": "admin" }
-}
-
-/// Selects the primary and runs a ping on a pooled connection.
-async fn run_ping(topology: &Topology<Arc<Pool>>) -> Result<Generation, ConnectionError> {
-    let server = topology.select(&Criteria::write()).await.unwrap();
-    let mut connection = server.pool().check_out().await?;
-    let reply = connection
-        .run_command(ping().as_bytes(), Some(PATIENCE))
-        .await;
-    let generation = connection.generation();
-    server.pool().check_in(connection);
-    reply.map(|_| generation)
-}
-
-#[test]
-fn a_pooled_connection_is_reused_until_a_failover_and_reopened_after_it() {
-    // I-1, I-15, F-64
-    let host = tokio::runtime::Runtime::new().unwrap();
-    let set = ReplicaSet::start(3).unwrap();
-    let topology = start(set.uri(), &host);
-    host.block_on(async {
-        assert_eq!(run_ping(&topology).await, Ok(Generation::FIRST));
-        let server = topology.select(&Criteria::write()).await.unwrap();
-        let pool = Arc::clone(server.pool());
-        assert_eq!(pool.state.lock().unwrap().idle.len(), 1);
-        let connection = pool.check_out().await.unwrap();
-        assert!(connection.hello().max_message_size() > 0);
-        assert_eq!(connection.service_id(), None);
-        pool.check_in(connection);
-        assert_eq!(
-            pool.state.lock().unwrap().idle.len(),
-            1,
-            "the connection was reused"
-        );
-    });
-    let before = host.block_on(topology.select(&Criteria::write())).unwrap();
-    set.kill(set.primary().unwrap().unwrap()).unwrap();
-    // The operation reports the broken connection, and the next one waits for the new primary.
-    let after = host.block_on(async {
-        loop {
-            if let Ok(generation) = run_ping(&topology).await {
-                return generation;
-            }
-        }
-    });
-    assert_eq!(after, Generation::FIRST, "the pool of the new primary");
-    let lost = before.pool().state.lock().unwrap().generation;
-    assert!(lost > Generation::FIRST, "{lost}");
-    host.block_on(topology.close());
 }
 
 #[test]

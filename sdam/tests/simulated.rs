@@ -4,14 +4,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{StreamExt, future::join_all};
+use futures::StreamExt;
 use sdam::{
-    ClientMetadata, Criteria, Event, EventKind, Instant, Interest, Options, ServerAddress,
-    ServerType, Snapshot, Topology, TopologyBuilder, TopologyType, UnixTime,
+    ClientMetadata, Criteria, Event, EventKind, Interest, Options, ServerAddress, Snapshot,
+    Topology, TopologyBuilder, TopologyType, UnixTime,
 };
 use sdam_events::{channel::unbounded, record::RecordSink, replay::replay};
 use sdam_sim::{
-    Action, Blueprint, MemberId,
+    Blueprint, MemberId,
     config::SetConfig,
     runtime::{Latency, Sim},
 };
@@ -60,37 +60,6 @@ fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
             topology.close().await;
         });
     }
-}
-
-#[test]
-fn every_mongos_of_the_seed_list_is_found_measured_and_watched() {
-    // D-3
-    let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
-    let sim = Sim::new(3, &Blueprint::sharded(hosts));
-    sim.network().set_latency(Latency::WAN);
-    let builder = Topology::builder(&sim.uri()).unwrap();
-    let topology = builder.start(sim.runtime()).unwrap();
-    let wait_for = |available: [bool; 3]| {
-        let matches = |snapshot: &Snapshot| {
-            let servers = snapshot.description().servers();
-            let found = servers.iter().map(|server| {
-                let is_mongos = server.server_type == ServerType::Mongos;
-                (
-                    is_mongos,
-                    server.rtt.is_some_and(|rtt| !rtt.average.is_zero()),
-                )
-            });
-            found
-                .eq(available.map(|is_available| (is_available, is_available)))
-                .then_some(())
-        };
-        sim.block_on(topology.wait_for(matches, LONG)).unwrap();
-    };
-    wait_for([true; 3]);
-    sim.kill(MemberId(1)).unwrap();
-    wait_for([true, false, true]);
-    sim.restart(MemberId(1)).unwrap();
-    wait_for([true; 3]);
 }
 
 #[test]
@@ -225,61 +194,6 @@ fn a_seed_reproduces_its_run_and_other_seeds_give_other_runs() {
     assert_eq!(traces.len(), 10);
 }
 
-/// F-44: a server is checked every 500 ms for any number of waiters; a single answer wakes them
-/// all.
-#[test]
-fn a_thousand_waiting_selections_cause_one_check_of_a_server_per_500_ms() {
-    let sim = simulation(5);
-    for member in 0..3 {
-        sim.network().refuse(MemberId(member), true);
-    }
-    let (sink, mut events) = unbounded();
-    let chosen: Vec<_> = sim.block_on(async {
-        let builder = Topology::builder(&sim.uri()).unwrap().sink(sink);
-        let topology = builder.start(sim.runtime()).unwrap();
-        let criteria = Criteria::write();
-        let waiting = join_all((0..1000).map(|_| topology.select(&criteria)));
-        let relief = async {
-            let clock = Arc::clone(&sim.runtime().io.clock);
-            clock.sleep_until(sim.now() + Duration::from_secs(20)).await;
-            assert_eq!(topology.waiters(), 1000);
-            sim.network().heal();
-        };
-        let (selected, ()) = futures::future::join(waiting, relief).await;
-        topology.close().await;
-        selected
-            .into_iter()
-            .map(|selected| selected.unwrap().server_type())
-            .collect()
-    });
-    assert_eq!(chosen, [ServerType::RsPrimary; 1000]);
-    let mut checks: Vec<(ServerAddress, Instant)> = Vec::new();
-    while let Some(event) = events.try_next() {
-        if let EventKind::ServerHeartbeatStarted(heartbeat) = event.kind
-            && event.at < Instant::from_millis(20_000)
-        {
-            checks.push((heartbeat.address, event.at));
-        }
-    }
-    checks.sort();
-    for pair in checks.windows(2) {
-        let [(host, before), (other, after)] = pair else {
-            continue;
-        };
-        let pause = after.since(*before);
-        let near = Duration::from_millis(500)..Duration::from_millis(510);
-        assert!(
-            host != other || near.contains(&pause),
-            "{host} is checked after {pause:?}"
-        );
-    }
-    assert!(
-        (115..=123).contains(&checks.len()),
-        "{} checks",
-        checks.len()
-    );
-}
-
 /// F-21, F-20: `auto` polls if and only if the environment names exactly one FaaS provider.
 #[test]
 fn clients_in_a_faas_environment_poll() {
@@ -312,33 +226,4 @@ fn clients_in_a_faas_environment_poll() {
     // Vercel runs on AWS; any other two providers contradict each other.
     check(&["AWS_LAMBDA_RUNTIME_API", "VERCEL"], "auto", false);
     check(&["AWS_LAMBDA_RUNTIME_API", "K_SERVICE"], "auto", true);
-}
-
-/// F-65: a check that times out interrupts the connections in use; a check that breaks does not.
-/// The generation identifies those connections.
-#[test]
-fn only_a_check_timeout_interrupts_connections_in_use() {
-    let sim = simulation(1);
-    let (sink, mut events) = unbounded();
-    let topology = Topology::builder(&sim.uri())
-        .unwrap()
-        .sink(sink.interested_in(Interest::POOLS))
-        .start(sim.runtime())
-        .unwrap();
-    sim.block_on(topology.wait_for(complete, LONG)).unwrap();
-    let member = MemberId(1);
-    sim.network().reset(member);
-    sim.run_for(Duration::from_secs(30));
-    sim.apply(&Action::Freeze(member.into())).unwrap();
-    sim.run_for(Duration::from_secs(60));
-    let mut clears = Vec::new();
-    while let Some(event) = events.try_next() {
-        if let EventKind::PoolCleared { address, clear, .. } = event.kind
-            && address.host() == "b"
-            && !clear.was_paused
-        {
-            clears.push((clear.generation.as_u64(), clear.interrupt_in_use));
-        }
-    }
-    assert_eq!(clears, [(1, false), (2, true)]);
 }

@@ -357,39 +357,3 @@ fn is_retryable_write(
         || error.body().is_none_or(|body| !reply::is_ok(body));
     counts && error.is_retryable_write(max_wire_version)
 }
-
-#[cfg(test)]
-mod tests {
-    use bson::{Document, doc};
-    use sdam_core::app_error::ErrorOutcome;
-    use sdam_transport::wire::{OpMsg, WireMessage};
-
-    use super::*;
-
-    #[test]
-    fn a_time_over_at_the_server_is_found_beside_an_ok_of_1() {
-        // I-72
-        let check = |reply: &Document, expected: Option<&str>| {
-            let message = OpMsg {
-                body: &reply.to_vec().unwrap(),
-                ..OpMsg::default()
-            };
-            let message = WireMessage::decode(message.encode().unwrap().into_bytes()).unwrap();
-            let reply = CommandReply::check(message, |_| ErrorOutcome::Irrelevant).unwrap();
-            let message = expired(&reply).map(|error| error.message);
-            assert_eq!(message.as_deref(), expected, "{reply:?}");
-        };
-        let error = |code| doc! { "index": 1, "code": code, "errmsg": "late" };
-        check(&doc! { "ok": 1 }, None);
-        check(
-            &doc! { "ok": 1, "writeConcernError": error(50) },
-            Some("late"),
-        );
-        check(&doc! { "ok": 1, "writeConcernError": error(64) }, None);
-        check(
-            &doc! { "ok": 1, "writeErrors": [error(11000), error(50)] },
-            Some("late"),
-        );
-        check(&doc! { "ok": 1, "writeErrors": [error(11000)] }, None);
-    }
-}

@@ -128,20 +128,4 @@ mod tests {
             assert!(!limit.has_passed(NOW + millis(1 << 40)));
         }
     }
-
-    #[test]
-    fn a_connection_has_to_come_within_the_limit_of_the_selection() {
-        // S-3
-        let check = |timeout: Option<u64>, selection, expected: Option<u64>| {
-            let limit = Limit::new(timeout.map(millis), NOW);
-            let by = limit.check_out_by(NOW, millis(selection));
-            assert_eq!(by, expected.map(|expected| NOW + millis(expected)));
-        };
-        check(None, 30, None);
-        check(Some(0), 30, Some(30));
-        check(Some(0), 0, None);
-        check(Some(20), 30, Some(20));
-        check(Some(40), 30, Some(30));
-        check(Some(40), 0, Some(40));
-    }
 }

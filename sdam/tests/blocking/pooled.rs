@@ -100,22 +100,6 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
 }
 
 #[test]
-fn a_thread_that_waits_too_long_fails_and_the_connection_goes_to_the_next_one() {
-    // F-68b
-    let set = ReplicaSet::start(1).unwrap();
-    let (_topology, pool) = start(&set, "waitQueueTimeoutMS=50");
-    let held = block_on(pool.check_out()).unwrap();
-    let begun = Instant::now();
-    let waiter = thread::scope(|scope| scope.spawn(|| ping(&pool)).join().unwrap());
-    let address = pool.address().clone();
-    assert_eq!(waiter, Err(Error::Pool(PoolError::TimedOut { address })));
-    assert!(begun.elapsed() >= Duration::from_millis(50));
-    drop(held);
-    ping(&pool).unwrap();
-    assert_survived(&pool);
-}
-
-#[test]
 fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
     // I-15, F-68, F-68b
     let set = ReplicaSet::start(1).unwrap();

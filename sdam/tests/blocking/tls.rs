@@ -4,7 +4,7 @@ use std::{path::Path, sync::Arc};
 
 use sdam::{BlockingTopology, Criteria, Options, SelectionError, Stage, TopologyBuilder};
 use sdam_live::{
-    Certificates, MemberSpec, Mongod, ReplicaSet, ServerCertificate, ServerTls, Socks, or_skip,
+    Certificates, MemberSpec, Mongod, ReplicaSet, ServerCertificate, ServerTls, or_skip,
 };
 use sdam_transport::AddressTable;
 
@@ -98,36 +98,5 @@ fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
             let error = select(options).unwrap_err();
             assert!(error.contains("certificate"), "{error}");
         }
-    }
-}
-
-#[test]
-fn the_certificate_has_to_name_the_member_through_a_translation_and_a_proxy() {
-    // U-5, V-10
-    let certificates = certificates();
-    let Some(mongod) = start(&ServerTls::new(&certificates)) else {
-        return;
-    };
-    let Some(socks) = or_skip(Socks::start()).unwrap() else {
-        return;
-    };
-    let (address, port) = (socks.address(), mongod.address().port());
-    let proxy = format!("&proxyHost={}&proxyPort={}", address.ip(), address.port());
-    let names = ["a.sdam.example", "other.example"].map(|name| format!("{name}:{port}"));
-    let table = names
-        .each_ref()
-        .map(|name| format!("{name}={}", mongod.host()));
-    let table: AddressTable = table.join(",").parse().unwrap();
-    for options in ["", &proxy] {
-        let options = format!("{}{options}", certificates.options());
-        let [accepted, refused] = names.each_ref().map(|name| {
-            select(
-                &format!("mongodb://{name}/?directConnection=true&{options}"),
-                &table,
-            )
-        });
-        accepted.unwrap();
-        let error = refused.unwrap_err();
-        assert!(error.contains("other.example"), "{error}");
     }
 }

@@ -10,7 +10,7 @@ use sdam::{
     discovery::options::ServerApi,
 };
 use sdam_events::channel::unbounded;
-use sdam_sim::{Blueprint, MemberId, action::BadReply, runtime::Sim};
+use sdam_sim::{Blueprint, MemberId, runtime::Sim};
 
 use crate::{Kind, World, encoded, replica_set};
 
@@ -357,33 +357,4 @@ fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
     );
     assert!(warnings(limits).is_empty());
     assert!(warnings("w=majority&readConcernLevel=local").is_empty());
-}
-
-#[test]
-fn o_39_o_50_only_the_reply_to_a_write_acknowledges_it() {
-    for bad in BadReply::ALL {
-        let fail = |world: &World| {
-            let data = doc! { "failCommands": ["insert"], "badReply": bad.as_str() };
-            world.fail(doc! { "times": 1 }, data);
-        };
-        let world = World::start(&replica_set(), "retryWrites=false&maxPoolSize=1");
-        fail(&world);
-        let error = world.insert(1).unwrap_err();
-        assert!(error.is_network(), "{bad:?}: {error}");
-        assert_eq!(error.body(), None);
-        let (_, names) = world.log("insert");
-        assert_eq!(names, ["CommandStarted", "CommandFailed"]);
-        // The server has executed it, but no later command gets its reply.
-        for id in 2..11 {
-            let reply = world.insert(id).unwrap();
-            assert_eq!(reply.get_i32("n").unwrap(), 1, "{bad:?}");
-        }
-        // A retryable write is sent again with the same number.
-        let world = World::start(&replica_set(), "");
-        fail(&world);
-        world.insert(1).unwrap();
-        let (started, _) = world.log("insert");
-        let numbers = started.iter().map(|sent| sent.get_i64("txnNumber").ok());
-        assert_eq!(numbers.collect::<Vec<_>>(), [Some(1), Some(1)], "{bad:?}");
-    }
 }

@@ -100,17 +100,6 @@ fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
 }
 
 #[test]
-fn a_command_that_is_refused_twice_succeeds_at_the_second_retry() {
-    // I-62
-    let world = World::start(&replica_set(), "");
-    let ping = encoded(&doc! { "ping": 1 });
-    overload(&world, 2);
-    let ping = Command::new("admin", ping.as_bytes());
-    world.try_command(&ping).unwrap();
-    assert_eq!(world.log("ping").0.len(), 3);
-}
-
-#[test]
 fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     // I-62, Q-20
     let ping = encoded(&doc! { "ping": 1 });

@@ -4,103 +4,10 @@ use std::{cell::Cell, time::Duration};
 
 use bson::{Document, doc};
 use futures::future::{join, join_all};
-use sdam::{
-    Criteria, ServerAddress,
-    client::{Command, CommandErrorKind},
-};
+use sdam::{Criteria, ServerAddress, client::Command};
 use sdam_sim::Blueprint;
 
 use crate::{World, encoded, replica_set};
-
-const TWICE: [&str; 4] = [
-    "CommandStarted",
-    "CommandFailed",
-    "CommandStarted",
-    "CommandSucceeded",
-];
-
-/// Returns the session and the number of a write.
-fn transaction(command: &Document) -> (&Document, i64) {
-    let session = command.get_document("lsid").unwrap();
-    (session, command.get_i64("txnNumber").unwrap())
-}
-
-#[test]
-fn a_write_is_retried_once_with_the_same_session_and_number() {
-    //
-    let world = World::start(&replica_set(), "");
-    world.fail(
-        doc! { "times": 1 },
-        doc! { "failCommands": ["insert"], "closeConnection": true },
-    );
-    world.insert(1).unwrap();
-    let (started, names) = world.log("insert");
-    assert_eq!(names, TWICE);
-    assert_eq!(transaction(&started[0]), transaction(&started[1]));
-    // The next write has another number, and another session, because the first one met a network
-    // error.
-    world.insert(2).unwrap();
-    let (next, _) = world.log("insert");
-    assert_ne!(transaction(&started[0]).0, transaction(&next[0]).0);
-    // Without a network error, the session is used again.
-    let data = doc! { "failCommands": ["insert"], "errorCode": 91 };
-    world.fail(doc! { "times": 1 }, data);
-    for (id, number) in [(3, 2), (4, 3)] {
-        world.insert(id).unwrap();
-        let (last, _) = world.log("insert");
-        assert_eq!(transaction(&last[0]), (transaction(&next[0]).0, number));
-    }
-}
-
-#[test]
-fn a_write_that_fails_twice_returns_the_error_with_its_label() {
-    //
-    let world = World::start(&replica_set(), "");
-    world.fail(
-        doc! { "times": 2 },
-        doc! { "failCommands": ["insert"], "closeConnection": true },
-    );
-    let error = world.insert(1).unwrap_err();
-    assert!(
-        error.is_network() && error.has_label("RetryableWriteError"),
-        "{error}"
-    );
-    assert_eq!(error.retries(), 1);
-    assert!(
-        error
-            .to_string()
-            .starts_with("`insert` failed on a:27017 after 1 retry: "),
-        "{error}"
-    );
-    world.insert(2).unwrap();
-}
-
-#[test]
-fn a_write_is_retried_after_an_error_that_the_server_has_labelled_and_no_other() {
-    // I-75
-    let world = World::start(&replica_set(), "");
-    let check = |code: i32, retries: bool| {
-        let data = doc! { "failCommands": ["insert"], "errorCode": code };
-        world.fail(doc! { "times": 1 }, data);
-        assert_eq!(world.insert(code).is_ok(), retries, "{code}");
-        assert_eq!(world.log("insert").0.len(), 1 + usize::from(retries));
-    };
-    check(91, true);
-    check(10107, true);
-    check(13, false);
-}
-
-#[test]
-fn servers_before_4_4_do_not_label_errors_so_the_client_does() {
-    // I-75
-    let version = sdam_sim::version::ServerVersion::V4_2;
-    let world = World::start(&replica_set().version(version), "");
-    let data = doc! { "failCommands": ["insert"], "errorCode": 262 };
-    world.fail(doc! { "times": 2 }, data);
-    let error = world.insert(1).unwrap_err();
-    assert_eq!((error.code(), error.retries()), (Some(262), 1));
-    assert!(error.has_label("RetryableWriteError"));
-}
 
 #[test]
 fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end() {
@@ -116,26 +23,6 @@ fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end
     let reply = world.insert(2).unwrap();
     assert!(reply.contains_key("writeConcernError"), "{reply}");
     assert_eq!(world.log("insert").0.len(), 2);
-}
-
-#[test]
-fn a_read_is_retried_after_network_errors_and_certain_codes() {
-    // I-74
-    let world = World::start(&replica_set(), "");
-    let find = encoded(&doc! { "find": "c" });
-    let check = |data: Document, retries: bool| {
-        let mut data = data;
-        data.insert("failCommands", ["find"].to_vec());
-        world.fail(doc! { "times": 1 }, data);
-        let result = world.try_command(&Command::read("test", find.as_bytes()));
-        assert_eq!(result.is_ok(), retries, "{result:?}");
-        let (started, _) = world.log("find");
-        assert_eq!(started.len(), 1 + usize::from(retries));
-        assert!(started.iter().all(|find| !find.contains_key("txnNumber")));
-    };
-    check(doc! { "closeConnection": true }, true);
-    check(doc! { "errorCode": 134 }, true);
-    check(doc! { "errorCode": 13 }, false);
 }
 
 #[test]
@@ -163,21 +50,6 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
         assert_eq!(started.len(), 1);
         assert!(!started[0].contains_key("lsid"));
     }
-}
-
-#[test]
-fn the_options_turn_retries_off() {
-    //
-    let world = World::start(&replica_set(), "retryReads=false&retryWrites=false");
-    let data = doc! { "failCommands": ["insert", "find"], "closeConnection": true };
-    world.fail(doc! { "times": 2 }, data);
-    let error = world.insert(1).unwrap_err();
-    assert!(!error.has_label("RetryableWriteError"), "{error}");
-    assert_eq!(world.log("insert").0.len(), 1);
-    let find = encoded(&doc! { "find": "c" });
-    let find = Command::read("test", find.as_bytes());
-    assert!(world.try_command(&find).is_err());
-    world.try_command(&find).unwrap();
 }
 
 #[test]
@@ -301,21 +173,4 @@ fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
     for id in 10..20 {
         world.insert(id).unwrap();
     }
-}
-
-#[test]
-fn a_time_limit_allows_retries_until_it_has_passed() {
-    // I-73, S-1
-    let world = World::start(&replica_set(), "timeoutMS=5000");
-    let data = doc! { "failCommands": ["insert"], "closeConnection": true };
-    world.fail(doc! { "times": 4 }, data.clone());
-    world.insert(1).unwrap();
-    assert_eq!(world.log("insert").0.len(), 5);
-    let blocked = doc! { "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 9000 };
-    world.fail(doc! { "times": 1 }, blocked);
-    let before = world.sim.now();
-    let error = world.insert(2).unwrap_err();
-    assert!(error.is_timeout(), "{error}");
-    assert!(matches!(error.kind(), CommandErrorKind::Connection(_)));
-    assert_eq!(world.sim.now().since(before).as_secs(), 5);
 }

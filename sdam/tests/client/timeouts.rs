@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use bson::{Document, doc};
+use bson::doc;
 use sdam::{
     CheckOutFailure, Criteria, ServerAddress,
     client::{Command, CommandError, CommandErrorKind},
@@ -11,7 +11,7 @@ use sdam::{
 use sdam_core::pool::PoolError;
 use sdam_sim::{Blueprint, runtime::Latency};
 
-use crate::{Kind, World, encoded, replica_set};
+use crate::{World, encoded, replica_set};
 
 /// Returns how long an operation waits for the only connection of the pool, and its error.
 fn exhausted(world: &World, is_pin: bool) -> (u128, CommandError) {
@@ -102,52 +102,6 @@ fn slow_down(world: &World) {
     world.sim.run_for(Duration::from_secs(200));
 }
 
-/// Returns the `maxTimeMS` of `command`, run with these options on connections with a round trip of
-/// 100 ms.
-fn max_time(options: &str, command: &Document, kind: Kind) -> Option<i64> {
-    let world = World::start(&replica_set(), options);
-    world.insert(1).unwrap();
-    slow_down(&world);
-    let name = command.keys().next().unwrap();
-    let command = encoded(command);
-    // The server refuses nonexistent cursors, but the command was sent.
-    let _ = world.try_command(&kind.command(&command));
-    let (started, _) = world.log(name);
-    let max_time = started.last().unwrap().get("maxTimeMS");
-    max_time.map(|max_time| max_time.as_i64().unwrap())
-}
-
-#[test]
-fn the_server_gets_the_time_that_is_left_less_the_minimum_round_trip() {
-    // I-70
-    let find = doc! { "find": "c" };
-    let check = |options: &str, command: &Document, kind: Kind, expected: Option<i64>| {
-        let max_time = max_time(options, command, kind);
-        assert_eq!(max_time, expected, "{options} {command}");
-    };
-    let limited = "timeoutMS=500";
-    check(limited, &find, Kind::Read, Some(400));
-    check(limited, &doc! { "ping": 1 }, Kind::Generic, Some(400));
-    let insert = doc! { "insert": "c", "documents": [{ "_id": 2 }] };
-    check(limited, &insert, Kind::Write, Some(400));
-    check("timeoutMS=0", &find, Kind::Read, None);
-    check("socketTimeoutMS=500", &find, Kind::Read, None);
-    let own = doc! { "find": "c", "maxTimeMS": 9, "filter": {} };
-    check(
-        "",
-        &doc! { "find": "c", "maxTimeMS": 9_i64 },
-        Kind::Read,
-        Some(9),
-    );
-    check(limited, &own, Kind::Read, Some(400));
-    let more = doc! { "getMore": 1_i64, "collection": "c" };
-    check(limited, &more, Kind::Generic, None);
-    let more = doc! { "getMore": 1_i64, "collection": "c", "maxTimeMS": 9_i64 };
-    check(limited, &more, Kind::Generic, Some(9));
-    let tailable = doc! { "find": "c", "tailable": true };
-    check(limited, &tailable, Kind::Read, None);
-}
-
 #[test]
 fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
     // I-71
@@ -184,50 +138,4 @@ fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     assert!(error.is_timeout() && !error.is_network(), "{error}");
     let server = world.run(world.client.topology().select(&Criteria::write()));
     assert_eq!(server.unwrap().pool().stats().closed, 0);
-}
-
-#[test]
-fn a_write_concern_that_the_server_has_no_time_for_is_a_timeout_under_a_time_limit() {
-    // I-72
-    for (options, is_error) in [("", false), ("timeoutMS=500", true)] {
-        let world = World::start(&replica_set(), options);
-        let error = doc! { "code": 50, "errmsg": "late" };
-        let data = doc! { "failCommands": ["insert"], "writeConcernError": error };
-        world.fail(doc! { "times": 1 }, data);
-        let result = world.insert(1);
-        let is_timeout = result.as_ref().err().map(CommandError::is_timeout);
-        assert_eq!(is_timeout, is_error.then_some(true), "{result:?}");
-        assert_eq!(world.log("insert").0.len(), 1);
-    }
-}
-
-#[test]
-fn an_operation_that_is_late_for_another_attempt_has_timed_out() {
-    // I-72, S-1
-    let world = World::start(&replica_set(), "timeoutMS=100");
-    let blocked = doc! { "blockConnection": true, "blockTimeMS": 60, "errorCode": 7 };
-    let mut data = doc! { "failCommands": ["insert"], "errorLabels": ["RetryableWriteError"] };
-    data.extend(blocked);
-    world.fail(doc! { "times": 4 }, data);
-    let error = world.insert(1).unwrap_err();
-    assert!(error.is_timeout(), "{error}");
-    assert_eq!(world.log("insert").0.len(), 2);
-}
-
-#[test]
-fn a_time_limit_of_zero_allows_retries_without_end() {
-    // I-73, S-5
-    let world = World::start(&replica_set(), "timeoutMS=0&socketTimeoutMS=10");
-    let data = doc! { "failCommands": ["insert"], "closeConnection": true };
-    world.fail(doc! { "times": 6 }, data);
-    world.insert(1).unwrap();
-    assert_eq!(world.log("insert").0.len(), 7);
-    let blocked = doc! { "failCommands": ["insert"], "blockConnection": true, "blockTimeMS": 9000 };
-    world.fail(doc! { "times": 1 }, blocked);
-    world.insert(2).unwrap();
-    assert_eq!(
-        world.log("insert").0.len(),
-        1,
-        "`socketTimeoutMS` is ignored"
-    );
 }

@@ -355,33 +355,6 @@ fn idle_connections_expire_and_the_minimum_is_kept() {
 }
 
 #[test]
-fn a_closed_pool_refuses_check_outs_and_ends_waiting_ones() {
-    // F-68b, P-40
-    let sim = simulation(8);
-    let topology = start(&sim, "maxPoolSize=1");
-    sim.block_on(async {
-        let pool = primary(&topology).await.pool().clone();
-        let held = pool.check_out().await.unwrap();
-        let mut waiting = pin!(pool.check_out());
-        assert!(poll_immediate(&mut waiting).await.is_none());
-        topology.close().await;
-        let closed = Error::Pool(PoolError::Closed {
-            address: pool.address().clone(),
-        });
-        assert_eq!(waiting.await.unwrap_err(), closed);
-        assert_eq!(pool.check_out().await.unwrap_err(), closed);
-        drop(held);
-        let stats = pool.stats();
-        assert_eq!(
-            (stats.in_use, stats.idle, stats.waiting),
-            (0, 0, 0),
-            "{stats:?}"
-        );
-    });
-    assert_eq!((sim.tasks(), sim.connections()), (0, 0));
-}
-
-#[test]
 fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
     // P-43
     let sim = simulation(9);

@@ -9,7 +9,6 @@ mod allocations;
 mod configured;
 mod drivers;
 mod harness;
-mod pools;
 mod prose;
 mod runtime;
 mod scope;

@@ -11,7 +11,6 @@ use bson::{DateTime, Document, doc};
 use sdam::{
     Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, ServerType, Topology,
 };
-use sdam_select::explain::{Rejection, Verdict};
 use sdam_testkit::Server;
 
 use crate::harness::{Harness, hosts};
@@ -138,43 +137,4 @@ fn the_last_write_date_is_taken_from_each_reply_of_a_member() {
     let server = &snapshot.description().servers()[0];
     assert_eq!(server.server_type, ServerType::Standalone);
     assert_eq!(server.last_write_date, None);
-}
-
-/// L-21, L-23: a secondary that lags behind the primary's writes by more than the limit is not
-/// selected.
-#[test]
-fn a_secondary_above_max_staleness_is_not_selected() {
-    let hosts = hosts(2);
-    let mut harness = Harness::new();
-    harness
-        .servers
-        .set(&hosts[0], member(&hosts, true, 100_000));
-    harness
-        .servers
-        .set(&hosts[1], member(&hosts, false, 100_000));
-    let topology = harness.start(&hosts, |builder| builder);
-    let preference = ReadPreference::new(ReadMode::SecondaryPreferred)
-        .with_max_staleness(Duration::from_secs(90));
-    let criteria = Criteria::read(preference).unwrap();
-    let selected = |topology: &Topology| {
-        let selected = topology.try_select(&criteria).unwrap().unwrap();
-        selected.address().clone()
-    };
-    let check = |harness: &mut Harness, topology: &Topology, lag: i64, expected: &ServerAddress| {
-        let answer = member(&hosts, true, 100_000 + lag);
-        harness.servers.set(&hosts[0], answer);
-        harness.pass(Duration::from_secs(10));
-        assert_eq!(&selected(topology), expected, "{lag} ms");
-    };
-    // Ten seconds of the limit are the heartbeat frequency.
-    check(&mut harness, &topology, 80_000, &hosts[1]);
-    check(&mut harness, &topology, 80_001, &hosts[0]);
-    let explanation = topology.explain(&criteria);
-    assert_eq!(
-        explanation.servers[1].verdict,
-        Verdict::Rejected(Rejection::Stale {
-            staleness: Duration::from_millis(90_001),
-            limit: Duration::from_secs(90),
-        })
-    );
 }

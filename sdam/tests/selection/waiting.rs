@@ -129,37 +129,6 @@ fn a_change_that_arrives_with_the_deadline_is_used() {
     assert_eq!((error.waited, error.bound), (timeout, Bound::Call));
 }
 
-/// L-61: the shorter limit applies, and a selection ends exactly when it is reached.
-#[test]
-fn a_selection_fails_at_the_shorter_of_both_timeouts() {
-    let check = |call: u64, expected: u64, bound: Bound| {
-        let (mut harness, hosts) = (Harness::new(), hosts(2));
-        refuse(&harness, &hosts);
-        let topology = harness.start(&hosts, |builder| {
-            builder.options(|options| options.server_selection_timeout = Duration::from_secs(5))
-        });
-        let call = Duration::from_millis(call);
-        let selection = select(&mut harness, &topology, call, &Rc::default());
-        harness.settle();
-        let expected = Duration::from_millis(expected);
-        let last = Duration::from_millis(1);
-        harness.pass(expected.checked_sub(last).unwrap());
-        assert_eq!(topology.waiters(), 1);
-        harness.pass(last);
-        assert_eq!(topology.waiters(), 0);
-        let Err(SelectionError::Timeout(error)) = selection.result() else {
-            unreachable!();
-        };
-        assert_eq!(
-            (error.waited, error.timeout, error.bound),
-            (expected, expected, bound)
-        );
-    };
-    check(700, 700, Bound::Call);
-    check(60_000, 5000, Bound::ServerSelectionTimeout);
-    check(5000, 5000, Bound::ServerSelectionTimeout);
-}
-
 /// L-62: with a timeout of zero, selections do not wait, but servers are checked.
 #[test]
 fn a_timeout_of_zero_means_not_to_wait() {

@@ -94,26 +94,6 @@ fn i_38_settle_checks_the_server_if_immediate_checks_are_enabled() {
 }
 
 #[test]
-fn i_15_a_broken_connection_makes_its_server_unknown_and_causes_no_check() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
-    summaries(&mut events);
-    harness.restart("a");
-    let server = id(&topology, "a");
-    ready(topology.run_command(server, &insert(), None)).unwrap_err();
-    assert_eq!(
-        summaries(&mut events),
-        ["Unknown a", "TopologyReplicaSetNoPrimary", "PoolCleared a"]
-    );
-    assert!(!topology.is_stale());
-    assert_eq!(harness.open(), 2);
-    // The next operation that uses it notices this at once.
-    harness.advance(1_000);
-    assert_eq!(select(&mut topology), Ok("a".into()));
-}
-
-#[test]
 fn o_50_a_reply_without_ok_or_that_is_not_bson_is_an_error_and_closes_the_connection() {
     let framed = vec![8, 0, 0, 0, 0x77, b'x', 0, 0];
     for body in [bytes(&doc! {}), bytes(&doc! { "n": 1 }), framed] {

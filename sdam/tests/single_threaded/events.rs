@@ -5,9 +5,8 @@ use std::{
     time::Duration,
 };
 
-use sdam::{Criteria, EventKind, Options, TopologyBuilder};
+use sdam::{EventKind, Options, TopologyBuilder};
 use sdam_events::sink::sink_fn;
-use sdam_testkit::RecordingPools;
 
 use crate::harness::*;
 
@@ -80,53 +79,6 @@ fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_their_duration_ends_with_the_r
 }
 
 #[test]
-fn k_8_a_selection_publishes_waiting_once_and_its_failure_text_omits_the_topology() {
-    let harness = Harness::default();
-    let (mut topology, mut events) = harness.topology("a", |options| {
-        options.replica_set = Some("rs".into());
-        options.server_selection_try_once = Some(false);
-    });
-    harness.serve("a", member(false, "a"));
-    select(&mut topology).unwrap_err();
-    let mut waiting = 0;
-    let mut failed = 0;
-    while let Some(event) = events.try_next() {
-        match event.kind {
-            EventKind::ServerSelectionWaiting { remaining, .. } => {
-                waiting += 1;
-                assert_eq!(remaining.unwrap().as_millis(), 29_999);
-            }
-            EventKind::ServerSelectionFailed { failure, .. } => {
-                failed += 1;
-                assert!(failure.ends_with("(serverSelectionTimeoutMS)"), "{failure}");
-                assert!(!failure.contains("a:27017"), "{failure}");
-            }
-            _ => {}
-        }
-    }
-    assert_eq!((waiting, failed), (1, 1));
-}
-
-#[test]
-fn k_8_a_selection_without_time_says_that_it_waits_unless_it_tries_only_once() {
-    let check = |try_once, expected: &[&str]| {
-        let harness = Harness::default();
-        let (mut topology, mut events) = harness.topology("a", |options| {
-            options.replica_set = Some("rs".into());
-            options.server_selection_try_once = Some(try_once);
-        });
-        harness.serve("a", member(false, "a"));
-        ready(topology.select_within(&Criteria::write(), Duration::ZERO)).unwrap_err();
-        let mut steps = summaries(&mut events);
-        steps.retain(|step| step.starts_with("Selection"));
-        assert_eq!(steps, expected, "{try_once}");
-    };
-    let [started, waiting, failed] = ["SelectionStarted", "SelectionWaiting", "SelectionFailed"];
-    check(false, &[started, waiting, failed]);
-    check(true, &[started, failed]);
-}
-
-#[test]
 fn sinks_are_called_while_no_io_is_in_progress() {
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let harness = Harness::default();
@@ -147,32 +99,6 @@ fn sinks_are_called_while_no_io_is_in_progress() {
     let seen = seen.lock().unwrap();
     let expected: Vec<u64> = (1..=seen.len() as u64).collect();
     assert_eq!(*seen, expected, "no gap, no repetition");
-}
-
-#[test]
-fn f_60_f_64_pools_are_made_ready_and_cleared_by_checks() {
-    let harness = Harness::default();
-    harness.serve("a", mongos());
-    let pools = RecordingPools::default();
-    let log = || {
-        let calls = pools.take_calls().into_iter();
-        calls.map(|call| call.to_string()).collect::<Vec<_>>()
-    };
-    let options = Options::parse("mongodb://a").unwrap();
-    let builder = TopologyBuilder::new(options).pools(pools.clone());
-    let mut topology = builder.scan(harness.io(SEED)).unwrap();
-    assert_eq!(log(), ["create a"]);
-    select(&mut topology).unwrap();
-    assert_eq!(log(), ["ready a"]);
-    harness.advance(70_000);
-    select(&mut topology).unwrap();
-    assert_eq!(log(), [""; 0]);
-    harness.restart("a");
-    harness.advance(70_000);
-    select(&mut topology).unwrap();
-    assert_eq!(log(), ["clear 1 a", "ready a"]);
-    drop(topology);
-    assert_eq!(log(), ["close a"]);
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The times, servers and connections of checks.
 
-use bson::doc;
 use sdam::{ErrorKind, ScanTopology, ServerType};
 
 use crate::harness::*;
@@ -219,16 +218,4 @@ fn an_explicit_scan_checks_every_server_500_ms_after_the_last_scan() {
     ready(topology.scan());
     assert_eq!(harness.log().matches("hello").count(), 3);
     assert_eq!(harness.millis(), 506, "500 ms after the scan before");
-}
-
-#[test]
-fn f_50_a_check_with_an_error_reply_closes_the_connection() {
-    let harness = Harness::default();
-    let (mut topology, _) = harness.replica_set(|_| ());
-    select(&mut topology).unwrap();
-    harness.serve("b", doc! { "ok": 0, "code": 1, "errmsg": "no" });
-    harness.advance(70_000);
-    select(&mut topology).unwrap();
-    assert_eq!(harness.open(), 2);
-    assert_eq!(kind(&topology, "b"), ServerType::Unknown);
 }

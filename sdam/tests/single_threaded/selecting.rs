@@ -31,22 +31,6 @@ fn l_42_the_choice_within_the_latency_window_is_uniform() {
 }
 
 #[test]
-fn l_42_equal_seeds_make_equal_choices() {
-    let run = |seed| {
-        let harness = Harness::default();
-        for name in ["a", "b", "c"] {
-            harness.serve(name, mongos());
-        }
-        let options = Options::parse("mongodb://a,b,c").unwrap();
-        let mut topology = ScanTopology::start(options, harness.io(seed)).unwrap();
-        let choices: Vec<_> = (0..20).map(|_| select(&mut topology).unwrap()).collect();
-        (choices, harness.log())
-    };
-    assert_eq!(run(1), run(1));
-    assert_ne!(run(1), run(2));
-}
-
-#[test]
 fn l_65_l_66_try_once_is_the_default_and_scans_once() {
     let harness = Harness::default();
     let (mut topology, _) = harness.topology("a", |options| {

@@ -3,61 +3,10 @@
 use std::time::Duration;
 
 use futures::executor::block_on;
-use sdam::{Instant, ServerAddress, Topology, TopologyType};
+use sdam::{Instant, Topology, TopologyType};
 use sdam_sim::runtime::DnsFault;
 
 use crate::world::*;
-
-/// Asserts whether the record of `host` with the single host `target` yields this seed; otherwise
-/// the error names both.
-fn check(host: &str, target: &str, allowed: bool) {
-    let sim = sharded(1);
-    let target = ServerAddress::new(target, 27017);
-    let name = format!("_mongodb._tcp.{host}");
-    sim.dns().set_srv(&name, INTERVAL, [target.clone()]);
-    let uri = format!("mongodb+srv://{host}/?tls=false");
-    let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().io));
-    if allowed {
-        assert_eq!(resolved.unwrap().seeds, [target]);
-    } else {
-        let text = resolved.unwrap_err().to_string();
-        assert!(
-            text.contains(&name) && text.contains(target.host()),
-            "{text}"
-        );
-    }
-    assert_eq!(sim.connections(), 0);
-}
-
-#[test]
-fn prose_1_names_of_fewer_than_three_labels_are_allowed() {
-    // N-1, N-2, N-5
-    check("localhost", "test_1.localhost", true);
-    check("mongo.local", "test_1.mongo.local", true);
-}
-
-#[test]
-fn prose_2_a_host_outside_the_domain_is_an_error() {
-    // N-5
-    check("localhost", "localhost.mongodb", false);
-    check("mongo.local", "test_1.evil.local", false);
-    check("blogs.mongodb.com", "blogs.evil.com", false);
-}
-
-#[test]
-fn prose_3_the_name_itself_is_an_error() {
-    // N-5
-    check("localhost", "localhost", false);
-    check("mongo.local", "mongo.local", false);
-}
-
-#[test]
-fn prose_4_a_host_that_ends_with_the_domain_but_not_after_a_dot_is_an_error() {
-    // N-5
-    check("localhost", "test_1.cluster_1localhost", false);
-    check("mongo.local", "test_1.my_hostmongo.local", false);
-    check("blogs.mongodb.com", "cluster.testmongodb.com", false);
-}
 
 #[test]
 fn both_records_are_looked_up_at_once_and_nothing_else() {
@@ -175,20 +124,6 @@ fn a_plain_string_needs_no_resolver_and_no_look_up() {
     let options = block_on(sdam::resolve("mongodb://a,b/?replicaSet=rs", &io)).unwrap();
     assert_eq!(options.seeds.len(), 2);
     assert!(block_on(sdam::resolve("mongodb://a/?srvMaxHosts=1", &io)).is_err());
-    assert_eq!(sim.dns().lookups(TEST1), 0);
-}
-
-#[test]
-fn an_invalid_string_is_refused_before_any_look_up() {
-    // N-1
-    let sim = sharded(1);
-    for uri in [
-        "mongodb+srv://test1.test.build.10gen.cc:27017",
-        "mongodb+srv://test1.test.build.10gen.cc,test2.test.build.10gen.cc",
-        "mongodb+srv://test1.test.build.10gen.cc/?directConnection=true",
-    ] {
-        assert!(resolve(&sim, uri).is_err());
-    }
     assert_eq!(sim.dns().lookups(TEST1), 0);
 }
 
