@@ -36,7 +36,7 @@ impl EventSink for Counters {
             EventKind::ServerHeartbeatSucceeded { .. } => counts.heartbeats += 1,
             // A check that was cancelled, for example by the end of the topology, has not failed.
             EventKind::ServerHeartbeatFailed { failure, .. }
-                if failure.kind != ErrorKind::Cancelled =>
+                if failure.kind() != ErrorKind::Cancelled =>
             {
                 counts.failed_heartbeats += 1;
             }

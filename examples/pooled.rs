@@ -7,7 +7,6 @@
 use std::{
     collections::BTreeMap,
     env,
-    error::Error,
     future::poll_fn,
     io::stdin,
     mem,
@@ -18,15 +17,15 @@ use std::{
 
 use futures::task::AtomicWaker;
 use sdam::{
-    ConnectionError, Criteria, Established, Generation, NewPool, ObjectId, PoolClear, PoolError,
-    PoolFactory, PoolHandle, ServerAddress, Task, Topology, runtime,
+    Criteria, Error, ErrorKind, Established, Generation, NewPool, ObjectId, PoolClear, PoolFactory,
+    PoolHandle, ServerAddress, Task, Topology, runtime,
     sim::{ReplicaSet, action::Target},
 };
 
 /// The time limit for connecting and for each reply.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-type Result<T, E = Box<dyn Error>> = std::result::Result<T, E>;
+type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
 /// Creates the pool of each server.
 #[derive(Debug)]
@@ -47,7 +46,7 @@ struct Shared {
 #[derive(Debug)]
 struct State {
     /// The error of check-outs; `None` while the pool is ready.
-    refusal: Option<PoolError>,
+    refusal: Option<Error>,
     /// The generations of the last clear of the pool, and of each service behind a load balancer.
     cleared: BTreeMap<Option<ObjectId>, Generation>,
     idle: Vec<Established>,
@@ -57,9 +56,8 @@ impl PoolFactory for Pools {
     type Pool = Pool;
 
     fn create(&self, new: NewPool) -> Pool {
-        let address = new.address.clone();
         let state = State {
-            refusal: Some(PoolError::NotReady { address }),
+            refusal: Some(Error::pool_not_ready(&new.address)),
             cleared: BTreeMap::new(),
             idle: Vec::new(),
         };
@@ -81,14 +79,15 @@ impl PoolHandle for Pool {
         self.change(|state| {
             state.cleared.insert(clear.service_id, clear.generation);
             if clear.service_id.is_none() {
-                state.refuse(Some(PoolError::cleared(self.address(), clear)));
+                let error = Error::pool_cleared(self.address(), &clear.cause);
+                state.refuse(Some(error));
             }
         });
     }
 
     fn close(&self) {
-        let address = self.address();
-        self.change(|state| state.refuse(Some(PoolError::Closed { address })));
+        let closed = Error::pool_closed(self.address());
+        self.change(|state| state.refuse(Some(closed)));
     }
 
     /// Closes idle connections after a clear, and all connections when the pool is closed.
@@ -112,11 +111,12 @@ impl PoolHandle for Pool {
 
 impl State {
     fn is_closed(&self) -> bool {
-        matches!(self.refusal, Some(PoolError::Closed { .. }))
+        let kind = self.refusal.as_ref().map(Error::kind);
+        kind == Some(ErrorKind::PoolClosed)
     }
 
     /// Sets the error of check-outs. A closed pool stays closed.
-    fn refuse(&mut self, error: Option<PoolError>) {
+    fn refuse(&mut self, error: Option<Error>) {
         if !self.is_closed() {
             self.refusal = error;
         }
@@ -138,35 +138,35 @@ impl State {
 }
 
 impl Pool {
-    async fn check_out(&self) -> Result<Established, CheckOutError> {
+    /// Errors of the pool itself are not reported; `establish` has reported its own.
+    async fn check_out(&self) -> Result<Established, Error> {
         while let Some(connection) = self.next_idle()? {
             if self.state().is_current(&connection) {
                 return Ok(connection);
             }
             connection.close();
         }
-        let opened = self.0.new.establish(Some(TIMEOUT)).await;
-        let connection = opened.map_err(CheckOutError::Connection)?;
+        let connection = self.0.new.establish(Some(TIMEOUT)).await?;
         let refusal = {
             let state = self.state();
-            let address = self.address();
             let is_current = state.is_current(&connection);
-            let cleared = (!is_current).then_some(PoolError::Interrupted { address });
-            state.refusal.clone().or(cleared)
+            let cleared = || Error::interrupted(self.address());
+            let refusal = state.refusal.clone();
+            refusal.or_else(|| (!is_current).then(cleared))
         };
         match refusal {
             None => Ok(connection),
             Some(error) => {
                 connection.close();
-                Err(CheckOutError::Pool(error))
+                Err(error)
             }
         }
     }
 
-    fn next_idle(&self) -> Result<Option<Established>, CheckOutError> {
+    fn next_idle(&self) -> Result<Option<Established>, Error> {
         let mut state = self.state();
         match &state.refusal {
-            Some(error) => Err(CheckOutError::Pool(error.clone())),
+            Some(error) => Err(error.clone()),
             None => Ok(state.idle.pop()),
         }
     }
@@ -191,25 +191,8 @@ impl Pool {
         state.unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn address(&self) -> ServerAddress {
-        self.0.new.address.clone()
-    }
-}
-
-#[derive(Debug)]
-enum CheckOutError {
-    /// The pool refused the check-out. This error is not reported.
-    Pool(PoolError),
-    /// No connection could be opened. `establish` has reported the error.
-    Connection(ConnectionError),
-}
-
-impl From<CheckOutError> for Box<dyn Error> {
-    fn from(error: CheckOutError) -> Self {
-        match error {
-            CheckOutError::Pool(error) => error.into(),
-            CheckOutError::Connection(error) => error.into(),
-        }
+    fn address(&self) -> &ServerAddress {
+        &self.0.new.address
     }
 }
 
@@ -287,7 +270,7 @@ fn one_ping_fails_in_a_failover_and_the_next_one_uses_the_new_primary() -> Resul
 #[cfg(test)]
 mod conformance {
     use sdam::{Options, async_trait};
-    use sdam_transport::conformance::pools::{self, Claim, Failure, PoolUser};
+    use sdam_transport::conformance::pools::{self, Claim, PoolUser};
 
     use super::*;
 
@@ -306,16 +289,13 @@ mod conformance {
             Pools
         }
 
-        async fn check_out(&self, pool: &Pool) -> Result<Established, Failure> {
-            pool.check_out().await.map_err(|error| match error {
-                CheckOutError::Pool(error) => error.into(),
-                CheckOutError::Connection(error) => error.into(),
-            })
+        async fn check_out(&self, pool: &Pool) -> Result<Established, Error> {
+            pool.check_out().await
         }
 
-        async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Failure> {
+        async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Error> {
             let reply = own.run_command(command, None).await;
-            reply.map(drop).map_err(Failure::Connection)
+            reply.map(drop)
         }
 
         fn check_in(&self, pool: &Pool, connection: Established) {
@@ -331,10 +311,7 @@ mod conformance {
     #[test]
     fn the_listing_of_the_guide_is_this_pool() {
         let own = include_str!("pooled.rs");
-        let (begin, end) = (
-            "/// Creates the pool of each server.",
-            "impl From<CheckOutError>",
-        );
+        let (begin, end) = ("/// Creates the pool of each server.", "impl From<Error>");
         let from = own.find(begin).unwrap_or_default();
         let to = own.find(end).unwrap_or_default();
         assert!(from < to);

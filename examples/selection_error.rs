@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("diagnosis: {diagnosis:?}");
         }
         for (server, failures) in timeout.description.servers().iter().zip(&timeout.failures) {
-            let kind = failures.last.as_ref().map(|last| last.error.kind);
+            let kind = failures.last.as_ref().map(|last| last.error.kind());
             println!("last error of {}: {kind:?}", server.address);
         }
     }

@@ -19,8 +19,6 @@
 //! statements.
 
 use std::{
-    error::Error,
-    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -30,8 +28,7 @@ use deadpool::managed::{
 };
 use event_listener::Event;
 use sdam::{
-    ConnectionError, Established, Generation, NewPool, PoolClear, PoolError, PoolFactory,
-    PoolHandle, Task,
+    Error, ErrorKind, Established, Generation, NewPool, PoolClear, PoolFactory, PoolHandle, Task,
 };
 
 /// Creates a pool for each server.
@@ -50,26 +47,6 @@ pub struct Pool(Deadpool<Connector>);
 /// A checked-out connection. Dropping it checks it in.
 pub type Connection = Object<Connector>;
 
-/// The reason why there is no connection. The error has been reported to the topology.
-#[derive(Debug)]
-pub enum CheckOutError {
-    /// The pool refused the check-out.
-    Pool(PoolError),
-    /// The connection could not be opened.
-    Connection(ConnectionError),
-}
-
-impl fmt::Display for CheckOutError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pool(error) => error.fmt(f),
-            Self::Connection(error) => error.fmt(f),
-        }
-    }
-}
-
-impl Error for CheckOutError {}
-
 /// Opens connections for deadpool and rejects stale ones.
 #[derive(Debug)]
 pub struct Connector {
@@ -83,7 +60,7 @@ pub struct Connector {
 #[derive(Debug)]
 struct State {
     /// The error of check-outs; `None` while the pool is ready.
-    refusal: Option<PoolError>,
+    refusal: Option<Error>,
     /// Connections of earlier generations are stale.
     generation: Generation,
 }
@@ -92,9 +69,8 @@ impl PoolFactory for Pools {
     type Pool = Pool;
 
     fn create(&self, new: NewPool) -> Pool {
-        let address = new.address.clone();
         let state = State {
-            refusal: Some(PoolError::NotReady { address }),
+            refusal: Some(Error::pool_not_ready(&new.address)),
             generation: new.generation,
         };
         let connector = Connector {
@@ -120,15 +96,13 @@ impl PoolHandle for Pool {
     fn clear(&self, clear: &PoolClear) {
         let own = self.connector();
         own.lock().generation = clear.generation;
-        let address = own.new.address.clone();
-        own.set_refusal(Some(PoolError::cleared(address, clear)));
+        own.set_refusal(Some(Error::pool_cleared(&own.new.address, &clear.cause)));
         own.changed.notify(1);
     }
 
     fn close(&self) {
         let own = self.connector();
-        let address = own.new.address.clone();
-        own.set_refusal(Some(PoolError::Closed { address }));
+        own.set_refusal(Some(Error::pool_closed(&own.new.address)));
         own.changed.notify(1);
     }
 
@@ -151,13 +125,16 @@ impl PoolHandle for Pool {
 
 impl Pool {
     /// Checks out a connection. The future may be dropped at any time.
-    pub async fn check_out(&self) -> Result<Connection, CheckOutError> {
+    ///
+    /// # Errors
+    ///
+    /// If the pool refused the check-out, or the connection could not be opened; this has been
+    /// reported to the topology.
+    pub async fn check_out(&self) -> Result<Connection, Error> {
         self.connector().admit()?;
         self.0.get().await.map_err(|error| match error {
             DeadpoolError::Backend(error) => error,
-            _ => CheckOutError::Pool(PoolError::Closed {
-                address: self.connector().new.address.clone(),
-            }),
+            _ => Error::pool_closed(&self.connector().new.address),
         })
     }
 
@@ -168,16 +145,15 @@ impl Pool {
 
 impl Manager for Connector {
     type Type = Established;
-    type Error = CheckOutError;
+    type Error = Error;
 
-    async fn create(&self) -> Result<Established, CheckOutError> {
+    async fn create(&self) -> Result<Established, Error> {
         self.admit()?;
-        let opened = self.new.establish(self.timeout).await;
-        let connection = opened.map_err(CheckOutError::Connection)?;
+        let connection = self.new.establish(self.timeout).await?;
         self.check(&connection).map(|()| connection)
     }
 
-    async fn recycle(&self, own: &mut Established, _: &Metrics) -> RecycleResult<CheckOutError> {
+    async fn recycle(&self, own: &mut Established, _: &Metrics) -> RecycleResult<Error> {
         Ok(self.check(own)?)
     }
 }
@@ -188,28 +164,28 @@ impl Connector {
     }
 
     fn is_closed(&self) -> bool {
-        matches!(self.lock().refusal, Some(PoolError::Closed { .. }))
+        let kind = self.lock().refusal.as_ref().map(Error::kind);
+        kind == Some(ErrorKind::PoolClosed)
     }
 
-    fn set_refusal(&self, refusal: Option<PoolError>) {
+    fn set_refusal(&self, refusal: Option<Error>) {
         if !self.is_closed() {
             self.lock().refusal = refusal;
         }
     }
 
     /// Fails while the pool is paused or closed.
-    fn admit(&self) -> Result<(), CheckOutError> {
+    fn admit(&self) -> Result<(), Error> {
         let refusal = self.lock().refusal.clone();
-        refusal.map_or(Ok(()), |error| Err(CheckOutError::Pool(error)))
+        refusal.map_or(Ok(()), Err)
     }
 
     /// Fails if the connection must not be used again.
-    fn check(&self, connection: &Established) -> Result<(), CheckOutError> {
+    fn check(&self, connection: &Established) -> Result<(), Error> {
         self.admit()?;
         if connection.is_usable() && connection.generation() >= self.lock().generation {
             return Ok(());
         }
-        let address = self.new.address.clone();
-        Err(CheckOutError::Pool(PoolError::Interrupted { address }))
+        Err(Error::interrupted(&self.new.address))
     }
 }

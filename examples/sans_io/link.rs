@@ -9,7 +9,7 @@ use mio::{Interest, Registry, Token, net::TcpStream};
 use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Input, Output},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     time::Instant,
 };
@@ -96,7 +96,7 @@ impl Link {
         let input = match self.answer(stage) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return None,
             Err(error) => {
-                let error = ServerError::new(ErrorKind::Network, stage, error.to_string());
+                let error = Error::new(ErrorKind::Network, stage, error.to_string());
                 Input::Failed { conn, at, error }
             }
             Ok(Answer::Connected) => Input::Connected { conn },

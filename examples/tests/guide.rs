@@ -2,13 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "the listing is short")]
 
-use std::{error::Error, sync::Mutex, time::Duration};
+use std::{sync::Mutex, time::Duration};
 
 use sdam::{
-    ConnectionError, Established, NewPool, Options, PoolClear, PoolError, PoolFactory, PoolHandle,
+    Error, ErrorKind, Established, NewPool, Options, PoolClear, PoolFactory, PoolHandle,
     async_trait,
 };
-use sdam_transport::conformance::pools::{self, Claim, Failure, PoolUser};
+use sdam_transport::conformance::pools::{self, Claim, PoolUser};
 
 include!("guide/smallest.rs");
 
@@ -27,22 +27,13 @@ impl PoolUser for User {
         Pools
     }
 
-    async fn check_out(&self, pool: &Pool) -> Result<Established, Failure> {
-        pool.open()
-            .await
-            .map_err(|error| match error.downcast_ref::<ConnectionError>() {
-                Some(error) => error.clone().into(),
-                None => error
-                    .downcast::<PoolError>()
-                    .map(|error| *error)
-                    .unwrap()
-                    .into(),
-            })
+    async fn check_out(&self, pool: &Pool) -> Result<Established, Error> {
+        pool.open().await
     }
 
-    async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Failure> {
+    async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Error> {
         let reply = own.run_command(command, None).await;
-        reply.map(drop).map_err(Failure::Connection)
+        reply.map(drop)
     }
 
     fn check_in(&self, _: &Pool, connection: Established) {

@@ -4,11 +4,12 @@ use std::{fmt, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     options::{ConfigError, Options},
 };
 use sdam_transport::{
     async_trait,
-    pool::{AuthError, Authenticator, Conversation},
+    pool::{Authenticator, Conversation},
 };
 
 use crate::{
@@ -77,7 +78,7 @@ impl fmt::Debug for Account {
 
 #[async_trait]
 impl Authenticator for Account {
-    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError> {
+    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
         let shared = Arc::clone(&self.shared);
         Ok(match &*self.method {
             Method::Plain(user) => Box::new(PlainConversation::new(shared, Arc::clone(user))),

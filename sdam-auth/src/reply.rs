@@ -1,7 +1,7 @@
 //! Parses servers' replies to authentication commands.
 
 use bson::{RawBsonRef, RawDocument};
-use sdam_transport::pool::AuthError;
+use sdam_core::error::Error;
 
 /// A reply in a SASL conversation, or the corresponding part of the reply to hello.
 pub(crate) struct SaslReply<'r> {
@@ -12,13 +12,13 @@ pub(crate) struct SaslReply<'r> {
 
 impl<'r> SaslReply<'r> {
     /// Reads the reply to a command.
-    pub(crate) fn read(reply: &'r [u8]) -> Result<Self, AuthError> {
+    pub(crate) fn read(reply: &'r [u8]) -> Result<Self, Error> {
         check_ok(reply)?;
         Self::of(document(reply)?)
     }
 
     /// Reads the reply to a speculative authentication.
-    pub(crate) fn of(reply: &'r RawDocument) -> Result<Self, AuthError> {
+    pub(crate) fn of(reply: &'r RawDocument) -> Result<Self, Error> {
         Ok(Self {
             conversation: number(reply, "conversationId")
                 .ok_or_else(|| malformed("conversationId"))?,
@@ -35,7 +35,7 @@ impl<'r> SaslReply<'r> {
 }
 
 /// Checks that the reply reports success; the mere absence of an error is not enough.
-pub(crate) fn check_ok(reply: &[u8]) -> Result<(), AuthError> {
+pub(crate) fn check_ok(reply: &[u8]) -> Result<(), Error> {
     match number(document(reply)?, "ok") {
         Some(1) => Ok(()),
         _ => Err(malformed("ok")),
@@ -43,7 +43,7 @@ pub(crate) fn check_ok(reply: &[u8]) -> Result<(), AuthError> {
 }
 
 /// Returns the server's part of a speculative authentication in the reply to hello.
-pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, AuthError> {
+pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, Error> {
     match field(document(hello)?, "speculativeAuthenticate") {
         None => Ok(None),
         Some(RawBsonRef::Document(reply)) => Ok(Some(reply)),
@@ -52,7 +52,7 @@ pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, AuthErro
 }
 
 /// Returns whether the reply to hello lists this mechanism for the user.
-pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, AuthError> {
+pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, Error> {
     // Authentication: "Drivers MUST NOT validate the contents of the saslSupportedMechs".
     Ok(match field(document(hello)?, "saslSupportedMechs") {
         Some(RawBsonRef::Array(list)) => list
@@ -63,13 +63,13 @@ pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, AuthError>
 }
 
 /// Returns the error of a reply in which this field is malformed.
-pub(crate) fn malformed(field: &str) -> AuthError {
-    AuthError::new(format!(
+pub(crate) fn malformed(field: &str) -> Error {
+    Error::auth(format!(
         "the server's reply to the authentication is malformed at `{field}`"
     ))
 }
 
-fn document(reply: &[u8]) -> Result<&RawDocument, AuthError> {
+fn document(reply: &[u8]) -> Result<&RawDocument, Error> {
     RawDocument::from_bytes(reply).map_err(|_| malformed("document"))
 }
 

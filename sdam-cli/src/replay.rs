@@ -19,8 +19,8 @@ use std::{
 use clap::Args;
 use sdam_core::{
     address::ServerAddress,
-    app_error::ErrorOutcome,
-    error::ServerError,
+    error::Error,
+    error::ErrorOutcome,
     hello::Hello,
     ids::ObjectId,
     machine::{Input, TopologyMachine},
@@ -210,14 +210,14 @@ fn check(
     topology: &mut TopologyMachine,
     now: Instant,
     address: &ServerAddress,
-    outcome: Result<Hello, ServerError>,
+    outcome: Result<Hello, Error>,
 ) -> Option<String> {
     let Some(current) = server(topology, address) else {
         return Some(not_in_topology(address));
     };
     let version = match &outcome {
         Ok(hello) => hello.topology_version,
-        Err(error) => error.topology_version,
+        Err(error) => error.topology_version(),
     };
     let remark = current
         .is_newer_than_reply(version)
@@ -241,8 +241,10 @@ fn report(
         return Some(not_in_topology(&error.address));
     };
     let generation = topology.generation(current.id, None).unwrap_or_default();
-    let (outcome, effects) = topology.handle_error(now, current.id, &error.report(generation));
-    drop(effects);
+    let outcome = match error.report(generation) {
+        Some(report) => topology.handle_error(now, current.id, &report).0,
+        None => ErrorOutcome::Irrelevant,
+    };
     let reason = match outcome {
         ErrorOutcome::Stale => "its generation or topologyVersion is older than the known one",
         ErrorOutcome::Irrelevant => "it does not affect the state of the server",

@@ -9,12 +9,12 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use criterion::{BatchSize, Criterion};
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
-    error::Stage,
+    error::{Error, ErrorOutcome, Stage},
     hello::Hello,
     ids::{ElectionTuple, Generation, ObjectId, ServerId, TopologyVersion},
     machine::{Effect, Input, TopologyMachine},
     options::Options,
+    report::ErrorReport,
     rng::Rng,
     server::{Rtt, ServerType, WireVersions},
     time::Instant,
@@ -208,8 +208,11 @@ impl Balancer {
     /// Breaks a connection to the service and replaces it.
     fn fail(&mut self, service: ObjectId) {
         let generation = self.generation(service);
-        let error = AppError::network(generation, Stage::Operation, "connection reset")
-            .with_service(service);
+        let error = ErrorReport::new(
+            generation,
+            Error::network(Stage::Operation, "connection reset"),
+        )
+        .with_service(service);
         let (outcome, effects) = self
             .machine
             .handle_error(Instant::EPOCH, self.server, &error);

@@ -18,13 +18,13 @@ use self::{server::Server, srv::SrvPolling};
 pub use crate::output::{ConnId, Output, Outputs, Role};
 use crate::{
     address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
-    error::ServerError,
+    error::{Error, ErrorOutcome},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
     options::{Options, Srv},
+    report::ErrorReport,
     rng::Rng,
     server::Rtt,
     time::Instant,
@@ -222,7 +222,7 @@ impl Deployment {
         &mut self,
         now: Instant,
         server: ServerId,
-        error: &AppError<'_>,
+        error: &ErrorReport,
     ) -> (ErrorOutcome, Outputs) {
         let mut out = Outputs::default();
         let outcome = self.apply_error(now, server, error, &mut out);
@@ -339,7 +339,7 @@ impl Deployment {
         &mut self,
         now: Instant,
         (conn, at): (ConnId, Instant),
-        error: ServerError,
+        error: Error,
         out: &mut Outputs,
     ) {
         let known = self.is_known(conn.server);
@@ -377,7 +377,7 @@ impl Deployment {
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<(Hello, &[u8]), ServerError>,
+        outcome: Result<(Hello, &[u8]), Error>,
         rtt: Duration,
         out: &mut Outputs,
     ) {

@@ -1,13 +1,23 @@
-//! Errors of servers, as plain data.
+//! The error of a server, a connection or an operation, as plain data.
 
+mod kind;
+mod outcome;
+mod pool;
+mod remedy;
 mod retry;
-mod source;
+#[cfg(feature = "serde")]
+mod serial;
+mod stage;
+mod state_change;
+#[cfg(test)]
+mod tests;
+mod text;
 
-use alloc::{boxed::Box, sync::Arc};
-use core::fmt;
+use alloc::{boxed::Box, format, string::ToString, sync::Arc, vec::Vec};
+use core::error::Error as StdError;
 
-pub use self::source::ErrorSource;
-use crate::ids::TopologyVersion;
+pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage, state_change::StateChange};
+use crate::{address::ServerAddress, ids::TopologyVersion};
 
 /// The label of an error due to load: the server could not accept the connection or command.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
@@ -23,126 +33,47 @@ pub trait Labelled {
     fn has_label(&self, label: &str) -> bool;
 }
 
-impl Labelled for ServerError {
+impl Labelled for Error {
     fn has_label(&self, label: &str) -> bool {
         self.has_label(label)
     }
 }
 
-/// The last error of a server: stored in its description, published in events, shown to users.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "camelCase", deny_unknown_fields)
-)]
-pub struct ServerError {
-    /// The kind of error; decides how it is handled.
-    pub kind: ErrorKind,
-    /// The stage of the connection when the error occurred.
-    pub stage: Stage,
-    /// The numeric code of a command error.
-    pub code: Option<i32>,
-    /// The name of [`code`](Self::code), such as `NotWritablePrimary`.
-    pub code_name: Option<Box<str>>,
-    /// The error labels, from the server or the connection pool.
-    pub labels: Box<[Box<str>]>,
-    /// The human-readable message, without address and stage.
-    pub message: Box<str>,
-    /// The topology version that came with a command error.
-    pub topology_version: Option<TopologyVersion>,
-    /// The error of the transport or the driver from which this one was made.
-    #[cfg_attr(feature = "serde", serde(skip))]
-    pub source: ErrorSource,
+/// The error of a server, of a connection to it, or of looking up its name.
+///
+/// A program matches its [`kind`](Self::kind) and [`stage`](Self::stage), or asks a predicate such
+/// as [`is_timeout`](Self::is_timeout). Transports and resolvers return it, the descriptions of
+/// servers keep the last one, and events carry it.
+///
+/// `{}` is one line: the server if it is known, the kind, the stage, the code, the attempted action
+/// and all causes. `{:#}` and `Debug` add the [`remedy`](Self::remedy). Because the text has all
+/// causes, [`Error::source`](StdError::source) returns `None`, so that a program that prints the
+/// chain prints none twice; [`source_as`](Self::source_as) returns the original error.
+///
+/// It has the size of a pointer and is cheap to clone. Two errors are equal if they say the same,
+/// whatever their sources and replies are.
+#[derive(Clone)]
+pub struct Error(Arc<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    kind: ErrorKind,
+    stage: Stage,
+    code: Option<i32>,
+    code_name: Option<Box<str>>,
+    labels: Box<[Box<str>]>,
+    message: Box<str>,
+    topology_version: Option<TopologyVersion>,
+    address: Option<ServerAddress>,
+    reply: Option<Arc<[u8]>>,
+    outcome: Option<ErrorOutcome>,
+    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The kind of a [`ServerError`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
-pub enum ErrorKind {
-    /// The check was cancelled before it had an outcome: an operation found the server's
-    /// connections broken, or the server left the topology. Appears in heartbeat events only.
-    Cancelled,
-    /// The server answered `ok: 0`, or an operation's reply carried an error.
-    Command,
-    /// The monitor of the server, or the opening of a connection, ended unexpectedly.
-    Internal,
-    /// The connection could not be opened or broke.
-    Network,
-    /// The peer's answer is not acceptable: malformed, oversized or unexpected; at [`Stage::Tls`],
-    /// an untrusted certificate or host name.
-    Protocol,
-    /// The server's replica set name is not the configured one.
-    SetName,
-    /// A newer primary is known (SDAM: "primary marked stale").
-    StalePrimary,
-    /// The connection or reply took longer than allowed.
-    Timeout,
-}
-
-impl ErrorKind {
-    /// Every kind.
-    pub const ALL: &'static [Self] = &[
-        Self::Cancelled,
-        Self::Command,
-        Self::Internal,
-        Self::Network,
-        Self::Protocol,
-        Self::SetName,
-        Self::StalePrimary,
-        Self::Timeout,
-    ];
-
-    /// Returns one lower-case word, for counters and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Cancelled => "cancelled",
-            Self::Command => "command",
-            Self::Internal => "internal",
-            Self::Network => "network",
-            Self::Protocol => "protocol",
-            Self::SetName => "set_name",
-            Self::StalePrimary => "stale_primary",
-            Self::Timeout => "timeout",
-        }
-    }
-}
-
-/// The stage of a connection to a server when an error occurred.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
-pub enum Stage {
-    /// Looking up the host name.
-    Dns,
-    /// Opening the connection.
-    Connect,
-    /// Reaching a proxy, or asking it for the connection.
-    Proxy,
-    /// Negotiating TLS.
-    Tls,
-    /// Sending hello or reading its reply.
-    Hello,
-    /// Authenticating.
-    Auth,
-    /// Running an operation on an established connection.
-    Operation,
-}
-
-impl ServerError {
+impl Error {
     /// Creates an error of `kind` at `stage` with a message and no other details.
     pub fn new(kind: ErrorKind, stage: Stage, message: impl Into<Box<str>>) -> Self {
-        Self {
+        Self(Arc::new(Inner {
             kind,
             stage,
             code: None,
@@ -150,196 +81,272 @@ impl ServerError {
             labels: Box::default(),
             message: message.into(),
             topology_version: None,
-            source: ErrorSource::default(),
+            address: None,
+            reply: None,
+            outcome: None,
+            source: None,
+        }))
+    }
+
+    /// Creates a network error: a connection could not be opened, or broke.
+    pub fn network(stage: Stage, message: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::Network, stage, message)
+    }
+
+    /// Creates a timeout error.
+    pub fn timeout(stage: Stage, message: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::Timeout, stage, message)
+    }
+
+    /// Creates a protocol error: malformed bytes, a message out of order, or at [`Stage::Tls`] an
+    /// untrusted certificate or host name.
+    pub fn protocol(stage: Stage, message: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::Protocol, stage, message)
+    }
+
+    /// Creates the error of an authentication that the client cannot begin, or whose reply it
+    /// rejects. The message must reveal no secret.
+    pub fn auth(message: impl Into<Box<str>>) -> Self {
+        Self::new(ErrorKind::Command, Stage::Auth, message)
+    }
+
+    /// Sets the code of the server's error.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<Option<i32>>) -> Self {
+        self.inner().code = code.into();
+        self
+    }
+
+    /// Sets the name of the code, such as `NotWritablePrimary`.
+    #[must_use]
+    pub fn with_code_name<'n>(mut self, name: impl Into<Option<&'n str>>) -> Self {
+        self.inner().code_name = name.into().map(Box::from);
+        self
+    }
+
+    /// Adds `label`, unless the error carries it already.
+    #[must_use]
+    pub fn with_label(self, label: &str) -> Self {
+        self.with_labels([label])
+    }
+
+    /// Adds those of `labels` that the error does not carry yet.
+    #[must_use]
+    pub fn with_labels(mut self, labels: impl IntoIterator<Item = impl Into<Box<str>>>) -> Self {
+        let mut all = Vec::new();
+        for label in labels {
+            let label = label.into();
+            if !self.has_label(&label) && !all.contains(&label) {
+                all.push(label);
+            }
         }
+        if !all.is_empty() {
+            let inner = self.inner();
+            inner.labels = inner.labels.iter().cloned().chain(all).collect();
+        }
+        self
+    }
+
+    /// Sets the topology version that came with the server's error.
+    #[must_use]
+    pub fn with_topology_version(mut self, version: impl Into<Option<TopologyVersion>>) -> Self {
+        self.inner().topology_version = version.into();
+        self
+    }
+
+    /// Sets the address of the server, which the text then begins with.
+    #[must_use]
+    pub fn with_address(mut self, address: &ServerAddress) -> Self {
+        self.inner().address = Some(address.clone());
+        self
+    }
+
+    /// Sets the server's reply with the error, a BSON document.
+    #[must_use]
+    pub fn with_reply(mut self, reply: impl Into<Arc<[u8]>>) -> Self {
+        self.inner().reply = Some(reply.into());
+        self
+    }
+
+    /// Sets the effect that the report of the error had on the topology.
+    #[must_use]
+    pub fn with_outcome(mut self, outcome: ErrorOutcome) -> Self {
+        self.inner().outcome = Some(outcome);
+        self
+    }
+
+    /// Removes the address, the reply and the outcome, for descriptions and events, which name the
+    /// server themselves and may be kept for long.
+    #[must_use]
+    pub fn without_context(mut self) -> Self {
+        let Inner {
+            address,
+            reply,
+            outcome,
+            ..
+        } = &*self.0;
+        if address.is_some() || reply.is_some() || outcome.is_some() {
+            let inner = self.inner();
+            inner.address = None;
+            inner.reply = None;
+            inner.outcome = None;
+        }
+        self
+    }
+
+    /// Appends the text and the causes of `source` to the message, and stores `source`.
+    #[must_use]
+    pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        let source = source.into();
+        let mut text = format!("{}: {source}", self.message());
+        let mut next = source.source();
+        while let Some(error) = next {
+            text.extend([": ", &error.to_string()]);
+            next = error.source();
+        }
+        self.inner().message = text.into();
+        self.with_cause(source)
+    }
+
+    /// Stores `source`, whose text and causes are already in the message.
+    #[must_use]
+    pub fn with_cause(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
+        self.inner().source = Some(source.into().into());
+        self
+    }
+
+    /// Puts `context` before the message.
+    #[must_use]
+    pub fn within(mut self, context: &str) -> Self {
+        self.inner().message = format!("{context}: {}", self.message()).into();
+        self
+    }
+
+    /// Replaces the stage, for callers that know the purpose of the connection.
+    #[must_use]
+    pub fn at(mut self, stage: Stage) -> Self {
+        if self.stage() != stage {
+            self.inner().stage = stage;
+        }
+        self
+    }
+
+    /// Returns the kind, which decides how the error is handled.
+    pub fn kind(&self) -> ErrorKind {
+        self.0.kind
+    }
+
+    /// Returns the stage of the connection when the error occurred.
+    pub fn stage(&self) -> Stage {
+        self.0.stage
+    }
+
+    /// Returns the numeric code of the server's error.
+    pub fn code(&self) -> Option<i32> {
+        self.0.code
+    }
+
+    /// Returns the name of the [`code`](Self::code), such as `NotWritablePrimary`.
+    pub fn code_name(&self) -> Option<&str> {
+        self.0.code_name.as_deref()
+    }
+
+    /// Returns the labels: the server's, and those that the client has added.
+    pub fn labels(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.0.labels.iter().map(|label| &**label)
+    }
+
+    /// Returns whether the error carries `label`.
+    pub fn has_label(&self, label: &str) -> bool {
+        self.labels().any(|own| own == label)
+    }
+
+    /// Returns the attempted action and all causes, or the server's message, without server, kind
+    /// and stage.
+    pub fn message(&self) -> &str {
+        &self.0.message
+    }
+
+    /// Returns the topology version that came with the server's error.
+    pub fn topology_version(&self) -> Option<TopologyVersion> {
+        self.0.topology_version
+    }
+
+    /// Returns the server, unless the holder of the error names it.
+    pub fn address(&self) -> Option<&ServerAddress> {
+        self.0.address.as_ref()
+    }
+
+    /// Returns the server's reply with the error, a BSON document; `None` if there was none, or if
+    /// the error is kept in a description or an event. Without a reply it is unknown whether a
+    /// command took effect.
+    pub fn reply(&self) -> Option<&[u8]> {
+        self.0.reply.as_deref()
+    }
+
+    /// Returns the effect that the report of the error had on the topology; `None` if the error was
+    /// not reported.
+    pub fn outcome(&self) -> Option<ErrorOutcome> {
+        self.0.outcome
+    }
+
+    /// Returns the error of the operating system, a library or a driver from which this one was
+    /// made, if it is an `E`: the last one passed to [`with_source`](Self::with_source) or
+    /// [`with_cause`](Self::with_cause).
+    pub fn source_as<E: StdError + 'static>(&self) -> Option<&E> {
+        self.0.source.as_deref()?.downcast_ref()
     }
 
     /// Returns whether the connection broke, timed out or had an unacceptable answer.
     pub fn is_network(&self) -> bool {
         matches!(
-            self.kind,
+            self.kind(),
             ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol
         )
     }
 
-    /// Returns whether the error is a time-out.
+    /// Returns whether a time limit was exceeded: in the wait queue, while connecting, or while
+    /// waiting for a reply.
     pub fn is_timeout(&self) -> bool {
-        self.kind == ErrorKind::Timeout
+        matches!(
+            self.kind(),
+            ErrorKind::Timeout | ErrorKind::WaitQueueTimeout
+        )
     }
 
-    /// Returns whether the error carries `label`.
-    pub fn has_label(&self, label: &str) -> bool {
-        self.labels.iter().any(|own| &**own == label)
+    /// Returns whether the server could not accept the connection or the command due to load.
+    pub fn is_overload(&self) -> bool {
+        self.has_label(SYSTEM_OVERLOADED_ERROR)
     }
 
     /// Returns the change of the server's state that the error reports, if any (SDAM:
     /// "state change error").
     pub fn state_change(&self) -> Option<StateChange> {
-        (self.kind == ErrorKind::Command)
-            .then(|| StateChange::classify(self.code, &self.message))
+        (self.kind() == ErrorKind::Command)
+            .then(|| StateChange::classify(self.code(), self.message()))
             .flatten()
     }
 
-    /// Returns the [`source`](Self::source), if it is an `E`: a driver's own error, which its
-    /// transport or its report has kept.
-    pub fn source_as<E: core::error::Error + 'static>(&self) -> Option<&E> {
-        self.source.downcast_ref()
-    }
-
-    /// Wraps the error in an `Arc`.
-    pub fn shared(self) -> Arc<Self> {
-        Arc::new(self)
+    fn inner(&mut self) -> &mut Inner {
+        Arc::make_mut(&mut self.0)
     }
 }
 
-impl fmt::Display for ServerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.kind {
-            ErrorKind::StalePrimary | ErrorKind::SetName => return f.write_str(&self.message),
-            ErrorKind::Cancelled => write!(f, "cancelled at {}", self.stage)?,
-            ErrorKind::Command => write!(f, "command error at {}", self.stage)?,
-            ErrorKind::Internal => write!(f, "internal error at {}", self.stage)?,
-            ErrorKind::Network => write!(f, "network error at {}", self.stage)?,
-            ErrorKind::Protocol => write!(f, "protocol error at {}", self.stage)?,
-            ErrorKind::Timeout => write!(f, "timeout at {}", self.stage)?,
-        }
-        match (self.code, &self.code_name) {
-            (Some(code), Some(name)) => write!(f, " ({code} {name})")?,
-            (Some(code), None) => write!(f, " ({code})")?,
-            (None, Some(name)) => write!(f, " ({name})")?,
-            (None, None) => {}
-        }
-        write!(f, ": {}", self.message)
+impl PartialEq for Error {
+    /// Ignores sources, replies and outcomes.
+    fn eq(&self, other: &Self) -> bool {
+        let (own, other) = (&*self.0, &*other.0);
+        own.kind == other.kind
+            && own.stage == other.stage
+            && own.code == other.code
+            && own.code_name == other.code_name
+            && own.labels == other.labels
+            && own.message == other.message
+            && own.topology_version == other.topology_version
+            && own.address == other.address
     }
 }
 
-impl core::error::Error for ServerError {}
+impl Eq for Error {}
 
-impl Stage {
-    /// Every stage, in the order of a connection.
-    pub const ALL: &'static [Self] = &[
-        Self::Dns,
-        Self::Connect,
-        Self::Proxy,
-        Self::Tls,
-        Self::Hello,
-        Self::Auth,
-        Self::Operation,
-    ];
-
-    /// Returns whether the connection was not established yet (SDAM: "before handshake completes").
-    /// The handshake comprises hello and authentication.
-    #[doc(alias = "beforeHandshakeCompletes")]
-    pub fn is_before_handshake_completes(self) -> bool {
-        self < Self::Operation
-    }
-
-    /// Returns whether hello was not answered yet, so that nothing is known about the server, or
-    /// about the service behind a load balancer.
-    pub fn is_before_hello_completes(self) -> bool {
-        self <= Self::Hello
-    }
-
-    /// Returns one lower-case word, for counters and records.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Dns => "dns",
-            Self::Connect => "connect",
-            Self::Proxy => "proxy",
-            Self::Tls => "tls",
-            Self::Hello => "hello",
-            Self::Auth => "auth",
-            Self::Operation => "operation",
-        }
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// A change of a server's state that an error reports (SDAM: "not writable primary" and
-/// "node is recovering" errors).
-#[doc(alias("isNotWritablePrimary", "isRecovering"))]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StateChange {
-    /// The server is no longer the primary.
-    NotWritablePrimary,
-    /// The server is recovering, or its replication state is changing.
-    NodeIsRecovering,
-    /// The server is recovering because it is shutting down.
-    ShuttingDown,
-}
-
-impl StateChange {
-    /// Classifies an error by `code` if there is one, else by `message` (SDAM:
-    /// "the code takes precedence").
-    pub fn classify(code: Option<i32>, message: &str) -> Option<Self> {
-        match code {
-            Some(10107 | 13435 | 10058) => Some(Self::NotWritablePrimary),
-            Some(11602 | 13436 | 189) => Some(Self::NodeIsRecovering),
-            Some(11600 | 91) => Some(Self::ShuttingDown),
-            None if message.contains("not master or secondary")
-                || message.contains("node is recovering") =>
-            {
-                Some(Self::NodeIsRecovering)
-            }
-            None if message.contains("not master") => Some(Self::NotWritablePrimary),
-            _ => None,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use alloc::string::ToString;
-
-    use super::*;
-
-    #[test]
-    fn codes_take_precedence_over_messages() {
-        // I-30, I-31
-        let check = |code, message, expected| {
-            assert_eq!(
-                StateChange::classify(code, message),
-                expected,
-                "{code:?} {message}"
-            );
-        };
-        check(Some(10107), "", Some(StateChange::NotWritablePrimary));
-        check(
-            Some(13436),
-            "not master",
-            Some(StateChange::NodeIsRecovering),
-        );
-        check(Some(91), "", Some(StateChange::ShuttingDown));
-        check(Some(11600), "", Some(StateChange::ShuttingDown));
-        check(Some(1), "not master", None);
-        check(None, "not master", Some(StateChange::NotWritablePrimary));
-        check(
-            None,
-            "not master or secondary",
-            Some(StateChange::NodeIsRecovering),
-        );
-        check(
-            None,
-            "the node is recovering",
-            Some(StateChange::NodeIsRecovering),
-        );
-        check(None, "not primary", None);
-    }
-
-    #[test]
-    fn display_names_kind_stage_code_and_text() {
-        let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, "boom");
-        error.code = Some(91);
-        error.code_name = Some("ShutdownInProgress".into());
-        assert_eq!(
-            error.to_string(),
-            "command error at hello (91 ShutdownInProgress): boom"
-        );
-    }
-}
+impl StdError for Error {}

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
-    error::ServerError,
+    error::Error,
     ids::{ObjectId, ServerId},
     input::RecordedInput,
     options::Warning,
@@ -148,7 +148,7 @@ pub enum EventKind {
         name: Arc<str>,
         /// The reason why there are no hosts.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
-        failure: Arc<ServerError>,
+        failure: Error,
         /// The time until the next look-up.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         next: Duration,
@@ -200,7 +200,7 @@ pub enum EventKind {
         duration: Duration,
         /// The error.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
-        failure: Arc<ServerError>,
+        failure: Error,
     },
     /// A server's pool was created; it is paused.
     #[doc(alias = "ConnectionPoolCreated", alias = "PoolCreatedEvent")]
@@ -278,7 +278,7 @@ pub enum EventKind {
         /// The reason why the connection was closed.
         reason: ConnectionClosedReason,
         /// The error, if it is the reason.
-        error: Option<Arc<ServerError>>,
+        error: Option<Error>,
     },
     /// A check-out has started. Exactly one of the next two events follows; the closing of the
     /// topology waits some time for it.
@@ -367,7 +367,7 @@ pub enum EventKind {
         duration: Duration,
         /// The error, without its message if it is a server's answer to a sensitive command.
         #[cfg_attr(feature = "serde", serde(rename = "error"))]
-        failure: Arc<ServerError>,
+        failure: Error,
     },
     /// A server selection has started. Exactly one success or failure follows, before the topology
     /// is closed.

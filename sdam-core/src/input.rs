@@ -1,14 +1,14 @@
 //! The inputs of the topology machine, and their recorded form.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::boxed::Box;
 
 use crate::{
     address::ServerAddress,
-    app_error::AppError,
     document::SharedDocument,
-    error::ServerError,
+    error::Error,
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
+    report::ErrorReport,
     server::Rtt,
 };
 
@@ -23,7 +23,7 @@ pub enum Input<'a> {
         /// The id of the checked server.
         server: ServerId,
         /// The reply or the error.
-        outcome: Result<Hello, ServerError>,
+        outcome: Result<Hello, Error>,
         /// The server's round-trip times after the check; present if the check succeeded.
         rtt: Option<Rtt>,
     },
@@ -87,7 +87,7 @@ pub enum RecordedInput {
         server: ServerId,
         /// The error; `None` for a success, whose reply is in the server's latest
         /// `ServerHeartbeatSucceeded`.
-        error: Option<Arc<ServerError>>,
+        error: Option<Error>,
         /// The server's round-trip times after the check.
         rtt: Option<Rtt>,
     },
@@ -113,12 +113,14 @@ pub enum RecordedInput {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// An [`AppError`]
-    AppError {
+    /// An [`ErrorReport`]
+    #[cfg_attr(feature = "serde", serde(rename = "AppError"))]
+    Error {
         /// The id of the server.
         server: ServerId,
-        /// The error.
-        error: AppError<'static>,
+        /// The report.
+        #[cfg_attr(feature = "serde", serde(rename = "error"))]
+        report: ErrorReport,
     },
     /// [`Input::Hosts`]
     Hosts(Box<[ServerAddress]>),
@@ -143,7 +145,7 @@ impl RecordedInput {
                 rtt,
             } => Self::Checked {
                 server: *server,
-                error: outcome.as_ref().err().cloned().map(Arc::new),
+                error: outcome.as_ref().err().cloned(),
                 rtt: *rtt,
             },
             Input::Handshake { .. } => return None,
@@ -163,10 +165,10 @@ impl RecordedInput {
     }
 
     /// Records an error of `server`.
-    pub fn of_error(server: ServerId, error: &AppError<'_>) -> Self {
-        Self::AppError {
+    pub fn of_error(server: ServerId, report: &ErrorReport) -> Self {
+        Self::Error {
             server,
-            error: error.clone().into_owned(),
+            report: report.clone(),
         }
     }
 }

@@ -12,7 +12,7 @@
 //! | [`reply`] | errors in replies to other commands |
 //! | [`command`] | the fields of a command that determine what a client adds to it |
 //! | [`document`] | writer for BSON documents, and documents as text |
-//! | [`error`] | errors of servers, as plain data |
+//! | [`error`] | the error of a server, a connection or an operation, as plain data |
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
 //! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all the parts below |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
@@ -20,7 +20,7 @@
 //! | [`scan`] | order and time of checks in a client without background tasks |
 //! | [`srv`] | hosts of SRV records, and the polling of the record |
 //! | [`pool`] | clears and errors of connection pools |
-//! | [`app_error`] | errors reported by operations and pools |
+//! | [`report`] | errors reported by operations and pools |
 //! | [`session`] | server sessions, and the numbers of retryable writes |
 //! | [`read_preference`] | the members that may be read from |
 //! | [`event`] | published events, in order |
@@ -34,7 +34,6 @@ extern crate alloc;
 extern crate std;
 
 pub mod address;
-pub mod app_error;
 pub mod command;
 pub mod deployment;
 pub mod document;
@@ -53,6 +52,7 @@ mod output;
 pub mod pool;
 pub mod read_preference;
 pub mod reply;
+pub mod report;
 pub mod rng;
 pub mod rtt;
 pub mod scan;

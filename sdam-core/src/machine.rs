@@ -19,7 +19,7 @@ use self::services::Services;
 pub use crate::input::{Input, RecordedInput};
 use crate::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     monitor::ServerStatus,
@@ -204,7 +204,7 @@ impl TopologyMachine {
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<Hello, ServerError>,
+        outcome: Result<Hello, Error>,
         rtt: Option<Rtt>,
     ) -> Effects {
         // If there is no pool, the server has left the topology, and late results are ignored.
@@ -232,8 +232,8 @@ impl TopologyMachine {
                 )
             }
             Err(error) => {
-                let interrupt_in_use = error.is_timeout();
-                let error = error.shared();
+                let interrupt_in_use = error.kind() == ErrorKind::Timeout;
+                let error = error.without_context();
                 let mut new = ServerDescription::failed(server, address, error.clone(), now);
                 if current.is_newer_than_reply(new.topology_version) {
                     // an older version does not replace the known one.
@@ -305,12 +305,12 @@ impl TopologyMachine {
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        let error = ServerError::new(
+        let error = Error::new(
             ErrorKind::Internal,
             Stage::Hello,
             "the monitor of the server ended unexpectedly",
         );
-        let new = ServerDescription::failed(server, current.address.clone(), error.shared(), now);
+        let new = ServerDescription::failed(server, current.address.clone(), error, now);
         self.update(now, new, update::Consequences::default())
     }
 

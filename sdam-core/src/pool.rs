@@ -1,20 +1,17 @@
-//! The options, clears and errors of connection pools (CMAP).
+//! The options and clears of connection pools (CMAP).
 
-mod error;
 mod options;
 
-use alloc::sync::Arc;
-
-pub use self::{error::PoolError, options::PoolOptions};
+pub use self::options::PoolOptions;
 use crate::{
-    error::ServerError,
+    error::Error,
     ids::{Generation, ObjectId},
 };
 
 /// The parameters and the cause of a clear (CMAP: "Clearing a Connection Pool").
 ///
 /// Without a [`service_id`](Self::service_id), the pool is also paused, and evicts its wait queue
-/// with [`PoolError::cleared`].
+/// with [`Error::pool_cleared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -36,12 +33,12 @@ pub struct PoolClear {
     pub was_paused: bool,
     /// The error that caused the clear.
     #[cfg_attr(feature = "serde", serde(rename = "error"))]
-    pub cause: Arc<ServerError>,
+    pub cause: Error,
 }
 
 impl PoolClear {
     /// Creates a clear of the whole pool that does not interrupt connections in use.
-    pub fn new(generation: Generation, cause: Arc<ServerError>) -> Self {
+    pub fn new(generation: Generation, cause: Error) -> Self {
         Self {
             generation,
             service_id: None,

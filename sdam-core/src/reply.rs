@@ -8,7 +8,7 @@ mod tests;
 
 use crate::{
     document::{Field, Fields, KeptField, Malformed},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::TopologyVersion,
 };
 
@@ -22,20 +22,24 @@ const MAX_LABELS: usize = 64;
 /// `writeErrors` concern the operation and never the server, so they are left to [`write_errors`]
 /// (SDAM: "Parsing not writable primary and node is recovering errors"). The labels and the
 /// topology version of an error are those of the reply itself; `stage` is the stage that the
-/// connection had reached.
+/// connection had reached. The error of a server carries the [reply](Error::reply).
 ///
 /// # Errors
 ///
 /// [`ErrorKind::Command`] with `errmsg`, `code` and `codeName` if `ok` is not 1, or if there is the
 /// `$err` of a failed OP_REPLY (QueryFailure). [`ErrorKind::Protocol`] if there is no `ok`, or if
 /// the bytes are not BSON: the connection that delivered them is unusable.
-pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<ServerError>, ServerError> {
+pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     let mut failure = Failure::default();
     let read =
         Fields::of(bytes).and_then(|fields| fields.each(|field| failure.take(field.key(), field)));
     match read {
-        Ok(()) => failure.check(stage),
-        Err(malformed) => Err(ServerError::new(
+        Ok(()) => match failure.check(stage) {
+            Ok(error) => Ok(error.map(|error| error.with_reply(bytes))),
+            Err(error) if error.kind() == ErrorKind::Command => Err(error.with_reply(bytes)),
+            Err(error) => Err(error),
+        },
+        Err(malformed) => Err(Error::new(
             ErrorKind::Protocol,
             stage,
             malformed.into_message(),
@@ -45,7 +49,7 @@ pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<ServerError>, ServerEr
 
 /// Returns the error in the reply to a command if it can affect SDAM: the error found by [`check`],
 /// whether or not the command has run.
-pub fn error(bytes: &[u8], stage: Stage) -> Option<ServerError> {
+pub fn error(bytes: &[u8], stage: Stage) -> Option<Error> {
     check(bytes, stage).unwrap_or_else(Some)
 }
 
@@ -176,14 +180,13 @@ impl<'a> Failure<'a> {
     }
 
     /// Implements [`check`](self::check) for the reply with these fields.
-    pub(crate) fn check(&self, stage: Stage) -> Result<Option<ServerError>, ServerError> {
+    pub(crate) fn check(&self, stage: Stage) -> Result<Option<Error>, Error> {
         let error = |message: Option<Box<str>>, code, code_name: Option<&str>| {
-            let mut error = ServerError::new(ErrorKind::Command, stage, reason(message));
-            error.code = code;
-            error.code_name = code_name.map(Box::from);
-            error.labels = labels(self.labels.as_ref());
-            error.topology_version = self.topology_version;
-            error
+            Error::new(ErrorKind::Command, stage, reason(message))
+                .with_code(code)
+                .with_code_name(code_name)
+                .with_labels(labels(self.labels.as_ref()))
+                .with_topology_version(self.topology_version)
         };
         let dollar_err = self.dollar_err.as_ref();
         if self.ok == Some(false) {
@@ -195,7 +198,7 @@ impl<'a> Failure<'a> {
         }
         if self.ok.is_none() {
             let text = "the reply has no field `ok`";
-            return Err(ServerError::new(ErrorKind::Protocol, stage, text));
+            return Err(Error::new(ErrorKind::Protocol, stage, text));
         }
         if let Some(failed) = &self.write_concern {
             let message = text(failed.message.as_ref());
@@ -235,7 +238,7 @@ fn reason(message: Option<Box<str>>) -> Box<str> {
 }
 
 /// Returns the labels. Unreadable ones are omitted, so that the error is kept.
-fn labels(kept: Option<&KeptField<'_>>) -> Box<[Box<str>]> {
+fn labels(kept: Option<&KeptField<'_>>) -> Vec<Box<str>> {
     let mut labels: Vec<Box<str>> = Vec::new();
     if let Some(elements) = kept.and_then(|kept| kept.field().elements()) {
         let _ = elements.each(|label| {
@@ -245,5 +248,5 @@ fn labels(kept: Option<&KeptField<'_>>) -> Box<[Box<str>]> {
             Ok(())
         });
     }
-    labels.into()
+    labels
 }

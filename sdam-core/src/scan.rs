@@ -9,7 +9,7 @@ mod tests;
 use core::time::Duration;
 
 use crate::{
-    error::{ServerError, StateChange},
+    error::{Error, StateChange},
     ids::ServerId,
     options::Options,
     rng::Rng,
@@ -279,8 +279,8 @@ impl ScanMachine {
     pub fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
         let error = topology
             .server_by_id(server)
-            .and_then(|server| server.error.as_deref());
-        match error.and_then(ServerError::state_change) {
+            .and_then(|server| server.error.as_ref());
+        match error.and_then(Error::state_change) {
             Some(StateChange::NotWritablePrimary) if self.config.immediate_check => {
                 self.urgent = Some(server);
             }

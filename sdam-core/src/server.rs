@@ -1,11 +1,11 @@
 //! The description of one server.
 
-use alloc::{boxed::Box, sync::Arc};
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use crate::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     hello::Hello,
     ids::{ElectionTuple, ObjectId, ServerId, TopologyVersion},
     read_preference::TagSet,
@@ -56,7 +56,7 @@ pub struct ServerDescription {
     #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub server_type: ServerType,
     /// The error that made the server Unknown, if any.
-    pub error: Option<Arc<ServerError>>,
+    pub error: Option<Error>,
     /// Round-trip times; `None` while the server is Unknown.
     pub rtt: Option<Rtt>,
     /// The time when the last check or error was processed; `None` if there was none, "infinitely
@@ -125,14 +125,9 @@ impl ServerDescription {
     /// Returns the description of a server that failed with `error` at `now`.
     ///
     /// The description takes over the error's topology version, if it has one.
-    pub fn failed(
-        id: ServerId,
-        address: ServerAddress,
-        error: Arc<ServerError>,
-        now: Instant,
-    ) -> Self {
+    pub fn failed(id: ServerId, address: ServerAddress, error: Error, now: Instant) -> Self {
         Self {
-            topology_version: error.topology_version,
+            topology_version: error.topology_version(),
             error: Some(error),
             last_update_time: Some(now),
             ..Self::unknown(id, address)

@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use crate::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::EventKind,
     options::{ConfigError, Srv},
     rng::Rng,
@@ -124,7 +124,7 @@ impl SrvMachine {
     pub fn rescanned(
         &mut self,
         now: Instant,
-        outcome: Result<SrvRecords, ServerError>,
+        outcome: Result<SrvRecords, Error>,
     ) -> Vec<SrvEffect> {
         let mut effects = Vec::new();
         let verified = outcome.and_then(|records| {
@@ -154,7 +154,7 @@ impl SrvMachine {
             Err(error) => {
                 effects.push(SrvEffect::Emit(EventKind::SrvLookupFailed {
                     name: self.query_name.clone(),
-                    failure: error.shared(),
+                    failure: error,
                     next: self.heartbeat_frequency,
                 }));
                 self.heartbeat_frequency
@@ -165,6 +165,6 @@ impl SrvMachine {
     }
 }
 
-fn unusable(reason: &str) -> ServerError {
-    ServerError::new(ErrorKind::Protocol, Stage::Dns, reason)
+fn unusable(reason: &str) -> Error {
+    Error::new(ErrorKind::Protocol, Stage::Dns, reason)
 }

@@ -249,7 +249,7 @@ impl fmt::Display for ServerDescription {
             write!(f, ", tags: {}", self.tags)?;
         }
         if let Some(error) = &self.error {
-            write!(f, ", error: {}", String::from(&*error.message))?;
+            write!(f, ", error: {}", String::from(error.message()))?;
         }
         f.write_str(" }")
     }

@@ -27,8 +27,11 @@ use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
 use async_trait::async_trait;
 use futures::channel::oneshot;
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
-use sdam_core::{address::ServerAddress, error::Stage};
-use sdam_transport::{Resolver, SrvRecords, TransportError};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+};
+use sdam_transport::{Resolver, SrvRecords, error};
 
 use self::query::Query;
 
@@ -78,7 +81,7 @@ impl DnsResolver {
         name: &str,
         record_type: RecordType,
         timeout: Option<Duration>,
-    ) -> Result<Vec<Record>, TransportError> {
+    ) -> Result<Vec<Record>, Error> {
         let query = Query {
             servers: self.servers.clone(),
             // A fully qualified name, to which the system's search list does not apply.
@@ -94,27 +97,22 @@ impl DnsResolver {
                 let _ = sender.send(outcome);
             }
         });
-        let thread = thread.map_err(|error| {
-            TransportError::from_io(Stage::Dns, "a thread could not be started", error)
-        })?;
+        let thread = thread
+            .map_err(|error| error::from_io(Stage::Dns, "a thread could not be started", error))?;
         if self.blocks {
             // A panic of the thread is noticed below.
             let _ = thread.join();
         }
         receiver.await.unwrap_or_else(|_| {
             let message = "the thread of the look-up panicked";
-            Err(TransportError::network(Stage::Dns, message))
+            Err(Error::network(Stage::Dns, message))
         })
     }
 }
 
 #[async_trait]
 impl Resolver for DnsResolver {
-    async fn lookup_srv(
-        &self,
-        name: &str,
-        timeout: Option<Duration>,
-    ) -> Result<SrvRecords, TransportError> {
+    async fn lookup_srv(&self, name: &str, timeout: Option<Duration>) -> Result<SrvRecords, Error> {
         let records = self.look_up(name, RecordType::SRV, timeout).await?;
         let host = |record: &Record| match &record.data {
             RData::SRV(srv) => {
@@ -135,7 +133,7 @@ impl Resolver for DnsResolver {
         &self,
         name: &str,
         timeout: Option<Duration>,
-    ) -> Result<Vec<Box<str>>, TransportError> {
+    ) -> Result<Vec<Box<str>>, Error> {
         let records = self.look_up(name, RecordType::TXT, timeout).await?;
         let text = |record: &Record| match &record.data {
             RData::TXT(txt) => Some(String::from_utf8_lossy(&txt.txt_data.concat()).into()),

@@ -1,5 +1,6 @@
 //! One look-up on its own thread.
 
+use sdam_transport::error;
 use std::{net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{self, Either};
@@ -17,8 +18,7 @@ use hickory_resolver::{
     },
     system_conf,
 };
-use sdam_core::error::Stage;
-use sdam_transport::TransportError;
+use sdam_core::error::{Error, Stage};
 use tokio::{runtime, time};
 
 /// The question, the name servers to query, and the time limit.
@@ -38,13 +38,13 @@ impl Query {
     pub(crate) fn run(
         &self,
         cancelled: impl Future<Output = ()>,
-    ) -> Option<Result<Vec<Record>, TransportError>> {
+    ) -> Option<Result<Vec<Record>, Error>> {
         let mut builder = runtime::Builder::new_current_thread();
         let runtime = match builder.enable_all().build() {
             Ok(runtime) => runtime,
             Err(error) => {
                 let message = "the look-up could not be started";
-                return Some(Err(TransportError::from_io(Stage::Dns, message, error)));
+                return Some(Err(error::from_io(Stage::Dns, message, error)));
             }
         };
         runtime.block_on(async {
@@ -55,7 +55,7 @@ impl Query {
         })
     }
 
-    async fn answer(&self) -> Result<Vec<Record>, TransportError> {
+    async fn answer(&self) -> Result<Vec<Record>, Error> {
         let (config, options) = self.configuration()?;
         let servers = Servers(&config).to_string();
         let answer = self.ask(config, options);
@@ -99,7 +99,7 @@ impl Query {
         Ok(DnsError::from_response(responses.first_answer().await?)?)
     }
 
-    fn configuration(&self) -> Result<(ResolverConfig, ResolverOpts), TransportError> {
+    fn configuration(&self) -> Result<(ResolverConfig, ResolverOpts), Error> {
         let (config, mut options) = match &self.servers {
             Some(servers) => {
                 let servers = servers.iter().copied().map(name_server).collect();
@@ -108,7 +108,7 @@ impl Query {
             }
             None => system_conf::read_system_conf().map_err(|error| {
                 let message = "the name servers of the system could not be read";
-                TransportError::network(Stage::Dns, message).with_source(error)
+                Error::network(Stage::Dns, message).with_source(error)
             })?,
         };
         options.cache_size = 0;
@@ -130,14 +130,14 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections)
 }
 
-fn failed(servers: &str, error: NetError) -> TransportError {
+fn failed(servers: &str, error: NetError) -> Error {
     match error {
         NetError::Timeout => {
-            TransportError::timeout(Stage::Dns, format!("no answer from name server {servers}"))
+            Error::timeout(Stage::Dns, format!("no answer from name server {servers}"))
         }
         error => {
             let message = format!("asking name server {servers} failed");
-            TransportError::network(Stage::Dns, message).with_source(error)
+            Error::network(Stage::Dns, message).with_source(error)
         }
     }
 }

@@ -14,12 +14,12 @@
 use std::{
     collections::VecDeque,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     event::{Event, EventKind},
     ids::{Generation, ObjectId},
     server::{ServerDescription, ServerType},
@@ -120,7 +120,7 @@ pub enum Cause {
     /// A reply of a server.
     Reply(ServerAddress),
     /// An error of a server.
-    Error(ServerAddress, Arc<ServerError>),
+    Error(ServerAddress, Error),
     /// A new list of hosts from the SRV record.
     Hosts,
 }
@@ -232,10 +232,7 @@ impl State {
                     address: address.clone(),
                     generation: clear.generation,
                 };
-                (
-                    change,
-                    Cause::Error(address.clone(), Arc::clone(&clear.cause)),
-                )
+                (change, Cause::Error(address.clone(), clear.cause.clone()))
             }
             EventKind::MembersIgnored { ignored, .. } => {
                 (Change::MembersIgnored(*ignored), current)
@@ -264,7 +261,7 @@ impl Cause {
     fn of(new: &ServerDescription) -> Self {
         let address = new.address.clone();
         match &new.error {
-            Some(error) => Self::Error(address, Arc::clone(error)),
+            Some(error) => Self::Error(address, error.clone()),
             None => Self::Reply(address),
         }
     }

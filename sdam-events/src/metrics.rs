@@ -309,10 +309,10 @@ impl EventSink for MetricsSink {
             } => self.heartbeat("ok", heartbeat.awaited, Some(*duration)),
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
-            } => self.heartbeat(failure.kind.as_str(), heartbeat.awaited, None),
+            } => self.heartbeat(failure.kind().as_str(), heartbeat.awaited, None),
             // CMAP: clearing a paused pool publishes no event (F-63).
             EventKind::PoolCleared { clear, .. } if !clear.was_paused => {
-                let reason: ErrorKind = clear.cause.kind;
+                let reason: ErrorKind = clear.cause.kind();
                 counter!(names::POOL_CLEARS, self.with("reason", reason.as_str())).increment(1);
             }
             EventKind::ServerSelectionWaiting { selection, .. } => {

@@ -21,7 +21,7 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     document::SharedDocument,
-    error::ServerError,
+    error::Error,
     event::{Event, EventKind, EventName},
     hello::Hello,
     ids::{ObjectId, ServerId},
@@ -284,9 +284,7 @@ impl Replayer {
             None => TopologyMachine::new(&self.options, topology),
         };
         let effects = match input {
-            RecordedInput::AppError { server, error } => {
-                machine.handle_error(now, *server, error).1
-            }
+            RecordedInput::Error { server, report } => machine.handle_error(now, *server, report).1,
             input => machine.handle(now, self.input(input)?),
         };
         self.machine = Some(machine);
@@ -301,7 +299,7 @@ impl Replayer {
             RecordedInput::Checked { server, error, rtt } => Input::Checked {
                 server: *server,
                 outcome: match error {
-                    Some(error) => Err(ServerError::clone(error)),
+                    Some(error) => Err(Error::clone(error)),
                     None => Ok(self.hello_of(*server)?),
                 },
                 rtt: *rtt,

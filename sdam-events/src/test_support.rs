@@ -8,7 +8,7 @@ use std::{
 use bson::raw::RawDocumentBuf;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{CommandInfo, ConnectionId, Event, EventKind, Heartbeat, Selection},
     ids::{ObjectId, ServerId},
     server::{ServerDescription, ServerType},
@@ -52,7 +52,7 @@ pub(crate) fn failed(server: u64) -> EventKind {
     EventKind::ServerHeartbeatFailed {
         heartbeat: heartbeat(server),
         duration: Duration::from_millis(3),
-        failure: ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared(),
+        failure: Error::new(ErrorKind::Network, Stage::Connect, "refused"),
     }
 }
 

@@ -3,12 +3,11 @@
 use std::{future::poll_fn, sync::Arc, time::Duration};
 
 use futures::future::{Either, select};
-use sdam_core::time::Instant;
+use sdam_core::{error::Error, time::Instant};
 use sdam_transport::race;
 
 use crate::{
     connection::PooledConnection,
-    error::Error,
     inner::Inner,
     machine::{CheckOut, Step, Ticket},
     member::Member,
@@ -63,7 +62,7 @@ struct Waiting<'p> {
 impl Waiting<'_> {
     async fn connection(mut self) -> Result<Box<Member>, Error> {
         let Some(ticket) = self.ticket else {
-            return Err(Error::RuntimeShutDown);
+            return Err(Error::pool_shut_down(&self.pool.new.address));
         };
         let pool = self.pool;
         let clock = pool.clock();

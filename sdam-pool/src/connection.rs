@@ -4,15 +4,14 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
+    error::Error,
     event::ConnectionId,
     hello::Hello,
     ids::{Generation, ObjectId},
-    pool::PoolError,
 };
 use sdam_transport::pool::{CommandReply, Established};
 
-use crate::{error::Error, inner::Inner, machine::Pin, member::Member};
+use crate::{inner::Inner, machine::Pin, member::Member};
 
 /// A connection that is checked out. Dropping it checks it in.
 ///
@@ -66,9 +65,8 @@ impl PooledConnection {
     ///
     /// # Errors
     ///
-    /// [`Error::Connection`] if the server answered with an error, the connection broke, no reply
-    /// came in time, or the received message is not a valid reply. [`PoolError::Interrupted`] if a
-    /// clear interrupted the connection because the server's monitor got no answer. If the clear
+    /// If the server answered with an error, the connection broke, no reply came in time, or the
+    /// received message is not a valid reply. Of kind [`ErrorKind::Interrupted`] if a clear interrupted the connection because the server's monitor got no answer. If the clear
     /// came between the check-out and this call, the command is not sent.
     ///
     /// # Cancel safety
@@ -85,15 +83,13 @@ impl PooledConnection {
         let running = member.established.run_command(command, timeout);
         match interrupt.race(running).await {
             Some(result) => Ok(result?),
-            None => Err(Error::Pool(PoolError::Interrupted {
-                address: self.address().clone(),
-            })),
+            None => Err(Error::interrupted(self.address())),
         }
     }
 
     /// Reports an error of this connection, see [`Established::report`].
-    pub fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
-        self.member().established.report(make)
+    pub fn report(&self, error: Error) -> Error {
+        self.member().established.report(error)
     }
 
     /// Returns the underlying connection, for drivers that frame their own messages. A clear does

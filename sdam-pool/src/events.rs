@@ -4,15 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::{Error, ErrorKind},
     event::{CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, EventName, Publish},
     ids::ServerId,
-    pool::{PoolError, PoolOptions},
+    pool::PoolOptions,
     time::Instant,
 };
 use sdam_transport::Clock;
-
-use crate::error::Error;
 
 /// Publishes the events of one pool. Builds only the events that the sink wants.
 #[derive(Clone, Debug)]
@@ -80,7 +78,7 @@ impl PoolEvents {
         &self,
         connection: ConnectionId,
         reason: ConnectionClosedReason,
-        error: Option<&ServerError>,
+        error: Option<&Error>,
     ) {
         self.publish(EventName::ConnectionClosed, |server, address| {
             EventKind::ConnectionClosed {
@@ -88,7 +86,7 @@ impl PoolEvents {
                 address,
                 connection,
                 reason,
-                error: error.map(|error| Arc::new(error.clone())),
+                error: error.cloned().map(Error::without_context),
             }
         });
     }
@@ -156,16 +154,14 @@ impl CheckOutEvents<'_> {
     }
 
     pub(crate) fn failed(mut self, error: &Error) {
-        let reason = match error {
-            Error::Pool(PoolError::Closed { .. }) | Error::RuntimeShutDown => {
-                CheckOutFailure::PoolClosed
-            }
-            Error::Pool(PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }) => {
-                CheckOutFailure::Timeout
-            }
-            Error::Pool(_) | Error::Connection(_) => CheckOutFailure::ConnectionError,
+        let reason = match error.kind() {
+            ErrorKind::PoolClosed | ErrorKind::RuntimeShutDown => CheckOutFailure::PoolClosed,
+            ErrorKind::WaitQueueTimeout => CheckOutFailure::Timeout,
+            _ => CheckOutFailure::ConnectionError,
         };
-        self.publish_failure(reason, || error.to_string().into());
+        self.publish_failure(reason, || {
+            error.clone().without_context().to_string().into()
+        });
     }
 
     fn publish_failure(&mut self, reason: CheckOutFailure, failure: impl FnOnce() -> Arc<str>) {

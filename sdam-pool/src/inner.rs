@@ -19,7 +19,6 @@ use sdam_transport::{
 
 use crate::{
     core::{Closing, Core},
-    error::Error,
     events::PoolEvents,
     interrupt::Interrupts,
     machine::{Config, Failure, Machine, Pin, Urgent, Work},
@@ -115,9 +114,9 @@ impl Inner {
                 (Err(error), pool) => {
                     attempt.end();
                     let (own, reason) = (attempt.connection(), ConnectionClosedReason::Error);
-                    attempt.events.closed(own, reason, Some(&error.error));
+                    attempt.events.closed(own, reason, Some(&error));
                     if let Some(pool) = pool {
-                        pool.fail(id, Failure::Failed(Error::Connection(error)));
+                        pool.fail(id, Failure::Failed(error));
                     }
                 }
             }

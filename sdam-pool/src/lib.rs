@@ -4,7 +4,6 @@
 mod check_out;
 mod connection;
 mod core;
-mod error;
 mod events;
 mod factory;
 mod inner;
@@ -19,7 +18,6 @@ mod worker;
 
 pub use crate::{
     connection::PooledConnection,
-    error::Error,
     factory::Pools,
     machine::{Pin, PoolStats},
     pool::Pool,

@@ -11,14 +11,14 @@ mod tests;
 mod waiters;
 mod work;
 
-use std::{collections::VecDeque, mem, sync::Arc, task::Waker};
+use std::{collections::VecDeque, mem, task::Waker};
 
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     event::ConnectionClosedReason,
     ids::{Generation, ObjectId},
-    pool::{PoolClear, PoolError, PoolOptions},
+    pool::{PoolClear, PoolOptions},
     time::Instant,
 };
 use smallvec::SmallVec;
@@ -29,7 +29,6 @@ pub(crate) use self::{
     waiters::Ticket,
     work::{Step, Urgent, Work},
 };
-use crate::error::Error;
 
 /// The properties of a connection that the machine needs.
 pub(crate) trait Pooled {
@@ -82,8 +81,8 @@ pub(crate) struct Config {
 
 #[derive(Debug)]
 enum State {
-    /// No check of the server has succeeded yet, or this error cleared the pool.
-    Paused(Option<Arc<ServerError>>),
+    /// No check of the server has succeeded yet, or the pool was cleared: the error of check-outs.
+    Paused(Option<Error>),
     Ready,
     Closed,
     /// The worker's runtime has ended, so connections can no longer be opened.
@@ -222,7 +221,8 @@ impl<C: Pooled> Machine<C> {
         } else {
             self.generation = self.generation.max(clear.generation);
             if let State::Paused(_) | State::Ready = self.state {
-                self.state = State::Paused(Some(Arc::clone(&clear.cause)));
+                let cleared = Error::pool_cleared(&self.config.address, &clear.cause);
+                self.state = State::Paused(Some(cleared));
                 self.close_idle(ConnectionClosedReason::Stale);
                 self.waiters.evict(self.eviction());
             }
@@ -381,23 +381,18 @@ impl<C: Pooled> Machine<C> {
     fn refusal(&self) -> Option<Error> {
         match self.state {
             State::Ready => None,
-            State::RuntimeShutDown => Some(Error::RuntimeShutDown),
-            State::Paused(_) | State::Closed => Some(Error::Pool(self.eviction())),
+            State::Paused(_) | State::Closed | State::RuntimeShutDown => Some(self.eviction()),
         }
     }
 
-    /// Returns the error of check-outs that the last clear or the closing evicted.
-    fn eviction(&self) -> PoolError {
-        let address = self.config.address.clone();
+    /// Returns the error of check-outs that the last clear or the end of the pool evicted.
+    fn eviction(&self) -> Error {
+        let address = &self.config.address;
         match &self.state {
-            State::Closed => PoolError::Closed { address },
-            State::Paused(Some(cause)) => PoolError::Cleared {
-                address,
-                cause: Arc::clone(cause),
-            },
-            State::Paused(None) | State::Ready | State::RuntimeShutDown => {
-                PoolError::NotReady { address }
-            }
+            State::Closed => Error::pool_closed(address),
+            State::RuntimeShutDown => Error::pool_shut_down(address),
+            State::Paused(Some(cleared)) => cleared.clone(),
+            State::Paused(None) | State::Ready => Error::pool_not_ready(address),
         }
     }
 

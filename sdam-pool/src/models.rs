@@ -5,9 +5,9 @@ use std::{future::poll_fn, sync::Arc, task::Poll};
 use loom::{future::block_on, thread};
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::{Generation, ObjectId},
-    pool::{PoolClear, PoolError, PoolOptions},
+    pool::{PoolClear, PoolOptions},
     time::Instant,
 };
 use sdam_events::sync::explore;
@@ -94,7 +94,7 @@ fn check_in(pool: &Pool, connection: Connection) {
 }
 
 fn clear(pool: &Pool) {
-    let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "gone").shared();
+    let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
     pool.change(|machine| machine.clear(&PoolClear::new(NEW, cause)));
 }
 
@@ -206,7 +206,7 @@ fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
             Ok(connection) => {
                 check_in(&pool, connection);
             }
-            Err(Error::Pool(PoolError::Cleared { .. })) => {}
+            Err(error) if error.kind() == ErrorKind::PoolCleared => {}
             Err(error) => panic!("{error}"),
         }
         clears.join().unwrap();
@@ -270,7 +270,11 @@ fn a_check_out_ends_when_the_pool_is_closed_and_its_worker_is_dropped_beside_it(
             })
         };
         match block_on(obtain(&pool)) {
-            Err(Error::RuntimeShutDown | Error::Pool(PoolError::Closed { .. })) => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::RuntimeShutDown | ErrorKind::PoolClosed
+                ) => {}
             other => panic!("{other:?}"),
         }
         closes.join().unwrap();

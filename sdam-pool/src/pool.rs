@@ -4,6 +4,7 @@ use std::{fmt, future::Future, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     ids::ServerId,
     pool::{PoolClear, PoolOptions},
     time::Instant,
@@ -16,7 +17,6 @@ use sdam_transport::{
 use crate::{
     check_out,
     connection::PooledConnection,
-    error::Error,
     inner::{Inner, Settings},
     machine::{Machine, PoolStats},
     worker::Worker,
@@ -28,7 +28,7 @@ use crate::{
 /// A selection returns it:
 ///
 /// ```no_run
-/// # async fn example(pool: &sdam_pool::Pool, ping: &[u8]) -> Result<(), sdam_pool::Error> {
+/// # async fn example(pool: &sdam_pool::Pool, ping: &[u8]) -> Result<(), sdam_core::error::Error> {
 /// let mut connection = pool.check_out().await?;
 /// let reply = connection.run_command(ping, None).await?;
 /// // Dropping the connection checks it in.

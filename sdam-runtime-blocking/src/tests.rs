@@ -7,10 +7,8 @@ use std::{
 };
 
 use futures::pending;
-use sdam_core::{address::ServerAddress, time::Instant};
-use sdam_transport::{
-    Connection, Transport, TransportError, async_trait, conformance, system::Epoch,
-};
+use sdam_core::{address::ServerAddress, error::Error, time::Instant};
+use sdam_transport::{Connection, Transport, async_trait, conformance, system::Epoch};
 
 use super::{BlockingClock, BlockingDial, io};
 
@@ -32,7 +30,7 @@ impl Transport for Hesitant {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         pending!();
         self.0.connect(target, deadline).await
     }

@@ -4,7 +4,7 @@ use alloc::{boxed::Box, sync::Arc, vec::Vec};
 
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     read_preference::ReadMode,
     server::ServerDescription,
     topology::{Departure, DepartureReason, Obstacle, TopologyDescription, TopologyType},
@@ -37,7 +37,7 @@ pub enum Diagnosis {
         /// The server that reported the name.
         address: ServerAddress,
         /// The error, which contains both names.
-        error: Arc<ServerError>,
+        error: Error,
     },
     /// Host names cannot be resolved on this host.
     Unresolvable {
@@ -63,12 +63,12 @@ pub enum Diagnosis {
     /// There is no connection through the proxy, or the proxy itself is unreachable.
     ProxyFailed {
         /// The servers with their errors, which name the proxy and the cause.
-        failures: Vec<(ServerAddress, Arc<ServerError>)>,
+        failures: Vec<(ServerAddress, Error)>,
     },
     /// TLS could not be negotiated: the server does not use it, or a certificate is rejected.
     TlsFailed {
         /// The servers with their errors, which name the cause.
-        failures: Vec<(ServerAddress, Arc<ServerError>)>,
+        failures: Vec<(ServerAddress, Error)>,
     },
     /// Servers accept connections but close them without answering: they may require TLS.
     TlsExpected {
@@ -80,7 +80,7 @@ pub enum Diagnosis {
         /// The server.
         address: ServerAddress,
         /// The error.
-        error: Arc<ServerError>,
+        error: Error,
     },
     /// A member's own address differs from the address to which the client connected.
     AddressMismatch {
@@ -89,7 +89,7 @@ pub enum Diagnosis {
         /// Its own address, `me`.
         me: ServerAddress,
         /// The error of looking up or connecting to `me`; `None` if that was not necessary.
-        error: Option<Arc<ServerError>>,
+        error: Option<Error>,
     },
     /// The members know a primary, but it cannot be reached from this host.
     PrimaryUnreachable {
@@ -164,8 +164,8 @@ impl<'t> Evidence<'t> {
     /// Returns the servers whose error matches `is`.
     fn failed(
         &self,
-        is: impl Fn(&ServerError) -> bool,
-    ) -> impl Iterator<Item = (&'t ServerDescription, &'t Arc<ServerError>)> {
+        is: impl Fn(&Error) -> bool,
+    ) -> impl Iterator<Item = (&'t ServerDescription, &'t Error)> {
         let servers = self.topology.servers().iter();
         servers.filter_map(move |server| {
             let error = server.error.as_ref().filter(|error| is(error))?;
@@ -174,17 +174,14 @@ impl<'t> Evidence<'t> {
     }
 
     /// Returns the servers whose error matches `is`, with their errors.
-    fn failures(
-        &self,
-        is: impl Fn(&ServerError) -> bool,
-    ) -> Vec<(ServerAddress, Arc<ServerError>)> {
+    fn failures(&self, is: impl Fn(&Error) -> bool) -> Vec<(ServerAddress, Error)> {
         let failed = self.failed(is);
         failed
-            .map(|(server, error)| (server.address.clone(), Arc::clone(error)))
+            .map(|(server, error)| (server.address.clone(), error.clone()))
             .collect()
     }
 
-    fn addresses(&self, is: impl Fn(&ServerError) -> bool) -> Vec<ServerAddress> {
+    fn addresses(&self, is: impl Fn(&Error) -> bool) -> Vec<ServerAddress> {
         self.failed(is)
             .map(|(server, _)| server.address.clone())
             .collect()
@@ -242,7 +239,7 @@ impl<'t> Evidence<'t> {
 
     /// Diagnoses connection failures, in the order of the steps of a connection.
     fn about_connections(&self, found: &mut Vec<Diagnosis>) {
-        let addresses = self.addresses(|error| error.stage == Stage::Dns);
+        let addresses = self.addresses(|error| error.stage() == Stage::Dns);
         if !addresses.is_empty() {
             let advertised = self.advertised(&addresses);
             found.push(Diagnosis::Unresolvable {
@@ -250,9 +247,9 @@ impl<'t> Evidence<'t> {
                 advertised,
             });
         }
-        let addresses = self.addresses(|error| error.stage == Stage::Connect);
+        let addresses = self.addresses(|error| error.stage() == Stage::Connect);
         if addresses.len() == self.topology.servers().len() && !addresses.is_empty() {
-            let mut errors = self.failed(ServerError::is_timeout);
+            let mut errors = self.failed(Error::is_timeout);
             found.push(Diagnosis::NothingReachable {
                 addresses,
                 timed_out: errors.next().is_some(),
@@ -264,25 +261,25 @@ impl<'t> Evidence<'t> {
                 advertised,
             });
         }
-        let failures = self.failures(|error| error.stage == Stage::Proxy);
+        let failures = self.failures(|error| error.stage() == Stage::Proxy);
         if !failures.is_empty() {
             found.push(Diagnosis::ProxyFailed { failures });
         }
-        let failures = self.failures(|error| error.stage == Stage::Tls);
+        let failures = self.failures(|error| error.stage() == Stage::Tls);
         if !failures.is_empty() {
             found.push(Diagnosis::TlsFailed { failures });
         }
         // If any server answers, both sides agree about TLS, so this is a restart.
-        let broken = |error: &ServerError| {
-            error.stage == Stage::Hello
-                && matches!(error.kind, ErrorKind::Network | ErrorKind::Protocol)
+        let broken = |error: &Error| {
+            error.stage() == Stage::Hello
+                && matches!(error.kind(), ErrorKind::Network | ErrorKind::Protocol)
         };
         let addresses = self.addresses(broken);
         if !addresses.is_empty() && !self.any_available {
             found.push(Diagnosis::TlsExpected { addresses });
         }
         let rejected =
-            self.failed(|error| error.stage == Stage::Auth && error.kind == ErrorKind::Command);
+            self.failed(|error| error.stage() == Stage::Auth && error.kind() == ErrorKind::Command);
         found.extend(
             rejected.map(|(server, error)| Diagnosis::AuthenticationFailed {
                 address: server.address.clone(),
@@ -293,7 +290,7 @@ impl<'t> Evidence<'t> {
 
     /// Diagnoses names: replica set names and addresses.
     fn about_names(&self, found: &mut Vec<Diagnosis>) {
-        let misnamed = self.failed(|error| error.kind == ErrorKind::SetName);
+        let misnamed = self.failed(|error| error.kind() == ErrorKind::SetName);
         found.extend(misnamed.map(|(server, error)| Diagnosis::WrongSetName {
             address: server.address.clone(),
             error: error.clone(),

@@ -7,7 +7,7 @@ use alloc::{
 };
 
 use sdam_core::{
-    error::{ServerError, Stage},
+    error::{Error, Stage},
     topology::TopologyDescription,
 };
 
@@ -26,7 +26,7 @@ pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String
     let available = servers.iter().any(|it| it.server_type.is_available());
     if !available {
         let mut errors: Vec<String> = Vec::new();
-        for error in servers.iter().filter_map(|server| server.error.as_deref()) {
+        for error in servers.iter().filter_map(|server| server.error.as_ref()) {
             let error = server_error_text(error);
             if !errors.contains(&error) {
                 errors.push(error);
@@ -46,9 +46,9 @@ pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String
     }
 }
 
-fn server_error_text(error: &ServerError) -> String {
-    match error.stage {
-        Stage::Auth => format!("Authentication failed: {}", error.message),
+fn server_error_text(error: &Error) -> String {
+    match error.stage() {
+        Stage::Auth => format!("Authentication failed: {}", error.message()),
         _ => error.to_string(),
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
@@ -57,7 +57,7 @@ pub struct ExplainedServer {
     /// The server's type.
     pub server_type: ServerType,
     /// The error that makes the server unavailable, if any.
-    pub error: Option<Arc<ServerError>>,
+    pub error: Option<Error>,
     /// The verdict of selection.
     pub verdict: Verdict,
 }

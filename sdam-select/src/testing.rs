@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::ServerId,
     read_preference::TagSet,
     server::{Rtt, ServerDescription, ServerType},
@@ -38,7 +38,7 @@ pub(crate) fn failed(
     stage: Stage,
     message: &str,
 ) -> ServerDescription {
-    let error = ServerError::new(kind, stage, message).shared();
+    let error = Error::new(kind, stage, message);
     let id = ServerId::from_u64(number);
     ServerDescription::failed(id, address(number), error, Instant::EPOCH)
 }

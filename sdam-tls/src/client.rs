@@ -7,8 +7,11 @@ use std::{
 };
 
 use rustls::{ClientConfig, ClientConnection, pki_types::ServerName};
-use sdam_core::{address::ServerAddress, error::Stage};
-use sdam_transport::{ByteStream, Tls, TransportError, async_trait};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+};
+use sdam_transport::{ByteStream, Tls, async_trait};
 
 use crate::{
     error::{CertificateRequests, Errors},
@@ -44,7 +47,7 @@ impl Client {
 
     /// Returns the name that the certificate of `server` must contain. Unless it is an IP address,
     /// SNI sends it to the server.
-    fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, TransportError> {
+    fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, Error> {
         match ServerName::try_from(server.host().to_owned()) {
             Ok(name) => Ok(name),
             // A placeholder for a name that is neither sent nor checked.
@@ -52,7 +55,7 @@ impl Client {
             Err(_) => {
                 let message = "no certificate can have the name of this server; connect by a host \
                                name or an IP address";
-                Err(TransportError::protocol(Stage::Tls, message))
+                Err(Error::protocol(Stage::Tls, message))
             }
         }
     }
@@ -64,7 +67,7 @@ impl Tls for Client {
         &self,
         stream: Box<dyn ByteStream>,
         server: &ServerAddress,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    ) -> Result<Box<dyn ByteStream>, Error> {
         let errors = Errors {
             host: server.host().into(),
             requests: Arc::clone(&self.requests),

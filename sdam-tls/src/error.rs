@@ -1,5 +1,6 @@
 //! The errors of a connection and their texts.
 
+use sdam_transport::error;
 use std::{
     io,
     sync::{
@@ -9,8 +10,7 @@ use std::{
 };
 
 use rustls::{SignatureScheme, client::ResolvesClientCert, sign::CertifiedKey};
-use sdam_core::error::Stage;
-use sdam_transport::TransportError;
+use sdam_core::error::{Error, Stage};
 
 use crate::reason;
 
@@ -24,21 +24,21 @@ pub(crate) struct Errors {
 
 impl Errors {
     /// Converts an error of the TLS library that occurred before the server accepted the client.
-    pub(crate) fn refused(&self, error: rustls::Error) -> TransportError {
+    pub(crate) fn refused(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
-        TransportError::protocol(Stage::Tls, message).with_cause(error)
+        Error::protocol(Stage::Tls, message).with_cause(error)
     }
 
     /// Converts an error of the TLS library on an established connection: the connection is broken,
     /// whether an alert, a corrupt record or the end of the socket ended it. The user of the
     /// connection sets the stage.
-    pub(crate) fn broken(&self, error: rustls::Error) -> TransportError {
+    pub(crate) fn broken(&self, error: rustls::Error) -> Error {
         let message = reason::describe(&error, &self.host);
-        TransportError::network(Stage::Hello, message).with_cause(error)
+        Error::network(Stage::Hello, message).with_cause(error)
     }
 
     /// Converts an error that ended the handshake.
-    pub(crate) fn of_handshake(&self, error: io::Error) -> TransportError {
+    pub(crate) fn of_handshake(&self, error: io::Error) -> Error {
         let message = if is_closed(&error) {
             if let Some(rejected) = self.rejected("during") {
                 return rejected;
@@ -50,12 +50,12 @@ impl Errors {
         } else {
             "the TLS handshake failed"
         };
-        TransportError::from_io(Stage::Tls, message, error)
+        error::from_io(Stage::Tls, message, error)
     }
 
     /// Returns the error of a connection that was closed before the server sent data, if the server
     /// may have rejected the client without an alert, as `mongod` does after the handshake.
-    pub(crate) fn rejected(&self, when: &str) -> Option<TransportError> {
+    pub(crate) fn rejected(&self, when: &str) -> Option<Error> {
         let guess = if !self.requests.seen.load(Ordering::Relaxed) {
             return None;
         } else if self.requests.resolver.has_certs() {
@@ -67,7 +67,7 @@ impl Errors {
             "the server closed the connection {when} the TLS handshake; it may {guess} \
              `tlsCertificateKeyFile`"
         );
-        Some(TransportError::network(Stage::Tls, message))
+        Some(Error::network(Stage::Tls, message))
     }
 }
 

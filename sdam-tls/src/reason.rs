@@ -11,15 +11,14 @@ use rustls::{
 ///
 /// ```
 /// use sdam_tls::{Reason, rustls};
-/// use sdam_transport::TransportError;
 ///
-/// fn reason(error: &TransportError) -> Option<Reason> {
+/// fn reason(error: &Error) -> Option<Reason> {
 ///     error.source_as::<rustls::Error>().map(Reason::of)
 /// }
 /// ```
 ///
 /// A connection that was closed or timed out has no [`rustls::Error`]; see its
-/// [`kind`](sdam_transport::TransportError::kind).
+/// [`kind`](sdam_transport::Error::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {

@@ -202,9 +202,9 @@ const IO_CHECKS: &[Check<Io>] = &checks![
         => clock::a_future_that_wakes_itself_wins_its_race,
     Transport: "A host name is looked up, and its addresses are tried until one answers."
         => connect::host_names_are_looked_up_and_all_families_tried,
-    Transport: "An error says at which [`stage`](TransportError::stage) the attempt failed"
+    Transport: "An error says at which [`stage`](Error::stage) the attempt failed"
         => connect::an_invalid_host_name_fails_at_stage_dns,
-    Transport: "An error says at which [`stage`](TransportError::stage) the attempt failed"
+    Transport: "An error says at which [`stage`](Error::stage) the attempt failed"
         => connect::a_refused_connect_is_a_network_error,
     Transport: "The attempt ends with a time-out once `deadline` has passed"
         => connect::a_connect_without_reply_times_out,

@@ -3,10 +3,9 @@
 use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
-use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 
 use crate::{
-    error::TransportError,
     layers::{Guards, Layers},
     wire::WireMessage,
 };
@@ -17,7 +16,7 @@ use crate::{
 ///
 /// - The caller holds no lock, and may poll the future by any executor on any thread.
 /// - A host name is looked up, and its addresses are tried until one answers.
-/// - An error says at which [`stage`](TransportError::stage) the attempt failed, and is a timeout
+/// - An error says at which [`stage`](Error::stage) the attempt failed, and is a timeout
 ///   if and only if time ran out.
 /// - The attempt ends with a time-out once `deadline` has passed; without one it takes as long as
 ///   the operating system allows.
@@ -37,7 +36,7 @@ pub trait Transport: Send + Sync + Debug + 'static {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError>;
+    ) -> Result<Box<dyn Connection>, Error>;
 
     /// Returns the steps that this transport performs itself. A topology refuses to start if its
     /// options require TLS or a proxy that is neither listed here nor available as a layer.
@@ -82,14 +81,14 @@ pub trait Connection: Send + Debug + 'static {
     /// # Cancel safety
     ///
     /// Not cancel safe: dropping the future makes the connection unusable.
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError>;
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error>;
 
     /// Reads the next message.
     ///
     /// # Cancel safety
     ///
     /// Not cancel safe: dropping the future makes the connection unusable.
-    async fn recv(&mut self) -> Result<WireMessage, TransportError>;
+    async fn recv(&mut self) -> Result<WireMessage, Error>;
 
     /// Sets the maximum length, in bytes, of messages that later calls of `recv` accept. The
     /// default is [`Hello::DEFAULT_MAX_MESSAGE_SIZE`].

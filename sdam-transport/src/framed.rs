@@ -10,11 +10,16 @@ use std::{
 
 use async_trait::async_trait;
 use futures::io::{AsyncReadExt, AsyncWriteExt};
-use sdam_core::{address::ServerAddress, error::Stage, hello::Hello, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    hello::Hello,
+    time::Instant,
+};
 
 use crate::{
     connect::Connection,
-    error::TransportError,
+    error,
     stream::ByteStream,
     wire::{Header, WireError, WireMessage},
 };
@@ -29,7 +34,7 @@ mod tests;
 /// never make the middle of a message look like the start of the next.
 ///
 /// Errors have [`Stage::Hello`], which fits monitoring connections; others set their stage with
-/// [`TransportError::at`].
+/// [`Error::at`].
 pub struct Framed<S> {
     stream: S,
     state: State,
@@ -44,7 +49,7 @@ enum State {
     Healthy,
     /// An operation is in progress, or was dropped before it was ready.
     Busy(&'static str),
-    Failed(TransportError),
+    Failed(Error),
 }
 
 impl<S: ByteStream> Framed<S> {
@@ -66,13 +71,13 @@ impl<S: ByteStream> Framed<S> {
         self
     }
 
-    fn begin(&mut self, action: &'static str) -> Result<(), TransportError> {
+    fn begin(&mut self, action: &'static str) -> Result<(), Error> {
         match &self.state {
             State::Healthy => {
                 self.state = State::Busy(action);
                 Ok(())
             }
-            State::Busy(action) => Err(TransportError::network(
+            State::Busy(action) => Err(Error::network(
                 STAGE,
                 format!(
                     "the connection is unusable, because {action} was dropped before it was complete"
@@ -82,12 +87,12 @@ impl<S: ByteStream> Framed<S> {
                 let cause = error.message();
                 let message =
                     format!("the connection is unusable, because it has failed before: {cause}");
-                Err(TransportError::network(STAGE, message))
+                Err(Error::network(STAGE, message))
             }
         }
     }
 
-    fn end<T>(&mut self, result: Result<T, TransportError>) -> Result<T, TransportError> {
+    fn end<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         self.state = match &result {
             Ok(_) => State::Healthy,
             Err(error) => State::Failed(error.clone()),
@@ -95,24 +100,24 @@ impl<S: ByteStream> Framed<S> {
         result.map_err(|error| self.named(error))
     }
 
-    fn named(&self, error: TransportError) -> TransportError {
+    fn named(&self, error: Error) -> Error {
         match &self.target {
-            Some(target) => error.with_target(target),
+            Some(target) => error.with_address(target),
             None => error,
         }
     }
 
-    async fn write(&mut self, message: &WireMessage) -> Result<(), TransportError> {
+    async fn write(&mut self, message: &WireMessage) -> Result<(), Error> {
         let bytes = message.as_bytes();
         let failed = |error| {
             let message = format!("sending a message of {} bytes", bytes.len());
-            TransportError::from_io(STAGE, message, error)
+            error::from_io(STAGE, message, error)
         };
         self.stream.write_all(bytes).await.map_err(failed)?;
         self.stream.flush().await.map_err(failed)
     }
 
-    async fn read(&mut self) -> Result<WireMessage, TransportError> {
+    async fn read(&mut self) -> Result<WireMessage, Error> {
         let header = loop {
             if let Some(header) = self.received.first_chunk() {
                 break Header::decode(header).map_err(invalid)?;
@@ -135,7 +140,7 @@ impl<S: ByteStream> Framed<S> {
     /// Reads once to get `wanted` bytes, and possibly more.
     ///
     /// Reading ahead saves a system call for the header of each message.
-    async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), TransportError> {
+    async fn fill(&mut self, wanted: usize, part: &str) -> Result<(), Error> {
         let filled = self.received.len();
         let result = if filled == 0 {
             self.read_first().await
@@ -143,11 +148,11 @@ impl<S: ByteStream> Framed<S> {
             self.read_more(wanted.saturating_sub(filled)).await
         };
         match result {
-            Ok(0) if filled == 0 => Err(TransportError::network(
+            Ok(0) if filled == 0 => Err(Error::network(
                 STAGE,
                 "the server closed the connection while a message was expected",
             )),
-            Ok(0) => Err(TransportError::network(
+            Ok(0) => Err(Error::network(
                 STAGE,
                 format!(
                     "the server closed the connection after {filled} of {wanted} bytes of a {part}"
@@ -156,7 +161,7 @@ impl<S: ByteStream> Framed<S> {
             Ok(_) => Ok(()),
             Err(error) => {
                 let message = format!("receiving a message ({filled} bytes had arrived)");
-                Err(TransportError::from_io(STAGE, message, error))
+                Err(error::from_io(STAGE, message, error))
             }
         }
     }
@@ -189,13 +194,13 @@ impl<S: ByteStream> Framed<S> {
 
 #[async_trait]
 impl<S: ByteStream> Connection for Framed<S> {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         self.begin("a send").map_err(|error| self.named(error))?;
         let result = self.write(&message).await;
         self.end(result)
     }
 
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
         self.begin("a receive").map_err(|error| self.named(error))?;
         let result = self.read().await;
         self.end(result)
@@ -220,8 +225,8 @@ impl<S: fmt::Debug> fmt::Debug for Framed<S> {
     }
 }
 
-fn invalid(error: WireError) -> TransportError {
-    TransportError::from_wire(STAGE, error)
+fn invalid(error: WireError) -> Error {
+    error::from_wire(STAGE, error)
 }
 
 const STAGE: Stage = Stage::Hello;

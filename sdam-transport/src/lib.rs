@@ -9,7 +9,7 @@
 //! | [`runtime`] | [`Io`] and [`Runtime`]: the bundles of traits that an engine gets |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`entropy`] | the source of unique identifiers |
-//! | [`error`] | the error of transports and resolvers |
+//! | [`error`] | errors of the system and of the codec, as [`Error`](sdam_core::error::Error) |
 //! | [`layers`], [`translate`], [`tls`] | where to dial for a server, the proxy, and TLS, over any stream |
 //! | [`wrap`] | a transport around another one |
 //! | [`handshake`] | client metadata |
@@ -73,7 +73,6 @@ pub use crate::{
     connect::{Connection, Transport},
     dial::{Dial, DialTarget},
     entropy::Entropy,
-    error::TransportError,
     handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
     layers::{Guards, Layers, Translate},
     net::NetTransport,

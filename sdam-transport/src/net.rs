@@ -8,13 +8,17 @@ use std::{
 };
 
 use async_trait::async_trait;
-use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    time::Instant,
+};
 
 use crate::{
     clock::Clock,
     connect::{Connection, Transport},
     dial::{Dial, DialTarget},
-    error::TransportError,
+    error,
     framed::Framed,
     layers::{Guards, Layers},
     race::{self, ATTEMPT_DELAY, NoSuccess},
@@ -64,7 +68,7 @@ impl<D: Dial> NetTransport<D> {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<D::Stream, TransportError> {
+    ) -> Result<D::Stream, Error> {
         let Some(translate) = &self.layers.translate else {
             return self.reach(target, deadline).await;
         };
@@ -83,7 +87,7 @@ impl<D: Dial> NetTransport<D> {
         &self,
         place: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<D::Stream, TransportError> {
+    ) -> Result<D::Stream, Error> {
         let proxy = self.layers.proxy.as_ref();
         let Some(proxy) = proxy.filter(|_| !place.is_unix()) else {
             return self.dial(place, deadline).await;
@@ -107,14 +111,14 @@ impl<D: Dial> NetTransport<D> {
         mut stream: D::Stream,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    ) -> Result<Box<dyn ByteStream>, Error> {
         stream.set_deadline(deadline);
         let negotiated = tls.negotiate(Box::new(stream), target);
         let mut stream = race::deadline(&*self.clock, deadline, negotiated)
             .await
             .unwrap_or_else(|elapsed| {
                 let message = "the server did not finish the TLS handshake in time";
-                Err(TransportError::timeout(Stage::Tls, message).with_source(elapsed))
+                Err(Error::timeout(Stage::Tls, message).with_source(elapsed))
             })?;
         stream.set_deadline(None);
         Ok(stream)
@@ -125,7 +129,7 @@ impl<D: Dial> NetTransport<D> {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<D::Stream, TransportError> {
+    ) -> Result<D::Stream, Error> {
         let Some(port) = target.port() else {
             let targets = vec![DialTarget::Unix(target.as_str().into())];
             return self.race(deadline, targets).await;
@@ -141,25 +145,20 @@ impl<D: Dial> NetTransport<D> {
         self.race(deadline, targets).await
     }
 
-    async fn resolve(
-        &self,
-        host: &str,
-        deadline: Option<Instant>,
-    ) -> Result<Vec<IpAddr>, TransportError> {
+    async fn resolve(&self, host: &str, deadline: Option<Instant>) -> Result<Vec<IpAddr>, Error> {
         let lookup = self.dial.lookup_ip(host);
         match race::deadline(&*self.clock, deadline, lookup).await {
-            Ok(Ok(addresses)) if addresses.is_empty() => Err(TransportError::network(
-                Stage::Dns,
-                "the host name has no address",
-            )),
+            Ok(Ok(addresses)) if addresses.is_empty() => {
+                Err(Error::network(Stage::Dns, "the host name has no address"))
+            }
             Ok(Ok(addresses)) => Ok(addresses),
             Ok(Err(error)) => {
                 let message = "the host name could not be looked up";
-                Err(TransportError::from_io(Stage::Dns, message, error))
+                Err(error::from_io(Stage::Dns, message, error))
             }
             Err(elapsed) => {
                 let message = "the host name look-up timed out";
-                Err(TransportError::timeout(Stage::Dns, message).with_source(elapsed))
+                Err(Error::timeout(Stage::Dns, message).with_source(elapsed))
             }
         }
     }
@@ -168,7 +167,7 @@ impl<D: Dial> NetTransport<D> {
         &self,
         deadline: Option<Instant>,
         candidates: Vec<DialTarget>,
-    ) -> Result<D::Stream, TransportError> {
+    ) -> Result<D::Stream, Error> {
         let mut left = candidates.len();
         let attempt = |candidate: &DialTarget| {
             let deadline = if self.dial.blocks() {
@@ -198,8 +197,8 @@ impl<D: Dial> Transport for NetTransport<D> {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
-        let named = |error: TransportError| error.with_target(target);
+    ) -> Result<Box<dyn Connection>, Error> {
+        let named = |error: Error| error.with_address(target);
         let stream = self.open(target, deadline).await.map_err(named)?;
         let Some(tls) = &self.layers.tls else {
             return Ok(Box::new(Framed::new(stream).with_target(target)));
@@ -237,12 +236,12 @@ fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
     now + deadline.since(now) / left
 }
 
-fn unreachable(lost: NoSuccess<DialTarget, io::Error>) -> TransportError {
+fn unreachable(lost: NoSuccess<DialTarget, io::Error>) -> Error {
     let expired = |(_, error): &(_, io::Error)| error.kind() == io::ErrorKind::TimedOut;
     let error = if lost.is_timeout() || lost.failed.iter().all(expired) {
-        TransportError::timeout(Stage::Connect, "connecting timed out")
+        Error::timeout(Stage::Connect, "connecting timed out")
     } else {
-        TransportError::network(Stage::Connect, "could not connect")
+        Error::network(Stage::Connect, "could not connect")
     };
     error.with_source(Attempts(lost))
 }

@@ -12,13 +12,13 @@ use std::{any::Any, fmt::Debug, sync::Arc};
 
 use sdam_core::pool::PoolClear;
 #[cfg(doc)]
-use sdam_core::{ids::Generation, pool::PoolError};
+use sdam_core::{error::Error, ids::Generation};
 
 pub use self::{
-    auth::{AuthError, AuthStep, Authenticator, Conversation},
-    authenticate::{AuthFailure, authenticate},
+    auth::{AuthStep, Authenticator, Conversation},
+    authenticate::authenticate,
     connection::Established,
-    reply::{CommandReply, ConnectionError},
+    reply::CommandReply,
     reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
 };
 use crate::spawn::Task;
@@ -104,7 +104,7 @@ pub trait PoolHandle: Any + Send + Sync + Debug {
     /// Makes all connections of earlier generations stale, see [`PoolClear`].
     fn clear(&self, clear: &PoolClear);
     /// Closes the pool of a server that has left the topology: every later check-out fails, see
-    /// [`PoolError::Closed`]. Idle connections are closed then, and those in use when they are
+    /// [`Error::pool_closed`]. Idle connections are closed then, and those in use when they are
     /// checked in.
     fn close(&self);
     /// Returns the task that opens and closes the connections of this pool, if it has one.

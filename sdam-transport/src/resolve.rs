@@ -3,9 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use async_trait::async_trait;
-pub use sdam_core::srv::SrvRecords;
-
-use crate::error::TransportError;
+pub use sdam_core::{error::Error, srv::SrvRecords};
 
 /// Looks up the SRV and TXT records of `mongodb+srv` seed lists.
 ///
@@ -27,11 +25,7 @@ pub trait Resolver: Send + Sync + Debug + 'static {
     /// # Cancel safety
     ///
     /// Dropping the future abandons the look-up.
-    async fn lookup_srv(
-        &self,
-        name: &str,
-        timeout: Option<Duration>,
-    ) -> Result<SrvRecords, TransportError>;
+    async fn lookup_srv(&self, name: &str, timeout: Option<Duration>) -> Result<SrvRecords, Error>;
 
     /// Looks up the TXT records of `name`. The strings of each record are joined without a
     /// separator.
@@ -43,5 +37,5 @@ pub trait Resolver: Send + Sync + Debug + 'static {
         &self,
         name: &str,
         timeout: Option<Duration>,
-    ) -> Result<Vec<Box<str>>, TransportError>;
+    ) -> Result<Vec<Box<str>>, Error>;
 }

@@ -7,12 +7,12 @@ use std::io;
 use futures::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, Stage},
     options::ProxyOptions,
 };
 
 use self::handshake::{Handshake, Problem, Step};
-use crate::{error::TransportError, stream::ByteStream};
+use crate::stream::ByteStream;
 
 /// Requests a connection to `target` from the proxy at the other end of `stream`.
 ///
@@ -32,7 +32,7 @@ pub(crate) async fn connect<S: ByteStream>(
     stream: &mut S,
     proxy: &ProxyOptions,
     target: &ServerAddress,
-) -> Result<(), TransportError> {
+) -> Result<(), Error> {
     let outcome = negotiate(stream, proxy, target).await;
     outcome.map_err(|failure| {
         let proxy = ServerAddress::new(&proxy.host, proxy.port);
@@ -42,7 +42,7 @@ pub(crate) async fn connect<S: ByteStream>(
 }
 
 /// Returns the error of a handshake that did not end by its deadline.
-pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> TransportError {
+pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> Error {
     error(ErrorKind::Timeout, proxy, target, SILENT)
 }
 
@@ -50,11 +50,7 @@ pub(crate) fn timed_out(proxy: &ServerAddress, target: &ServerAddress) -> Transp
 ///
 /// Its stage is [`Stage::Proxy`]: an unreachable proxy is not a sign of an overloaded server (CMAP:
 /// "establishing a connection to a SOCKS5 proxy").
-pub(crate) fn unreachable(
-    cause: &TransportError,
-    proxy: &ServerAddress,
-    target: &ServerAddress,
-) -> TransportError {
+pub(crate) fn unreachable(cause: &Error, proxy: &ServerAddress, target: &ServerAddress) -> Error {
     let text = format!("the proxy cannot be reached: {}", cause.message());
     error(cause.kind(), proxy, target, &text)
 }
@@ -116,14 +112,9 @@ impl From<Problem> for Failure {
     }
 }
 
-fn error(
-    kind: ErrorKind,
-    proxy: &ServerAddress,
-    target: &ServerAddress,
-    cause: &str,
-) -> TransportError {
+fn error(kind: ErrorKind, proxy: &ServerAddress, target: &ServerAddress, cause: &str) -> Error {
     let text = format!("no connection to {target} through the SOCKS5 proxy {proxy}: {cause}");
-    TransportError::new(kind, Stage::Proxy, text)
+    Error::new(kind, Stage::Proxy, text)
 }
 
 const SILENT: &str = "the proxy did not answer in time";

@@ -5,10 +5,11 @@ use std::{fmt::Debug, sync::Arc};
 use async_trait::async_trait;
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     options::{ConfigError, TlsOptions},
 };
 
-use crate::{error::TransportError, stream::ByteStream};
+use crate::stream::ByteStream;
 
 /// Creates the TLS of a topology from its options. Implemented by TLS libraries.
 pub trait TlsProvider: Send + Sync + Debug + 'static {
@@ -39,7 +40,7 @@ pub trait TlsProvider: Send + Sync + Debug + 'static {
 ///   the certificate, or that the server answered in plain text.
 /// - The returned stream passes its deadline on to `stream`, and closes it when it is dropped.
 /// - If the server rejects the client after the negotiation, as TLS 1.3 does, the read that fails
-///   returns an [`io::Error`](std::io::Error) with such a [`TransportError`] inside.
+///   returns an [`io::Error`](std::io::Error) with such a [`Error`] inside.
 #[async_trait]
 pub trait Tls: Send + Sync + Debug + 'static {
     /// Negotiates TLS over `stream` with `server`. The certificate has to name the host of
@@ -56,5 +57,5 @@ pub trait Tls: Send + Sync + Debug + 'static {
         &self,
         stream: Box<dyn ByteStream>,
         server: &ServerAddress,
-    ) -> Result<Box<dyn ByteStream>, TransportError>;
+    ) -> Result<Box<dyn ByteStream>, Error>;
 }

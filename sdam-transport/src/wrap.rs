@@ -3,11 +3,10 @@
 use std::{fmt::Debug, sync::Arc};
 
 use async_trait::async_trait;
-use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 
 use crate::{
     connect::{Connection, Transport},
-    error::TransportError,
     layers::{Guards, Layers},
 };
 
@@ -29,7 +28,7 @@ pub trait Wrap: Send + Sync + Debug + 'static {
         inner: &dyn Transport,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError>;
+    ) -> Result<Box<dyn Connection>, Error>;
 }
 
 /// A transport around another one that keeps its features: translation, proxies and TLS become
@@ -57,7 +56,7 @@ impl Transport for Wrapped {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         self.wrap.connect(&*self.inner, target, deadline).await
     }
 

@@ -18,11 +18,12 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
     deployment::{Deployment, Input, Output, Outputs, Timer},
+    error::ErrorOutcome,
     event::{EventKind, EventName},
     ids::{Generation, ObjectId, ServerId},
     pool::PoolClear,
+    report::ErrorReport,
     time::Instant,
     topology::TopologyDescription,
 };
@@ -142,7 +143,7 @@ impl Engine {
         &mut self,
         now: Instant,
         server: ServerId,
-        error: &AppError<'_>,
+        error: &ErrorReport,
         published: &Published,
     ) -> (ErrorOutcome, AfterUnlock) {
         let (outcome, outputs) = self.deployment.handle_error(now, server, error);

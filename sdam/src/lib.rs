@@ -78,7 +78,7 @@
 //! | --- | --- |
 //! | SDAM | [`discovery::machine`], [`discovery::topology`], [`discovery::server`] |
 //! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::scan`] |
-//! | SDAM: "Error handling", CMAP's part of it | [`discovery::app_error`], [`discovery::pool`], [`transport::pool`] |
+//! | SDAM: "Error handling", CMAP's part of it | [`discovery::report`], [`discovery::pool`], [`transport::pool`] |
 //! | SDAM Logging and Monitoring | [`discovery::event`], [`events`] |
 //! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
 //! | Handshake | [`discovery::hello`], [`transport::handshake`] |
@@ -125,8 +125,7 @@ mod topology;
 #[doc(inline)]
 pub use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause, ErrorOutcome},
-    error::{ErrorKind, ErrorSource, Labelled, ServerError, Stage},
+    error::{Error, ErrorKind, ErrorOutcome, Labelled, Stage},
     event::{
         CheckOutFailure, CommandInfo, ConnectionClosedReason, ConnectionId, Event, EventKind,
         EventName, Publish,
@@ -134,8 +133,9 @@ pub use sdam_core::{
     hello::HelloFields,
     ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
-    pool::{PoolClear, PoolError, PoolOptions},
+    pool::{PoolClear, PoolOptions},
     read_preference::{ReadMode, ReadPreference},
+    report::ErrorReport,
     server::{ServerDescription, ServerType, WireVersions},
     time::{Instant, UnixTime},
     topology::{TopologyDescription, TopologyType},
@@ -157,12 +157,11 @@ pub use sdam_transport::{BoxFuture, async_trait};
 pub use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
-    error::TransportError,
     handshake::{ClientMetadata, Library},
     layers::Translate,
     pool::{
-        AuthError, AuthStep, Authenticator, CommandReply, ConnectionError, Conversation,
-        Established, NewPool, NoPools, PoolFactory, PoolHandle, Reporter, ServiceConnection,
+        AuthStep, Authenticator, CommandReply, Conversation, Established, NewPool, NoPools,
+        PoolFactory, PoolHandle, Reporter, ServiceConnection,
     },
     resolve::{Resolver, SrvRecords},
     runtime::{Io, Runtime},

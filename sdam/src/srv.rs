@@ -5,14 +5,14 @@ use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::future::{self, FutureExt};
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     options::{ConfigError, Options},
     rng::Rng,
     srv::SrvRecords,
     time::Instant,
     uri::ConnectionString,
 };
-use sdam_transport::{error::TransportError, race, resolve::Resolver, runtime::Io};
+use sdam_transport::{race, resolve::Resolver, runtime::Io};
 
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
@@ -90,12 +90,12 @@ impl<'l> Lookup<'l> {
     }
 
     /// Looks up the SRV records of `name`.
-    pub(crate) async fn srv(&self, name: &str) -> Result<SrvRecords, ServerError> {
+    pub(crate) async fn srv(&self, name: &str) -> Result<SrvRecords, Error> {
         self.finish(self.resolver.lookup_srv(name, self.left()))
             .await
     }
 
-    async fn txt(&self, name: &str) -> Result<Vec<Box<str>>, ServerError> {
+    async fn txt(&self, name: &str) -> Result<Vec<Box<str>>, Error> {
         self.finish(self.resolver.lookup_txt(name, self.left()))
             .await
     }
@@ -106,21 +106,18 @@ impl<'l> Lookup<'l> {
         self.deadline.map(|deadline| deadline.since(now))
     }
 
-    async fn finish<T>(
-        &self,
-        lookup: impl Future<Output = Result<T, TransportError>>,
-    ) -> Result<T, ServerError> {
+    async fn finish<T>(&self, lookup: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let lookup = AssertUnwindSafe(lookup).catch_unwind();
         match race::deadline(&*self.io.clock, self.deadline, lookup).await {
-            Ok(Ok(outcome)) => outcome.map_err(ServerError::from),
+            Ok(Ok(outcome)) => outcome.map_err(Error::without_context),
             Ok(Err(_)) => {
                 let reason = "the resolver panicked";
-                Err(ServerError::new(ErrorKind::Internal, Stage::Dns, reason))
+                Err(Error::new(ErrorKind::Internal, Stage::Dns, reason))
             }
             Err(_) => {
                 let limit = self.timeout.unwrap_or_default().as_millis();
                 let reason = format!("no answer within {limit} ms (connectTimeoutMS)");
-                Err(ServerError::new(ErrorKind::Timeout, Stage::Dns, reason))
+                Err(Error::new(ErrorKind::Timeout, Stage::Dns, reason))
             }
         }
     }
@@ -141,7 +138,7 @@ pub enum ResolveError {
         /// The name that was looked up.
         name: Box<str>,
         /// The cause.
-        error: Arc<ServerError>,
+        error: Error,
     },
 }
 
@@ -151,11 +148,11 @@ impl ResolveError {
         matches!(self, Self::Lookup { .. })
     }
 
-    fn failed(record: &'static str, name: &str, error: ServerError) -> Self {
+    fn failed(record: &'static str, name: &str, error: Error) -> Self {
         Self::Lookup {
             record,
             name: name.into(),
-            error: error.shared(),
+            error,
         }
     }
 }

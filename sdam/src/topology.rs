@@ -23,12 +23,12 @@ use std::{
 use futures::future::{self, Either};
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
     deployment::Input,
-    error::ServerError,
+    error::{Error, ErrorOutcome},
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
+    report::ErrorReport,
 };
 use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
@@ -287,20 +287,20 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// Any reply to a command and any connection error may be reported; irrelevant ones are
     /// ignored. All effects have run when the call returns.
-    /// [`TransportError::app_error`](sdam_transport::error::TransportError::app_error) returns the
+    /// [`Error::report`](sdam_transport::error::Error::report) returns the
     /// error to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     ///
     /// ```no_run
-    /// use sdam::{AppError, SelectedServer, Stage, Topology};
+    /// use sdam::{ErrorReport, SelectedServer, Stage, Topology};
     ///
     /// fn report(topology: &Topology, server: &SelectedServer, error: &std::io::Error) {
     ///     let text = error.to_string();
-    ///     let error = AppError::network(server.generation(), Stage::Operation, text);
+    ///     let error = ErrorReport::new(server.generation(), Error::network(Stage::Operation, text));
     ///     topology.handle_error(server.id(), &error);
     /// }
     /// ```
-    pub fn handle_error(&self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    pub fn handle_error(&self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         self.shared().handle_error(server, error)
     }
 
@@ -315,16 +315,15 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// # Errors
     ///
-    /// If the reply is not a successful hello: report it with
-    /// [`handle_error`](Self::handle_error), as
-    /// [`Cause::Reply`](sdam_core::app_error::Cause::Reply), and close the connection. If it names
-    /// no service, although `loadBalanced=true` was configured: just close the connection.
+    /// If the reply is not a successful hello: report the error with
+    /// [`handle_error`](Self::handle_error), and close the connection. If it names no service,
+    /// although `loadBalanced=true` was configured: just close the connection.
     pub fn handle_handshake(
         &self,
         server: ServerId,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         self.shared().apply_handshake(server, generation, reply)
     }
 
@@ -333,12 +332,7 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// For tests of drivers and tools, which play the checks of monitors that have no connection.
     /// Must not be called with a lock held that a pool's `ready`, `clear` or `close` take.
-    pub fn handle_check(
-        &self,
-        server: ServerId,
-        outcome: Result<&[u8], ServerError>,
-        rtt: Duration,
-    ) {
+    pub fn handle_check(&self, server: ServerId, outcome: Result<&[u8], Error>, rtt: Duration) {
         self.shared().apply_check(server, outcome, rtt);
     }
 

@@ -1,6 +1,6 @@
 //! Pools that authenticate, with simulated deployments that have users, in virtual time.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 use std::{
     sync::{
@@ -12,11 +12,11 @@ use std::{
 
 use bson::{Document, doc};
 use sdam::{
-    Authenticator, ConnectionError, Criteria, ErrorKind, ErrorOutcome, Options, PoolError,
-    ServerAddress, Stage, Topology,
+    Authenticator, Criteria, Error, ErrorKind, ErrorOutcome, Options, ServerAddress, Stage,
+    Topology,
 };
 use sdam_auth::Account;
-use sdam_pool::{Error, Pool, Pools};
+use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     Action, Blueprint, ServerVersion, Target, User, action::FailCommand, config::SetConfig,
     runtime::Sim, users::Mechanism,
@@ -66,18 +66,15 @@ async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
     let reply = connection.run_command(&command, None).await;
     let body = match &reply {
         Ok(reply) => reply.body(),
-        Err(error) => error.body().ok_or_else(|| error.clone())?,
+        Err(error) => error.reply().ok_or_else(|| error.clone())?,
     };
     Ok(Document::from_reader(body).unwrap())
 }
 
 /// Returns the error of a connection that was not established.
 #[track_caller]
-fn refusal(outcome: Result<Document, Error>) -> ConnectionError {
-    match outcome {
-        Err(Error::Connection(error)) => error,
-        other => panic!("a failed connection is expected: {other:?}"),
-    }
+fn refusal(outcome: Result<Document, Error>) -> Error {
+    outcome.unwrap_err()
 }
 
 /// Runs a failover with authenticated operations before and after; returns the trace.
@@ -155,18 +152,18 @@ fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind,
             "{passed:?}"
         );
         assert_eq!(
-            (error.error.kind, error.error.stage),
+            (error.kind(), error.stage()),
             (kind, Stage::Auth),
             "{error}"
         );
-        assert_eq!(error.error.labels, Box::default());
-        assert_eq!(error.outcome, ErrorOutcome::Cleared);
+        assert_eq!(error.labels().len(), 0);
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
         let stats = server.pool().stats();
         assert_eq!((stats.opened, stats.waiting), (0, 0), "{stats:?}");
         // The pool is paused until a check succeeds.
         let outcome = server.pool().check_out().await;
         assert!(
-            matches!(outcome, Err(Error::Pool(PoolError::Cleared { .. }))),
+            matches!(&outcome, Err(error) if error.kind() == ErrorKind::PoolCleared),
             "{outcome:?}"
         );
         sim.apply(&Action::FailPoint(Target::Primary, None))

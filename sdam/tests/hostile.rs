@@ -13,7 +13,7 @@ use std::{
 use bson::{RawArrayBuf, rawdoc};
 use futures::executor::block_on;
 use sdam::{
-    Criteria, ErrorKind, Options, ServerError, ServerType, Snapshot, Stage, Topology, TopologyType,
+    Criteria, Error, ErrorKind, Options, ServerType, Snapshot, Stage, Topology, TopologyType,
 };
 use sdam_pool::Pools;
 use sdam_sim::serve::Builder;
@@ -78,7 +78,7 @@ fn host() -> tokio::runtime::Runtime {
 }
 
 /// Returns the error of a server with this `answer`, monitored beside a correct mongos.
-fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Arc<ServerError> {
+fn error_of(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> Error {
     let (healthy, hostile) = (Builder::sharded(1).start().unwrap(), Hostile::start(answer));
     let healthy_host = healthy
         .uri()
@@ -113,7 +113,11 @@ fn check(
     says: &str,
 ) {
     let error = error_of(answer);
-    assert_eq!((error.kind, error.stage), (kind, Stage::Hello), "{error}");
+    assert_eq!(
+        (error.kind(), error.stage()),
+        (kind, Stage::Hello),
+        "{error}"
+    );
     assert!(
         error.to_string().contains(says),
         "`{error}` does not say `{says}`"
@@ -353,7 +357,7 @@ fn invalid_hosts_and_hosts_beyond_max_servers_are_not_monitored() {
 
 /// Returns the outcome of a command with a reply of 2000 bytes, from a server that announces this
 /// message size limit.
-fn run_long_command(limit: i32) -> Result<(), sdam_pool::Error> {
+fn run_long_command(limit: i32) -> Result<(), sdam_core::error::Error> {
     let server = Hostile::start(move |request, stream| {
         let hello = rawdoc! {
             "ok": 1, "minWireVersion": 0, "maxWireVersion": 17, "maxMessageSizeBytes": limit,

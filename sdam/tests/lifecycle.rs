@@ -16,9 +16,9 @@ use async_trait::async_trait;
 use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Connection, Criteria, ErrorKind, EventKind, EventName, Generation, Instant, Io, ReadMode,
-    ReadPreference, Runtime, SelectionError, ServerAddress, ServerType, Snapshot, Spawner, Stage,
-    Task, Topology, TopologyType, Transport, TransportError,
+    Connection, Criteria, Error, ErrorKind, EventKind, EventName, Generation, Instant, Io,
+    ReadMode, ReadPreference, Runtime, SelectionError, ServerAddress, ServerType, Snapshot,
+    Spawner, Stage, Task, Topology, TopologyType, Transport,
 };
 use sdam_core::read_preference::TagSet;
 use sdam_events::{channel::unbounded, sink::sink_fn};
@@ -137,7 +137,7 @@ fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
     assert!(!servers.is_empty());
     for server in servers {
         assert_eq!(server.server_type, ServerType::Unknown);
-        assert_eq!(server.error.as_ref().unwrap().kind, ErrorKind::Internal);
+        assert_eq!(server.error.as_ref().unwrap().kind(), ErrorKind::Internal);
     }
     drop(snapshot);
     block_on(topology.close());
@@ -253,7 +253,7 @@ fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
     };
     let error = handshake(&reply).unwrap_err();
     assert_eq!(
-        &*error.message,
+        error.message(),
         "Driver attempted to initialize in load balancing mode, but the server does not support \
          this mode."
     );
@@ -308,7 +308,7 @@ impl Transport for HangingLookUps {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
         let look_up = self.host.spawn_blocking(move || {
             begun.send(()).unwrap();
@@ -316,10 +316,7 @@ impl Transport for HangingLookUps {
             end.lock().unwrap().recv()
         });
         assert!(look_up.await.unwrap().is_err());
-        Err(TransportError::network(
-            Stage::Dns,
-            "no name server answers",
-        ))
+        Err(Error::network(Stage::Dns, "no name server answers"))
     }
 }
 

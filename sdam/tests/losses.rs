@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Duration};
 
 use bson::{Document, doc};
 use sdam::{
-    AppError, ErrorOutcome, EventKind, Generation, Interest, ServerAddress, ServerDescription,
-    ServerId, ServerType, Snapshot, Stage, Topology,
+    ErrorOutcome, ErrorReport, EventKind, Generation, Interest, ServerAddress, ServerDescription,
+    ServerId, ServerType, Snapshot, Stage, Topology, discovery::reply,
 };
 use sdam_events::channel::{EventStream, unbounded};
 use sdam_sim::{Blueprint, MemberId, config::SetConfig, runtime::Sim};
@@ -69,7 +69,10 @@ impl Harness {
     fn report_step_down(&self, server: ServerId) -> ErrorOutcome {
         let reply = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
         let reply = reply.to_vec().unwrap();
-        let error = AppError::reply(Generation::FIRST, Stage::Operation, reply);
+        let error = ErrorReport::new(
+            Generation::FIRST,
+            reply::error(&reply, Stage::Operation).unwrap(),
+        );
         self.topology.handle_error(server, &error)
     }
 

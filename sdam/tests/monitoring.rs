@@ -9,8 +9,8 @@ use std::{
 
 use bson::Document;
 use sdam::{
-    AppError, Criteria, ErrorOutcome, Event, EventKind, EventName, Generation, Instant, Interest,
-    ServerAddress, ServerType, Stage, Topology,
+    Criteria, Error, ErrorOutcome, ErrorReport, Event, EventKind, EventName, Generation, Instant,
+    Interest, ServerAddress, ServerType, Stage, Topology,
 };
 use sdam_events::sink::sink_fn;
 use sdam_sim::{
@@ -351,14 +351,17 @@ fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
         .sim
         .block_on(harness.topology.select(&Criteria::write()))
         .unwrap();
-    let error = AppError::network(Generation::FIRST, Stage::Operation, "the socket broke");
+    let error = ErrorReport::new(
+        Generation::FIRST,
+        Error::network(Stage::Operation, "the socket broke"),
+    );
     let outcome = harness.topology.handle_error(selected.id(), &error);
     assert_eq!(outcome, ErrorOutcome::Cleared);
     let calls = harness.pools.calls();
     let call = calls.last().unwrap();
     assert_eq!(call.address, *selected.address());
     let cause = &call.clear.as_ref().unwrap().cause;
-    assert_eq!(&*cause.message, "the socket broke");
+    assert_eq!(cause.message(), "the socket broke");
     let again = harness.topology.handle_error(selected.id(), &error);
     assert_eq!(again, ErrorOutcome::Stale);
     assert_eq!(harness.pools.calls().len(), calls.len());

@@ -5,8 +5,8 @@ use std::{future::pending, sync::Arc, time::Duration};
 use bson::doc;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Connection, Criteria, ErrorKind, Instant, ObjectId, ServerAddress, ServerError, ServerType,
-    Stage, Topology, TopologyType, Transport, TransportError, async_trait,
+    Connection, Criteria, Error, ErrorKind, Instant, ObjectId, ServerAddress, ServerType, Stage,
+    Topology, TopologyType, Transport, async_trait,
 };
 use sdam_events::channel::unbounded;
 
@@ -20,7 +20,7 @@ impl Transport for Silent {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         pending().await
     }
 }
@@ -59,19 +59,19 @@ fn played_checks_change_the_topology_and_all_events_carry_the_given_id() {
     let known = topology.server(&a).unwrap();
     assert_eq!(known.description().rtt.unwrap().average, rtt);
 
-    let failure = ServerError::new(ErrorKind::Network, Stage::Hello, "played");
+    let failure = Error::new(ErrorKind::Network, Stage::Hello, "played");
     topology.handle_check(server.id(), Err(failure), Duration::ZERO);
     let snapshot = topology.snapshot().description().clone();
     assert_eq!(snapshot.topology_type(), TopologyType::ReplicaSetNoPrimary);
     let server = &snapshot.servers()[0];
     assert_eq!(server.server_type, ServerType::Unknown);
-    assert_eq!(&*server.error.as_ref().unwrap().message, "played");
+    assert_eq!(server.error.as_ref().unwrap().message(), "played");
 
     // A reply to something other than hello is also a failure.
     topology.handle_check(server.id, Ok(b"not BSON"), rtt);
     let server = topology.server(&a).unwrap();
     let error = server.description().error.as_ref().unwrap();
-    assert_eq!(error.kind, ErrorKind::Protocol);
+    assert_eq!(error.kind(), ErrorKind::Protocol);
 
     block_on(topology.close());
     let events: Vec<_> = block_on(events.collect());

@@ -1,12 +1,13 @@
 //! The order of a topology's events and of the events that a pool publishes while the topology
 //! calls it.
 
+use sdam::discovery::reply;
 use std::{sync::Arc, time::Duration};
 
 use bson::doc;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    AppError, ConnectionClosedReason, ConnectionId, Criteria, EventKind, Generation, Interest,
+    ConnectionClosedReason, ConnectionId, Criteria, ErrorReport, EventKind, Generation, Interest,
     NewPool, PoolClear, PoolFactory, PoolHandle, PoolOptions, Stage, Topology,
 };
 use sdam_core::options::ServerMonitoringMode;
@@ -99,7 +100,10 @@ fn what_a_pool_publishes_within_a_call_follows_the_event_of_the_call() {
     let primary = block_on(topology.select(&Criteria::write())).unwrap();
     let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
     let reply = reply.to_vec().unwrap();
-    let error = AppError::reply(Generation::FIRST, Stage::Operation, &reply);
+    let error = ErrorReport::new(
+        Generation::FIRST,
+        reply::error(&reply, Stage::Operation).unwrap(),
+    );
     topology.handle_error(primary.id(), &error);
     drop(primary);
     block_on(topology.select(&Criteria::write())).unwrap();

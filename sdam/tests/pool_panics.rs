@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
+use sdam::discovery::reply;
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     time::Duration,
@@ -11,7 +12,7 @@ use std::{
 use bson::doc;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    AppError, Criteria, Event, EventKind, EventName, Generation, Interest, ServerType, Stage,
+    Criteria, ErrorReport, Event, EventKind, EventName, Generation, Interest, ServerType, Stage,
     Topology, TopologyBuilder,
 };
 use sdam_core::options::ServerMonitoringMode;
@@ -71,7 +72,10 @@ fn a_server_is_checked_again_after_its_pool_panicked_in_clear() {
     let reply = reply.to_vec().unwrap();
     pools.break_at("clear");
     assert_pool_panics(|| {
-        let error = AppError::reply(Generation::FIRST, Stage::Operation, &reply);
+        let error = ErrorReport::new(
+            Generation::FIRST,
+            reply::error(&reply, Stage::Operation).unwrap(),
+        );
         topology.handle_error(primary.id(), &error)
     });
     // I-35: the check that the error requests comes after the clear, and no selection is waiting.

@@ -10,8 +10,8 @@ use std::{
 use bson::{RawDocumentBuf, rawdoc};
 use futures::StreamExt;
 use sdam::{
-    ConnectionError, Criteria, ErrorOutcome, Established, EventKind, EventName, Generation,
-    NewPool, PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
+    Criteria, Error, ErrorOutcome, Established, EventKind, EventName, Generation, NewPool,
+    PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
 };
 use sdam_core::machine::RecordedInput;
 use sdam_events::channel;
@@ -65,7 +65,7 @@ impl PoolHandle for Pool {
 }
 
 impl Pool {
-    async fn check_out(&self) -> Result<Established, ConnectionError> {
+    async fn check_out(&self) -> Result<Established, Error> {
         loop {
             let idle = self.state.lock().unwrap().idle.pop();
             match idle {
@@ -76,7 +76,7 @@ impl Pool {
         }
     }
 
-    async fn open(&self) -> Result<Established, ConnectionError> {
+    async fn open(&self) -> Result<Established, Error> {
         self.new.establish(Some(PATIENCE)).await
     }
 }
@@ -104,20 +104,20 @@ fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
         host.block_on(new.establish(Some(PATIENCE))).unwrap_err()
     };
     let refused = attempt(&ServerAddress::new("127.0.0.1", 1));
-    assert_eq!(refused.error.stage, Stage::Connect);
-    assert!(refused.error.has_label("SystemOverloadedError"));
-    assert_eq!(refused.outcome, ErrorOutcome::Irrelevant);
+    assert_eq!(refused.stage(), Stage::Connect);
+    assert!(refused.has_label("SystemOverloadedError"));
+    assert_eq!(refused.outcome(), Some(ErrorOutcome::Irrelevant));
     let unknown = attempt(&ServerAddress::new(&"a".repeat(300), 27017));
-    assert_eq!(unknown.error.stage, Stage::Dns);
-    assert!(unknown.error.labels.is_empty());
-    assert_eq!(unknown.outcome, ErrorOutcome::Cleared);
+    assert_eq!(unknown.stage(), Stage::Dns);
+    assert_eq!(unknown.labels().len(), 0);
+    assert_eq!(unknown.outcome(), Some(ErrorOutcome::Cleared));
     let described = topology.snapshot();
     let described = described.server_by_id(selected.id()).unwrap();
     let last = described.failures().last.unwrap();
-    assert_eq!(last.error.stage, Stage::Dns);
+    assert_eq!(last.error.stage(), Stage::Dns);
     host.block_on(topology.close());
     let gone = attempt(selected.address());
-    assert_eq!(gone.outcome, ErrorOutcome::UnknownServer);
+    assert_eq!(gone.outcome(), Some(ErrorOutcome::UnknownServer));
 }
 
 #[test]
@@ -166,27 +166,22 @@ fn a_command_reports_an_application_error_only_if_its_reply_has_one() {
         for command in [ping(), fail_point, ping(), ping()] {
             let reply = connection.run_command(command.as_bytes(), Some(PATIENCE));
             outcomes.push(match reply.await {
-                Ok(reply) => reply.outcome(),
-                Err(error) => error.outcome,
+                Ok(reply) => reply.write_concern_error().and_then(Error::outcome),
+                Err(error) => error.outcome(),
             });
         }
         connection.close();
         topology.close().await;
         outcomes
     });
-    let expected = [
-        ErrorOutcome::Irrelevant,
-        ErrorOutcome::Irrelevant,
-        ErrorOutcome::MarkedUnknown,
-        ErrorOutcome::Irrelevant,
-    ];
+    let expected = [None, None, Some(ErrorOutcome::MarkedUnknown), None];
     assert_eq!(outcomes, expected);
     let mut reported = 0;
     while let Some(event) = host.block_on(events.next()) {
         if let EventKind::Input(input) = event.kind
-            && let RecordedInput::AppError { error, .. } = &*input
+            && let RecordedInput::Error { report, .. } = &*input
         {
-            assert_eq!(error.stage, Stage::Operation);
+            assert_eq!(report.error.stage(), Stage::Operation);
             reported += 1;
         }
     }
@@ -204,11 +199,11 @@ fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_
     let service = first.service_id().unwrap();
     let generation = || topology.generation(selected.id(), Some(service)).unwrap();
     assert_eq!(first.generation(), generation());
-    let fail =
-        |generation| sdam::AppError::network(generation, Stage::Operation, "the connection broke");
-    assert_eq!(first.report(fail), ErrorOutcome::ServiceCleared);
+    let broken = || Error::network(Stage::Operation, "the connection broke");
+    let cleared = first.report(broken());
+    assert_eq!(cleared.outcome(), Some(ErrorOutcome::ServiceCleared));
     assert!(first.generation() < generation());
-    assert_eq!(first.report(fail), ErrorOutcome::Stale);
+    assert_eq!(first.report(broken()).outcome(), Some(ErrorOutcome::Stale));
     let second = host.block_on(pool.open()).unwrap();
     assert_eq!(second.generation(), generation());
     first.close();
@@ -234,8 +229,10 @@ fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
     drop(topology);
     assert!(weak.upgrade().is_none(), "pools hold no strong handle");
     let reporter = &pool.new.reporter;
-    let error =
-        sdam::AppError::network(Generation::FIRST, Stage::Operation, "the connection broke");
+    let error = sdam::ErrorReport::new(
+        Generation::FIRST,
+        Error::network(Stage::Operation, "the connection broke"),
+    );
     assert_eq!(reporter.handle_error(&error), ErrorOutcome::UnknownServer);
     assert_eq!(reporter.generation(None), None);
     let reply = host.block_on(connection.run_command(ping().as_bytes(), Some(PATIENCE)));
@@ -266,8 +263,8 @@ fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
     let id = selected.id();
     let connection = host.block_on(selected.pool().check_out()).unwrap();
     assert!(topology.channel(id).is_some(), "the scan has opened it");
-    let fail = |generation| sdam::AppError::network(generation, Stage::Operation, "it broke");
-    assert_eq!(connection.report(fail), ErrorOutcome::Cleared);
+    let broken = connection.report(Error::network(Stage::Operation, "it broke"));
+    assert_eq!(broken.outcome(), Some(ErrorOutcome::Cleared));
     connection.close();
     let known = |topology: &sdam::ScanTopology<Arc<Pool>>| {
         let snapshot = topology.snapshot();

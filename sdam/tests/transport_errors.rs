@@ -14,8 +14,8 @@ use std::{
 use async_trait::async_trait;
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Connection, Criteria, ErrorOutcome, EventKind, EventName, Generation, Instant, Io,
-    ServerAddress, Stage, Topology, Transport, TransportError,
+    Connection, Criteria, Error, ErrorOutcome, ErrorReport, EventKind, EventName, Generation,
+    Instant, Io, ServerAddress, Stage, Topology, Transport,
 };
 use sdam_core::options::ServerMonitoringMode;
 use sdam_events::channel::unbounded;
@@ -31,7 +31,7 @@ fn peer(script: impl FnOnce(TcpStream) + Send + 'static) -> ServerAddress {
 }
 
 /// Returns the error of a pooled connection to `address` that sends a command and awaits the reply.
-async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
+async fn failure(io: &Io, address: &ServerAddress) -> Error {
     let ping = sdam_core::hello::ping(None);
     let command = Exchange::new().command(&ping).unwrap();
     let deadline = Some(io.clock.now() + Duration::from_secs(30));
@@ -50,7 +50,7 @@ async fn failure(io: &Io, address: &ServerAddress) -> TransportError {
     };
     match race::deadline(&*io.clock, patience, connection.recv()).await {
         Ok(received) => received.unwrap_err(),
-        Err(elapsed) => TransportError::timeout(Stage::Hello, "no reply").with_source(elapsed),
+        Err(elapsed) => Error::timeout(Stage::Hello, "no reply").with_source(elapsed),
     }
 }
 
@@ -74,14 +74,14 @@ fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
         .start(runtime)
         .unwrap();
     let mut clears = 0;
-    let mut check = |error: &TransportError, expected| {
+    let mut check = |error: &Error, expected| {
         let selected = block_on(topology.select(&Criteria::write())).unwrap();
-        let report = error.app_error(Generation::from_u64(clears));
+        let report = ErrorReport::new(Generation::from_u64(clears), error.clone());
         let outcome = topology.handle_error(selected.id(), &report);
         assert_eq!(outcome, expected, "{error}");
         clears += u64::from(outcome == ErrorOutcome::Cleared);
     };
-    let established = |error: &TransportError| error.clone().at(Stage::Operation);
+    let established = |error: &Error| error.clone().at(Stage::Operation);
     let (nothing, cleared) = (ErrorOutcome::Irrelevant, ErrorOutcome::Cleared);
 
     let closed = TcpListener::bind("127.0.0.1:0")
@@ -147,8 +147,8 @@ impl Transport for Driver {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
-        Err(TransportError::network(Stage::Dns, "no address").with_source(DriverError(7)))
+    ) -> Result<Box<dyn Connection>, Error> {
+        Err(Error::network(Stage::Dns, "no address").with_source(DriverError(7)))
     }
 }
 
@@ -169,7 +169,7 @@ fn the_error_of_a_drivers_transport_is_kept_by_descriptions_and_events() {
     );
     let error = block_on(failed).unwrap();
     assert_eq!(error.source_as(), Some(&DriverError(7)));
-    assert_eq!(&*error.message, "no address: driver error 7");
+    assert_eq!(error.message(), "no address: driver error 7");
     let EventKind::ServerHeartbeatFailed { failure, .. } = block_on(events.next()).unwrap().kind
     else {
         unreachable!("the sink wants nothing else");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use sdam::{
-    Options, async_trait,
+    Error, Options, async_trait,
     discovery::pool::PoolOptions,
-    transport::conformance::pools::{self, Claim, Failure, PoolUser},
+    transport::conformance::pools::{self, Claim, PoolUser},
 };
-use sdam_examples_custom_pool::{CheckOutError, Connection, Pool, Pools};
+use sdam_examples_custom_pool::{Connection, Pool, Pools};
 
 struct User;
 
@@ -33,18 +33,12 @@ impl PoolUser for User {
         }
     }
 
-    async fn check_out(&self, pool: &Pool) -> Result<Connection, Failure> {
-        pool.check_out().await.map_err(|error| match error {
-            CheckOutError::Pool(error) => error.into(),
-            CheckOutError::Connection(error) => error.into(),
-        })
+    async fn check_out(&self, pool: &Pool) -> Result<Connection, Error> {
+        pool.check_out().await
     }
 
-    async fn run_command(&self, own: &mut Connection, command: &[u8]) -> Result<(), Failure> {
-        own.run_command(command, None)
-            .await
-            .map(drop)
-            .map_err(Failure::Connection)
+    async fn run_command(&self, own: &mut Connection, command: &[u8]) -> Result<(), Error> {
+        own.run_command(command, None).await.map(drop)
     }
 
     fn check_in(&self, _: &Pool, connection: Connection) {

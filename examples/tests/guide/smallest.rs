@@ -6,15 +6,14 @@ struct Pools;
 struct Pool {
     new: NewPool,
     /// The error of check-outs; `None` while the pool is ready.
-    refusal: Mutex<Option<PoolError>>,
+    refusal: Mutex<Option<Error>>,
 }
 
 impl PoolFactory for Pools {
     type Pool = Pool;
 
     fn create(&self, new: NewPool) -> Pool {
-        let address = new.address.clone();
-        let refusal = Mutex::new(Some(PoolError::NotReady { address }));
+        let refusal = Mutex::new(Some(Error::pool_not_ready(&new.address)));
         Pool { new, refusal }
     }
 }
@@ -25,33 +24,31 @@ impl PoolHandle for Pool {
     }
 
     fn clear(&self, clear: &PoolClear) {
-        let address = self.new.address.clone();
-        self.refuse(Some(PoolError::cleared(address, clear)));
+        self.refuse(Some(Error::pool_cleared(&self.new.address, &clear.cause)));
     }
 
     fn close(&self) {
-        let address = self.new.address.clone();
-        self.refuse(Some(PoolError::Closed { address }));
+        self.refuse(Some(Error::pool_closed(&self.new.address)));
     }
 }
 
 impl Pool {
-    async fn open(&self) -> Result<Established, Box<dyn Error + Send + Sync>> {
+    async fn open(&self) -> Result<Established, Error> {
         let refusal = self.refusal.lock().unwrap().clone();
         refusal.map_or(Ok(()), Err)?;
         let connection = self.new.establish(Some(Duration::from_secs(10))).await?;
         if connection.is_stale() {
             connection.close(); // a clear came in between
-            let address = self.new.address.clone();
-            return Err(PoolError::Interrupted { address }.into());
+            return Err(Error::interrupted(&self.new.address));
         }
         Ok(connection)
     }
 
     /// Sets the error of check-outs. A closed pool stays closed.
-    fn refuse(&self, error: Option<PoolError>) {
+    fn refuse(&self, error: Option<Error>) {
         let mut refusal = self.refusal.lock().unwrap();
-        if !matches!(*refusal, Some(PoolError::Closed { .. })) {
+        let kind = refusal.as_ref().map(Error::kind);
+        if kind != Some(ErrorKind::PoolClosed) {
             *refusal = error;
         }
     }

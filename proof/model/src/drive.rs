@@ -1,10 +1,11 @@
 //! Steps as inputs of the deployment.
 
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome},
     deployment::{Input, Output, Role, Timer},
-    error::{ErrorKind, ServerError},
+    error::{Error, ErrorKind, ErrorOutcome},
     ids::{Generation, ServerId},
+    reply,
+    report::ErrorReport,
     time::Instant,
 };
 
@@ -176,7 +177,7 @@ impl World {
     fn answer(
         &mut self,
         link: Link,
-        outcome: Result<Reply, ServerError>,
+        outcome: Result<Reply, Error>,
         more: bool,
     ) -> Result<(), String> {
         let Some(conn) = self.take(link) else {
@@ -202,7 +203,7 @@ impl World {
         let asked = self.watch(link.on).map(|watch| connection(watch, link));
         let is_asked = asked.is_some_and(|own| own.phase == Phase::Asked);
         let error = failure.error(link.on);
-        if is_asked && error.kind == ErrorKind::Command {
+        if is_asked && error.kind() == ErrorKind::Command {
             return self.answer(link, Err(error), false);
         }
         let Some(conn) = self.take(link) else {
@@ -282,17 +283,16 @@ impl World {
         else {
             return Ok(());
         };
-        let reply = error.reply(on);
-        let cause = match (reply, error) {
-            (Some(reply), _) => Cause::Reply(reply.into()),
-            (None, OperationError::Auth) => Cause::Auth("authentication failed".into()),
-            (None, OperationError::Timeout) => Cause::Timeout("timed out".into()),
-            (None, _) => Cause::Network("broken".into()),
+        let stage = error.stage();
+        let reported = match (error.reply(on), error) {
+            (Some(reply), _) => reply::error(&reply, stage).ok_or("the reply has no error")?,
+            (None, OperationError::Auth) => Error::auth("authentication failed").at(stage),
+            (None, OperationError::Timeout) => Error::timeout(stage, "timed out"),
+            (None, _) => Error::network(stage, "broken"),
         };
         let description = self.published.server_by_id(server);
         let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
-        let report =
-            AppError::new(generation, error.stage(), cause).with_max_wire_version(max_wire_version);
+        let report = ErrorReport::new(generation, reported).with_max_wire_version(max_wire_version);
         let timers = self.timers();
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
         let expected = match error {

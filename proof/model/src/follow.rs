@@ -127,9 +127,9 @@ impl World {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
-                let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
+                let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let own = self.own(heartbeat.server)?;
-                own.streamed &= failure.kind != ErrorKind::Internal;
+                own.streamed &= failure.kind() != ErrorKind::Internal;
                 own.ends(now, lost && known)
             }
             event => {

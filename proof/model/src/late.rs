@@ -1,10 +1,10 @@
 //! Inputs that have to be ignored.
 
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
     deployment::{ConnId, Input, Outputs, Timer},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, ErrorOutcome, Stage},
     ids::Generation,
+    report::ErrorReport,
 };
 
 use crate::{oracle::ensure, start::Call, watch::Connection, world::World};
@@ -40,7 +40,7 @@ impl World {
         [connected, reply, failed]: [bool; 3],
     ) -> Result<(), String> {
         let at = self.now;
-        let error = || ServerError::new(ErrorKind::Network, Stage::Hello, "late");
+        let error = || Error::new(ErrorKind::Network, Stage::Hello, "late");
         if connected {
             self.ignores(conn, "open", Input::Connected { conn })?;
         }
@@ -74,14 +74,14 @@ impl World {
             Input::Deserted { server },
             Input::Played {
                 server,
-                outcome: Err(ServerError::new(ErrorKind::Network, Stage::Hello, "late")),
+                outcome: Err(Error::new(ErrorKind::Network, Stage::Hello, "late")),
                 rtt: core::time::Duration::ZERO,
             },
         ];
         for input in inputs {
             self.ignores(conn, "an input for the server that has left", input)?;
         }
-        let error = AppError::auth(Generation::FIRST, "late");
+        let error = ErrorReport::new(Generation::FIRST, Error::auth("late"));
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &error);
         if outcome == ErrorOutcome::UnknownServer {
             quiet(conn, "an error of an operation", &outputs)

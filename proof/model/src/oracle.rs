@@ -112,7 +112,7 @@ pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> R
             .server_by_id(server)
             .is_some_and(|server| server.server_type.is_available());
         let cleared = clears(outputs, server);
-        let holds = match failure.kind {
+        let holds = match failure.kind() {
             // An error of an operation has consequences of its own.
             ErrorKind::Cancelled => true,
             ErrorKind::Internal => !known && !cleared,
@@ -287,9 +287,9 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
 /// connection or a shutdown.
 fn may_be_ready(server: &ServerDescription) -> bool {
     server.error.as_ref().is_none_or(|error| {
-        let failed = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout)
-            || error.stage != Stage::Operation && error.kind == ErrorKind::Command;
-        !failed && error.code != Some(91)
+        let failed = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
+            || error.stage() != Stage::Operation && error.kind() == ErrorKind::Command;
+        !failed && error.code() != Some(91)
     })
 }
 

@@ -5,7 +5,7 @@ use std::{fmt, sync::LazyLock};
 use bson::doc;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{ElectionTuple, ObjectId, TopologyVersion},
     server::{ServerType, WireVersions},
@@ -297,16 +297,15 @@ impl Release {
 }
 
 impl Failure {
-    pub(crate) fn error(self, on: u8) -> ServerError {
+    pub(crate) fn error(self, on: u8) -> Error {
         match self {
-            Self::Network => ServerError::new(ErrorKind::Network, Stage::Hello, "broken"),
-            Self::Timeout => ServerError::new(ErrorKind::Timeout, Stage::Hello, "silent"),
+            Self::Network => Error::new(ErrorKind::Network, Stage::Hello, "broken"),
+            Self::Timeout => Error::new(ErrorKind::Timeout, Stage::Hello, "silent"),
             Self::Command(counter) => {
-                let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, "no");
-                error.topology_version = version(on, counter);
-                error
+                let error = Error::new(ErrorKind::Command, Stage::Hello, "no");
+                error.with_topology_version(version(on, counter))
             }
-            Self::Panic => ServerError::new(ErrorKind::Internal, Stage::Hello, "panic"),
+            Self::Panic => Error::new(ErrorKind::Internal, Stage::Hello, "panic"),
         }
     }
 }

@@ -19,9 +19,9 @@ use std::{
 use bson::doc;
 use futures::FutureExt;
 use sdam_core::{
+    error::{Error, ErrorKind},
     event::{EventKind, EventName},
     options::Options,
-    pool::PoolError,
 };
 use sdam_events::channel;
 use sdam_pool::PooledConnection;
@@ -103,7 +103,7 @@ async fn run_on(target: &Target, file: &File) -> Result<(), String> {
 #[derive(Debug)]
 enum Failure {
     /// The pool refused the operation, which the file may expect.
-    Pool(sdam_pool::Error),
+    Pool(Error),
     /// The test itself failed.
     Test(String),
 }
@@ -227,9 +227,9 @@ fn compare_error(
         (Some(expected), Ok(())) => return Err(format!("no {} occurred", expected.kind)),
         (_, Err(Failure::Pool(error))) => error,
     };
-    let kind = match &error {
-        sdam_pool::Error::Pool(PoolError::Closed { .. }) => "PoolClosedError",
-        sdam_pool::Error::Pool(PoolError::TimedOut { .. }) => "WaitQueueTimeoutError",
+    let kind = match error.kind() {
+        ErrorKind::PoolClosed => "PoolClosedError",
+        ErrorKind::WaitQueueTimeout => "WaitQueueTimeoutError",
         _ => "another error",
     };
     match expected {

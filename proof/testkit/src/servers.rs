@@ -6,8 +6,12 @@ use std::{
 };
 
 use futures::channel::oneshot;
-use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
-use sdam_transport::{Clock, Connection, Transport, TransportError, async_trait};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    time::Instant,
+};
+use sdam_transport::{Clock, Connection, Transport, async_trait};
 
 use self::connection::ServerConnection;
 pub use self::connection::reply_to;
@@ -246,7 +250,7 @@ impl Transport for Servers {
         &self,
         target: &ServerAddress,
         _deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         self.lock().note(target, "connect");
         let holds_connections = self.lock().holds_connections;
         while holds_connections && matches!(self.wait(target, false).await, Wake::Changed) {}
@@ -255,7 +259,7 @@ impl Transport for Servers {
         let port = state.port(target);
         if let Some(refusal) = &port.server.refusal {
             port.answered.push(now);
-            return Err(TransportError::network(Stage::Connect, refusal.as_str()));
+            return Err(Error::network(Stage::Connect, refusal.as_str()));
         }
         let process = port.process;
         state.open += 1;

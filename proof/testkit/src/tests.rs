@@ -8,14 +8,14 @@ use bson::{RawDocument, doc};
 use futures::{FutureExt, future::BoxFuture};
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::{HelloRequest, ping},
     ids::{Generation, ObjectId, ServerId},
     pool::PoolClear,
     time::Instant,
 };
 use sdam_transport::{
-    Clock, Connection, Spawner, Task, Transport, TransportError,
+    Clock, Connection, Spawner, Task, Transport,
     wire::{OpMsg, WireMessage},
 };
 use sdam_transport::{
@@ -43,14 +43,14 @@ fn message(body: &[u8]) -> WireMessage {
     message.encode().unwrap()
 }
 
-fn connect(servers: &Servers) -> Result<Box<dyn Connection>, TransportError> {
+fn connect(servers: &Servers) -> Result<Box<dyn Connection>, Error> {
     let address = address();
     let connected = servers.connect(&address, None).now_or_never();
     connected.expect("nothing has to be waited for")
 }
 
 /// Sends hello and starts to receive the reply.
-fn ask(connection: &mut dyn Connection) -> BoxFuture<'_, Result<WireMessage, TransportError>> {
+fn ask(connection: &mut dyn Connection) -> BoxFuture<'_, Result<WireMessage, Error>> {
     let hello = HelloRequest::poll(false, None).encode();
     let sent = connection.send(message(&hello)).now_or_never();
     sent.unwrap().unwrap();
@@ -58,7 +58,7 @@ fn ask(connection: &mut dyn Connection) -> BoxFuture<'_, Result<WireMessage, Tra
 }
 
 /// Returns the field `n` of the reply.
-fn number(reply: &Result<WireMessage, TransportError>) -> i32 {
+fn number(reply: &Result<WireMessage, Error>) -> i32 {
     let reply = reply.as_ref().unwrap();
     assert_eq!(reply.response_to(), 5);
     let body = RawDocument::from_bytes(reply.body()).unwrap();
@@ -195,7 +195,7 @@ fn recording_pools_keep_every_call_and_the_generations_of_open_pools() {
     let server = ServerId::from_u64(1);
     let pool = pools.create(NewPool::detached(server, address(), io()));
     pool.ready();
-    let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
+    let cause = Error::new(ErrorKind::Network, Stage::Operation, "reset");
     let mut clear = PoolClear::new(Generation::from_u64(1), cause);
     pool.clear(&clear);
     assert_eq!(pools.generations()[&server], clear.generation);

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use sdam_core::hello::HelloAuth;
+use sdam_core::{error::Error, hello::HelloAuth};
 use sdam_transport::{
     async_trait,
-    pool::{AuthError, AuthStep, Conversation},
+    pool::{AuthStep, Conversation},
 };
 use zeroize::Zeroizing;
 
@@ -33,7 +33,7 @@ impl Conversation for PlainConversation {
         HelloAuth::default()
     }
 
-    async fn start(&mut self, _: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn start(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
         let User {
             name,
             password,
@@ -46,7 +46,7 @@ impl Conversation for PlainConversation {
         })))
     }
 
-    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error> {
         if SaslReply::read(reply)?.done {
             Ok(AuthStep::Done)
         } else {

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use sdam_core::{document::DocumentWriter, hello::HelloAuth};
+use sdam_core::{document::DocumentWriter, error::Error, hello::HelloAuth};
 use sdam_transport::{
     async_trait,
-    pool::{AuthError, AuthStep, Conversation},
+    pool::{AuthStep, Conversation},
 };
 
 use crate::{
@@ -48,7 +48,7 @@ impl ScramConversation {
         user: Arc<User>,
         mechanism: Option<Mechanism>,
         entropy: Entropy,
-    ) -> Result<Self, AuthError> {
+    ) -> Result<Self, Error> {
         let first = ClientFirst::new(&user.name, &nonce(&entropy)?);
         Ok(Self {
             shared,
@@ -65,7 +65,7 @@ impl ScramConversation {
     }
 
     /// Returns the first command, for a server that ignored the one within hello.
-    fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+    fn begin(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {
         if self.is_negotiated && !reply::supports(hello, Mechanism::ScramSha256.name())? {
             self.mechanism = Mechanism::ScramSha1;
         }
@@ -75,7 +75,7 @@ impl ScramConversation {
     }
 
     /// Answers the server's first message.
-    async fn answer(&mut self, reply: &SaslReply<'_>) -> Result<AuthStep, AuthError> {
+    async fn answer(&mut self, reply: &SaslReply<'_>) -> Result<AuthStep, Error> {
         if reply.done {
             return Err(reply::malformed("done"));
         }
@@ -121,14 +121,14 @@ impl Conversation for ScramConversation {
         }
     }
 
-    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {
         match reply::speculative(hello)? {
             Some(reply) => self.answer(&SaslReply::of(reply)?).await,
             None => self.begin(hello),
         }
     }
 
-    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error> {
         let reply = SaslReply::read(reply)?;
         let state = std::mem::replace(&mut self.state, State::None);
         if !matches!(state, State::First) && reply.conversation != self.id {

@@ -14,11 +14,12 @@ use futures::{
 };
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     hello::HelloAuth,
     options::{Credential, Options, ServerApi},
 };
 use sdam_transport::{
-    pool::{AuthError, AuthStep, Authenticator, Conversation},
+    pool::{AuthStep, Authenticator, Conversation},
     spawn::yield_now,
 };
 
@@ -51,11 +52,11 @@ fn begin(account: &Account) -> Box<dyn Conversation> {
     block_on(account.begin(&ServerAddress::new("a", 27017))).unwrap()
 }
 
-fn start(conversation: &mut dyn Conversation, hello: &Document) -> Result<AuthStep, AuthError> {
+fn start(conversation: &mut dyn Conversation, hello: &Document) -> Result<AuthStep, Error> {
     block_on(conversation.start(&hello.to_vec().unwrap()))
 }
 
-fn next(conversation: &mut dyn Conversation, reply: &Document) -> Result<AuthStep, AuthError> {
+fn next(conversation: &mut dyn Conversation, reply: &Document) -> Result<AuthStep, Error> {
     block_on(conversation.next(&reply.to_vec().unwrap()))
 }
 
@@ -64,7 +65,7 @@ fn decode(document: &[u8]) -> Document {
 }
 
 /// Returns the command that a step sends.
-fn sent(step: Result<AuthStep, AuthError>) -> Document {
+fn sent(step: Result<AuthStep, Error>) -> Document {
     match step {
         Ok(AuthStep::Send(command)) => decode(&command),
         other => panic!("a command is expected: {other:?}"),
@@ -341,9 +342,9 @@ fn a_prohibited_password_or_missing_random_numbers_are_an_error_of_the_client() 
     let server = serve(Mechanism::ScramSha256, &speculative(&*conversation));
     let error = start(&mut *conversation, &hello(&server)).unwrap_err();
     assert!(error.message().contains("prohibits"), "{error}");
-    let account = account.with_entropy(Arc::new(|_| Err(AuthError::new("none"))));
+    let account = account.with_entropy(Arc::new(|_| Err(Error::auth("none"))));
     let begun = block_on(account.begin(&ServerAddress::new("a", 27017)));
-    assert_eq!(begun.err(), Some(AuthError::new("none")));
+    assert_eq!(begun.err(), Some(Error::auth("none")));
 }
 
 #[test]

@@ -1,9 +1,9 @@
 use std::sync::Arc;
 
-use sdam_core::{document::DocumentWriter, hello::HelloAuth};
+use sdam_core::{document::DocumentWriter, error::Error, hello::HelloAuth};
 use sdam_transport::{
     async_trait,
-    pool::{AuthError, AuthStep, Conversation},
+    pool::{AuthStep, Conversation},
 };
 
 use crate::{command, reply, shared::Shared};
@@ -36,7 +36,7 @@ impl Conversation for X509Conversation {
         HelloAuth::default().with_speculative_authenticate(first)
     }
 
-    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {
         if reply::speculative(hello)?.is_some() {
             return Ok(AuthStep::Done);
         }
@@ -45,7 +45,7 @@ impl Conversation for X509Conversation {
         Ok(AuthStep::Send(first))
     }
 
-    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error> {
         reply::check_ok(reply)?;
         Ok(AuthStep::Done)
     }

@@ -1,6 +1,5 @@
+use sdam_core::error::Error;
 use std::fmt;
-
-use sdam_transport::pool::AuthError;
 
 use super::{MAX_ITERATIONS, MIN_ITERATIONS};
 
@@ -51,8 +50,8 @@ impl fmt::Display for ScramError {
 
 impl std::error::Error for ScramError {}
 
-impl From<ScramError> for AuthError {
+impl From<ScramError> for Error {
     fn from(error: ScramError) -> Self {
-        Self::new(error.to_string())
+        Self::auth(error.to_string())
     }
 }

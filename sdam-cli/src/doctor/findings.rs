@@ -8,7 +8,7 @@ mod tests;
 mod times;
 
 use sdam_core::{
-    error::{ErrorKind, ServerError},
+    error::{Error, ErrorKind},
     options::Options,
 };
 use sdam_select::explain::Explanation;
@@ -67,7 +67,7 @@ fn login(login: &Login) -> Finding {
     let Some(error) = &login.error else {
         return finding(Status::Ok, "the credentials are accepted".to_owned());
     };
-    if error.code == Some(AUTHENTICATION_FAILED) {
+    if error.code() == Some(AUTHENTICATION_FAILED) {
         return finding(
             Status::Fail,
             "the server rejects the credentials".to_owned(),
@@ -80,19 +80,22 @@ fn login(login: &Login) -> Finding {
                  percent-encoded), and add authSource=admin if the user was created there",
         );
     }
-    if error.kind == ErrorKind::Timeout {
+    if error.kind() == ErrorKind::Timeout {
         return finding(Status::Fail, "the login took too long".to_owned())
             .evidence("error", text(error))
             .remedy("give it more time (--timeout 2), and look at the load of the server");
     }
-    if error.kind == ErrorKind::Internal {
+    if error.kind() == ErrorKind::Internal {
         return finding(Status::Error, "this program cannot log in".to_owned())
             .evidence("error", text(error))
             .remedy("check authMechanism; try the login with mongosh");
     }
-    finding(Status::Fail, format!("the login failed: {}", error.message))
-        .evidence("error", text(error))
-        .remedy("check the credentials and authMechanism, and the log of the server")
+    finding(
+        Status::Fail,
+        format!("the login failed: {}", error.message()),
+    )
+    .evidence("error", text(error))
+    .remedy("check the credentials and authMechanism, and the log of the server")
 }
 
 /// Returns the finding about the availability of servers for writes and for the connection string's
@@ -152,10 +155,10 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
 }
 
 /// Returns the message of a server's error with its code.
-fn text(error: &ServerError) -> String {
-    match error.code {
-        Some(code) => format!("{} (code {code})", error.message),
-        None => error.message.to_string(),
+fn text(error: &Error) -> String {
+    match error.code() {
+        Some(code) => format!("{} (code {code})", error.message()),
+        None => error.message().to_string(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 use sdam::Diagnosis;
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     hello::Hello,
     options::{ConfigError, Options, Warning},
     topology::TopologyDescription,
@@ -35,8 +35,8 @@ pub(super) struct Srv {
     pub(super) host: String,
     /// The name of the SRV record.
     pub(super) name: String,
-    pub(super) hosts: Result<Vec<ServerAddress>, ServerError>,
-    pub(super) texts: Result<Vec<Box<str>>, ServerError>,
+    pub(super) hosts: Result<Vec<ServerAddress>, Error>,
+    pub(super) texts: Result<Vec<Box<str>>, Error>,
     /// The reason why the records cannot be used.
     pub(super) refused: Option<ConfigError>,
     pub(super) took: Duration,
@@ -55,7 +55,7 @@ pub(super) struct Host {
     /// The attempts to connect; empty if a proxy connects.
     pub(super) dials: Vec<Dial>,
     /// The error that ended the check.
-    pub(super) error: Option<ServerError>,
+    pub(super) error: Option<Error>,
     /// True if the server uses TLS although it was not requested, or does not although it was.
     pub(super) is_reverse: bool,
     pub(super) session: Option<TlsSession>,
@@ -149,6 +149,6 @@ pub(super) struct Deployment {
 #[derive(Clone, Debug)]
 pub(super) struct Login {
     pub(super) server: ServerAddress,
-    pub(super) error: Option<ServerError>,
+    pub(super) error: Option<Error>,
     pub(super) took: Duration,
 }

@@ -5,7 +5,7 @@ mod servers;
 
 use std::{sync::Arc, time::Duration};
 
-use sdam::{Resolver, Runtime, SrvRecords, TransportError};
+use sdam::{Error, Resolver, Runtime, SrvRecords};
 use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
 use sdam_sim::serve::{Builder, ReplicaSet};
 use serde_json::Value;
@@ -21,15 +21,11 @@ struct Records(Vec<ServerAddress>);
 
 #[sdam::async_trait]
 impl Resolver for Records {
-    async fn lookup_srv(&self, _: &str, _: Option<Duration>) -> Result<SrvRecords, TransportError> {
+    async fn lookup_srv(&self, _: &str, _: Option<Duration>) -> Result<SrvRecords, Error> {
         Ok(SrvRecords::new(self.0.clone(), Duration::from_secs(60)))
     }
 
-    async fn lookup_txt(
-        &self,
-        _: &str,
-        _: Option<Duration>,
-    ) -> Result<Vec<Box<str>>, TransportError> {
+    async fn lookup_txt(&self, _: &str, _: Option<Duration>) -> Result<Vec<Box<str>>, Error> {
         Ok(Vec::new())
     }
 }
@@ -201,9 +197,9 @@ impl sdam::Transport for Panicking {
         &self,
         target: &ServerAddress,
         _: Option<sdam_core::time::Instant>,
-    ) -> Result<Box<dyn sdam::Connection>, TransportError> {
+    ) -> Result<Box<dyn sdam::Connection>, Error> {
         assert_ne!(target.port(), Some(1), "the check panics");
-        Err(TransportError::network(Stage::Hello, "refused by the test"))
+        Err(Error::network(Stage::Hello, "refused by the test"))
     }
 
     fn with_layers(&self, _: sdam::transport::Layers) -> Option<Arc<dyn sdam::Transport>> {

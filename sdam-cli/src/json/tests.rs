@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bson::{DateTime, Document, doc, oid::ObjectId};
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::ServerId,
     options::Options,
@@ -51,7 +51,7 @@ fn every_known_field_has_a_key() {
         minimum: Duration::from_micros(900),
         ..Rtt::default()
     };
-    let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
+    let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
     let id = ServerId::from_u64(2);
     let topology = TopologyDescription::new(
         TopologyType::ReplicaSetWithPrimary,

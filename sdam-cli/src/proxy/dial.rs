@@ -11,7 +11,7 @@ use std::{
 
 use futures::io::Cursor;
 use sdam::{
-    AppError, NewPool, PoolClear, PoolFactory, PoolHandle, Stage, TransportError, async_trait,
+    Error, ErrorReport, NewPool, PoolClear, PoolFactory, PoolHandle, Stage, async_trait,
     transport::{
         layers::Layers,
         stream::{ByteStream, NonBlocking},
@@ -57,10 +57,7 @@ impl Way {
     /// # Cancel safety
     ///
     /// Dropping the future closes the socket.
-    pub(super) async fn open(
-        &self,
-        limit: Option<Duration>,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    pub(super) async fn open(&self, limit: Option<Duration>) -> Result<Box<dyn ByteStream>, Error> {
         let io = &self.new.io;
         let slot = Arc::new(Slot {
             tls: self.tls.clone(),
@@ -68,7 +65,7 @@ impl Way {
         });
         let mut layers = Layers::default();
         layers.tls = Some(slot.clone());
-        let none = || TransportError::network(Stage::Connect, "the transport has no byte streams");
+        let none = || Error::network(Stage::Connect, "the transport has no byte streams");
         let transport = io.transport.with_layers(layers).ok_or_else(none)?;
         let deadline = limit.map(|limit| io.clock.now() + limit);
         transport.connect(&self.new.address, deadline).await?;
@@ -76,7 +73,7 @@ impl Way {
     }
 
     /// Reports a connection error to the topology.
-    pub(super) fn report(&self, error: &AppError<'_>) {
+    pub(super) fn report(&self, error: &ErrorReport) {
         self.new.reporter.handle_error(error);
     }
 }
@@ -101,7 +98,7 @@ impl Tls for Slot {
         &self,
         stream: Box<dyn ByteStream>,
         server: &ServerAddress,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    ) -> Result<Box<dyn ByteStream>, Error> {
         let stream = match &self.tls {
             Some(tls) => tls.negotiate(stream, server).await?,
             None => stream,

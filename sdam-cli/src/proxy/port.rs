@@ -8,7 +8,7 @@ use std::{
 
 use futures::{FutureExt, select_biased};
 use sdam::{
-    AppError, Criteria, SelectedServer, Stage, Topology,
+    Criteria, Error, ErrorReport, SelectedServer, Stage, Topology,
     transport::{stream::ByteStream, system::tune_tcp},
 };
 use sdam_runtime_tokio::TokioStream;
@@ -116,9 +116,8 @@ impl Port {
                 }
                 Err(error) => error,
             };
-            selected
-                .pool()
-                .report(&error.app_error(selected.generation()));
+            let report = ErrorReport::new(selected.generation(), error.clone());
+            selected.pool().report(&report);
             self.topology.request_check();
             if Instant::now() >= deadline {
                 return Err(error.to_string());
@@ -150,7 +149,7 @@ impl Port {
             Some(error) => format!("a relayed connection broke: {error}"),
             None => "the member closed a relayed connection before its reply".to_owned(),
         };
-        let error = AppError::network(selected.generation(), stage, message);
+        let error = ErrorReport::new(selected.generation(), Error::network(stage, message));
         selected.pool().report(&error);
         // The report ends the current check, and the next one would be late if no client is
         // waiting.

@@ -1,13 +1,12 @@
 //! Errors of operations, in the format of the specification's tests.
 
-use std::borrow::Cow;
-
 use bson::Document;
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause},
-    error::Stage,
+    error::{Error, Stage},
     ids::Generation,
+    reply,
+    report::ErrorReport,
 };
 use serde::Deserialize;
 
@@ -19,8 +18,8 @@ pub(super) struct ApplicationError {
     /// The connection's generation; `None` for the pool's current one.
     generation: Option<Generation>,
     max_wire_version: i32,
-    stage: Stage,
-    cause: Cause<'static>,
+    /// The error; `None` for a reply without one that concerns the server.
+    error: Option<Error>,
 }
 
 #[derive(Deserialize)]
@@ -54,13 +53,16 @@ impl TryFrom<Format> for ApplicationError {
     type Error = String;
 
     fn try_from(error: Format) -> Result<Self, String> {
-        let message = Cow::Borrowed("replayed");
-        let cause = match (error.kind, error.response) {
-            (Kind::Network, None) => Cause::Network(message),
-            (Kind::Timeout, None) => Cause::Timeout(message),
+        let stage = match error.when {
+            When::BeforeHandshakeCompletes => Stage::Hello,
+            When::AfterHandshakeCompletes => Stage::Operation,
+        };
+        let reported = match (error.kind, error.response) {
+            (Kind::Network, None) => Some(Error::network(stage, "replayed")),
+            (Kind::Timeout, None) => Some(Error::timeout(stage, "replayed")),
             (Kind::Command, Some(response)) => {
                 let reply = response.to_vec().map_err(|error| error.to_string())?;
-                Cause::Reply(reply.into())
+                reply::error(&reply, stage)
             }
             (Kind::Command, None) => return Err("an error of type command has no response".into()),
             (_, Some(_)) => return Err("only an error of type command has a response".into()),
@@ -69,20 +71,17 @@ impl TryFrom<Format> for ApplicationError {
             address: error.address,
             generation: error.generation,
             max_wire_version: error.max_wire_version,
-            stage: match error.when {
-                When::BeforeHandshakeCompletes => Stage::Hello,
-                When::AfterHandshakeCompletes => Stage::Operation,
-            },
-            cause,
+            error: reported,
         })
     }
 }
 
 impl ApplicationError {
-    /// Returns the error as reported by a pool with the generation `current`.
-    pub(super) fn report(&self, current: Generation) -> AppError<'_> {
+    /// Returns the error as reported by a pool with the generation `current`; `None` for a reply without an
+    /// error that concerns the server.
+    pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);
-        AppError::new(generation, self.stage, self.cause.clone())
-            .with_max_wire_version(self.max_wire_version)
+        let report = ErrorReport::new(generation, self.error.clone()?);
+        Some(report.with_max_wire_version(self.max_wire_version))
     }
 }

@@ -3,7 +3,7 @@
 use bson::Document;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     options::Options,
 };
@@ -18,7 +18,7 @@ pub(super) enum Step {
     /// The options of the client.
     Start(Box<Options>),
     /// The result of a server's check.
-    Check(ServerAddress, Box<Result<Hello, ServerError>>),
+    Check(ServerAddress, Box<Result<Hello, Error>>),
     /// An application error, in the format of the specification's tests.
     Report(ApplicationError),
 }
@@ -75,7 +75,7 @@ impl Step {
                     CheckError::Network => ErrorKind::Network,
                     CheckError::Timeout => ErrorKind::Timeout,
                 };
-                let error = ServerError::new(kind, Stage::Hello, "replayed");
+                let error = Error::new(kind, Stage::Hello, "replayed");
                 Ok(Self::Check(address, Box::new(Err(error))))
             }
             (None, address, None, None, Some(error)) => application_error(address, error),

@@ -1,10 +1,10 @@
 //! Descriptions of the events of a recording.
 
+use sdam::ErrorKind;
 use std::{borrow::Cow, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::Cause,
     event::{Event, EventKind},
     ids::ServerId,
     machine::RecordedInput,
@@ -179,16 +179,17 @@ fn of_operation(kind: &EventKind) -> Option<Words<'_>> {
 
 fn of_input(input: &RecordedInput) -> Option<Words<'_>> {
     match input {
-        RecordedInput::AppError { server, error } => {
-            let cause: Cow<'_, str> = match &error.cause {
-                Cause::Network(text) => format!("network error: {text}").into(),
-                Cause::Timeout(text) => format!("timeout: {text}").into(),
-                Cause::Protocol(text) => format!("protocol error: {text}").into(),
-                Cause::Auth(text) => format!("authentication failed: {text}").into(),
-                // The following events contain the reply's error if it has an effect.
-                Cause::Reply(_) => "an error reply".into(),
+        RecordedInput::Error { server, report } => {
+            let error = &report.error;
+            let cause = match error.kind() {
+                // The reply's error is in the events that follow, if it has an effect.
+                _ if error.reply().is_some() => "an error reply".to_owned(),
+                ErrorKind::Network => format!("network error: {}", error.message()),
+                ErrorKind::Timeout => format!("timeout: {}", error.message()),
+                ErrorKind::Protocol => format!("protocol error: {}", error.message()),
+                _ => format!("authentication failed: {}", error.message()),
             };
-            let text = format!("reported by an operation at {}: {cause}", error.stage);
+            let text = format!("reported by an operation at {}: {cause}", error.stage());
             Some(Words::new(Kind::Operation, Subject::Id(*server), text))
         }
         RecordedInput::MonitorDied { server } => {

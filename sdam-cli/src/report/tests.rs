@@ -6,7 +6,7 @@ use std::{
 
 use sdam::sim::action::Target;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{ConnectionId, Event, EventKind, Heartbeat},
     ids::ServerId,
     time::Instant,
@@ -259,15 +259,15 @@ fn text_cannot_become_markup() {
 fn hostile() -> Recording {
     let mut recording = recording();
     let text = "</script><img src=x onerror=alert(1)> \u{2028} <!-- \u{202e}";
-    let error = ServerError::new(ErrorKind::Network, Stage::Hello, text).shared();
+    let error = Error::new(ErrorKind::Network, Stage::Hello, text);
     for event in &mut recording.events {
         if let EventKind::ServerHeartbeatFailed { failure, .. } = &mut event.kind {
-            *failure = Arc::clone(&error);
+            *failure = error.clone();
         }
         if let EventKind::ServerDescriptionChanged { new, .. } = &mut event.kind
             && new.error.is_some()
         {
-            Arc::make_mut(new).error = Some(Arc::clone(&error));
+            Arc::make_mut(new).error = Some(error.clone());
         }
     }
     recording.name = text.to_owned();

@@ -198,7 +198,7 @@ impl Change {
         });
         Self {
             outage,
-            is_immediate: streamed && !error.is_some_and(|error| error.is_timeout()),
+            is_immediate: streamed && !error.is_some_and(sdam_core::error::Error::is_timeout),
             end: None,
             cause,
             cleared: None,

@@ -18,7 +18,7 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     event::{Event, EventKind},
     machine::RecordedInput,
     options::Options,
@@ -334,10 +334,10 @@ impl Model {
         self.flaps.push_back((at, address.clone()));
     }
 
-    fn last_error(&self) -> Option<Arc<ServerError>> {
+    fn last_error(&self) -> Option<Error> {
         let troubles = self.servers.values().filter_map(Server::current_trouble);
         let last = troubles.max_by_key(|trouble| trouble.last)?;
-        Some(Arc::clone(&last.error))
+        Some(last.error.clone())
     }
 
     /// Returns the current time.

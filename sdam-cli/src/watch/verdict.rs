@@ -109,7 +109,7 @@ pub(super) fn missing(topology: &TopologyDescription) -> String {
 mod tests {
     use sdam_core::{
         address::ServerAddress,
-        error::{ErrorKind, ServerError, Stage},
+        error::{Error, ErrorKind, Stage},
         ids::ServerId,
         time::Instant,
         topology::TopologyType,
@@ -123,7 +123,7 @@ mod tests {
             ServerId::from_u64(u64::from(port)),
             ServerAddress::new("h", port),
         );
-        let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
+        let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
         let mut server = ServerDescription::failed(id, address, error, Instant::EPOCH);
         if let Some(server_type) = server_type {
             server.server_type = server_type;

@@ -4,13 +4,13 @@ use alloc::sync::Arc;
 
 use super::{Deployment, Server};
 use crate::{
-    app_error::{AppError, ErrorOutcome},
-    error::ErrorKind,
+    error::{ErrorKind, ErrorOutcome},
     event::EventKind,
     ids::ServerId,
     machine::{self, Effect, Effects, RecordedInput},
     monitor::Report,
     output::{Output, Outputs},
+    report::ErrorReport,
     time::Instant,
 };
 
@@ -31,7 +31,7 @@ impl Deployment {
         }
         let rtt = own.rtt.rtt();
         let input = match report.outcome {
-            Err(error) if error.kind == ErrorKind::Internal => {
+            Err(error) if error.kind() == ErrorKind::Internal => {
                 machine::Input::MonitorDied { server }
             }
             outcome => machine::Input::Checked {
@@ -90,7 +90,7 @@ impl Deployment {
         &mut self,
         now: Instant,
         server: ServerId,
-        error: &AppError<'_>,
+        error: &ErrorReport,
         out: &mut Outputs,
     ) -> ErrorOutcome {
         if self.records {

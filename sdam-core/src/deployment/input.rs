@@ -3,7 +3,7 @@
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
-    error::ServerError,
+    error::Error,
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     output::ConnId,
@@ -45,7 +45,7 @@ pub enum Input<'a> {
         /// The instant at which the reply had arrived.
         at: Instant,
         /// The parsed reply, or what makes it an error.
-        hello: Result<Hello, ServerError>,
+        hello: Result<Hello, Error>,
         /// The reply, a BSON document. Only that of a check is used.
         bytes: SharedDocument,
         /// True if the server will send another reply without a request.
@@ -62,7 +62,7 @@ pub enum Input<'a> {
         /// The instant of the failure.
         at: Instant,
         /// The error.
-        error: ServerError,
+        error: Error,
     },
     /// The task that watched the server was dropped by its runtime, so no answer of its connections
     /// will come. The server is Unknown from now on and is not checked again.
@@ -121,7 +121,7 @@ pub enum Input<'a> {
         generation: Generation,
     },
     /// The look-up of the SRV record has ended.
-    LookedUp(Result<SrvRecords, ServerError>),
+    LookedUp(Result<SrvRecords, Error>),
     /// The hosts of an SRV record that the caller has looked up and validated. They are sampled by
     /// `srvMaxHosts`.
     Hosts(&'a [ServerAddress]),
@@ -132,7 +132,7 @@ pub enum Input<'a> {
         /// The server.
         server: ServerId,
         /// The parsed reply with its BSON document, or the error.
-        outcome: Result<(Hello, &'a [u8]), ServerError>,
+        outcome: Result<(Hello, &'a [u8]), Error>,
         /// The round-trip time of the reply.
         rtt: core::time::Duration,
     },

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use super::Deployment;
 use crate::{
-    error::ServerError,
+    error::Error,
     monitor::MonitorConfig,
     options::Options,
     output::{Output, Outputs},
@@ -72,7 +72,7 @@ impl Deployment {
     pub(super) fn looked_up(
         &mut self,
         now: Instant,
-        outcome: Result<SrvRecords, ServerError>,
+        outcome: Result<SrvRecords, Error>,
         out: &mut Outputs,
     ) {
         let closed = self.is_closed();

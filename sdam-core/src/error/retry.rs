@@ -1,8 +1,6 @@
 //! The errors after which an operation may be run again.
 
-use super::{
-    ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError,
-};
+use super::{Error, ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR};
 
 /// The codes after which a write may be retried if the server is too old to say that itself
 /// (Retryable Writes: "RetryableWriteError Labels").
@@ -16,15 +14,16 @@ const READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET: i32 = 134;
 /// The wire version of MongoDB 4.4, the first version whose servers label their errors.
 const LABELS_WIRE_VERSION: i32 = 9;
 
-impl ServerError {
+impl Error {
     /// Returns whether a read may be run again after this error (Retryable Reads: "Retryable
-    /// Error"): the connection broke, or the server has changed its state or cannot reach another
-    /// one.
+    /// Error"): the pool had no connection to give, the connection broke, or the server has changed
+    /// its state or cannot reach another one.
     ///
     /// The options, the number of attempts and the time limit decide whether it is.
     #[doc(alias = "retryReads")]
     pub fn is_retryable_read(&self) -> bool {
         self.is_network()
+            || self.is_retryable_pool()
             || self.has_code(&WRITE_CODES)
             || self.has_code(&[READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET])
     }
@@ -33,7 +32,7 @@ impl ServerError {
     /// be run again after this error, on a server whose greatest wire version is `max_wire_version`
     /// (Retryable Writes: "RetryableWriteError Labels").
     ///
-    /// The connection broke, or the server has labelled the error; a server before 4.4 labels none,
+    /// The pool had no connection to give, the connection broke, or the server has labelled the error; a server before 4.4 labels none,
     /// so the code decides. That is not so for an error of the write concern from a mongos before
     /// 4.4, after which a write is never run again.
     ///
@@ -43,6 +42,7 @@ impl ServerError {
     pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
         let is_old = max_wire_version < LABELS_WIRE_VERSION;
         self.is_network()
+            || self.is_retryable_pool()
             || self.has_label(RETRYABLE_WRITE_ERROR)
             || is_old && self.has_code(&WRITE_CODES)
     }
@@ -54,22 +54,19 @@ impl ServerError {
     }
 
     fn has_code(&self, codes: &[i32]) -> bool {
-        self.kind == ErrorKind::Command && self.code.is_some_and(|code| codes.contains(&code))
+        self.kind() == ErrorKind::Command && self.code().is_some_and(|code| codes.contains(&code))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use alloc::boxed::Box;
-
     use super::*;
     use crate::error::Stage;
 
-    fn error(kind: ErrorKind, code: Option<i32>, labels: &[&str]) -> ServerError {
-        let mut error = ServerError::new(kind, Stage::Operation, "no");
-        error.code = code;
-        error.labels = labels.iter().map(|label| Box::from(*label)).collect();
-        error
+    fn error(kind: ErrorKind, code: Option<i32>, labels: &[&str]) -> Error {
+        Error::new(kind, Stage::Operation, "no")
+            .with_code(code)
+            .with_labels(labels.iter().copied())
     }
 
     /// I-74, I-75
@@ -77,8 +74,9 @@ mod tests {
     fn a_broken_connection_allows_to_retry_reads_and_writes() {
         for kind in ErrorKind::ALL {
             let error = error(*kind, None, &[]);
-            assert_eq!(error.is_retryable_read(), error.is_network(), "{error}");
-            assert_eq!(error.is_retryable_write(21), error.is_network(), "{error}");
+            let expected = error.is_network() || error.is_retryable_pool();
+            assert_eq!(error.is_retryable_read(), expected, "{error}");
+            assert_eq!(error.is_retryable_write(21), expected, "{error}");
         }
     }
 

@@ -5,7 +5,7 @@ use super::{ConnectionId, EventKind};
 use crate::{
     address::ServerAddress,
     document::{Fields, SharedDocument},
-    error::{ErrorKind, ServerError},
+    error::{Error, ErrorKind},
     ids::{ObjectId, ServerId},
 };
 
@@ -103,15 +103,15 @@ impl CommandInfo {
     }
 
     /// Returns the event for a failure of the command.
-    pub fn failed(self: &Arc<Self>, duration: Duration, failure: Arc<ServerError>) -> EventKind {
+    pub fn failed(self: &Arc<Self>, duration: Duration, failure: Error) -> EventKind {
         EventKind::CommandFailed {
             command: Arc::clone(self),
             duration,
             // Command Logging and Monitoring: only errors of the server are redacted.
-            failure: if self.is_sensitive && failure.kind == ErrorKind::Command {
-                Arc::new(redacted(&failure))
+            failure: if self.is_sensitive && failure.kind() == ErrorKind::Command {
+                redacted(&failure)
             } else {
-                failure
+                failure.without_context()
             },
         }
     }
@@ -163,13 +163,12 @@ fn keys<'d>(document: &'d [u8], mut visit: impl FnMut(&'d str)) -> bool {
         .is_ok()
 }
 
-/// Returns the error without its message, which may quote the command.
-fn redacted(error: &ServerError) -> ServerError {
-    ServerError {
-        message: "REDACTED".into(),
-        topology_version: None,
-        ..error.clone()
-    }
+/// Returns the error without its message, reply and source, which may quote the command.
+fn redacted(error: &Error) -> Error {
+    Error::new(error.kind(), error.stage(), "REDACTED")
+        .with_code(error.code())
+        .with_code_name(error.code_name())
+        .with_labels(error.labels())
 }
 
 #[cfg(test)]
@@ -221,18 +220,19 @@ mod tests {
             assert!(
                 matches!(succeeded, EventKind::CommandSucceeded { reply, .. } if *reply == *shown)
             );
-            let mut error = ServerError::new(ErrorKind::Command, Stage::Auth, "wrong password");
-            error.code = Some(18);
-            let EventKind::CommandFailed { failure, .. } = info.failed(duration, error.shared())
-            else {
+            let error = Error::auth("wrong password")
+                .with_code(18)
+                .with_reply(&*document);
+            let EventKind::CommandFailed { failure, .. } = info.failed(duration, error) else {
                 panic!("another event");
             };
-            assert_eq!(failure.code, Some(18));
-            assert_eq!(&*failure.message == "REDACTED", is_sensitive);
-            let broken = ServerError::new(ErrorKind::Network, Stage::Operation, "closed");
-            let failed = info.failed(duration, broken.shared());
+            assert_eq!(failure.code(), Some(18));
+            assert_eq!(failure.message() == "REDACTED", is_sensitive);
+            assert_eq!(failure.reply(), None);
+            let broken = Error::new(ErrorKind::Network, Stage::Operation, "closed");
+            let failed = info.failed(duration, broken);
             assert!(
-                matches!(failed, EventKind::CommandFailed { failure, .. } if &*failure.message == "closed")
+                matches!(failed, EventKind::CommandFailed { failure, .. } if failure.message() == "closed")
             );
         };
         for name in [

@@ -8,7 +8,7 @@ use super::Hello;
 use crate::{
     address::ServerAddress,
     document::{Field, Fields, Malformed},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::ObjectId,
     read_preference::TagSet,
     reply::Failure,
@@ -42,9 +42,9 @@ impl Hello {
     ///
     /// If the reply has no service id, so that the connection cannot be used (Load Balancers:
     /// "Connection Pooling").
-    pub fn load_balanced_service(&self) -> Result<ObjectId, ServerError> {
+    pub fn load_balanced_service(&self) -> Result<ObjectId, Error> {
         self.service_id.ok_or_else(|| {
-            ServerError::new(
+            Error::new(
                 ErrorKind::Protocol,
                 Stage::Hello,
                 "Driver attempted to initialize in load balancing mode, but the server does not \
@@ -65,8 +65,8 @@ impl Hello {
     /// If `ok` is not 1: the server's error with its code, labels and topology version
     /// ([`ErrorKind::Command`]). If the bytes are not a BSON document, or have no `ok`: an
     /// [`ErrorKind::Protocol`] error. The stage is [`Stage::Hello`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, ServerError> {
-        let protocol = |text: Box<str>| ServerError::new(ErrorKind::Protocol, Stage::Hello, text);
+    pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
+        let protocol = |text: Box<str>| Error::new(ErrorKind::Protocol, Stage::Hello, text);
         let reply = Reply::read(bytes).map_err(|malformed| protocol(malformed.into_message()))?;
         if !reply.failure.is_ok() {
             reply.failure.check(Stage::Hello)?;

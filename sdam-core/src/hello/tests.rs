@@ -4,7 +4,7 @@ use bson::{Bson, Document, doc};
 
 use super::*;
 use crate::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::ObjectId,
 };
 
@@ -108,7 +108,7 @@ fn server_type_follows_the_first_matching_rule() {
     );
 }
 
-fn parse(document: &Document) -> Result<Hello, ServerError> {
+fn parse(document: &Document) -> Result<Hello, Error> {
     Hello::parse(&encode(document))
 }
 
@@ -135,12 +135,12 @@ fn ok_is_accepted_as_any_numeric_type() {
     for ok in refused {
         let reply = doc! { "ok": ok, "setName": "rs" };
         let error = parse(&reply).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Command, "{reply}");
-        assert_eq!(error.stage, Stage::Hello);
+        assert_eq!(error.kind(), ErrorKind::Command, "{reply}");
+        assert_eq!(error.stage(), Stage::Hello);
     }
     let error = parse(&doc! { "isWritablePrimary": true }).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Protocol);
-    assert_eq!(&*error.message, "the reply has no field `ok`");
+    assert_eq!(error.kind(), ErrorKind::Protocol);
+    assert_eq!(error.message(), "the reply has no field `ok`");
 }
 
 #[test]
@@ -156,15 +156,15 @@ fn a_command_error_keeps_code_name_labels_and_topology_version() {
         "topologyVersion": { "processId": bson::oid::ObjectId::from_bytes([1; 12]), "counter": 2_i64 },
     })
     .unwrap_err();
-    let mut expected = ServerError::new(
+    let expected = Error::new(
         ErrorKind::Command,
         Stage::Hello,
         "The server is in quiesce mode and will shut down",
-    );
-    expected.code = Some(91);
-    expected.code_name = Some("ShutdownInProgress".into());
-    expected.labels = Box::from(["SystemOverloadedError".into()]);
-    expected.topology_version = Some(TopologyVersion {
+    )
+    .with_code(91)
+    .with_code_name("ShutdownInProgress")
+    .with_label("SystemOverloadedError")
+    .with_topology_version(TopologyVersion {
         process_id: ObjectId::from_bytes([1; 12]),
         counter: 2,
     });
@@ -334,8 +334,8 @@ fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
     let reply = fixture::primary_hello();
     let check = |bytes: &[u8], length: usize| {
         let error = Hello::parse(bytes).unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Protocol, "at {length}");
-        assert!(error.message.starts_with("malformed BSON"), "{error}");
+        assert_eq!(error.kind(), ErrorKind::Protocol, "at {length}");
+        assert!(error.message().starts_with("malformed BSON"), "{error}");
     };
     for length in 0..reply.len() {
         check(&reply[..length], length);
@@ -347,7 +347,7 @@ fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
         cut[length - 1] = 0;
         cut[..4].copy_from_slice(&i32::try_from(length).unwrap().to_le_bytes());
         if let Err(error) = Hello::parse(&cut) {
-            assert_eq!(error.kind, ErrorKind::Protocol, "at {length}");
+            assert_eq!(error.kind(), ErrorKind::Protocol, "at {length}");
         }
     }
 }
@@ -379,7 +379,11 @@ fn wrong_lengths_are_protocol_errors() {
             let mut bytes = base.clone();
             bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
             let error = Hello::parse(&bytes).unwrap_err();
-            assert_eq!(error.kind, ErrorKind::Protocol, "{length} at {at}: {error}");
+            assert_eq!(
+                error.kind(),
+                ErrorKind::Protocol,
+                "{length} at {at}: {error}"
+            );
         }
     }
     for bytes in [
@@ -388,7 +392,7 @@ fn wrong_lengths_are_protocol_errors() {
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         &[0xff; 64],
     ] {
-        assert_eq!(Hello::parse(bytes).unwrap_err().kind, ErrorKind::Protocol);
+        assert_eq!(Hello::parse(bytes).unwrap_err().kind(), ErrorKind::Protocol);
     }
 }
 

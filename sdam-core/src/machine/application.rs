@@ -7,11 +7,10 @@ use super::{
     update::{Clear, Consequences, KEEPS_CONNECTIONS},
 };
 use crate::{
-    app_error::{AppError, Cause, ErrorOutcome},
-    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, ServerError, Stage, StateChange},
+    error::{Error, ErrorKind, ErrorOutcome, Stage, StateChange},
     ids::{ObjectId, ServerId},
     pool::PoolClear,
-    reply,
+    report::ErrorReport,
     server::ServerDescription,
     time::Instant,
     topology::TopologyType,
@@ -19,7 +18,7 @@ use crate::{
 
 /// The consequences of an error.
 struct Verdict {
-    error: ServerError,
+    error: Error,
     clear: bool,
     cancel_check: bool,
     request_check: bool,
@@ -35,7 +34,7 @@ impl TopologyMachine {
         &mut self,
         now: Instant,
         server: ServerId,
-        error: &AppError<'_>,
+        report: &ErrorReport,
     ) -> (ErrorOutcome, Effects) {
         let ignored = |outcome| (outcome, Effects::default());
         if self.phase != LifePhase::Open {
@@ -45,24 +44,21 @@ impl TopologyMachine {
             return ignored(ErrorOutcome::UnknownServer);
         };
         let load_balanced = self.description.topology_type() == TopologyType::LoadBalanced;
-        let service = error.service_id.filter(|_| load_balanced);
+        let service = report.service_id.filter(|_| load_balanced);
         if self
             .generation(server, service)
-            .is_none_or(|own| error.generation < own)
+            .is_none_or(|own| report.generation < own)
         {
             return ignored(ErrorOutcome::Stale);
         }
-        let Some(failure) = error.failure() else {
-            return ignored(ErrorOutcome::Irrelevant);
-        };
-        if current.is_newer_than_error(failure.topology_version) {
+        if current.is_newer_than_error(report.error.topology_version()) {
             return ignored(ErrorOutcome::Stale);
         }
-        let Some(verdict) = self.judge(error, failure) else {
+        let Some(verdict) = self.judge(report) else {
             return ignored(ErrorOutcome::Irrelevant);
         };
         if load_balanced {
-            let counts = verdict.clear && !error.stage.is_before_hello_completes();
+            let counts = verdict.clear && !report.error.stage().is_before_hello_completes();
             return match service.filter(|_| counts) {
                 Some(service) => self.clear_service(server, service, verdict.error),
                 None => ignored(ErrorOutcome::Irrelevant),
@@ -73,7 +69,7 @@ impl TopologyMachine {
         } else {
             ErrorOutcome::MarkedUnknown
         };
-        let cause = verdict.error.shared();
+        let cause = verdict.error;
         let new = ServerDescription::failed(server, current.address.clone(), cause.clone(), now);
         let effects = self.update(
             now,
@@ -91,11 +87,14 @@ impl TopologyMachine {
         (outcome, effects)
     }
 
-    /// Returns the consequences of `error`; `None` if it says nothing about the server's state.
-    fn judge(&self, report: &AppError<'_>, error: ServerError) -> Option<Verdict> {
-        let establishing = report.stage.is_before_handshake_completes();
-        let overloaded = error.has_label(SYSTEM_OVERLOADED_ERROR);
-        if establishing && overloaded && !self.config.handshake_errors_mark_unknown {
+    /// Returns the consequences of an error; `None` if it says nothing about the server's state.
+    fn judge(&self, report: &ErrorReport) -> Option<Verdict> {
+        let error = report.error.clone().without_context();
+        if error.stage() == Stage::CheckOut {
+            return None;
+        }
+        let establishing = error.stage().is_before_handshake_completes();
+        if establishing && error.is_overload() && !self.config.handshake_errors_mark_unknown {
             return None;
         }
         let state_change = error.state_change();
@@ -111,10 +110,10 @@ impl TopologyMachine {
                 request_check: true,
             });
         }
-        let relevant = establishing || error.kind == ErrorKind::Network;
+        let relevant = establishing || error.kind() == ErrorKind::Network;
         // A server that reports a state change is alive, so a check is requested instead. A failed
         // authentication always cancels (I-14).
-        let cancel_check = state_change.is_none() || report.stage == Stage::Auth;
+        let cancel_check = state_change.is_none() || error.stage() == Stage::Auth;
         relevant.then_some(Verdict {
             error,
             clear: true,
@@ -129,38 +128,16 @@ impl TopologyMachine {
         &mut self,
         server: ServerId,
         service: ObjectId,
-        error: ServerError,
+        error: Error,
     ) -> (ErrorOutcome, Effects) {
         let Some(pool) = self.pool_mut(server) else {
             return (ErrorOutcome::UnknownServer, Effects::default());
         };
-        let mut clear = PoolClear::new(pool.services.clear(service), error.shared());
+        let mut clear = PoolClear::new(pool.services.clear(service), error);
         clear.service_id = Some(service);
         (
             ErrorOutcome::ServiceCleared,
             Effects::one(Effect::PoolClear { server, clear }),
         )
-    }
-}
-
-impl AppError<'_> {
-    /// Returns the error in the reported cause; `None` if a reply contains none.
-    fn failure(&self) -> Option<ServerError> {
-        let mut error = self.failure_in_cause()?;
-        error.source = self.source.clone();
-        Some(error)
-    }
-
-    fn failure_in_cause(&self) -> Option<ServerError> {
-        let (kind, message) = match &self.cause {
-            Cause::Reply(reply) => return reply::error(reply, self.stage),
-            Cause::Network(message) => (ErrorKind::Network, message),
-            Cause::Timeout(message) => (ErrorKind::Timeout, message),
-            Cause::Protocol(message) => (ErrorKind::Protocol, message),
-            Cause::Auth(message) => (ErrorKind::Command, message),
-        };
-        let mut error = ServerError::new(kind, self.stage, &**message);
-        error.labels = self.labels().iter().map(|label| (*label).into()).collect();
-        Some(error)
     }
 }

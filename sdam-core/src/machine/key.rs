@@ -40,6 +40,6 @@ fn write(server: &ServerDescription, hasher: &mut impl Hasher) {
     server.topology_version.hash(hasher);
     let error = server.error.as_ref();
     error
-        .map(|error| (error.kind, error.stage, error.code))
+        .map(|error| (error.kind(), error.stage(), error.code()))
         .hash(hasher);
 }

@@ -95,7 +95,7 @@ fn check(machine: &mut TopologyMachine, name: &str, hello: Hello) -> Effects {
 
 fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
     let server = id(machine, name);
-    let error = ServerError::new(kind, Stage::Hello, "broken");
+    let error = Error::new(kind, Stage::Hello, "broken");
     machine.handle(
         NOW,
         Input::Checked {

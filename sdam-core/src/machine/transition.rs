@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use super::{Config, TopologyMachine};
 use crate::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::ElectionTuple,
     server::{ServerDescription, ServerType},
     time::Instant,
@@ -316,7 +316,7 @@ impl Transition<'_> {
         message: impl Into<alloc::boxed::Box<str>>,
         checked_at: Option<Instant>,
     ) {
-        let error = ServerError::new(kind, Stage::Hello, message).shared();
+        let error = Error::new(kind, Stage::Hello, message);
         self.next.put(Arc::new(ServerDescription {
             error: Some(error),
             last_update_time: checked_at,

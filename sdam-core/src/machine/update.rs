@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::{Effect, Effects, Pool, TopologyMachine, transition::Outcome};
 use crate::{
-    error::ServerError,
+    error::Error,
     event::EventKind,
     ids::ServerId,
     pool::PoolClear,
@@ -30,7 +30,7 @@ pub(super) struct Consequences {
 }
 
 pub(super) struct Clear {
-    pub(super) cause: Arc<ServerError>,
+    pub(super) cause: Error,
     pub(super) interrupt_in_use: bool,
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
-    error::ServerError,
+    error::Error,
     hello::Hello,
     ids::ServerId,
     output::{ConnId, Outputs, Role},
@@ -47,7 +47,7 @@ pub(crate) struct Report {
     /// The round-trip time, if the check has measured it.
     pub(crate) sample: Option<core::time::Duration>,
     /// The reply or the error.
-    pub(crate) outcome: Result<Hello, ServerError>,
+    pub(crate) outcome: Result<Hello, Error>,
 }
 
 /// A reply that has arrived on a connection.
@@ -55,7 +55,7 @@ pub(crate) struct Report {
 pub(crate) struct Reply {
     pub(crate) trip: Trip,
     /// The parsed reply, or what makes it an error.
-    pub(crate) hello: Result<Hello, ServerError>,
+    pub(crate) hello: Result<Hello, Error>,
     /// The reply, a BSON document.
     pub(crate) bytes: SharedDocument,
     /// True if the server will send another reply without a request.
@@ -144,7 +144,7 @@ impl Check {
         now: Instant,
         known: bool,
         (conn, at): (ConnId, Instant),
-        error: ServerError,
+        error: Error,
         out: &mut Outputs,
     ) -> Option<Report> {
         let check = self.take_running(conn, None)?;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
-    error::ServerError,
+    error::Error,
     event::EventKind,
     hello::{Hello, HelloRequest},
     ids::{Generation, ServerId},
@@ -31,6 +31,10 @@ pub struct ServerStatus {
 
 /// An input of [`MonitorMachine::handle`].
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an input exists for the length of one call"
+)]
 pub enum MonitorInput {
     /// The requested connection is open.
     Connected,
@@ -41,7 +45,7 @@ pub enum MonitorInput {
         /// The instant at which the reply had arrived.
         at: Instant,
         /// The parsed reply, or what makes it an error.
-        hello: Result<Hello, ServerError>,
+        hello: Result<Hello, Error>,
         /// The reply, a BSON document.
         bytes: SharedDocument,
         /// True if the server will send another reply without a request.
@@ -52,7 +56,7 @@ pub enum MonitorInput {
         /// The instant of the failure.
         at: Instant,
         /// The error.
-        error: ServerError,
+        error: Error,
     },
     /// The instant of [`MonitorMachine::deadline`] is reached.
     DeadlineReached,
@@ -106,7 +110,7 @@ pub enum MonitorEffect {
     /// never reported before the first sample.
     Report {
         /// The outcome of the check.
-        outcome: Result<Hello, ServerError>,
+        outcome: Result<Hello, Error>,
     },
     /// Start measuring round-trip times on a dedicated connection.
     StartRtt,

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::{
-    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, ServerError, Stage},
+    error::{Error, ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::Hello,
     ids::TopologyVersion,
@@ -78,11 +78,11 @@ impl Running {
     }
 
     /// Returns the event that ends the heartbeat with `error`.
-    pub(super) fn failed(self, duration: Duration, error: ServerError) -> EventKind {
+    pub(super) fn failed(self, duration: Duration, error: Error) -> EventKind {
         EventKind::ServerHeartbeatFailed {
             heartbeat: self.heartbeat,
             duration,
-            failure: error.shared(),
+            failure: error,
         }
     }
 
@@ -92,7 +92,7 @@ impl Running {
             Waiting::Connection => Stage::Connect,
             Waiting::Reply => Stage::Hello,
         };
-        let error = ServerError::new(ErrorKind::Cancelled, stage, reason);
+        let error = Error::new(ErrorKind::Cancelled, stage, reason);
         let duration = now.since(self.since);
         self.failed(duration, error)
     }
@@ -139,9 +139,9 @@ impl Connection {
     }
 
     /// Returns whether the connection is kept after a check on it has failed with `error`.
-    pub(super) fn outlives(&self, error: &ServerError) -> bool {
+    pub(super) fn outlives(&self, error: &Error) -> bool {
         self.authenticated
-            && error.kind == ErrorKind::Command
+            && error.kind() == ErrorKind::Command
             && error.has_label(SYSTEM_OVERLOADED_ERROR)
     }
 

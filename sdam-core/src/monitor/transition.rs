@@ -4,7 +4,7 @@ use alloc::format;
 use core::{mem, time::Duration};
 
 use crate::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::HelloRequest,
     output::{Output, Outputs},
@@ -152,11 +152,11 @@ impl Check {
         known: bool,
         check: Running,
         took: Duration,
-        error: ServerError,
+        error: Error,
         out: &mut Outputs,
     ) -> (State, Option<Report>) {
-        let lost = matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout);
-        let panicked = error.kind == ErrorKind::Internal;
+        let lost = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout);
+        let panicked = error.kind() == ErrorKind::Internal;
         self.streaming &= !panicked;
         let is_retry = mem::take(&mut self.withheld);
         let retry = lost && known && !is_retry;
@@ -205,7 +205,7 @@ impl Check {
             Waiting::Connection => (Stage::Connect, format!("no connection within {limit:?}")),
             Waiting::Reply => (Stage::Hello, format!("no reply within {limit:?}")),
         };
-        let error = ServerError::new(ErrorKind::Timeout, stage, message);
+        let error = Error::new(ErrorKind::Timeout, stage, message);
         let took = now.since(check.since);
         self.fail(now, known, check, took, error, out)
     }

@@ -13,7 +13,7 @@ fn errors_are_found_in_every_place_of_a_reply() {
     // I-32, I-33, O-42, O-44
     let check = |reply: Document, expected: Option<(Option<i32>, &str)>| {
         let error = error(&encode(&reply), Stage::Operation);
-        let found = error.as_ref().map(|error| (error.code, &*error.message));
+        let found = error.as_ref().map(|error| (error.code(), error.message()));
         assert_eq!(found, expected, "{reply}");
     };
     check(doc! { "ok": 1 }, None);
@@ -72,9 +72,9 @@ fn an_error_keeps_code_labels_and_topology_version_of_the_reply() {
         error.to_string(),
         "command error at auth (91 ShutdownInProgress): going down"
     );
-    assert_eq!(error.labels.len(), 2);
+    assert_eq!(error.labels().len(), 2);
     assert!(error.has_label("SystemOverloadedError"));
-    let version = error.topology_version.unwrap();
+    let version = error.topology_version().unwrap();
     assert_eq!((version.process_id.bytes(), version.counter), ([7; 12], 4));
 
     // A write concern error's labels and topology version are also at the top level of the reply.
@@ -84,20 +84,17 @@ fn an_error_keeps_code_labels_and_topology_version_of_the_reply() {
         doc! { "code": 11600, "errmsg": "interrupted" },
     );
     let error = super::error(&encode(&reply), Stage::Operation).unwrap();
-    assert_eq!(
-        (error.code, error.code_name.as_deref()),
-        (Some(11600), None)
-    );
+    assert_eq!((error.code(), error.code_name()), (Some(11600), None));
     assert!(error.has_label("RetryableError"));
-    assert_eq!(error.topology_version, Some(version));
+    assert_eq!(error.topology_version(), Some(version));
 }
 
 #[test]
 fn only_a_reply_whose_ok_is_1_is_a_success_o_50() {
     let check = |reply: Document, expected: Result<Option<i32>, (ErrorKind, Option<i32>)>| {
         let outcome = match super::check(&encode(&reply), Stage::Operation) {
-            Ok(error) => Ok(error.and_then(|error| error.code)),
-            Err(error) => Err((error.kind, error.code)),
+            Ok(error) => Ok(error.and_then(|error| error.code())),
+            Err(error) => Err((error.kind(), error.code())),
         };
         assert_eq!(outcome, expected, "{reply}");
     };
@@ -133,7 +130,7 @@ fn bytes_that_are_no_document_are_a_protocol_error_o_50() {
     assert_eq!(check(&reply, Stage::Operation), Ok(None));
     for length in 0..reply.len() {
         let error = check(&reply[..length], Stage::Auth).unwrap_err();
-        let found = (error.kind, error.stage);
+        let found = (error.kind(), error.stage());
         assert_eq!(found, (ErrorKind::Protocol, Stage::Auth), "{length}");
     }
 }
@@ -169,7 +166,7 @@ fn a_message_that_is_not_utf_8_is_kept_lossily() {
     let at = reply.iter().position(|byte| *byte == b'?').unwrap();
     reply[at] = 0xff;
     let error = error(&reply, Stage::Operation).unwrap();
-    assert_eq!(&*error.message, "b\u{fffd}d");
+    assert_eq!(error.message(), "b\u{fffd}d");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::ping::Ping;
 use crate::{
-    error::ServerError,
+    error::Error,
     hello::{Hello, HelloRequest},
     ids::ServerId,
     monitor::{MonitorConfig, Trip},
@@ -35,7 +35,7 @@ pub enum RttInput {
         /// The instant at which the reply had arrived.
         at: Instant,
         /// The parsed reply, or what makes it an error.
-        hello: Result<Hello, ServerError>,
+        hello: Result<Hello, Error>,
     },
     /// The connection could not be opened, or broke. The error is not needed.
     Failed,

@@ -162,7 +162,7 @@ fn failed_in_use(server: &ServerDescription) -> bool {
     server
         .error
         .as_ref()
-        .is_some_and(|error| matches!(error.stage, Stage::Auth | Stage::Operation))
+        .is_some_and(|error| matches!(error.stage(), Stage::Auth | Stage::Operation))
 }
 
 /// Returns whether the server is in its cooldown after a failed check (SDAM: "cooldownMS"). A

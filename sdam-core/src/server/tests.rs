@@ -108,8 +108,8 @@ fn a_failed_server_has_default_fields_and_its_error() {
     ];
     assert_eq!(absent, [true; 12]);
 
-    let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
-    let failed = ServerDescription::failed(ID, address("dialled"), Arc::clone(&error), NOW);
+    let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
+    let failed = ServerDescription::failed(ID, address("dialled"), error.clone(), NOW);
     let expected = ServerDescription {
         error: Some(error),
         last_update_time: Some(NOW),
@@ -126,8 +126,8 @@ fn equality_compares_only_the_fields_of_the_specification() {
         |server| server.address = address("other"),
         |server| server.server_type = ServerType::RsOther,
         |server| {
-            let error = ServerError::new(ErrorKind::Network, Stage::Hello, "broken");
-            server.error = Some(error.shared());
+            let error = Error::new(ErrorKind::Network, Stage::Hello, "broken");
+            server.error = Some(error);
         },
         |server| server.wire_versions.min = 2,
         |server| server.wire_versions.max = 22,

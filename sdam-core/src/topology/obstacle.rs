@@ -1,12 +1,11 @@
 //! The reasons why servers cannot be used from here, although they may be healthy.
 
-use alloc::sync::Arc;
 use core::fmt;
 
 use super::{DepartureReason, TopologyDescription};
 use crate::{
     address::ServerAddress,
-    error::{ServerError, Stage},
+    error::{Error, Stage},
     ids::ElectionTuple,
     server::ServerDescription,
 };
@@ -27,19 +26,19 @@ pub enum Obstacle {
         /// The server's own name, `me`.
         me: ServerAddress,
         /// The error of looking up or connecting to that name.
-        error: Arc<ServerError>,
+        error: Error,
     },
     /// The host name cannot be resolved.
     Unresolvable {
         /// True if the name comes from the replica set's own configuration.
         advertised: bool,
         /// The error.
-        error: Arc<ServerError>,
+        error: Error,
     },
     /// There is no connection through the proxy.
-    Proxy(Arc<ServerError>),
+    Proxy(Error),
     /// TLS cannot be negotiated.
-    Tls(Arc<ServerError>),
+    Tls(Error),
 }
 
 impl Obstacle {
@@ -72,7 +71,7 @@ impl Obstacle {
     }
 
     /// Returns the error of the server.
-    pub fn error(&self) -> &Arc<ServerError> {
+    pub fn error(&self) -> &Error {
         match self {
             Self::NamesDiffer { error, .. }
             | Self::Unresolvable { error, .. }
@@ -87,8 +86,8 @@ impl TopologyDescription {
     /// if it can, or if only the server itself can be at fault.
     pub fn obstacle(&self, server: &ServerDescription) -> Option<Obstacle> {
         let error = server.error.as_ref().filter(|error| error.is_network())?;
-        let own = || Arc::clone(error);
-        match error.stage {
+        let own = || error.clone();
+        match error.stage() {
             Stage::Dns | Stage::Connect if let Some(connected) = self.alias(&server.address) => {
                 Some(Obstacle::NamesDiffer {
                     connected: connected.clone(),
@@ -144,7 +143,7 @@ impl fmt::Display for Obstacle {
                 me,
                 error,
             } => {
-                let verb = if error.stage == Stage::Dns {
+                let verb = if error.stage() == Stage::Dns {
                     "resolved"
                 } else {
                     "reached"
@@ -159,8 +158,8 @@ impl fmt::Display for Obstacle {
                 advertised: true, ..
             } => f.write_str("the set names it as a member, but it cannot be resolved from here"),
             Self::Unresolvable { .. } => f.write_str("it cannot be resolved from here"),
-            Self::Proxy(error) => f.write_str(&error.message),
-            Self::Tls(error) => write!(f, "TLS could not be negotiated: {}", error.message),
+            Self::Proxy(error) => f.write_str(error.message()),
+            Self::Tls(error) => write!(f, "TLS could not be negotiated: {}", error.message()),
         }
     }
 }

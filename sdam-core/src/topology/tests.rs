@@ -3,7 +3,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::ObjectId,
     server::Rtt,
     time::Instant,
@@ -115,7 +115,7 @@ fn a_description_is_displayed_on_one_line() {
         ..Rtt::default()
     });
     primary.tags = [("dc", "ny")].into_iter().collect();
-    let error = ServerError::new(ErrorKind::Network, Stage::Connect, "refused").shared();
+    let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
     let at = ServerAddress::new("b", 27017);
     let down = ServerDescription::failed(ServerId::from_u64(2), at, error, Instant::EPOCH);
     let mut topology =

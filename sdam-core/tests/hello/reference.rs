@@ -4,14 +4,14 @@
 use bson::{Bson, Document};
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{ObjectId, TopologyVersion},
     server::ServerType,
 };
 
 /// Parses a reply that is a valid document.
-pub(crate) fn parse(reply: &Document) -> Result<Hello, ServerError> {
+pub(crate) fn parse(reply: &Document) -> Result<Hello, Error> {
     match reply.get("ok") {
         Some(ok) if integer(ok) == Some(1) => Ok(hello(reply)),
         None if reply.get_str("$err").is_err() => Err(no_ok()),
@@ -87,7 +87,7 @@ fn server_type(reply: &Document) -> ServerType {
 }
 
 /// Returns the error in the reply to another command, like `sdam_core::reply::error`.
-pub(crate) fn error(reply: &Document) -> Option<ServerError> {
+pub(crate) fn error(reply: &Document) -> Option<Error> {
     let failed = reply.get("ok").is_some_and(|ok| integer(ok) != Some(1));
     if failed || reply.get_str("$err").is_ok() {
         Some(failure(reply))
@@ -102,7 +102,7 @@ pub(crate) fn error(reply: &Document) -> Option<ServerError> {
     }
 }
 
-fn failure(reply: &Document) -> ServerError {
+fn failure(reply: &Document) -> Error {
     let failed = reply.contains_key("ok") && reply.get("ok").and_then(integer) != Some(1);
     let message = match (reply.get("errmsg"), reply.get_str("$err").ok()) {
         (Some(errmsg), _) if failed => errmsg.as_str(),
@@ -111,23 +111,20 @@ fn failure(reply: &Document) -> ServerError {
     command_error(reply, reply, message)
 }
 
-fn no_ok() -> ServerError {
+fn no_ok() -> Error {
     let text = "the reply has no field `ok`";
-    ServerError::new(ErrorKind::Protocol, Stage::Hello, text)
+    Error::new(ErrorKind::Protocol, Stage::Hello, text)
 }
 
 /// Builds the error: labels and topology version come from `reply`, the code from `source`.
-fn command_error(reply: &Document, source: &Document, message: Option<&str>) -> ServerError {
+fn command_error(reply: &Document, source: &Document, message: Option<&str>) -> Error {
     let message = message.unwrap_or("the server gave no reason");
-    let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, message);
-    error.code = int32(source, "code");
-    error.code_name = source.get_str("codeName").ok().map(Box::from);
-    if let Ok(labels) = reply.get_array("errorLabels") {
-        let labels = labels.iter().filter_map(Bson::as_str).take(64);
-        error.labels = labels.map(Box::from).collect();
-    }
-    error.topology_version = topology_version(reply);
-    error
+    let labels = reply.get_array("errorLabels").into_iter().flatten();
+    Error::new(ErrorKind::Command, Stage::Hello, message)
+        .with_code(int32(source, "code"))
+        .with_code_name(source.get_str("codeName").ok())
+        .with_labels(labels.filter_map(Bson::as_str).take(64))
+        .with_topology_version(topology_version(reply))
 }
 
 fn integer(value: &Bson) -> Option<i64> {

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use bson::doc;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::ObjectId,
     server::{ServerDescription, ServerType},
@@ -106,7 +106,7 @@ fn primary(server: u64) -> ServerDescription {
 
 fn unreachable(server: u64) -> ServerDescription {
     let mut server = description(server, ServerType::Unknown);
-    server.error = Some(ServerError::new(ErrorKind::Network, Stage::Hello, "reset").shared());
+    server.error = Some(Error::new(ErrorKind::Network, Stage::Hello, "reset"));
     server
 }
 

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::{Generation, ServerId},
     pool::PoolClear,
@@ -42,8 +42,8 @@ fn record(capacity: usize, events: Vec<EventKind>) -> History {
     history
 }
 
-fn error() -> Arc<ServerError> {
-    ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared()
+fn error() -> Error {
+    Error::new(ErrorKind::Network, Stage::Operation, "reset")
 }
 
 /// Returns the events of a topology: two seeds, a reply that replaces one of them, an error, a

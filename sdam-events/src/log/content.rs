@@ -155,7 +155,7 @@ fn connection<'e>(fields: LogFields<'e>, kind: &'e EventKind) -> Option<LogField
             ..
         } => LogFields {
             reason: Some(Reason::Text(reason.text())),
-            error: error.as_deref().map(Failure::Error),
+            error: error.as_ref().map(Failure::Error),
             ..fields.connection(address, connection)
         },
         EventKind::ConnectionCheckOutFailed {

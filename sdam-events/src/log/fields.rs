@@ -3,7 +3,7 @@ use std::fmt::{self, Display};
 use sdam_core::{
     address::ServerAddress,
     document::ExtendedJson,
-    error::ServerError,
+    error::Error,
     ids::ObjectId,
     options::Warning,
     topology::{DepartureReason, Obstacle, TopologyDescription},
@@ -107,7 +107,7 @@ impl Display for HostList<'_> {
 #[derive(Clone, Copy, Debug)]
 pub enum Failure<'e> {
     /// The error of a check, a connection or a command.
-    Error(&'e ServerError),
+    Error(&'e Error),
     /// The text of a failed selection or check-out.
     Text(&'e str),
 }

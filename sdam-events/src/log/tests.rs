@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use bson::doc;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, EventName, Heartbeat},
     ids::ServerId,
     server::ServerType,
@@ -259,7 +259,7 @@ fn ignored_members_are_logged_as_a_warning() {
 
 #[test]
 fn an_unusable_server_is_logged_as_a_warning_with_the_remedy() {
-    let error = ServerError::new(ErrorKind::Network, Stage::Dns, "not found").shared();
+    let error = Error::new(ErrorKind::Network, Stage::Dns, "not found");
     let obstacle = Obstacle::NamesDiffer {
         connected: address("localhost"),
         me: address("mongo-0"),

@@ -26,7 +26,7 @@ impl MetricsSink {
             EventKind::CommandSucceeded { duration, .. } => self.command("ok", *duration),
             EventKind::CommandFailed {
                 failure, duration, ..
-            } => self.command(failure.kind.as_str(), *duration),
+            } => self.command(failure.kind().as_str(), *duration),
             _ => {}
         }
     }

@@ -10,7 +10,7 @@ use ::metrics::{
 };
 use bson::doc;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{
         CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat, Selection,
         SelectionFailure,
@@ -301,7 +301,7 @@ fn failovers_are_counted_and_timed() {
 fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
     // F-63
     let clear = |kind, was_paused| {
-        let error = ServerError::new(kind, Stage::Operation, "").shared();
+        let error = Error::new(kind, Stage::Operation, "");
         let mut clear = PoolClear::new(Generation::from_u64(1), error);
         clear.was_paused = was_paused;
         EventKind::PoolCleared {
@@ -376,7 +376,7 @@ fn connections_check_outs_and_commands_are_counted_by_result() {
     let (server, host) = (ServerId::from_u64(1), address("a"));
     let duration = Duration::from_millis(500);
     let (info, _) = command(&doc! { "ping": 1 });
-    let error = ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared();
+    let error = Error::new(ErrorKind::Network, Stage::Operation, "reset");
     let sink = MetricsSink::new().with_connections().with_commands();
     let wanted = Interest::POOLS.union(Interest::COMMANDS);
     assert!(sink.interest().contains_all(wanted));

@@ -3,7 +3,6 @@
 use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
 use sdam_core::{
-    app_error::Cause,
     event::{EventKind, EventName},
     ids::ServerId,
     machine::RecordedInput,
@@ -147,27 +146,24 @@ pub(super) fn weight(kind: &EventKind) -> usize {
         EventKind::ServerHeartbeatSucceeded { reply, .. }
         | EventKind::CommandSucceeded { reply, .. } => reply.len(),
         EventKind::ServerHeartbeatFailed { failure, .. }
-        | EventKind::CommandFailed { failure, .. } => failure.message.len(),
+        | EventKind::CommandFailed { failure, .. } => failure.message().len(),
         EventKind::ServerDescriptionChanged { new, .. } => description(new),
         EventKind::TopologyDescriptionChanged { new, .. } => {
             size_of::<usize>() * new.servers().len() + EVENT
         }
-        EventKind::PoolCleared { clear, .. } => clear.cause.message.len(),
+        EventKind::PoolCleared { clear, .. } => clear.cause.message().len(),
         EventKind::ConnectionClosed {
             error: Some(error), ..
-        } => error.message.len(),
+        } => error.message().len(),
         EventKind::ConnectionCheckOutFailed { failure, .. }
         | EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
         EventKind::CommandStarted { document, .. } => document.len(),
         EventKind::Input(input) => match &**input {
             RecordedInput::Handshake { reply, .. } => reply.len(),
-            RecordedInput::AppError { error, .. } => match &error.cause {
-                Cause::Reply(reply) => reply.len(),
-                Cause::Network(message)
-                | Cause::Timeout(message)
-                | Cause::Protocol(message)
-                | Cause::Auth(message) => message.len(),
-            },
+            RecordedInput::Error { report, .. } => {
+                let reply = report.error.reply().map_or(0, <[u8]>::len);
+                reply + report.error.message().len()
+            }
             RecordedInput::Hosts(hosts) => hosts
                 .iter()
                 .map(|host| EVENT / 4 + host.as_str().len())
@@ -187,7 +183,10 @@ fn description(server: &ServerDescription) -> usize {
         .tags
         .iter()
         .map(|(name, value)| EVENT / 8 + name.len() + value.len());
-    let error = server.error.as_ref().map_or(0, |error| error.message.len());
+    let error = server
+        .error
+        .as_ref()
+        .map_or(0, |error| error.message().len());
     let name = server.set_name.as_ref().map_or(0, |name| name.len());
     members.chain(tags).sum::<usize>() + error + name + EVENT
 }

@@ -1,7 +1,7 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{CheckOutFailure, ConnectionClosedReason, EventKind, EventName},
     ids::ServerId,
 };
@@ -85,7 +85,7 @@ fn operations() -> Vec<(EventKind, EventKind)> {
         duration: Duration::ZERO,
     };
     let (command, document) = command(&bson::doc! { "ping": 1 });
-    let error = ServerError::new(ErrorKind::Network, Stage::Operation, "broken").shared();
+    let error = Error::new(ErrorKind::Network, Stage::Operation, "broken");
     vec![
         (created, closed),
         (check_out.clone(), checked_out),

@@ -6,14 +6,14 @@ use std::{
 
 use bson::doc;
 use sdam_core::{
-    app_error::AppError,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{CheckOutFailure, ConnectionClosedReason, EventKind, EventName, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     machine::RecordedInput,
     options::Options,
     pool::{PoolClear, PoolOptions},
     read_preference::TagSet,
+    report::ErrorReport,
     server::{Rtt, ServerType},
     topology::{Obstacle, TopologyDescription, TopologyType},
 };
@@ -37,16 +37,15 @@ fn check_input(input: RecordedInput, expected: &str) {
     check(EventKind::Input(Arc::new(input)), expected);
 }
 
-fn error() -> ServerError {
-    let mut error = ServerError::new(ErrorKind::Command, Stage::Hello, "no \"primary\"");
-    error.code = Some(10107);
-    error.code_name = Some("NotWritablePrimary".into());
-    error.labels = ["L".into()].into();
-    error.topology_version = Some(TopologyVersion {
-        process_id: ObjectId::from_bytes([1; 12]),
-        counter: 4,
-    });
-    error
+fn error() -> Error {
+    Error::new(ErrorKind::Command, Stage::Hello, "no \"primary\"")
+        .with_code(10107)
+        .with_code_name("NotWritablePrimary")
+        .with_label("L")
+        .with_topology_version(TopologyVersion {
+            process_id: ObjectId::from_bytes([1; 12]),
+            counter: 4,
+        })
 }
 
 const ERROR: &str = r#"{"kind":"command","stage":"hello","code":10107,"codeName":"NotWritablePrimary","labels":["L"],"message":"no \"primary\"","topologyVersion":{"processId":"010101010101010101010101","counter":4}}"#;
@@ -76,7 +75,7 @@ fn topology_and_server_events_are_written_as_documented() {
         r#""event":"TopologyDescriptionChanged","new":{"type":"ReplicaSetWithPrimary","setName":null,"maxElection":{"electionId":null,"setVersion":null},"logicalSessionTimeoutMinutes":null,"compatibilityError":null,"servers":{"host1:27017":"RSPrimary"}}"#,
     );
     let mut unknown = description(1, ServerType::Unknown);
-    unknown.error = Some(error().shared());
+    unknown.error = Some(error());
     check(
         EventKind::ServerDescriptionChanged {
             previous: Arc::new(unknown.clone()),
@@ -98,8 +97,7 @@ fn topology_and_server_events_are_written_as_documented() {
         limit: 5,
     };
     check(ignored, r#""event":"MembersIgnored","ignored":2,"limit":5"#);
-    let obstacle =
-        Obstacle::Proxy(ServerError::new(ErrorKind::Network, Stage::Proxy, "m").shared());
+    let obstacle = Obstacle::Proxy(Error::new(ErrorKind::Network, Stage::Proxy, "m"));
     let unusable = EventKind::ServerUnusable {
         server: ServerId::from_u64(1),
         address: address("host1"),
@@ -149,7 +147,7 @@ fn heartbeat_pool_and_selection_events_are_written_as_documented() {
         EventKind::PoolCleared {
             server: ServerId::from_u64(1),
             address: address("host1"),
-            clear: PoolClear::new(Generation::from_u64(2), error().shared()),
+            clear: PoolClear::new(Generation::from_u64(2), error()),
         },
         &format!(
             r#""event":"PoolCleared","server":1,"address":"host1:27017","generation":2,"serviceId":null,"interruptInUse":false,"wasPaused":false,"error":{ERROR}"#
@@ -188,7 +186,7 @@ fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
             address: address.clone(),
             connection: connection(),
             reason: ConnectionClosedReason::PoolClosed,
-            error: Some(error().shared()),
+            error: Some(error()),
         },
         &format!(
             r#""event":"ConnectionClosed",{common},{ids},"reason":"poolClosed","error":{ERROR}"#
@@ -228,7 +226,7 @@ fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
         &format!(r#""event":"CommandSucceeded",{names},"duration":9,"reply":"BQAAAAA=""#),
     );
     check(
-        info.failed(Duration::from_nanos(9), error().shared()),
+        info.failed(Duration::from_nanos(9), error()),
         &format!(r#""event":"CommandFailed",{names},"duration":9,"error":{ERROR}"#),
     );
 }
@@ -240,7 +238,7 @@ fn inputs_are_written_as_documented() {
     check_input(
         RecordedInput::Checked {
             server,
-            error: Some(error().shared()),
+            error: Some(error()),
             rtt: None,
         },
         &format!(r#""input":{{"Checked":{{"server":3,"error":{ERROR},"rtt":null}}}}"#),
@@ -270,7 +268,7 @@ fn inputs_are_written_as_documented() {
         RecordedInput::Hosts([address("a"), address("b")].into()),
         r#""input":{"Hosts":["a:27017","b:27017"]}"#,
     );
-    let check_error = |error: AppError<'_>, fields: &str| {
+    let check_error = |error: ErrorReport, fields: &str| {
         let recorded = RecordedInput::of_error(server, &error);
         let error = format!(r#"{{"generation":1,{fields}}}"#);
         let expected = format!(r#""input":{{"AppError":{{"server":3,"error":{error}}}}}"#);
@@ -278,26 +276,32 @@ fn inputs_are_written_as_documented() {
     };
     let generation = Generation::from_u64(1);
     check_error(
-        AppError::network(generation, Stage::Dns, "m"),
+        ErrorReport::new(generation, Error::network(Stage::Dns, "m")),
         r#""serviceId":null,"stage":"dns","cause":{"network":"m"},"maxWireVersion":null"#,
     );
     check_error(
-        AppError::timeout(generation, Stage::Connect, "m"),
+        ErrorReport::new(generation, Error::timeout(Stage::Connect, "m")),
         r#""serviceId":null,"stage":"connect","cause":{"timeout":"m"},"maxWireVersion":null"#,
     );
     check_error(
-        AppError::protocol(generation, Stage::Tls, "m"),
+        ErrorReport::new(generation, Error::protocol(Stage::Tls, "m")),
         r#""serviceId":null,"stage":"tls","cause":{"protocol":"m"},"maxWireVersion":null"#,
     );
     check_error(
-        AppError::auth(generation, "m").with_max_wire_version(21),
+        ErrorReport::new(generation, Error::auth("m")).with_max_wire_version(21),
         r#""serviceId":null,"stage":"auth","cause":{"auth":"m"},"maxWireVersion":21"#,
     );
     check_error(
-        AppError::reply(generation, Stage::Operation, b"x")
+        ErrorReport::new(generation, error().at(Stage::Operation).with_reply(*b"x"))
             .with_service(ObjectId::from_bytes([2; 12]))
             .with_max_wire_version(7),
         r#""serviceId":"020202020202020202020202","stage":"operation","cause":{"reply":"eA=="},"maxWireVersion":7"#,
+    );
+    check_error(
+        ErrorReport::new(generation, error()),
+        &format!(
+            r#""serviceId":null,"stage":"hello","cause":{{"error":{ERROR}}},"maxWireVersion":null"#
+        ),
     );
 }
 

@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     event::{ConnectionId, Event, EventKind, EventName, Heartbeat, Selection, SelectionFailure},
     ids::{ObjectId, ServerId},
     machine::RecordedInput,
@@ -76,7 +76,7 @@ struct HeartbeatLine {
     awaited: bool,
     duration: Option<u64>,
     reply: Option<String>,
-    error: Option<ServerError>,
+    error: Option<Error>,
 }
 
 /// A line of a selection event; each event has its own subset of the keys after `operationId`.
@@ -179,7 +179,7 @@ impl HeartbeatLine {
                 EventKind::ServerHeartbeatFailed {
                     heartbeat,
                     duration,
-                    failure: error.shared(),
+                    failure: error,
                 }
             }
             (name, ..) => {

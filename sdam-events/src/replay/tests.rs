@@ -5,13 +5,13 @@ use std::{
 
 use bson::{Document, RawDocumentBuf, doc};
 use sdam_core::{
-    app_error::AppError,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{EventKind, Selection, SelectionFailure},
     hello::Hello,
     ids::{Generation, ServerId},
     machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
     options::Options,
+    report::ErrorReport,
     server::Rtt,
     time::Instant,
     topology::TopologyType,
@@ -120,7 +120,7 @@ impl Topology {
         self.push(failed(server.as_u64()));
         self.tell(Input::Checked {
             server,
-            outcome: Err(ServerError::new(ErrorKind::Timeout, Stage::Connect, "late")),
+            outcome: Err(Error::new(ErrorKind::Timeout, Stage::Connect, "late")),
             rtt: None,
         });
     }
@@ -158,10 +158,16 @@ fn recording() -> String {
     topology.fails(30, "c");
     let server = topology.id("a");
     let errors = [
-        AppError::network(Generation::FIRST, Stage::Operation, "reset"),
-        AppError::auth(Generation::from_u64(1), "no"),
-        AppError::protocol(Generation::from_u64(2), Stage::Operation, "long"),
-        AppError::timeout(Generation::from_u64(2), Stage::Connect, "slow"),
+        ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset")),
+        ErrorReport::new(Generation::from_u64(1), Error::auth("no")),
+        ErrorReport::new(
+            Generation::from_u64(2),
+            Error::protocol(Stage::Operation, "long"),
+        ),
+        ErrorReport::new(
+            Generation::from_u64(2),
+            Error::timeout(Stage::Connect, "slow"),
+        ),
     ];
     for (millis, error) in (40..).zip(errors) {
         topology.now = at(millis);
@@ -481,7 +487,7 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
     check_line(r#""input":{"Checked":{"server":9}}"#, "no heartbeat");
     check_line(
         r#""input":{"Checked":{"server":9,"error":{"kind":"network","stage":"none"}}}"#,
-        "unknown variant `none`, expected one of `dns`",
+        "unknown variant `none`, expected one of `check_out`, `dns`",
     );
     check_line(
         r#""input":{"Checked":{"server":9,"rtt":{"average":1,"minimum":1}}}"#,

@@ -105,14 +105,11 @@ fn all_kinds() -> Vec<EventKind> {
         EventKind::ServerUnusable {
             server: sdam_core::ids::ServerId::from_u64(1),
             address: address("a"),
-            obstacle: sdam_core::topology::Obstacle::Tls(
-                sdam_core::error::ServerError::new(
-                    sdam_core::error::ErrorKind::Protocol,
-                    sdam_core::error::Stage::Tls,
-                    "expired",
-                )
-                .shared(),
-            ),
+            obstacle: sdam_core::topology::Obstacle::Tls(sdam_core::error::Error::new(
+                sdam_core::error::ErrorKind::Protocol,
+                sdam_core::error::Stage::Tls,
+                "expired",
+            )),
         },
         EventKind::ConfigWarning(warning()),
         EventKind::PoolReady {

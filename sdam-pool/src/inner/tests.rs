@@ -3,10 +3,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use sdam_core::{address::ServerAddress, ids::ServerId};
-use sdam_transport::{
-    Connection, Transport, TransportError, async_trait, runtime::Io, testing::ManualClock,
-};
+use sdam_core::{address::ServerAddress, error::Error, ids::ServerId};
+use sdam_transport::{Connection, Transport, async_trait, runtime::Io, testing::ManualClock};
 
 use super::*;
 use crate::machine::{CheckOut, Step};
@@ -21,7 +19,7 @@ impl Transport for Silence {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         pending().await
     }
 }

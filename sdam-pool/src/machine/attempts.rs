@@ -2,10 +2,9 @@
 
 use std::{mem, time::Duration};
 
-use sdam_core::{pool::PoolError, time::Instant};
+use sdam_core::{error::Error, time::Instant};
 
 use super::{After, Machine, Pooled, State, Ticket};
-use crate::error::Error;
 
 /// The pause after a failed attempt for `minPoolSize`. It doubles with each further failure.
 const FILL_PAUSE: Duration = Duration::from_millis(500);
@@ -271,7 +270,7 @@ impl<C: Pooled> Machine<C> {
     /// Returns the owner of an ended attempt to the queue, or fails it if it is overdue.
     fn wait_again(&mut self, owner: Ticket, after: &mut After<C>) {
         if self.waiters.is_overdue(owner) {
-            let error = Error::Pool(self.timed_out());
+            let error = self.timed_out();
             self.fail(owner, error, after);
         } else {
             self.waiters.rejoin(owner);
@@ -313,8 +312,8 @@ impl<C: Pooled> Machine<C> {
     /// Returns the error of a check-out whose connection is stale.
     pub(super) fn lost(&self) -> Error {
         match self.state {
-            State::RuntimeShutDown => Error::RuntimeShutDown,
-            _ => Error::Pool(self.waiters.eviction().unwrap_or_else(|| self.eviction())),
+            State::RuntimeShutDown => self.eviction(),
+            _ => self.waiters.eviction().unwrap_or_else(|| self.eviction()),
         }
     }
 
@@ -322,9 +321,7 @@ impl<C: Pooled> Machine<C> {
     fn interrupted(&self) -> Error {
         match self.state {
             State::Closed | State::RuntimeShutDown => self.lost(),
-            State::Paused(_) | State::Ready => Error::Pool(PoolError::Interrupted {
-                address: self.config.address.clone(),
-            }),
+            State::Paused(_) | State::Ready => Error::interrupted(&self.config.address),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::{
 
 use proptest::{collection::vec, prelude::*};
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::Generation,
 };
 
@@ -209,7 +209,7 @@ impl History {
                 self.receive(connection);
             }
             Ok(CheckOut::Wait(ticket)) => self.waiting.push((ticket, Task::woken())),
-            Err(error) => assert_ne!(error, Error::RuntimeShutDown),
+            Err(error) => assert_ne!(error.kind(), ErrorKind::RuntimeShutDown),
         }
     }
 
@@ -250,7 +250,7 @@ impl History {
 
     fn fail(&mut self, index: usize) {
         if let Some((id, _)) = self.take_attempt(index) {
-            let failure = Failure::Failed(Error::RuntimeShutDown);
+            let failure = Failure::Failed(shut_down());
             let after = self.machine.failed(id, failure, self.now);
             self.finish(after);
         }
@@ -304,7 +304,7 @@ impl History {
 
     fn clear(&mut self, interrupt: bool) {
         self.generation = Generation::from_u64(self.generation.as_u64() + 1);
-        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "gone").shared();
+        let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
         let mut clear = PoolClear::new(self.generation, cause);
         clear.interrupt_in_use = interrupt;
         let after = self.machine.clear(&clear);
@@ -315,7 +315,7 @@ impl History {
         let service = service(index as u64 % 2);
         let generation = self.services.entry(service).or_insert(Generation::FIRST);
         *generation = Generation::from_u64(generation.as_u64() + 1);
-        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "gone").shared();
+        let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
         let mut clear = PoolClear::new(*generation, cause);
         clear.service_id = Some(service);
         let after = self.machine.clear(&clear);
@@ -473,9 +473,11 @@ impl History {
 }
 
 fn not_ready() -> Error {
-    Error::Pool(PoolError::NotReady {
-        address: ServerAddress::new("a", 1),
-    })
+    Error::pool_not_ready(&ServerAddress::new("a", 1))
+}
+
+fn shut_down() -> Error {
+    Error::pool_shut_down(&ServerAddress::new("a", 1))
 }
 
 fn service(number: u64) -> ObjectId {
@@ -537,12 +539,6 @@ fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() 
         panic!("more connections than maxPoolSize");
     };
     let (result, _) = history.machine.time_out(ticket);
-    let expected = PoolError::TimedOutPinned {
-        address: ServerAddress::new("a", 1),
-        max_pool_size: 4,
-        cursors: 1,
-        transactions: 1,
-        others: 2,
-    };
-    assert_eq!(result, Some(Err(Error::Pool(expected))));
+    let expected = Error::wait_queue_timeout_pinned(&ServerAddress::new("a", 1), 4, 1, 1, 2);
+    assert_eq!(result, Some(Err(expected)));
 }

@@ -6,10 +6,8 @@ use std::{
     task::{Poll, Waker},
 };
 
-use sdam_core::pool::PoolError;
+use sdam_core::error::Error;
 use slab::Slab;
-
-use crate::error::Error;
 
 /// The number of abandoned tickets at which the queue is compacted.
 const COMPACT: usize = 32;
@@ -27,7 +25,7 @@ pub(super) struct Waiters<C> {
     /// Increases with each eviction. Queued check-outs of earlier epochs have failed.
     epoch: u64,
     /// The error of the last eviction.
-    eviction: Option<PoolError>,
+    eviction: Option<Error>,
     /// Queues of evicted check-outs that are not yet woken.
     evicted: Vec<VecDeque<Ticket>>,
     tickets: u64,
@@ -156,7 +154,7 @@ impl<C> Waiters<C> {
 
     /// Fails all queued check-outs. Takes constant time; [`take_evicted`](Self::take_evicted) wakes
     /// them.
-    pub(super) fn evict(&mut self, error: PoolError) {
+    pub(super) fn evict(&mut self, error: Error) {
         self.epoch += 1;
         self.eviction = Some(error);
         self.abandoned = 0;
@@ -237,7 +235,7 @@ impl<C> Waiters<C> {
     }
 
     /// Returns the error of the last eviction.
-    pub(super) fn eviction(&self) -> Option<PoolError> {
+    pub(super) fn eviction(&self) -> Option<Error> {
         self.eviction.clone()
     }
 
@@ -270,7 +268,7 @@ impl<C> Waiters<C> {
             }
             State::Queued => {
                 let error = self.eviction.clone();
-                error.map(|error| Err(Error::Pool(error)))
+                error.map(Err)
             }
         }
     }

@@ -5,10 +5,9 @@ use std::{
     task::{Poll, Waker},
 };
 
-use sdam_core::{event::ConnectionClosedReason, pool::PoolError, time::Instant};
+use sdam_core::{error::Error, event::ConnectionClosedReason, time::Instant};
 
 use super::{After, Interruption, Machine, Pooled, State, Ticket};
-use crate::error::Error;
 
 /// The maximum number of connections or wakers that are taken under one lock.
 const BATCH: usize = 64;
@@ -152,7 +151,7 @@ impl<C: Pooled> Machine<C> {
     fn end(&mut self, ticket: Ticket, after: &mut After<C>) -> Result<C, Error> {
         let result = match self.waiters.take(ticket) {
             Some(result) => self.accept(result, after),
-            None => Err(Error::Pool(self.timed_out())),
+            None => Err(self.timed_out()),
         };
         self.pass_turn(after);
         result
@@ -196,7 +195,7 @@ impl<C: Pooled> Machine<C> {
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH, after);
         Err(if is_late {
-            Error::Pool(self.timed_out())
+            self.timed_out()
         } else {
             self.lost()
         })
@@ -215,20 +214,16 @@ impl<C: Pooled> Machine<C> {
         after
     }
 
-    pub(super) fn timed_out(&self) -> PoolError {
-        let address = self.config.address.clone();
+    pub(super) fn timed_out(&self) -> Error {
+        let address = &self.config.address;
         if !self.config.load_balanced {
-            return PoolError::TimedOut { address };
+            return Error::wait_queue_timeout(address);
         }
         let (cursors, transactions) = (self.pinned.cursors, self.pinned.transactions);
         let in_use = u32::try_from(self.in_use).unwrap_or(u32::MAX);
-        PoolError::TimedOutPinned {
-            address,
-            max_pool_size: self.config.options.max_pool_size,
-            cursors,
-            transactions,
-            others: in_use.saturating_sub(cursors + transactions),
-        }
+        let others = in_use.saturating_sub(cursors + transactions);
+        let max_pool_size = self.config.options.max_pool_size;
+        Error::wait_queue_timeout_pinned(address, max_pool_size, cursors, transactions, others)
     }
 
     /// Closes the idle connections that have not been used for `maxIdleTimeMS`.

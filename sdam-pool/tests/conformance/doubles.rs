@@ -10,22 +10,20 @@ use std::{
 
 use futures::{channel::oneshot, future::BoxFuture};
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, ErrorOutcome, Stage},
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
-    pool::{PoolClear, PoolError, PoolOptions},
+    pool::{PoolClear, PoolOptions},
+    report::ErrorReport,
 };
 use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_transport::{
     async_trait,
-    conformance::pools::{Claim, Failure, PoolUser},
+    conformance::pools::{Claim, PoolUser},
     pool::{NewPool, PoolFactory, PoolHandle, PoolHost, Reporter, ServiceConnection},
     spawn::Task,
 };
-
-use super::failure;
 
 /// A mistake that a pool makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -178,11 +176,11 @@ impl PoolHandle for FaultyPool {
 impl FaultyPool {
     fn report(&self, stage: Stage) {
         let generation = self.reporter.generation(None).unwrap();
-        let error = AppError::network(generation, stage, "again");
+        let error = ErrorReport::new(generation, Error::network(stage, "again"));
         self.reporter.handle_error(&error);
     }
 
-    async fn enter(&self) -> Result<PooledConnection, Failure> {
+    async fn enter(&self) -> Result<PooledConnection, Error> {
         let stats = self.inner.stats();
         let is_full = stats.in_use as u32 >= self.inner.options().max_pool_size;
         let _turn = if self.fault == Fault::ServesLatestFirst && is_full {
@@ -190,7 +188,7 @@ impl FaultyPool {
         } else {
             None
         };
-        self.inner.check_out().await.map_err(failure)
+        self.inner.check_out().await
     }
 
     /// Waits until no other check-out is in the queue. The latest is served first.
@@ -259,7 +257,7 @@ impl PoolUser for Faulty {
         }
     }
 
-    async fn check_out(&self, pool: &FaultyPool) -> Result<Self::Connection, Failure> {
+    async fn check_out(&self, pool: &FaultyPool) -> Result<Self::Connection, Error> {
         let kept = pool.state.lock().unwrap().kept.pop();
         let hands_out = [Fault::KeepsAllConnections, Fault::KeepsBadReplies].contains(&self.0);
         if let Some(kept) = kept.filter(|_| hands_out) {
@@ -278,16 +276,19 @@ impl PoolUser for Faulty {
             _ => entering.await,
         };
         match (&result, self.0) {
-            (Err(Failure::Pool(_)), Fault::SwallowsPoolErrors)
-            | (
-                Err(Failure::Pool(PoolError::Interrupted { .. })),
-                Fault::ForgetsInterruptedOpenings,
-            ) => pending().await,
-            (Err(Failure::Pool(_)), Fault::ReportsPoolErrors) => pool.report(Stage::Operation),
-            (Err(Failure::Connection(error)), Fault::ReportsTwice) => {
-                pool.report(error.error.stage);
+            (Err(error), Fault::SwallowsPoolErrors) if !error.is_network() => {
+                pending::<()>().await;
             }
-            (Err(Failure::Connection(_)), Fault::LeaksFailedOpenings) => {
+            (Err(error), Fault::ForgetsInterruptedOpenings)
+                if error.kind() == ErrorKind::Interrupted =>
+            {
+                pending::<()>().await;
+            }
+            (Err(error), Fault::ReportsPoolErrors) if !error.is_network() => {
+                pool.report(Stage::Operation);
+            }
+            (Err(error), Fault::ReportsTwice) if error.is_network() => pool.report(error.stage()),
+            (Err(error), Fault::LeaksFailedOpenings) if error.is_network() => {
                 pool.state.lock().unwrap().failed += 1;
             }
             _ => {}
@@ -299,14 +300,15 @@ impl PoolUser for Faulty {
         &self,
         (pool, connection): &mut Self::Connection,
         command: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         if pool.state.lock().unwrap().has_interrupted {
-            let address = pool.inner.address().clone();
-            return Err(PoolError::Interrupted { address }.into());
+            return Err(Error::interrupted(pool.inner.address()));
         }
-        let result = connection.run_command(command, None).await.map_err(failure);
-        if let Err(Failure::Connection(error)) = &result {
-            let is_bad = error.error.kind == ErrorKind::Protocol;
+        let result = connection.run_command(command, None).await;
+        if let Err(error) = &result
+            && error.is_network()
+        {
+            let is_bad = error.kind() == ErrorKind::Protocol;
             match self.0 {
                 Fault::KeepsBadReplies => pool.state.lock().unwrap().has_bad_reply = is_bad,
                 Fault::AcceptsBadReplies if is_bad => return Ok(()),
@@ -354,7 +356,7 @@ impl<T> Future for Forgotten<T> {
 struct Silence(Reporter);
 
 impl PoolHost for Silence {
-    fn handle_error(self: Arc<Self>, _: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    fn handle_error(self: Arc<Self>, _: ServerId, error: &ErrorReport) -> ErrorOutcome {
         self.0.handle_error(error)
     }
 
@@ -363,7 +365,7 @@ impl PoolHost for Silence {
         _: ServerId,
         _: Generation,
         _: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         Ok(None)
     }
 

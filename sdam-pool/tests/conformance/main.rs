@@ -11,11 +11,11 @@ use std::{
     time::Duration,
 };
 
-use sdam_core::options::Options;
-use sdam_pool::{Error, Pool, PooledConnection, Pools};
+use sdam_core::{error::Error, options::Options};
+use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_transport::{
     async_trait,
-    conformance::pools::{self, Claim, Failure, PoolUser},
+    conformance::pools::{self, Claim, PoolUser},
 };
 
 use self::doubles::{Fault, Faulty};
@@ -39,29 +39,21 @@ impl PoolUser for Own {
         Pools::new(options).unwrap()
     }
 
-    async fn check_out(&self, pool: &Pool) -> Result<PooledConnection, Failure> {
-        pool.check_out().await.map_err(failure)
+    async fn check_out(&self, pool: &Pool) -> Result<PooledConnection, Error> {
+        pool.check_out().await
     }
 
     async fn run_command(
         &self,
         connection: &mut PooledConnection,
         command: &[u8],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), Error> {
         let reply = connection.run_command(command, None).await;
-        reply.map(drop).map_err(failure)
+        reply.map(drop)
     }
 
     fn check_in(&self, _: &Pool, connection: PooledConnection) {
         drop(connection);
-    }
-}
-
-fn failure(error: Error) -> Failure {
-    match error {
-        Error::Pool(error) => error.into(),
-        Error::Connection(error) => error.into(),
-        other => Failure::Other(other.to_string().into()),
     }
 }
 

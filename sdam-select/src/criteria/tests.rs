@@ -1,7 +1,7 @@
-use std::{boxed::Box, string::ToString};
+use std::string::ToString;
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     options::{Options, SelectionStrategy},
     read_preference::ReadMode,
     server::ServerType::{RsSecondary, Unknown},
@@ -185,9 +185,9 @@ impl Attempted for On {
 fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
     // L-54
     let check = |topology_type, retargets, overloaded, expected: &[u64]| {
-        let mut error = ServerError::new(ErrorKind::Command, Stage::Operation, "failed");
+        let mut error = Error::new(ErrorKind::Command, Stage::Operation, "failed");
         if overloaded {
-            error.labels = Box::from(["SystemOverloadedError".into()]);
+            error = error.with_label("SystemOverloadedError");
         }
         let on = |number| On(address(number), topology_type, retargets);
         let first = Criteria::write().after(&on(2), &error);

@@ -327,7 +327,7 @@ fn the_last_criterion_that_excluded_servers_is_reported() {
 #[test]
 fn every_diagnosis_has_its_own_remedy() {
     let addresses = || vec![address(1)];
-    let error = || ServerError::new(ErrorKind::SetName, Stage::Hello, "m").shared();
+    let error = || Error::new(ErrorKind::SetName, Stage::Hello, "m");
     let all = [
         Diagnosis::Incompatible("m".into()),
         Diagnosis::NoServers { set_name: None },

@@ -1,11 +1,11 @@
 //! The texts of diagnoses and their remedies.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::vec::Vec;
 use core::fmt;
 
 use sdam_core::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     topology::{DepartureReason, Obstacle},
 };
 
@@ -96,7 +96,7 @@ impl fmt::Display for Diagnosis {
             } => write!(f, "no seed is a member of replica set {name}"),
             Self::NoServers { set_name: None } => f.write_str("no seed is usable"),
             Self::NotAnsweredYet => f.write_str("no server has answered yet"),
-            Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message),
+            Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message()),
             Self::Unresolvable {
                 addresses,
                 advertised,
@@ -128,7 +128,7 @@ impl fmt::Display for Diagnosis {
                 write!(f, "{} closes connections without a reply", List(addresses))
             }
             Self::AuthenticationFailed { address, error } => {
-                write!(f, "{address} rejects the credentials: {}", error.message)
+                write!(f, "{address} rejects the credentials: {}", error.message())
             }
             Self::AddressMismatch {
                 address,
@@ -137,7 +137,7 @@ impl fmt::Display for Diagnosis {
             } => Obstacle::NamesDiffer {
                 connected: address.clone(),
                 me: me.clone(),
-                error: Arc::clone(error),
+                error: error.clone(),
             }
             .fmt(f),
             Self::AddressMismatch { address, me, .. } => {
@@ -192,7 +192,7 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     let [(_, first), others @ ..] = failures else {
         return Ok(());
     };
-    f.write_str(&first.message)?;
+    f.write_str(first.message())?;
     match others {
         [] => Ok(()),
         [(other, _)] => write!(f, " ({other} fails at the proxy, too)"),
@@ -207,16 +207,16 @@ fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Re
     while let [(_, first), ..] = rest[..] {
         let (same, others): (Vec<_>, _) = rest
             .into_iter()
-            .partition(|(_, error)| error.message == first.message);
+            .partition(|(_, error)| error.message() == first.message());
         let addresses: Vec<_> = same.iter().map(|(address, _)| address.clone()).collect();
-        write!(f, "{separator}{}: {}", List(&addresses), first.message)?;
+        write!(f, "{separator}{}: {}", List(&addresses), first.message())?;
         (rest, separator) = (others, "; and with ");
     }
     Ok(())
 }
 
 /// A server and its error.
-type Failure = (ServerAddress, Arc<ServerError>);
+type Failure = (ServerAddress, Error);
 
 /// Returns the words for the origin of the addresses that follow.
 fn named(advertised: bool) -> &'static str {

@@ -209,10 +209,9 @@ impl Audit {
         // By the specification's rule for connections, a network error makes them stale.
         server.clear_pending = new.server_type == ServerType::Unknown
             && previous.server_type.is_available()
-            && new
-                .error
-                .as_ref()
-                .is_some_and(|error| matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout));
+            && new.error.as_ref().is_some_and(|error| {
+                matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
+            });
         self.ensure(open, Oracle::Continuity, || {
             format!("server {id} changes, but it is not open")
         })?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{ConnectionId, Event, EventKind, Heartbeat, Selection, SelectionFailure},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
     pool::PoolClear,
@@ -33,13 +33,13 @@ fn server(server_type: ServerType, counter: i64) -> ServerDescription {
 }
 
 fn lost() -> ServerDescription {
-    let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
-    ServerDescription::failed(ID, address(), error.shared(), Instant::EPOCH)
+    let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
+    ServerDescription::failed(ID, address(), error, Instant::EPOCH)
 }
 
 fn clear() -> PoolClear {
-    let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
-    PoolClear::new(Generation::from_u64(1), error.shared())
+    let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
+    PoolClear::new(Generation::from_u64(1), error)
 }
 
 fn topology(servers: impl IntoIterator<Item = ServerDescription>) -> Arc<TopologyDescription> {

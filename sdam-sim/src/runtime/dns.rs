@@ -2,8 +2,12 @@
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
-use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
-use sdam_transport::{Resolver, SrvRecords, TransportError, async_trait};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    time::Instant,
+};
+use sdam_transport::{Resolver, SrvRecords, async_trait};
 
 use super::{Shared, clock::Sleep};
 
@@ -231,13 +235,13 @@ impl SimResolver {
         &self,
         name: &str,
         find: impl Fn(&DnsState, &str) -> Option<T> + Send,
-    ) -> Result<Option<T>, TransportError> {
+    ) -> Result<Option<T>, Error> {
         match look_up(&self.0, name).await {
             Ok(()) => Ok(find(&self.0.state().network.dns, &key(name))),
             Err(Refusal::NoSuchName) => Ok(None),
             Err(Refusal::ServerFailure) => {
                 let message = format!("the name server failed for {name} (SERVFAIL)");
-                Err(TransportError::network(Stage::Dns, message))
+                Err(Error::network(Stage::Dns, message))
             }
         }
     }
@@ -245,21 +249,13 @@ impl SimResolver {
 
 #[async_trait]
 impl Resolver for SimResolver {
-    async fn lookup_srv(
-        &self,
-        name: &str,
-        _: Option<Duration>,
-    ) -> Result<SrvRecords, TransportError> {
+    async fn lookup_srv(&self, name: &str, _: Option<Duration>) -> Result<SrvRecords, Error> {
         let found = self.records(name, |dns, key| dns.srv.get(key).cloned());
         let none = SrvRecords::new(Vec::new(), Duration::ZERO);
         Ok(found.await?.unwrap_or(none))
     }
 
-    async fn lookup_txt(
-        &self,
-        name: &str,
-        _: Option<Duration>,
-    ) -> Result<Vec<Box<str>>, TransportError> {
+    async fn lookup_txt(&self, name: &str, _: Option<Duration>) -> Result<Vec<Box<str>>, Error> {
         let found = self.records(name, |dns, key| dns.txt.get(key).cloned());
         Ok(found.await?.unwrap_or_default())
     }

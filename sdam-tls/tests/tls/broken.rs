@@ -135,10 +135,10 @@ fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
             let last = Arc::clone(faults.0.lock().unwrap().last().unwrap());
             *last.lock().unwrap() = Some(fault);
             let error = connection.run_command(ping.as_bytes(), None).await;
-            let error = error.unwrap_err().error;
-            let found = (error.kind, error.stage);
+            let error = error.unwrap_err();
+            let found = (error.kind(), error.stage());
             assert_eq!(found, (ErrorKind::Network, Stage::Operation), "{error}");
-            let cause = error.source.downcast_ref::<rustls::Error>().unwrap();
+            let cause = error.source_as::<rustls::Error>().unwrap();
             assert_eq!(Reason::of(cause), Reason::Other);
             if let Some(alert) = alert {
                 assert_eq!(*cause, rustls::Error::AlertReceived(alert));

@@ -6,9 +6,10 @@ use futures::executor::block_on;
 use rcgen::{BasicConstraints, ExtendedKeyUsagePurpose, IsCa, KeyUsagePurpose, date_time_ymd};
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::Generation,
     options::TlsOptions,
+    report::ErrorReport,
 };
 use sdam_tls::{
     FixedConfig, Reason, Rustls,
@@ -17,7 +18,7 @@ use sdam_tls::{
         version::{TLS12, TLS13},
     },
 };
-use sdam_transport::{ByteStream, Tls, TlsProvider, TransportError};
+use sdam_transport::{ByteStream, Tls, TlsProvider};
 
 use crate::{
     certificates::{Authority, File, Issued, SERIAL, crypto},
@@ -29,7 +30,7 @@ pub(crate) fn negotiate(
     tls: &Arc<dyn Tls>,
     wire: Wire,
     host: &str,
-) -> Result<Box<dyn ByteStream>, TransportError> {
+) -> Result<Box<dyn ByteStream>, Error> {
     let server = ServerAddress::parse(host).unwrap();
     block_on(tls.negotiate(Box::new(wire), &server))
 }
@@ -55,8 +56,8 @@ fn refused(
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);
     // I-10, I-11: a connection may break because of load; a certificate error has another cause.
-    let labels = error.app_error(Generation::FIRST).labels();
-    assert_eq!(labels.is_empty(), kind == ErrorKind::Protocol);
+    let report = ErrorReport::new(Generation::FIRST, error);
+    assert_eq!(report.error.is_overload(), kind != ErrorKind::Protocol);
     assert!(seen.lock().unwrap().dropped, "the socket is closed");
 }
 

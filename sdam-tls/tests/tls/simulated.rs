@@ -81,7 +81,7 @@ fn a_member_with_the_certificate_of_another_host_is_left_out() {
             b.error.clone().filter(|_| others)
         };
         let error = topology.wait_for(settled, LONG).await.unwrap();
-        assert_eq!(error.stage, Stage::Tls);
+        assert_eq!(error.stage(), Stage::Tls);
         assert!(error.to_string().contains("other"), "{error}");
         topology.close().await;
     });
@@ -168,7 +168,9 @@ fn a_certificate_that_expires_in_virtual_time_fails_the_next_handshake() {
             let servers = snapshot.description().servers().iter();
             let mut errors = servers.map(|server| server.error.as_ref());
             let expired = errors.all(|error| {
-                error.is_some_and(|it| it.stage == Stage::Tls && it.to_string().contains("expired"))
+                error.is_some_and(|it| {
+                    it.stage() == Stage::Tls && it.to_string().contains("expired")
+                })
             });
             expired.then_some(())
         };

@@ -14,7 +14,7 @@ use sdam_tls::{
         version::{TLS12, TLS13},
     },
 };
-use sdam_transport::{ByteStream, Tls, TlsProvider as _, TransportError};
+use sdam_transport::{ByteStream, Tls, TlsProvider as _, error};
 
 use crate::{
     certificates::{Authority, File},
@@ -143,7 +143,7 @@ fn deadlines_reach_the_socket() {
 fn rejected(tls: &Arc<dyn Tls>, wire: Wire, reason: Option<Reason>, message: &str) {
     let mut stream = negotiate(tls, wire, "a").unwrap();
     let error = failure(&mut stream);
-    let error = TransportError::from_io(Stage::Hello, "reading", error);
+    let error = error::from_io(Stage::Hello, "reading", error);
     assert_eq!((error.stage(), error.message()), (Stage::Tls, message));
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);

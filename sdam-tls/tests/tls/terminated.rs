@@ -8,9 +8,9 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 use sdam_tls::rustls::{ServerConfig, ServerConnection};
-use sdam_transport::{ByteStream, Tls, TransportError, async_trait};
+use sdam_transport::{ByteStream, Tls, async_trait};
 
 /// Adds TLS to a server without it: decrypts the client's data and encrypts the server's answers.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Tls for Terminating {
         &self,
         stream: Box<dyn ByteStream>,
         server: &ServerAddress,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    ) -> Result<Box<dyn ByteStream>, Error> {
         let terminated = Terminated {
             stream,
             session: ServerConnection::new(Arc::clone(&self.config)).unwrap(),

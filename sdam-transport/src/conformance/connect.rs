@@ -5,8 +5,9 @@ use std::{io, net::TcpListener, time::Duration};
 use futures::FutureExt as _;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, SYSTEM_OVERLOADED_ERROR, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::Generation,
+    report::ErrorReport,
     time::Instant,
 };
 
@@ -16,7 +17,7 @@ use super::{
     ensure,
     peer::{self, Blackhole, Peer, Refusing, echo, listen},
 };
-use crate::{connect::Connection, error::TransportError, runtime::Io};
+use crate::{connect::Connection, runtime::Io};
 
 pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run: Run) -> Outcome {
     // No peer listens on ::1, which is the first address of localhost on many machines.
@@ -129,11 +130,7 @@ pub(super) async fn open(
 }
 
 /// Returns the error of connecting to `address`, which has no listener.
-async fn refused(
-    io: &Io,
-    address: &ServerAddress,
-    deadline: Instant,
-) -> Result<TransportError, String> {
+async fn refused(io: &Io, address: &ServerAddress, deadline: Instant) -> Result<Error, String> {
     match io.transport.connect(address, Some(deadline)).await {
         Ok(_) => Err(format!("connecting to {address} succeeded")),
         Err(error) => Ok(error),
@@ -141,16 +138,17 @@ async fn refused(
 }
 
 /// Checks the error's kind and stage, and the labels that a pool's report of it has.
-pub(super) fn expect(error: &TransportError, kind: ErrorKind, stage: Stage) -> Outcome {
+pub(super) fn expect(error: &Error, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
         "expected {kind:?} at {stage:?}, got: {error}"
     );
     let overload = kind != ErrorKind::Protocol && stage != Stage::Dns;
-    let labels = error.app_error(Generation::FIRST).labels();
+    let report = ErrorReport::new(Generation::FIRST, error.clone());
     ensure!(
-        labels.contains(&SYSTEM_OVERLOADED_ERROR) == overload,
-        "the labels {labels:?} are wrong for: {error}"
+        report.error.is_overload() == overload,
+        "the labels {:?} are wrong for: {error}",
+        report.error.labels().collect::<Vec<_>>()
     );
     Ok(())
 }

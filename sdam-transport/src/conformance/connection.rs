@@ -5,7 +5,7 @@ use std::{io::Write, net::Shutdown, sync::mpsc, time::Duration};
 use futures::{FutureExt as _, executor::block_on};
 use sdam_core::{
     document::DocumentWriter,
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, Stage},
 };
 
 use super::{
@@ -16,7 +16,6 @@ use super::{
 };
 use crate::{
     connect::Connection,
-    error::TransportError,
     race,
     runtime::Io,
     wire::{OpMsg, WireMessage},
@@ -200,7 +199,7 @@ pub(super) async fn exchange(
 }
 
 /// Returns the error of receiving invalid bytes.
-async fn no_message(connection: &mut dyn Connection) -> Result<TransportError, String> {
+async fn no_message(connection: &mut dyn Connection) -> Result<Error, String> {
     match connection.recv().await {
         Ok(message) => Err(format!(
             "a message of {} bytes is accepted",

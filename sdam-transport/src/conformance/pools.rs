@@ -35,19 +35,19 @@ mod tasks;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
-use sdam_core::{options::Options, pool::PoolError};
+use sdam_core::{error::Error, options::Options};
 
 use self::setup::Lab;
 use super::{
     Outcome, STEP_TIMEOUT, ensure,
     report::{Report, Rule, Run},
 };
+use crate::pool::PoolFactory;
 #[cfg(doc)]
 use crate::pool::PoolHandle;
-use crate::pool::{ConnectionError, PoolFactory};
 
 /// The pool of a user's factory.
 pub type PoolOf<U> = <<U as PoolUser>::Factory as PoolFactory>::Pool;
@@ -73,7 +73,7 @@ pub trait PoolUser: Send + Sync + 'static {
     /// # Errors
     ///
     /// If the pool provides no connection.
-    async fn check_out(&self, pool: &PoolOf<Self>) -> Result<Self::Connection, Failure>;
+    async fn check_out(&self, pool: &PoolOf<Self>) -> Result<Self::Connection, Error>;
 
     /// Runs a command, a BSON document with `$db`, and reports its error to the topology. The suite
     /// may drop the future at any time.
@@ -85,7 +85,7 @@ pub trait PoolUser: Send + Sync + 'static {
         &self,
         connection: &mut Self::Connection,
         command: &[u8],
-    ) -> Result<(), Failure>;
+    ) -> Result<(), Error>;
 
     /// Checks in the connection, regardless of its state.
     fn check_in(&self, pool: &PoolOf<Self>, connection: Self::Connection);
@@ -97,7 +97,7 @@ pub trait PoolUser: Send + Sync + 'static {
 pub enum Claim {
     /// A connection that was checked in is handed out again.
     Reuses,
-    /// A check-out from a paused pool fails at once with a retryable [`PoolError`].
+    /// A check-out from a paused pool fails at once with a [retryable](Error::is_retryable_pool) error.
     Pauses,
     /// A clear and the closing of the pool fail the check-outs that wait.
     EvictsWaiters,
@@ -110,8 +110,8 @@ pub enum Claim {
     /// `maxConnecting` limits the connections that are being opened. A check-out that waits for its
     /// turn takes a connection that is checked in meanwhile.
     MaxConnecting,
-    /// A check-out that has waited for `waitQueueTimeoutMS` fails with [`PoolError::TimedOut`], or
-    /// behind a load balancer with [`PoolError::TimedOutPinned`].
+    /// A check-out that has waited for `waitQueueTimeoutMS` fails with an error of kind
+    /// [`ErrorKind::WaitQueueTimeout`](sdam_core::error::ErrorKind::WaitQueueTimeout).
     WaitQueueTimeout,
     /// Check-outs that wait are served in the order in which they began.
     Fair,
@@ -132,47 +132,6 @@ impl Claim {
         Self::Fair,
         Self::LoadBalanced,
     ];
-}
-
-/// The reason why a check-out or a command failed, as reported by a [`PoolUser`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Failure {
-    /// The pool refused the check-out or interrupted the connection.
-    Pool(PoolError),
-    /// The connection could not be opened, or broke.
-    Connection(ConnectionError),
-    /// Another reason, as human-readable text.
-    Other(Arc<str>),
-}
-
-impl Failure {
-    /// Returns whether this is a pool error after which an operation may be retried.
-    fn is_retryable(&self) -> bool {
-        matches!(self, Self::Pool(error) if error.is_retryable())
-    }
-}
-
-impl From<PoolError> for Failure {
-    fn from(error: PoolError) -> Self {
-        Self::Pool(error)
-    }
-}
-
-impl From<ConnectionError> for Failure {
-    fn from(error: ConnectionError) -> Self {
-        Self::Connection(error)
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Pool(error) => error.fmt(f),
-            Self::Connection(error) => error.fmt(f),
-            Self::Other(message) => f.write_str(message),
-        }
-    }
 }
 
 /// Checks the pools of a factory.
@@ -290,8 +249,8 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
             closed"
             => checking_out::connections_with_bad_replies_are_not_reused
                 [connections_are_used_again, connections_with_unfinished_commands_are_not_reused],
-        Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
-            [`PoolError`]."
+        Claim if Pauses: "A check-out from a paused pool fails at once with a \
+            [retryable](Error::is_retryable_pool) error."
             => opening::check_outs_from_a_paused_pool_fail
                 [nothing_is_opened_before_the_pool_is_ready],
         PoolHandle: "It reports each error of a connection once, with the stage and the generation."
@@ -320,7 +279,7 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
                 [the_number_of_attempts_is_limited, connections_are_used_again,
                 connections_with_unfinished_commands_are_not_reused],
         Claim if WaitQueueTimeout if MaxPoolSize: "A check-out that has waited for \
-            `waitQueueTimeoutMS` fails with [`PoolError::TimedOut`]"
+            `waitQueueTimeoutMS` fails with an error of kind"
             => limits::a_check_out_gives_up_after_its_time
                 [the_size_of_the_pool_is_limited, check_outs_from_a_paused_pool_fail],
         Claim if Fair if MaxPoolSize: "Check-outs that wait are served in the order in which they \
@@ -335,8 +294,8 @@ fn checks<U: PoolUser>() -> Vec<Check<U>> {
         PoolHandle: "Makes all connections of earlier generations stale"
             => clearing::connections_being_opened_are_stale_after_a_clear
                 [idle_connections_are_stale_after_a_clear, check_outs_from_a_paused_pool_fail],
-        Claim if Pauses: "A check-out from a paused pool fails at once with a retryable \
-            [`PoolError`]."
+        Claim if Pauses: "A check-out from a paused pool fails at once with a \
+            [retryable](Error::is_retryable_pool) error."
             => clearing::a_clear_pauses_the_pool
                 [idle_connections_are_stale_after_a_clear, check_outs_from_a_paused_pool_fail],
         Claim if EvictsWaiters if MaxPoolSize: "A clear and the closing of the pool fail the \

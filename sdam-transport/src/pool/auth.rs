@@ -1,10 +1,7 @@
-use std::{
-    fmt::{self, Debug},
-    sync::Arc,
-};
+use std::fmt::{self, Debug};
 
 use async_trait::async_trait;
-use sdam_core::{address::ServerAddress, hello::HelloAuth};
+use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
@@ -14,8 +11,8 @@ use sdam_core::{address::ServerAddress, hello::HelloAuth};
 ///
 /// # Contract
 ///
-/// Called by many connections at the same time, with no lock held. Errors and `Debug` output reveal
-/// no secret.
+/// Called by many connections at the same time, with no lock held. Errors, made by [`Error::auth`],
+/// and `Debug` output reveal no secret.
 #[async_trait]
 pub trait Authenticator: Send + Sync + Debug + 'static {
     /// Begins the authentication of one connection to `server`, before its hello is sent.
@@ -27,7 +24,7 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     /// # Cancel safety
     ///
     /// May be dropped at any time.
-    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError>;
+    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error>;
 }
 
 /// The authentication of one connection: replies in, commands out.
@@ -48,14 +45,14 @@ pub trait Conversation: Send {
     /// # Errors
     ///
     /// If the server's part of a speculative authentication is not acceptable.
-    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError>;
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, Error>;
 
     /// Processes the reply to the last command, a BSON document, and returns the next step.
     ///
     /// # Errors
     ///
     /// If the reply is not acceptable: it is malformed, or the server did not prove its identity.
-    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError>;
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error>;
 }
 
 /// The next step of an authentication.
@@ -77,31 +74,3 @@ impl Debug for AuthStep {
         })
     }
 }
-
-/// The reason why the client cannot authenticate or rejects the server's reply.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AuthError {
-    message: Arc<str>,
-}
-
-impl AuthError {
-    /// Creates the error with a human-readable message, which must reveal no secret.
-    pub fn new(message: impl Into<Arc<str>>) -> Self {
-        Self {
-            message: message.into(),
-        }
-    }
-
-    /// Returns the message.
-    pub fn message(&self) -> &str {
-        &self.message
-    }
-}
-
-impl fmt::Display for AuthError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for AuthError {}

@@ -1,18 +1,17 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{Generation, ObjectId},
+    report::ErrorReport,
 };
 
-use super::{CommandReply, ConnectionError, Reporter, ServiceConnection};
+use super::{CommandReply, Reporter, ServiceConnection};
 use crate::{
     clock::Clock,
     connect::Connection,
-    error::TransportError,
-    race,
+    error, race,
     wire::{Exchange, WireMessage},
 };
 
@@ -97,52 +96,45 @@ impl Established {
         &mut self,
         command: &[u8],
         timeout: Option<Duration>,
-    ) -> Result<CommandReply, ConnectionError> {
+    ) -> Result<CommandReply, Error> {
         let stage = Stage::Operation;
         let clock = Arc::clone(&self.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
         self.connection.set_deadline(deadline);
         let request = self.exchange.command(command);
         let conversation = async {
-            let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
+            let request = request.map_err(|error| error::from_wire(stage, error))?;
             converse(&mut *self.connection, &mut self.exchange, request, stage).await
         };
         let outcome = match race::deadline(&*clock, deadline, conversation).await {
             Ok(outcome) => outcome,
             Err(elapsed) => Err(late(stage).with_source(elapsed)),
         };
-        match outcome {
-            Ok(message) => {
-                let reply = CommandReply::check(message, |body| {
-                    self.report(|own| AppError::reply(own, stage, body))
-                });
-                if let Err(error) = &reply
-                    && error.error.kind == ErrorKind::Protocol
-                {
-                    self.exchange.break_off();
-                }
-                reply
-            }
-            Err(error) => {
-                let report = self.complete(error.app_error(self.generation));
-                let outcome = self.reporter.handle_error(&report);
-                Err(ConnectionError::labelled(&error, &report, outcome))
-            }
+        let message = outcome.map_err(|error| self.report(error))?;
+        let reply = CommandReply::check(message, |error| self.report(error));
+        if let Err(error) = &reply
+            && error.kind() == ErrorKind::Protocol
+        {
+            self.exchange.break_off();
         }
+        reply
     }
 
-    /// Reports an error of this connection, with its generation, service and wire version. `make`
-    /// receives the generation.
+    /// Reports an error of this connection, with its generation, service and wire version, and
+    /// returns it with the labels that the operation's error gets, and with the
+    /// [outcome](Error::outcome).
     ///
     /// ```
-    /// # use sdam_core::{app_error::{AppError, ErrorOutcome}, error::Stage};
-    /// # fn example(connection: &sdam_transport::pool::Established) -> ErrorOutcome {
-    /// connection.report(|generation| AppError::auth(generation, "the password is wrong"))
+    /// # use sdam_core::error::{Error, ErrorOutcome};
+    /// # fn example(connection: &sdam_transport::pool::Established) -> Option<ErrorOutcome> {
+    /// connection.report(Error::auth("the password is wrong")).outcome()
     /// # }
     /// ```
-    pub fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
-        let error = self.complete(make(self.generation));
-        self.reporter.handle_error(&error)
+    pub fn report(&self, error: Error) -> Error {
+        let report = ErrorReport::new(self.generation, error)
+            .with_service(self.service_id())
+            .with_max_wire_version(self.hello.wire_versions.max);
+        self.reporter.report(report)
     }
 
     /// Closes the connection. Report its errors first: behind a load balancer, the topology forgets
@@ -160,13 +152,6 @@ impl Established {
         if let Some(service) = service {
             reporter.handle_service_connection_closed(service);
         }
-    }
-
-    /// Adds the service and the wire version of this connection.
-    fn complete<'e>(&self, error: AppError<'e>) -> AppError<'e> {
-        error
-            .with_service(self.service_id())
-            .with_max_wire_version(self.hello.wire_versions.max)
     }
 }
 
@@ -186,16 +171,16 @@ pub(super) async fn converse(
     exchange: &mut Exchange,
     request: WireMessage,
     stage: Stage,
-) -> Result<WireMessage, TransportError> {
-    let at = |error: TransportError| error.at(stage);
+) -> Result<WireMessage, Error> {
+    let at = |error: Error| error.at(stage);
     connection.send(request).await.map_err(at)?;
     let reply = connection.recv().await.map_err(at)?;
     exchange
         .accept(&reply)
-        .map_err(|error| TransportError::from_wire(stage, error))?;
+        .map_err(|error| error::from_wire(stage, error))?;
     Ok(reply)
 }
 
-pub(super) fn late(stage: Stage) -> TransportError {
-    TransportError::timeout(stage, "no answer came in time")
+pub(super) fn late(stage: Stage) -> Error {
+    Error::timeout(stage, "no answer came in time")
 }

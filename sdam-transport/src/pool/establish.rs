@@ -4,33 +4,29 @@ use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
 use futures::future::FutureExt;
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, ErrorOutcome, Stage},
     hello::{Hello, HelloRequest, without_speculative_reply},
     ids::Generation,
+    report::ErrorReport,
     server::ServerType,
     time::Instant,
 };
 
 use super::{
-    Authenticator, ConnectionError, Conversation, Established, NewPool, ServiceConnection,
-    authenticate::{AuthFailure, finish},
+    Authenticator, Conversation, Established, NewPool, ServiceConnection,
+    authenticate::finish,
     connection::{converse, late},
 };
 use crate::{
     connect::Connection,
-    error::TransportError,
-    panic,
+    error, panic,
     race::{self, Elapsed},
     wire::{Exchange, WireError, WireMessage},
 };
 
 impl NewPool {
     /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
-    pub async fn establish(
-        &self,
-        timeout: Option<Duration>,
-    ) -> Result<Established, ConnectionError> {
+    pub async fn establish(&self, timeout: Option<Duration>) -> Result<Established, Error> {
         self.establish_with(None, timeout).await
     }
 
@@ -66,22 +62,22 @@ impl NewPool {
         &self,
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
-    ) -> Result<Established, ConnectionError> {
+    ) -> Result<Established, Error> {
         // Unwind safety: the connection, the only inconsistent state, is dropped.
         let attempt = AssertUnwindSafe(self.attempt(authenticator, timeout));
         let outcome = attempt.catch_unwind().await;
-        outcome.unwrap_or_else(|payload| Err(ConnectionError::panicked(panic::text(&*payload))))
+        outcome.unwrap_or_else(|payload| Err(panicked(panic::text(&*payload))))
     }
 
     async fn attempt(
         &self,
         authenticator: Option<&dyn Authenticator>,
         timeout: Option<Duration>,
-    ) -> Result<Established, ConnectionError> {
+    ) -> Result<Established, Error> {
         let (Some(generation), Some(hello)) =
             (self.reporter.generation(None), self.reporter.hello())
         else {
-            return Err(ConnectionError::gone());
+            return Err(gone());
         };
         let mut attempt = Attempt {
             new: self,
@@ -147,15 +143,15 @@ struct Line {
 }
 
 impl Attempt<'_> {
-    async fn connect(&self) -> Result<Box<dyn Connection>, ConnectionError> {
+    async fn connect(&self) -> Result<Box<dyn Connection>, Error> {
         let connecting = self
             .new
             .io
             .transport
             .connect(&self.new.address, self.deadline);
         let mut connection = match self.in_time(connecting).await {
-            Ok(connected) => connected.map_err(|error| self.broken(&error))?,
-            Err(elapsed) => return Err(self.broken(&late(Stage::Connect).with_source(elapsed))),
+            Ok(connected) => connected.map_err(|error| self.broken(error))?,
+            Err(elapsed) => return Err(self.broken(late(Stage::Connect).with_source(elapsed))),
         };
         connection.set_deadline(self.deadline);
         Ok(connection)
@@ -164,48 +160,49 @@ impl Attempt<'_> {
     async fn begin(
         &self,
         authenticator: Option<&dyn Authenticator>,
-    ) -> Result<Option<Box<dyn Conversation>>, ConnectionError> {
+    ) -> Result<Option<Box<dyn Conversation>>, Error> {
         let Some(authenticator) = authenticator else {
             return Ok(None);
         };
         match self.in_time(authenticator.begin(&self.new.address)).await {
             Ok(Ok(conversation)) => Ok(Some(conversation)),
-            Ok(Err(error)) => Err(self.unauthenticated(AuthFailure::Refused(error))),
-            Err(elapsed) => Err(self.broken(&late(Stage::Auth).with_source(elapsed))),
+            Ok(Err(error)) => Err(self.broken(error.at(Stage::Auth))),
+            Err(elapsed) => Err(self.broken(late(Stage::Auth).with_source(elapsed))),
         }
     }
 
     /// Exchanges hello.
-    async fn greet(
-        &self,
-        line: &mut Line,
-        hello: &HelloRequest,
-    ) -> Result<WireMessage, ConnectionError> {
+    async fn greet(&self, line: &mut Line, hello: &HelloRequest) -> Result<WireMessage, Error> {
         let request = line.exchange.hello(hello);
         let greeting = line.converse(request, Stage::Hello);
         match self.in_time(greeting).await {
-            Ok(reply) => reply.map_err(|error| self.broken(&error)),
-            Err(elapsed) => Err(self.broken(&late(Stage::Hello).with_source(elapsed))),
+            Ok(reply) => reply.map_err(|error| self.broken(error)),
+            Err(elapsed) => Err(self.broken(late(Stage::Hello).with_source(elapsed))),
         }
     }
 
     /// Reports the reply to hello.
-    fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, ConnectionError> {
+    fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, Error> {
         // The topology publishes the reported reply.
         let reply = without_speculative_reply(reply);
-        let hello = Hello::parse(&reply).map_err(|mut error| {
+        let hello = Hello::parse(&reply).map_err(|error| {
             // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as an
             // authentication error".
-            if authenticates && error.kind == ErrorKind::Command {
-                error.stage = Stage::Auth;
-            }
-            let outcome = self.report(|own| AppError::reply(own, error.stage, &*reply));
-            ConnectionError::new(error, outcome)
+            let refused = error.kind() == ErrorKind::Command;
+            let error = if refused && authenticates {
+                error.at(Stage::Auth)
+            } else {
+                error
+            };
+            self.broken(if refused {
+                error.with_reply(&*reply)
+            } else {
+                error
+            })
         })?;
         let handshake = self.new.reporter.handle_handshake(self.generation, &reply);
         // Behind a load balancer, a reply without a service says nothing about the server.
-        self.service =
-            handshake.map_err(|error| ConnectionError::new(error, ErrorOutcome::Irrelevant))?;
+        self.service = handshake?;
         if let Some(service) = &self.service {
             self.generation = service.generation();
         }
@@ -218,15 +215,15 @@ impl Attempt<'_> {
         line: &mut Line,
         conversation: &mut dyn Conversation,
         hello: &[u8],
-    ) -> Result<(), ConnectionError> {
+    ) -> Result<(), Error> {
         let Line {
             connection,
             exchange,
         } = line;
         let finishing = finish(&mut **connection, exchange, conversation, hello);
         match self.in_time(finishing).await {
-            Ok(outcome) => outcome.map_err(|failure| self.unauthenticated(failure)),
-            Err(elapsed) => Err(self.broken(&late(Stage::Auth).with_source(elapsed))),
+            Ok(outcome) => outcome.map_err(|error| self.broken(error)),
+            Err(elapsed) => Err(self.broken(late(Stage::Auth).with_source(elapsed))),
         }
     }
 
@@ -234,31 +231,13 @@ impl Attempt<'_> {
         race::deadline(&*self.new.io.clock, self.deadline, future).await
     }
 
-    /// Reports a connection that broke or timed out.
-    fn broken(&self, error: &TransportError) -> ConnectionError {
-        let report = self.complete(error.app_error(self.generation));
-        let outcome = self.new.reporter.handle_error(&report);
-        ConnectionError::labelled(error, &report, outcome)
-    }
-
-    /// Reports a failed authentication.
-    fn unauthenticated(&self, failure: AuthFailure) -> ConnectionError {
-        let outcome = self.report(|own| failure.app_error(own));
-        ConnectionError::new(failure.into(), outcome)
-    }
-
-    fn report<'e>(&self, make: impl FnOnce(Generation) -> AppError<'e>) -> ErrorOutcome {
-        let error = self.complete(make(self.generation));
-        self.new.reporter.handle_error(&error)
-    }
-
-    /// Adds the service and the wire version, if the reply to hello contained them.
-    fn complete<'e>(&self, error: AppError<'e>) -> AppError<'e> {
-        let error = error.with_service(self.service.as_ref().map(ServiceConnection::service_id));
-        match self.max_wire_version {
-            Some(version) => error.with_max_wire_version(version),
-            None => error,
-        }
+    /// Reports an error, with the service and the wire version if the reply to hello contained them.
+    fn broken(&self, error: Error) -> Error {
+        let service = self.service.as_ref().map(ServiceConnection::service_id);
+        let report = ErrorReport::new(self.generation, error)
+            .with_service(service)
+            .with_max_wire_version(self.max_wire_version);
+        self.new.reporter.report(report)
     }
 }
 
@@ -275,8 +254,18 @@ impl Line {
         &mut self,
         request: Result<WireMessage, WireError>,
         stage: Stage,
-    ) -> Result<WireMessage, TransportError> {
-        let request = request.map_err(|error| TransportError::from_wire(stage, error))?;
+    ) -> Result<WireMessage, Error> {
+        let request = request.map_err(|error| error::from_wire(stage, error))?;
         converse(&mut *self.connection, &mut self.exchange, request, stage).await
     }
+}
+
+fn gone() -> Error {
+    let text = "the server has left the topology, or the topology is closed";
+    Error::new(ErrorKind::Internal, Stage::Connect, text).with_outcome(ErrorOutcome::UnknownServer)
+}
+
+fn panicked(panic: &str) -> Error {
+    let text = format!("opening the connection panicked: {panic}");
+    Error::new(ErrorKind::Internal, Stage::Connect, text)
 }

@@ -5,11 +5,11 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, ErrorOutcome},
-    error::ServerError,
+    error::{Error, ErrorOutcome},
     event::{NoEvents, Publish},
     hello::{HelloFields, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
+    report::ErrorReport,
 };
 
 use crate::{runtime::Io, spawn::Spawner};
@@ -126,12 +126,18 @@ impl Reporter {
         self.host().is_some()
     }
 
-    /// Reports an error on a connection to the server, or any reply to a command; irrelevant ones
-    /// are ignored. All effects have run when the call returns (SDAM: "Error handling").
-    pub fn handle_error(&self, error: &AppError<'_>) -> ErrorOutcome {
+    /// Reports an error on a connection to the server; irrelevant ones are ignored. All effects have run when the call returns (SDAM: "Error handling").
+    pub fn handle_error(&self, error: &ErrorReport) -> ErrorOutcome {
         self.host().map_or(ErrorOutcome::UnknownServer, |host| {
             host.handle_error(self.server, error)
         })
+    }
+
+    /// [Reports](Self::handle_error) the error of `report`, and returns it with its
+    /// [outcome](Error::outcome).
+    pub fn report(&self, report: ErrorReport) -> Error {
+        let outcome = self.handle_error(&report);
+        report.error.with_outcome(outcome)
     }
 
     /// Reports the reply to the handshake of a new connection of `generation`, a BSON document, as
@@ -142,14 +148,14 @@ impl Reporter {
     ///
     /// # Errors
     ///
-    /// If the reply is not a successful hello: [report](Self::handle_error) it as
-    /// [`Cause::Reply`](sdam_core::app_error::Cause::Reply) and close the connection. If it names
-    /// no service although `loadBalanced=true` was configured: only close the connection.
+    /// If the reply is not a successful hello: [report](Self::handle_error) the error and close the
+    /// connection. If it names no service although `loadBalanced=true` was configured: only close
+    /// the connection.
     pub fn handle_handshake(
         &self,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         self.host().map_or(Ok(None), |host| {
             host.handle_handshake(self.server, generation, reply)
         })
@@ -198,7 +204,7 @@ impl fmt::Debug for Reporter {
 /// Implemented only by topologies. Pools use the [`Reporter`], which documents the methods.
 pub trait PoolHost: Send + Sync {
     /// Applies an error; see [`Reporter::handle_error`].
-    fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome;
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome;
 
     /// Applies a handshake; see [`Reporter::handle_handshake`].
     fn handle_handshake(
@@ -206,7 +212,7 @@ pub trait PoolHost: Send + Sync {
         server: ServerId,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError>;
+    ) -> Result<Option<ServiceConnection>, Error>;
 
     /// Applies the end of a counted connection; see
     /// [`Reporter::handle_service_connection_closed`].

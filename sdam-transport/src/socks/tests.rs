@@ -8,7 +8,7 @@ use futures::{
     FutureExt as _,
     io::{AsyncRead, AsyncWrite},
 };
-use sdam_core::error::ServerError;
+use sdam_core::error::Error;
 
 use super::*;
 
@@ -87,11 +87,11 @@ fn with_credential() -> ProxyOptions {
     options().with_credential("user", "secret")
 }
 
-fn run(proxy: &mut Proxy, options: &ProxyOptions, target: &str) -> Result<(), ServerError> {
+fn run(proxy: &mut Proxy, options: &ProxyOptions, target: &str) -> Result<(), Error> {
     let target = ServerAddress::parse(target).unwrap();
     let done = connect(proxy, options, &target).now_or_never();
     done.expect("polls are always ready")
-        .map_err(ServerError::from)
+        .map_err(Error::without_context)
 }
 
 /// The greeting without a credential, and the proxy's choice of no authentication.
@@ -162,12 +162,12 @@ fn a_refusal_names_proxy_target_and_cause() {
         let mut proxy = proxy(&[OPEN, (ASK, &[5, code, 0, 1, 0, 0, 0, 0, 0, 0])]);
         let error = run(&mut proxy, &options(), "a").unwrap_err();
         assert_eq!(
-            (error.kind, error.stage),
+            (error.kind(), error.stage()),
             (ErrorKind::Network, Stage::Proxy)
         );
         let expected =
             format!("no connection to a:27017 through the SOCKS5 proxy bastion:1080: {cause}");
-        assert_eq!(&*error.message, expected);
+        assert_eq!(error.message(), expected);
     };
     check(1, "the proxy reports a general failure");
     check(2, "the proxy's rules do not allow this connection");
@@ -204,8 +204,8 @@ fn a_refused_address_type_is_named() {
 fn a_failed_authentication_says_what_the_proxy_wants() {
     let check = |options: &ProxyOptions, script: &[(&[u8], &[u8])], kind, cause: &str| {
         let error = run(&mut proxy(script), options, "a").unwrap_err();
-        assert_eq!((error.kind, error.stage), (kind, Stage::Proxy));
-        assert!(error.message.ends_with(&format!(": {cause}")), "{error}");
+        assert_eq!((error.kind(), error.stage()), (kind, Stage::Proxy));
+        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
     };
     let network = ErrorKind::Network;
     check(
@@ -246,10 +246,10 @@ fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
         let mut proxy = proxy(&[(&[5, 1, 0], reply)]);
         let error = run(&mut proxy, &options(), "a").unwrap_err();
         assert_eq!(
-            (error.kind, error.stage),
+            (error.kind(), error.stage()),
             (ErrorKind::Protocol, Stage::Proxy)
         );
-        assert!(error.message.ends_with(cause), "{error}");
+        assert!(error.message().ends_with(cause), "{error}");
     };
     check(
         b"HTTP/1.1 400 Bad Request\r\n",
@@ -265,10 +265,10 @@ fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
     );
     let mut proxy = proxy(&[OPEN, (ASK, &[5, 0, 0, 9, 9])]);
     let error = run(&mut proxy, &options(), "a").unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Protocol);
+    assert_eq!(error.kind(), ErrorKind::Protocol);
     assert!(
         error
-            .message
+            .message()
             .ends_with("the proxy's reply has an address of unknown type 9"),
         "{error}"
     );
@@ -283,8 +283,8 @@ fn a_proxy_that_closes_breaks_or_is_silent_is_distinguished() {
             ..proxy(script)
         };
         let error = run(&mut proxy, &with_credential(), "a").unwrap_err();
-        assert_eq!((error.kind, error.stage), (kind, Stage::Proxy));
-        assert!(error.message.ends_with(&format!(": {cause}")), "{error}");
+        assert_eq!((error.kind(), error.stage()), (kind, Stage::Proxy));
+        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
     };
     let closed = |part: &str| format!("the proxy closed the connection during {part}");
     let network = ErrorKind::Network;
@@ -314,7 +314,7 @@ fn what_the_protocol_cannot_express_is_refused_before_anything_is_sent() {
     let check = |options: &ProxyOptions, target: &str, cause: &str| {
         let mut proxy = proxy(&[]);
         let error = run(&mut proxy, options, target).unwrap_err();
-        assert!(error.message.ends_with(&format!(": {cause}")), "{error}");
+        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
         assert!(proxy.sent.is_empty());
     };
     let name = format!("{}.example", "a".repeat(250));

@@ -1,7 +1,7 @@
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use sdam_core::{
-    error::{ErrorKind, RETRYABLE_WRITE_ERROR, ServerError, Stage},
+    error::{Error, ErrorKind, RETRYABLE_WRITE_ERROR, Stage},
     reply,
     server::ServerType,
     session::{ServerSession, Transaction},
@@ -43,10 +43,6 @@ struct Lease {
 }
 
 /// The outcome of one attempt.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a box would be an allocation for each command that succeeds"
-)]
 pub(super) enum Attempt {
     Replied(CommandReply),
     Failed(Box<Failure>),
@@ -282,11 +278,11 @@ impl Sent<'_> {
         let reply = match connection.run_command(&document, self.budget.timeout).await {
             Ok(reply) => reply,
             Err(error) => {
-                let failure = error.server_error().cloned();
-                let failure = failure.unwrap_or_else(|| {
-                    ServerError::new(ErrorKind::Network, Stage::Operation, error.to_string())
+                // Command Monitoring: a command that a clear has interrupted failed by its connection.
+                events.failed(match error.kind() {
+                    ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
+                    _ => error.clone(),
                 });
-                events.failed(Arc::new(failure));
                 return Err(CommandError::pool(command, error));
             }
         };
@@ -302,25 +298,20 @@ impl Sent<'_> {
 
 /// Returns the error of a write, or of its write concern, that `maxTimeMS` has ended (Client Side
 /// Operations Timeout: "Error Transformations").
-fn expired(reply: &CommandReply) -> Option<ServerError> {
+fn expired(reply: &CommandReply) -> Option<Error> {
     let is_expired = |code| code == Some(MAX_TIME_MS_EXPIRED);
     if let Some(error) = reply.write_concern_error()
-        && is_expired(error.code)
+        && is_expired(error.code())
     {
         return Some(error.clone());
     }
     let mut errors = reply.write_errors().into_iter();
     let error = errors.find(|error| is_expired(error.code))?;
-    let mut expired = ServerError::new(ErrorKind::Command, Stage::Operation, error.message);
-    expired.code = error.code;
-    Some(expired)
+    Some(Error::new(ErrorKind::Command, Stage::Operation, error.message).with_code(error.code))
 }
 
 /// Checks out a connection, until a time if there is one.
-pub(super) async fn check_out(
-    pool: &Pool,
-    by: Option<Instant>,
-) -> Result<PooledConnection, sdam_pool::Error> {
+pub(super) async fn check_out(pool: &Pool, by: Option<Instant>) -> Result<PooledConnection, Error> {
     match by {
         Some(deadline) => pool.check_out_within(deadline).await,
         None => pool.check_out().await,

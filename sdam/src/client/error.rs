@@ -3,9 +3,8 @@ use std::fmt;
 use sdam_core::{
     address::ServerAddress,
     document::MalformedDocument,
-    error::{Labelled, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR, ServerError},
+    error::{Error, ErrorKind, Labelled, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
     event::CommandInfo,
-    pool::PoolError,
 };
 use sdam_transport::pool::CommandReply;
 
@@ -41,12 +40,12 @@ pub enum CommandErrorKind {
     /// No server could be selected. The command was not sent.
     Selection(SelectionError),
     /// The pool had no connection to give, or a clear has interrupted the connection.
-    Pool(PoolError),
+    Pool(Error),
     /// The connection could not be established, or it broke: also by a message that cannot be the
     /// reply.
-    Connection(ServerError),
+    Connection(Error),
     /// The server has answered with an error.
-    Reply(ServerError),
+    Reply(Error),
     /// The time limit of the operation has passed, or is too short for a round trip to the server.
     /// The command was not sent.
     TimedOut,
@@ -60,7 +59,7 @@ impl CommandError {
     pub(super) fn new(command: &Command<'_>, kind: CommandErrorKind) -> Self {
         let labels = match &kind {
             CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
-                error.labels.to_vec()
+                error.labels().map(Box::from).collect()
             }
             _ => Vec::new(),
         };
@@ -79,15 +78,15 @@ impl CommandError {
         Self::new(command, CommandErrorKind::Selection(error))
     }
 
-    pub(super) fn pool(command: &Command<'_>, error: sdam_pool::Error) -> Self {
-        let reply = error.body().map(Box::from);
-        let kind = match error {
-            sdam_pool::Error::Pool(error) => CommandErrorKind::Pool(error),
-            sdam_pool::Error::Connection(error) if reply.is_some() => {
-                CommandErrorKind::Reply(error.error)
+    pub(super) fn pool(command: &Command<'_>, error: Error) -> Self {
+        let reply = error.reply().map(Box::from);
+        let kind = match error.kind() {
+            ErrorKind::RuntimeShutDown => CommandErrorKind::RuntimeShutDown,
+            _ if reply.is_some() => CommandErrorKind::Reply(error.without_context()),
+            _ if error.stage() == Stage::CheckOut || error.kind() == ErrorKind::Interrupted => {
+                CommandErrorKind::Pool(error)
             }
-            sdam_pool::Error::Connection(error) => CommandErrorKind::Connection(error.error),
-            _ => CommandErrorKind::RuntimeShutDown,
+            _ => CommandErrorKind::Connection(error.without_context()),
         };
         let mut own = Self::new(command, kind);
         own.0.reply = reply;
@@ -95,11 +94,7 @@ impl CommandError {
     }
 
     /// Creates the error of an error in a `reply` with `ok: 1`.
-    pub(super) fn in_reply(
-        command: &Command<'_>,
-        error: ServerError,
-        reply: &CommandReply,
-    ) -> Self {
+    pub(super) fn in_reply(command: &Command<'_>, error: Error, reply: &CommandReply) -> Self {
         let mut own = Self::new(command, CommandErrorKind::Reply(error));
         own.0.reply = Some(reply.body().into());
         own
@@ -157,7 +152,7 @@ impl CommandError {
     }
 
     /// Returns the error of the server or of the connection to it, if it is one.
-    pub fn server_error(&self) -> Option<&ServerError> {
+    pub fn server_error(&self) -> Option<&Error> {
         match &self.0.kind {
             CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => Some(error),
             _ => None,
@@ -166,7 +161,7 @@ impl CommandError {
 
     /// Returns the code of the server's error.
     pub fn code(&self) -> Option<i32> {
-        self.server_error()?.code
+        self.server_error()?.code()
     }
 
     /// Returns the reply with the error, a BSON document, if there was one.
@@ -185,22 +180,20 @@ impl CommandError {
         self.0.is_late
             || match &self.0.kind {
                 CommandErrorKind::TimedOut => true,
-                CommandErrorKind::Reply(error) => error.code == Some(MAX_TIME_MS_EXPIRED),
+                CommandErrorKind::Reply(error) => error.code() == Some(MAX_TIME_MS_EXPIRED),
                 CommandErrorKind::Selection(error) => error.is_timeout(),
-                CommandErrorKind::Pool(error) => matches!(
-                    error,
-                    PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. }
-                ),
-                CommandErrorKind::Connection(error) => error.is_timeout(),
+                CommandErrorKind::Pool(error) | CommandErrorKind::Connection(error) => {
+                    error.is_timeout()
+                }
                 _ => false,
             }
     }
 
     /// Returns whether a read may be run again after this error; see
-    /// [`ServerError::is_retryable_read`]. [`Client::run`](super::Client::run) has done so already.
+    /// [`Error::is_retryable_read`]. [`Client::run`](super::Client::run) has done so already.
     pub fn is_retryable_read(&self) -> bool {
         match &self.0.kind {
-            CommandErrorKind::Pool(error) => error.is_retryable(),
+            CommandErrorKind::Pool(error) => error.is_retryable_pool(),
             CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
                 error.is_retryable_read()
             }
@@ -209,12 +202,12 @@ impl CommandError {
     }
 
     /// Returns whether a write with the number of a transaction may be run again after this error,
-    /// on a server with this greatest wire version; see [`ServerError::is_retryable_write`].
+    /// on a server with this greatest wire version; see [`Error::is_retryable_write`].
     /// [`Client::run`](super::Client::run) has done so already.
     pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {
         self.has_label(RETRYABLE_WRITE_ERROR)
             || match &self.0.kind {
-                CommandErrorKind::Pool(error) => error.is_retryable(),
+                CommandErrorKind::Pool(error) => error.is_retryable_pool(),
                 CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => {
                     error.is_retryable_write(max_wire_version)
                 }
@@ -223,11 +216,11 @@ impl CommandError {
     }
 
     /// Returns whether any command may be run again after this error and a backoff; see
-    /// [`ServerError::is_retryable_overload`]. [`Client::run`](super::Client::run) has done so
+    /// [`Error::is_retryable_overload`]. [`Client::run`](super::Client::run) has done so
     /// already.
     pub fn is_retryable_overload(&self) -> bool {
         self.server_error()
-            .is_some_and(ServerError::is_retryable_overload)
+            .is_some_and(Error::is_retryable_overload)
     }
 
     /// Returns whether the connection could not be established, or broke.
@@ -257,8 +250,9 @@ impl fmt::Display for CommandError {
         f.write_str(": ")?;
         match &parts.kind {
             CommandErrorKind::Selection(error) => error.fmt(f),
-            CommandErrorKind::Pool(error) => error.fmt(f),
-            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => error.fmt(f),
+            CommandErrorKind::Pool(error)
+            | CommandErrorKind::Connection(error)
+            | CommandErrorKind::Reply(error) => error.fmt(f),
             CommandErrorKind::Malformed(error) => error.fmt(f),
             CommandErrorKind::TimedOut => {
                 f.write_str("the time limit is too short for a round trip to the server")
@@ -285,8 +279,9 @@ impl std::error::Error for CommandError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match &self.0.kind {
             CommandErrorKind::Selection(error) => Some(error),
-            CommandErrorKind::Pool(error) => Some(error),
-            CommandErrorKind::Connection(error) | CommandErrorKind::Reply(error) => Some(error),
+            CommandErrorKind::Pool(error)
+            | CommandErrorKind::Connection(error)
+            | CommandErrorKind::Reply(error) => Some(error),
             CommandErrorKind::Malformed(error) => Some(error),
             CommandErrorKind::RuntimeShutDown | CommandErrorKind::TimedOut => None,
         }

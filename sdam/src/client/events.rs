@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{CommandInfo, EventKind},
     time::Instant,
 };
@@ -48,7 +48,7 @@ impl<'c> CommandEvents<'c> {
         self.end(|info, duration| info.succeeded(duration, reply));
     }
 
-    pub(super) fn failed(mut self, error: Arc<ServerError>) {
+    pub(super) fn failed(mut self, error: Error) {
         self.end(|info, duration| info.failed(duration, error));
     }
 
@@ -65,8 +65,8 @@ impl Drop for CommandEvents<'_> {
     fn drop(&mut self) {
         let (kind, stage) = (ErrorKind::Cancelled, Stage::Operation);
         self.end(|info, duration| {
-            let error = ServerError::new(kind, stage, "the caller has dropped the operation");
-            info.failed(duration, error.shared())
+            let error = Error::new(kind, stage, "the caller has dropped the operation");
+            info.failed(duration, error)
         });
     }
 }

@@ -1,15 +1,13 @@
 //! The first and last error of a server, for selection timeouts.
 
-use std::sync::Arc;
-
-use sdam_core::{error::ServerError, server::ServerDescription, time::Instant};
+use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 
 /// An error of a server and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
     /// The error.
-    pub error: Arc<ServerError>,
+    pub error: Error,
     /// The time when the topology processed the error, by the clock of its runtime.
     pub at: Instant,
 }
@@ -30,7 +28,7 @@ impl Failures {
     pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
         if let Some(error) = &new.error {
             let failure = Failure {
-                error: Arc::clone(error),
+                error: error.clone(),
                 at: now,
             };
             self.first.get_or_insert_with(|| failure.clone());
@@ -61,8 +59,7 @@ mod tests {
 
     fn server(error: Option<&str>) -> ServerDescription {
         let mut server = ServerDescription::unknown(ServerId::from_u64(1), "a:1".parse().unwrap());
-        let error =
-            error.map(|text| ServerError::new(ErrorKind::Network, Stage::Connect, text).shared());
+        let error = error.map(|text| Error::new(ErrorKind::Network, Stage::Connect, text));
         if error.is_none() {
             server.server_type = ServerType::Standalone;
         }
@@ -73,7 +70,7 @@ mod tests {
     fn texts(failures: &Failures) -> [Option<(&str, u64)>; 2] {
         [&failures.first, &failures.last].map(|failure| {
             let failure = failure.as_ref()?;
-            Some((&*failure.error.message, failure.at.as_nanos() / 1_000_000))
+            Some((failure.error.message(), failure.at.as_nanos() / 1_000_000))
         })
     }
 

@@ -15,6 +15,7 @@ use futures::future::{BoxFuture, FutureExt, pending, ready};
 use loom::{future::block_on, thread};
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     ids::ServerId,
     time::{Instant, UnixTime},
 };
@@ -22,7 +23,6 @@ use sdam_events::sink::EventSink;
 use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
-    error::TransportError,
     runtime::{Io, Runtime},
     spawn::{Spawner, Task},
     wire::{OpCode, OpMsg, OpReply, WireMessage},
@@ -193,7 +193,7 @@ impl Transport for Replica {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         Ok(Box::new(Line {
             servers: Arc::clone(&self.0),
             request: None,
@@ -203,12 +203,12 @@ impl Transport for Replica {
 
 #[async_trait]
 impl Connection for Line {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         self.request = Some(message);
         Ok(())
     }
 
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
         let asked = self.servers.asked.fetch_add(1, Ordering::Relaxed);
         match (self.request.take(), self.servers.replies.get(asked)) {
             (Some(request), Some(reply)) => Ok(answer(&request, reply)),

@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Input, Role},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::{Hello, HelloRequest},
     time::Instant,
 };
@@ -31,7 +31,7 @@ pub(crate) enum Answer {
     /// The connection could not be opened or is unusable.
     Failed {
         at: Instant,
-        error: ServerError,
+        error: Error,
     },
 }
 
@@ -132,7 +132,7 @@ impl MonitorConnection {
                     wire: None,
                     answer: Answer::Failed {
                         at: clock.now(),
-                        error: error.into(),
+                        error: error.without_context(),
                     },
                 },
             }
@@ -186,7 +186,7 @@ impl MonitorConnection {
         let wire = self.idle.take();
         self.begin(async move {
             let Some(mut wire) = wire else {
-                let error = ServerError::new(
+                let error = Error::new(
                     ErrorKind::Internal,
                     Stage::Hello,
                     "there is no open connection",
@@ -223,7 +223,7 @@ impl MonitorConnection {
 }
 
 impl Wire {
-    async fn converse(&mut self, request: Request) -> Result<Answer, ServerError> {
+    async fn converse(&mut self, request: Request) -> Result<Answer, Error> {
         let sent = self.clock.now();
         let message = match request {
             Request::Hello(hello) => Some(self.exchange.hello(&hello)),
@@ -252,8 +252,8 @@ impl Wire {
     }
 }
 
-fn protocol(error: &WireError) -> ServerError {
-    ServerError::new(ErrorKind::Protocol, Stage::Hello, error.to_string())
+fn protocol(error: &WireError) -> Error {
+    Error::new(ErrorKind::Protocol, Stage::Hello, error.to_string())
 }
 
 impl fmt::Debug for MonitorConnection {

@@ -7,7 +7,7 @@ use std::{
 
 use sdam_core::{
     deployment::{ConnId, Role},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     time::Instant,
 };
 
@@ -96,7 +96,7 @@ impl Link {
         let reason = "the transport panicked";
         Poll::Ready(Answer::Failed {
             at: now(),
-            error: ServerError::new(ErrorKind::Internal, Stage::Connect, reason),
+            error: Error::new(ErrorKind::Internal, Stage::Connect, reason),
         })
     }
 }

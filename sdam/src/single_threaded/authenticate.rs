@@ -3,17 +3,13 @@
 use std::sync::Arc;
 
 use sdam_core::{
-    app_error::ErrorOutcome,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::{Hello, HelloRequest},
     ids::ServerId,
+    report::ErrorReport,
     server::ServerType,
 };
-use sdam_transport::{
-    error::TransportError,
-    pool::{AuthFailure, ConnectionError, authenticate},
-    race,
-};
+use sdam_transport::{pool::authenticate, race};
 
 use super::Scanner;
 
@@ -31,7 +27,7 @@ impl Scanner {
 
     /// Authenticates the open connection to `server`, if there is an authenticator and it has not
     /// happened yet. A failure is reported, and closes the connection.
-    pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), ConnectionError> {
+    pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), Error> {
         let Some(authenticator) = self.authenticator.clone() else {
             return Ok(());
         };
@@ -69,28 +65,28 @@ impl Scanner {
                 return Ok(());
             }
             Ok(Err(failure)) => failure,
-            Err(elapsed) => AuthFailure::Broken(
-                TransportError::timeout(Stage::Auth, "no answer came in time").with_source(elapsed),
-            ),
+            Err(elapsed) => {
+                Error::timeout(Stage::Auth, "no answer came in time").with_source(elapsed)
+            }
         };
-        let report = failure.app_error(generation).with_service(service);
-        let report = report.with_max_wire_version(max_wire_version);
+        let report = ErrorReport::new(generation, failure)
+            .with_service(service)
+            .with_max_wire_version(max_wire_version);
         let outcome = self.handle_error(server, &report);
         self.disconnect(server);
-        Err(ConnectionError::new(failure.into(), outcome))
+        Err(report.error.with_outcome(outcome))
     }
 
     /// Refuses to run a command without the user of the connection string.
-    pub(super) fn check_authentication(&mut self, server: ServerId) -> Result<(), ConnectionError> {
+    pub(super) fn check_authentication(&mut self, server: ServerId) -> Result<(), Error> {
         if self.shared.options.credential.is_none() || !self.lacks_authentication(server) {
             return Ok(());
         }
-        let error = ServerError::new(
+        Err(Error::new(
             ErrorKind::Internal,
             Stage::Auth,
             "the connection string has a user, and nothing authenticates it; pass \
              `sdam_auth::authenticator` of the options to `TopologyBuilder::authenticator`",
-        );
-        Err(ConnectionError::new(error, ErrorOutcome::Irrelevant))
+        ))
     }
 }

@@ -10,13 +10,14 @@ use std::{
 };
 
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
+    error::{Error, ErrorOutcome},
     ids::{ObjectId, ServerId},
     options::{ConfigError, Options, Warning},
+    report::ErrorReport,
     topology::TopologyDescription,
 };
 use sdam_select::criteria::Criteria;
-use sdam_transport::pool::{CommandReply, ConnectionError, NoPools, PoolHandle};
+use sdam_transport::pool::{CommandReply, NoPools, PoolHandle};
 
 use super::ScanTopology;
 use crate::{
@@ -151,7 +152,7 @@ impl<P: PoolHandle> BlockingTopology<P> {
         server: ServerId,
         command: &[u8],
         timeout: Option<Duration>,
-    ) -> Result<CommandReply, ConnectionError> {
+    ) -> Result<CommandReply, Error> {
         let reply = wait(self.scan.run_command(server, command, timeout));
         wait(self.scan.settle());
         reply
@@ -160,7 +161,7 @@ impl<P: PoolHandle> BlockingTopology<P> {
     /// Reports an application error on `server`, see [`ScanTopology::handle_error`]. With
     /// `singleThreadedImmediateCheck`, a server that is no longer the primary is checked before
     /// the call returns.
-    pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    pub fn handle_error(&mut self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         let outcome = self.scan.handle_error(server, error);
         wait(self.scan.settle());
         outcome

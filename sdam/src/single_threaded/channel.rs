@@ -3,14 +3,14 @@
 use std::{fmt, sync::Arc};
 
 use sdam_core::{
-    error::Stage,
+    error::{Error, Stage},
     hello::Hello,
     ids::{Generation, ObjectId},
     time::Instant,
 };
 use sdam_transport::{
     connect::Connection,
-    error::TransportError,
+    error,
     wire::{WireError, WireMessage},
 };
 
@@ -70,19 +70,16 @@ impl<'t> Channel<'t> {
         &mut self,
         command: &[u8],
         deadline: Option<Instant>,
-    ) -> Result<WireMessage, TransportError> {
+    ) -> Result<WireMessage, Error> {
         let Some(wire) = self.member.connection.wire() else {
-            return Err(TransportError::network(
-                Stage::Operation,
-                "the connection is closed",
-            ));
+            return Err(Error::network(Stage::Operation, "the connection is closed"));
         };
-        let protocol = |error: WireError| TransportError::from_wire(Stage::Operation, error);
+        let protocol = |error: WireError| error::from_wire(Stage::Operation, error);
         wire.connection.set_deadline(deadline);
         wire.connection
             .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
         let message = wire.exchange.command(command).map_err(protocol)?;
-        let at = |error: TransportError| error.at(Stage::Operation);
+        let at = |error: Error| error.at(Stage::Operation);
         wire.connection.send(message).await.map_err(at)?;
         let reply = wire.connection.recv().await.map_err(at)?;
         wire.exchange.accept(&reply).map_err(protocol)?;

@@ -4,7 +4,7 @@ use std::{future::poll_fn, task::Poll, time::Duration};
 
 use sdam_core::{
     deployment::{Input, Timer},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::{Hello, ping},
     ids::ServerId,
     time::Instant,
@@ -134,10 +134,7 @@ impl Scanner {
                 member.used = self.shared.now();
                 return true;
             }
-            Some(Answer::Failed { mut error, .. }) => {
-                error.stage = Stage::Operation;
-                error
-            }
+            Some(Answer::Failed { error, .. }) => error.at(Stage::Operation),
             None => self.too_late(Stage::Operation),
         };
         self.probe_failed(server, error);
@@ -146,7 +143,7 @@ impl Scanner {
 
     /// Closes a connection that failed its probe, and marks the server Unknown. A load balancer is
     /// never marked Unknown.
-    fn probe_failed(&mut self, server: ServerId, error: ServerError) {
+    fn probe_failed(&mut self, server: ServerId, error: Error) {
         self.lose_connection(server);
         if !self.is_balancer(server) {
             self.shared.apply_check(server, Err(error), Duration::ZERO);
@@ -166,7 +163,7 @@ impl Scanner {
 
     /// Opens the one connection to a load balancer. Its errors do not change the topology (Load
     /// Balancers: "Error handling").
-    pub(super) async fn open_balanced(&mut self, server: ServerId) -> Result<(), ServerError> {
+    pub(super) async fn open_balanced(&mut self, server: ServerId) -> Result<(), Error> {
         let outcome = self.greet_balancer(server).await;
         if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(server)) {
             member.disconnect();
@@ -174,7 +171,7 @@ impl Scanner {
         outcome
     }
 
-    async fn greet_balancer(&mut self, server: ServerId) -> Result<(), ServerError> {
+    async fn greet_balancer(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
         let shared = &self.shared;
         let clock = &*shared.io.clock;
@@ -217,9 +214,9 @@ impl Scanner {
         Some(self.now() + limit)
     }
 
-    fn too_late(&self, stage: Stage) -> ServerError {
+    fn too_late(&self, stage: Stage) -> Error {
         let limit = self.shared.config.connect_timeout.unwrap_or_default();
-        ServerError::new(
+        Error::new(
             ErrorKind::Timeout,
             stage,
             format!("no answer within {limit:?}"),
@@ -237,18 +234,18 @@ impl Scanner {
     }
 
     /// Returns the reason why there is no connection to `server`.
-    pub(super) fn connection_error(&self, server: ServerId) -> ServerError {
+    pub(super) fn connection_error(&self, server: ServerId) -> Error {
         let snapshot = self.shared.published.load();
         let description = snapshot.description.server_by_id(server);
-        match description.and_then(|server| server.error.as_deref()) {
+        match description.and_then(|server| server.error.as_ref()) {
             Some(error) => error.clone(),
             None => gone(),
         }
     }
 }
 
-fn gone() -> ServerError {
-    ServerError::new(
+fn gone() -> Error {
+    Error::new(
         ErrorKind::Internal,
         Stage::Connect,
         "the server has left the topology",

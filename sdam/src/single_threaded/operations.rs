@@ -3,29 +3,26 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome},
-    error::{ServerError, Stage},
+    error::{Error, ErrorOutcome, Stage},
     ids::ServerId,
-    reply,
+    report::ErrorReport,
     scan::ScanInput,
 };
 use sdam_transport::{
-    error::TransportError,
-    pool::{CommandReply, ConnectionError, PoolHandle},
+    pool::{CommandReply, PoolHandle},
     race,
 };
 
 use super::{Channel, ScanTopology, Scanner};
 
 impl<P: PoolHandle> ScanTopology<P> {
-    /// Reports an application error on `server`.
+    /// Reports an error on the connection to `server`.
     ///
-    /// Any reply to a command and any connection error may be reported; irrelevant ones are
-    /// ignored. All effects have run when the call returns.
+    /// Any error may be reported; irrelevant ones are ignored. All effects have run when the call returns.
     /// An error of the connection, or a reply that has no `ok`, also closes the connection. After an error of a former primary, the next
     /// selection scans first (SDAM: "not writable primary and node is recovering").
     /// No I/O is performed.
-    pub fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    pub fn handle_error(&mut self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         let outcome = self.scanner.handle_error(server, error);
         self.scanner.deliver();
         outcome
@@ -59,10 +56,10 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// # Cancel safety
     ///
     /// As [`select`](Self::select).
-    pub async fn connect(&mut self, server: ServerId) -> Result<Channel<'_>, ServerError> {
+    pub async fn connect(&mut self, server: ServerId) -> Result<Channel<'_>, Error> {
         let connected = self.scanner.connect(server).await;
         self.scanner.deliver();
-        connected.map_err(|error| error.error)?;
+        connected?;
         let error = self.scanner.connection_error(server);
         self.scanner.channel(server).ok_or(error)
     }
@@ -88,7 +85,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         server: ServerId,
         command: &[u8],
         timeout: Option<Duration>,
-    ) -> Result<CommandReply, ConnectionError> {
+    ) -> Result<CommandReply, Error> {
         let clock = Arc::clone(&self.scanner.shared.io.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
         let connected = self.scanner.connect(server).await;
@@ -96,35 +93,26 @@ impl<P: PoolHandle> ScanTopology<P> {
         connected?;
         self.scanner.check_authentication(server)?;
         let unusable = self.scanner.connection_error(server);
-        let mut channel = self
-            .scanner
-            .channel(server)
-            .ok_or_else(|| unknown(unusable))?;
+        let mut channel = self.scanner.channel(server).ok_or(unusable)?;
         let (generation, service_id) = (channel.generation(), channel.service_id());
         let outcome =
             match race::deadline(&*clock, deadline, channel.command(command, deadline)).await {
                 Ok(outcome) => outcome,
-                Err(elapsed) => Err(TransportError::timeout(
+                Err(elapsed) => Err(Error::timeout(
                     Stage::Operation,
                     "the command took longer than allowed",
                 )
                 .with_source(elapsed)),
             };
         let max_wire_version = self.scanner.max_wire_version(server);
-        match outcome {
-            Ok(reply) => CommandReply::check(reply, |body| {
-                let report = AppError::reply(generation, Stage::Operation, body)
-                    .with_service(service_id)
-                    .with_max_wire_version(max_wire_version);
-                self.handle_error(server, &report)
-            }),
-            Err(error) => {
-                let error = error.at(Stage::Operation);
-                let report = error.app_error(generation).with_service(service_id);
-                let outcome = self.handle_error(server, &report);
-                Err(ConnectionError::new(error.into(), outcome))
-            }
-        }
+        let mut report = |error: Error| {
+            let report = ErrorReport::new(generation, error.at(Stage::Operation))
+                .with_service(service_id)
+                .with_max_wire_version(max_wire_version);
+            let outcome = self.handle_error(server, &report);
+            report.error.with_outcome(outcome)
+        };
+        CommandReply::check(outcome.map_err(&mut report)?, report)
     }
 
     /// Closes the connection to `server`, unless a check is in progress on it. The server's
@@ -135,18 +123,13 @@ impl<P: PoolHandle> ScanTopology<P> {
     }
 }
 
-/// Returns an error of which the topology has been told.
-fn unknown(error: ServerError) -> ConnectionError {
-    ConnectionError::new(error, ErrorOutcome::Irrelevant)
-}
-
 impl Scanner {
     /// Opens and authenticates the connection to `server`, if necessary.
-    async fn connect(&mut self, server: ServerId) -> Result<(), ConnectionError> {
+    async fn connect(&mut self, server: ServerId) -> Result<(), Error> {
         self.follow(None);
         if !self.is_connected(server) {
             if self.is_balancer(server) {
-                self.open_balanced(server).await.map_err(unknown)?;
+                self.open_balanced(server).await?;
             } else {
                 self.carry_out(ScanInput::Check { server }).await;
             }
@@ -154,18 +137,11 @@ impl Scanner {
         self.authenticate(server).await
     }
 
-    pub(super) fn handle_error(&mut self, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
-        let own = self.shared.generation(server, error.service_id);
-        let is_broken = match &error.cause {
-            Cause::Network(_) | Cause::Timeout(_) | Cause::Protocol(_) => true,
-            Cause::Reply(body) => {
-                reply::error(body, error.stage).is_some_and(|error| error.is_network())
-            }
-            Cause::Auth(_) => false,
-        };
-        let outcome = self.shared.handle_error(server, error);
+    pub(super) fn handle_error(&mut self, server: ServerId, report: &ErrorReport) -> ErrorOutcome {
+        let own = self.shared.generation(server, report.service_id);
+        let outcome = self.shared.handle_error(server, report);
         self.follow(None);
-        if is_broken && own == Some(error.generation) {
+        if report.error.is_network() && own == Some(report.generation) {
             self.disconnect(server);
         }
         if matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared) {

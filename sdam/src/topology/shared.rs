@@ -11,14 +11,14 @@ use std::{
 };
 
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
     deployment::{Deployment, Input, Timer},
-    error::ServerError,
+    error::{Error, ErrorOutcome},
     event::EventName,
     hello::{Hello, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     monitor::MonitorConfig,
     options::{Options, Warning},
+    report::ErrorReport,
     rng::mix,
     time::Instant,
     topology::TopologyDescription,
@@ -198,7 +198,7 @@ impl Shared {
     pub(crate) fn handle_error(
         self: &Arc<Self>,
         server: ServerId,
-        error: &AppError<'_>,
+        error: &ErrorReport,
     ) -> ErrorOutcome {
         self.change(|engine, now| engine.handle_error(now, server, error, &self.published))
     }
@@ -210,7 +210,7 @@ impl Shared {
         server: ServerId,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         let hello = Hello::parse(reply)?;
         let balanced = self.options.load_balanced;
         let service = balanced
@@ -235,7 +235,7 @@ impl Shared {
     pub(crate) fn apply_check(
         self: &Arc<Self>,
         server: ServerId,
-        outcome: Result<&[u8], ServerError>,
+        outcome: Result<&[u8], Error>,
         rtt: Duration,
     ) {
         self.handle(Input::Played {
@@ -497,7 +497,7 @@ impl Shared {
 }
 
 impl PoolHost for Shared {
-    fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         Self::handle_error(&self, server, error)
     }
 
@@ -506,7 +506,7 @@ impl PoolHost for Shared {
         server: ServerId,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         self.apply_handshake(server, generation, reply)
     }
 

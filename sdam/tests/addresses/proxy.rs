@@ -44,7 +44,7 @@ fn a_topology_loses_its_servers_with_the_proxy_and_finds_them_again() {
                 let mut servers = snapshot.description().servers().iter();
                 let failed = servers.all(|server| {
                     let error = server.error.as_ref();
-                    error.is_some_and(|error| error.stage == Stage::Proxy)
+                    error.is_some_and(|error| error.stage() == Stage::Proxy)
                 });
                 failed.then_some(())
             };
@@ -84,7 +84,7 @@ fn a_credential_is_accepted_or_rejected_in_words() {
                 servers.find_map(|server| server.error.clone())
             };
             let error = block_on(topology.wait_for(failed, PATIENCE)).unwrap();
-            assert!(error.message.ends_with(cause), "{error}");
+            assert!(error.message().ends_with(cause), "{error}");
             let waiting = Duration::from_millis(1);
             let error = block_on(topology.select_within(&Criteria::write(), waiting));
             let text = format!("{:#}", error.unwrap_err());

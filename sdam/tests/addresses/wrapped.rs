@@ -6,8 +6,8 @@ use std::sync::{
 };
 
 use sdam::{
-    AddressTable, Connection, Criteria, Instant, ServerAddress, StartError, Topology, Transport,
-    TransportError, Wrap, Wrapped, async_trait,
+    AddressTable, Connection, Criteria, Error, Instant, ServerAddress, StartError, Topology,
+    Transport, Wrap, Wrapped, async_trait,
 };
 use sdam_sim::{
     Blueprint,
@@ -27,7 +27,7 @@ impl Wrap for Counting {
         inner: &dyn Transport,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         self.0.fetch_add(1, Relaxed);
         inner.connect(target, deadline).await
     }
@@ -43,7 +43,7 @@ impl Transport for Naive {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         self.0.connect(target, deadline).await
     }
 }

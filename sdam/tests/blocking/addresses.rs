@@ -35,9 +35,13 @@ fn a_frozen_proxy_times_out_and_a_thawed_one_leads_to_the_servers() {
     socks.sigstop().unwrap();
     topology.select(&Criteria::write()).unwrap_err();
     let error = topology.description().servers()[0].error.clone().unwrap();
-    assert_eq!(error.stage, Stage::Proxy);
+    assert_eq!(error.stage(), Stage::Proxy);
     assert!(error.is_timeout(), "{error}");
-    assert!(error.message.ends_with("the proxy did not answer in time"));
+    assert!(
+        error
+            .message()
+            .ends_with("the proxy did not answer in time")
+    );
     socks.sigcont().unwrap();
     let mut topology = start(set.uri(), &proxy);
     topology.select(&Criteria::write()).unwrap();

@@ -82,8 +82,8 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
     let selected = topology.select(&Criteria::write()).unwrap();
     let count = count.to_vec().unwrap();
     let error = topology.run_command(selected.id(), &count, Some(PATIENCE));
-    let error = error.unwrap_err().error;
-    assert_eq!((error.code, error.stage), (Some(18), Stage::Auth));
+    let error = error.unwrap_err();
+    assert_eq!((error.code(), error.stage()), (Some(18), Stage::Auth));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn a_directly_connected_secondary_serves_reads_and_refuses_writes() {
     let insert = doc! { "insert": "things", "documents": [{ "x": 1 }], "$db": "test" };
     let insert = insert.to_vec().unwrap();
     let refused = topology.run_command(selected.id(), &insert, Some(PATIENCE));
-    assert_eq!(refused.unwrap_err().error.code, Some(10_107));
+    assert_eq!(refused.unwrap_err().code(), Some(10_107));
     // I-38: the server is scanned again and keeps its type. There is no cooldown.
     let again = topology.select(&read(ReadMode::Nearest)).unwrap();
     assert_eq!(again.server_type(), ServerType::RsSecondary);

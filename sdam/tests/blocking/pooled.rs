@@ -7,8 +7,8 @@ use std::{
 
 use bson::rawdoc;
 use futures::executor::block_on;
-use sdam::{BlockingTopology, Criteria, Options, PoolError};
-use sdam_pool::{Error, Pool, Pools};
+use sdam::{BlockingTopology, Criteria, Error, Options};
+use sdam_pool::{Pool, Pools};
 use sdam_sim::{
     User,
     serve::{Builder, ReplicaSet},
@@ -108,14 +108,11 @@ fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_on
     ping(&pool).unwrap();
     set.kill(set.primary().unwrap().unwrap()).unwrap();
     let lost = ping(&pool).unwrap_err();
-    assert!(lost.server_error().unwrap().is_network(), "{lost}");
+    assert!(lost.is_network(), "{lost}");
     let paused = ping(&pool).unwrap_err();
-    assert!(
-        matches!(&paused, Error::Pool(error) if error.is_retryable()),
-        "{paused}"
-    );
+    assert!(paused.is_retryable_pool(), "{paused}");
     topology.close();
-    let closed = Error::Pool(PoolError::Closed { address });
+    let closed = Error::pool_closed(&address);
     assert_eq!(ping(&pool), Err(closed));
     let stats = pool.stats();
     assert_eq!((stats.idle, stats.in_use, stats.waiting), (0, 0, 0));

@@ -31,7 +31,7 @@ fn select(uri: &str, table: &AddressTable) -> Result<(), String> {
         Ok(_) => Ok(()),
         Err(SelectionError::Timeout(timeout)) => {
             let error = &timeout.failures[0].last.as_ref().unwrap().error;
-            assert_eq!(error.stage, Stage::Tls, "{error}");
+            assert_eq!(error.stage(), Stage::Tls, "{error}");
             Err(timeout.to_string())
         }
         Err(error) => panic!("{error}"),

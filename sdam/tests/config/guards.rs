@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use sdam::{
-    ConfigError, Connection, Instant, Runtime, ServerAddress, StartError, Topology, Transport,
-    TransportError, async_trait,
+    ConfigError, Connection, Error, Instant, Runtime, ServerAddress, StartError, Topology,
+    Transport, async_trait,
     discovery::options::TlsOptions,
     transport::{Guards, Tls, TlsProvider, stream::ByteStream},
 };
@@ -138,7 +138,7 @@ impl Tls for Library {
         &self,
         stream: Box<dyn ByteStream>,
         _: &ServerAddress,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    ) -> Result<Box<dyn ByteStream>, Error> {
         Ok(stream)
     }
 }
@@ -197,7 +197,7 @@ impl Transport for Guarded {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         self.0.connect(target, deadline).await
     }
 

@@ -4,9 +4,9 @@ use std::{sync::Arc, time::Duration};
 
 use futures::{executor::block_on, future::BoxFuture};
 use sdam::{
-    Clock, Connection, EventKind, EventName, Instant, Interest, Io, Resolver, Runtime,
+    Clock, Connection, Error, EventKind, EventName, Instant, Interest, Io, Resolver, Runtime,
     ScanTopology, ServerAddress, Snapshot, SrvRecords, Stage, Topology, TopologyDescription,
-    Transport, TransportError, UnixTime, async_trait,
+    Transport, UnixTime, async_trait,
 };
 use sdam_dns::DnsResolver;
 use sdam_events::channel::{EventStream, unbounded};
@@ -178,7 +178,7 @@ fn assert_reason(kind: &EventKind, reason: &str) {
     let EventKind::SrvLookupFailed { failure, .. } = kind else {
         unreachable!("the sink wants nothing else");
     };
-    assert!(failure.message.contains(reason), "{failure}");
+    assert!(failure.message().contains(reason), "{failure}");
 }
 
 fn ports(description: &TopologyDescription) -> Vec<u16> {
@@ -204,11 +204,7 @@ struct HastyResolver(DnsResolver);
 
 #[async_trait]
 impl Resolver for HastyResolver {
-    async fn lookup_srv(
-        &self,
-        name: &str,
-        timeout: Option<Duration>,
-    ) -> Result<SrvRecords, TransportError> {
+    async fn lookup_srv(&self, name: &str, timeout: Option<Duration>) -> Result<SrvRecords, Error> {
         let timeout = timeout.map(|timeout| timeout / HASTE);
         self.0.lookup_srv(name, timeout).await
     }
@@ -217,7 +213,7 @@ impl Resolver for HastyResolver {
         &self,
         name: &str,
         timeout: Option<Duration>,
-    ) -> Result<Vec<Box<str>>, TransportError> {
+    ) -> Result<Vec<Box<str>>, Error> {
         let timeout = timeout.map(|timeout| timeout / HASTE);
         self.0.lookup_txt(name, timeout).await
     }
@@ -254,10 +250,7 @@ impl Transport for NoServers {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
-        Err(TransportError::network(
-            Stage::Connect,
-            "there is no server",
-        ))
+    ) -> Result<Box<dyn Connection>, Error> {
+        Err(Error::network(Stage::Connect, "there is no server"))
     }
 }

@@ -58,10 +58,10 @@ fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
     for speculates in [true, false] {
         let client = Client::start(mongod, user_info, options, speculates);
         let error = client.open().unwrap_err();
-        assert_eq!(error.error.code, Some(18), "{user_info}: {error}");
-        assert_eq!(error.error.stage, Stage::Auth);
-        assert_eq!(error.error.labels, Box::default());
-        assert_eq!(error.outcome, ErrorOutcome::Cleared);
+        assert_eq!(error.code(), Some(18), "{user_info}: {error}");
+        assert_eq!(error.stage(), Stage::Auth);
+        assert_eq!(error.labels().len(), 0);
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
         client.assert_lost();
         client.finish();
     }

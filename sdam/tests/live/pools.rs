@@ -8,7 +8,7 @@ use bson::{Document, doc};
 use futures::executor::block_on;
 use sdam::{Criteria, Event, EventKind, Interest, Library, Options, Topology};
 use sdam_live::{FailCommand, Mongod};
-use sdam_pool::{Error, Pool, PooledConnection, Pools};
+use sdam_pool::{Pool, PooledConnection, Pools};
 
 use crate::{
     record::{PATIENCE, Record, Recorder},
@@ -69,7 +69,7 @@ fn run(connection: &mut PooledConnection, mut command: Document) -> Document {
     let reply = block_on(connection.run_command(&command, Some(PATIENCE)));
     let body = match &reply {
         Ok(reply) => reply.body(),
-        Err(error) => error.body().unwrap(),
+        Err(error) => error.reply().unwrap(),
     };
     Document::from_reader(body).unwrap()
 }
@@ -126,7 +126,7 @@ fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     client.settle();
     if stays_lost {
         let refused = block_on(pool.check_out()).unwrap_err();
-        let is_retryable = matches!(&refused, Error::Pool(error) if error.is_retryable());
+        let is_retryable = refused.is_retryable_pool();
         assert!(is_retryable, "{refused}");
     }
     failing.disable().unwrap();

@@ -12,9 +12,9 @@ use std::{
 
 use bson::doc;
 use futures::executor::block_on;
-use sdam::{Criteria, Options, Task, Topology};
+use sdam::{Criteria, Error, Options, Task, Topology};
 use sdam_live::{Mongod, ReplicaSet};
-use sdam_pool::{Error, Pool, Pools};
+use sdam_pool::{Pool, Pools};
 
 use crate::runtime::{Host, replica_set};
 

@@ -64,7 +64,7 @@ fn refuse(
         EventKind::ServerHeartbeatSucceeded { .. } => panic!("{uri}: accepted"),
         _ => None,
     });
-    assert_eq!(error.stage, stage, "{uri}: {error}");
+    assert_eq!(error.stage(), stage, "{uri}: {error}");
     observer.wait_for_topology("the error in the description", mark, |topology| {
         topology.servers()[0].error.is_some()
     });

@@ -11,9 +11,8 @@ use futures::{
     future::{AbortHandle, Either, abortable, join, poll_immediate, select},
     stream::FuturesUnordered,
 };
-use sdam::{AppError, PoolError, ServerAddress, Spawner, Stage, Task};
-use sdam_core::app_error::ErrorOutcome;
-use sdam_pool::Error;
+use sdam::{ServerAddress, Spawner, Stage, Task};
+use sdam_core::error::{Error, ErrorKind, ErrorOutcome};
 use sdam_sim::{
     Blueprint,
     runtime::{Direction, Sim, Verdict},
@@ -51,8 +50,7 @@ fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
             Verdict::Pass
         });
         let error = connection.run_command(ping().as_bytes(), None).await;
-        let address = pool.address().clone();
-        let interrupted = Error::Pool(PoolError::Interrupted { address });
+        let interrupted = Error::interrupted(pool.address());
         assert_eq!(error.unwrap_err(), interrupted);
         assert_eq!(*pings.lock().unwrap(), 0, "the command was sent");
         drop(connection);
@@ -89,8 +87,8 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
         // The older one is given a connection whose service is cleared before it takes the
         // connection.
         drop(first);
-        let fail = |generation| AppError::network(generation, Stage::Operation, "broken");
-        assert_eq!(other.report(fail), ErrorOutcome::ServiceCleared);
+        let error = other.report(Error::network(Stage::Operation, "broken"));
+        assert_eq!(error.outcome(), Some(ErrorOutcome::ServiceCleared));
         other.discard();
         waiting.await;
         assert_eq!(*order.lock().unwrap(), ["older", "newer"]);
@@ -158,10 +156,7 @@ fn drop_worker(closes: bool) -> Error {
 #[test]
 fn the_end_of_the_pools_task_ends_the_check_outs_that_wait() {
     // F-63b
-    assert_eq!(drop_worker(false), Error::RuntimeShutDown);
+    assert_eq!(drop_worker(false).kind(), ErrorKind::RuntimeShutDown);
     let closed = drop_worker(true);
-    assert!(
-        matches!(closed, Error::Pool(PoolError::Closed { .. })),
-        "{closed}"
-    );
+    assert_eq!(closed.kind(), ErrorKind::PoolClosed, "{closed}");
 }

@@ -150,11 +150,11 @@ fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unkn
                     && previous.server_type != ServerType::Unknown)
         });
         let cleared = position(&events, "a clear", |kind| {
-            matches!(kind, EventKind::PoolCleared { clear, .. } if clear.cause.code == Some(91))
+            matches!(kind, EventKind::PoolCleared { clear, .. } if clear.cause.code() == Some(91))
         });
         let closed = position(&events, "a closed connection", |kind| {
             matches!(kind, EventKind::ConnectionClosed { error: Some(error), .. }
-                if error.code == Some(91) && error.labels.is_empty())
+                if error.code() == Some(91) && error.labels().len() == 0)
         });
         assert!(lost < cleared && cleared < closed, "{events:#?}");
         let ready = |event: &&Event| matches!(event.kind, EventKind::PoolReady { .. });

@@ -16,8 +16,8 @@ mod sockets;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use sdam::{Criteria, Options, SelectedServer, ServerAddress, Topology, TopologyBuilder};
-use sdam_pool::{Error, Pool, PooledConnection, Pools};
+use sdam::{Criteria, Error, Options, SelectedServer, ServerAddress, Topology, TopologyBuilder};
+use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 
 /// The time limit of every wait, for a machine under load.

@@ -10,11 +10,11 @@ use std::{
 
 use futures::future::join_all;
 use sdam::{
-    AuthError, AuthStep, Authenticator, Connection, Conversation, Criteria, Options, Runtime,
-    ServerAddress, Topology, Transport, TransportError, async_trait, discovery::time::Instant,
+    AuthStep, Authenticator, Connection, Conversation, Criteria, Error, Options, Runtime,
+    ServerAddress, Topology, Transport, async_trait, discovery::time::Instant,
 };
 use sdam_core::{error::ErrorKind, hello::HelloAuth};
-use sdam_pool::{Error, Pool, Pools};
+use sdam_pool::{Pool, Pools};
 use sdam_sim::runtime::Sim;
 use sdam_transport::wire::WireMessage;
 
@@ -45,7 +45,7 @@ impl Transport for Faulty {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         trip(&self.faults.connecting);
         let inner = self.inner.connect(target, deadline).await?;
         let faults = Arc::clone(&self.faults);
@@ -61,11 +61,11 @@ struct FaultyConnection {
 
 #[async_trait]
 impl Connection for FaultyConnection {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         self.inner.send(message).await
     }
 
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
         self.inner.recv().await
     }
 }
@@ -82,7 +82,7 @@ struct Nobody(Arc<Faults>);
 
 #[async_trait]
 impl Authenticator for Nobody {
-    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError> {
+    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
         Ok(Box::new(Self(Arc::clone(&self.0))))
     }
 }
@@ -93,12 +93,12 @@ impl Conversation for Nobody {
         HelloAuth::default()
     }
 
-    async fn start(&mut self, _: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn start(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
         trip(&self.0.authenticating);
         Ok(AuthStep::Done)
     }
 
-    async fn next(&mut self, _: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn next(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
         Ok(AuthStep::Done)
     }
 }
@@ -127,10 +127,10 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
         .iter()
         .filter_map(|one| one.as_ref().err())
         .collect();
-    let [Error::Connection(error)] = errors.as_slice() else {
+    let [error] = errors.as_slice() else {
         unreachable!("not one attempt has failed: {errors:?}");
     };
-    assert_eq!(error.error.kind, ErrorKind::Internal);
+    assert_eq!(error.kind(), ErrorKind::Internal);
     let text = "opening the connection panicked: broken on purpose";
     assert!(error.to_string().contains(text), "{error}");
     for mut connection in outcomes.into_iter().flatten() {

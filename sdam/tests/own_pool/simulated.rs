@@ -16,11 +16,11 @@ use futures::{
     future::{join, join_all, poll_immediate},
 };
 use sdam::{
-    ConnectionClosedReason, ErrorKind, Event, EventKind, Interest, PoolError, PoolOptions,
+    ConnectionClosedReason, Error, ErrorKind, Event, EventKind, Interest, PoolOptions,
     ServerAddress, Spawner, Task, Topology,
 };
 use sdam_events::channel::{EventStream, unbounded};
-use sdam_pool::{Error, Pool};
+use sdam_pool::Pool;
 use sdam_sim::{
     Action,
     action::{BadReply, FailCommand, Mode, Target},
@@ -69,7 +69,7 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
         sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
             .unwrap();
         let refused = ping_primary(&topology).await.unwrap_err();
-        assert_eq!(refused.server_error().unwrap().code, Some(1));
+        assert_eq!(refused.code(), Some(1));
         let lost = sim.now();
         ping_primary(&topology).await.unwrap();
         let took = sim.now().since(lost);
@@ -213,10 +213,7 @@ fn a_silent_server_interrupts_commands_in_use_before_their_own_time_is_over() {
         sim.network().blackhole(silent, true);
         let before = sim.now();
         let error = connection.run_command(ping().as_bytes(), Some(LONG)).await;
-        let interrupted = PoolError::Interrupted {
-            address: address.clone(),
-        };
-        assert_eq!(error.unwrap_err(), Error::Pool(interrupted));
+        assert_eq!(error.unwrap_err(), Error::interrupted(&address));
         assert!(sim.now().since(before) < Duration::from_secs(20));
         drop(connection);
         topology.close().await;
@@ -324,10 +321,9 @@ fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
             Duration::from_secs(1),
         );
         let (first, second) = join(pool.check_out(), pool.check_out()).await;
-        let address = pool.address().clone();
         assert_eq!(
             second.unwrap_err(),
-            Error::Pool(PoolError::TimedOut { address })
+            Error::wait_queue_timeout(pool.address())
         );
         drop(first.unwrap());
         topology.close().await;
@@ -370,9 +366,7 @@ fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
         let before = sim.now();
         topology.close().await;
         assert!(sim.now().since(before) < Duration::from_secs(1));
-        let closed = Error::Pool(PoolError::Closed {
-            address: pool.address().clone(),
-        });
+        let closed = Error::pool_closed(pool.address());
         assert_eq!(waiting.await.unwrap_err(), closed);
     });
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
@@ -454,9 +448,8 @@ fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connec
                 .unwrap();
             let mut connection = server.pool().check_out().await.unwrap();
             let error = run_ping(&mut connection).await.unwrap_err();
-            let kind = error.server_error().map(|error| error.kind);
-            assert_eq!(kind, Some(ErrorKind::Protocol), "{bad:?}: {error}");
-            assert_eq!(error.body(), None);
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{bad:?}: {error}");
+            assert_eq!(error.reply(), None);
             // Nothing more is sent on it, and the error says why.
             let again = run_ping(&mut connection).await.unwrap_err().to_string();
             assert!(again.contains("close it"), "{bad:?}: {again}");

@@ -1,8 +1,8 @@
 //! Pools with sockets of the loopback interface.
 
 use futures::future::join_all;
-use sdam::Topology;
-use sdam_pool::{Error, Pool};
+use sdam::{ErrorKind, Topology};
+use sdam_pool::Pool;
 use sdam_sim::serve::ReplicaSet;
 
 use super::{builder, ping_primary, primary};
@@ -45,7 +45,7 @@ fn a_check_out_after_the_runtime_has_ended_fails_and_a_check_in_is_possible() {
     });
     drop(host);
     let outcome = futures::executor::block_on(pool.check_out());
-    assert_eq!(outcome.unwrap_err(), Error::RuntimeShutDown);
+    assert_eq!(outcome.unwrap_err().kind(), ErrorKind::RuntimeShutDown);
     drop(connection);
     let stats = pool.stats();
     assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");

@@ -7,8 +7,8 @@ use std::sync::{
 
 use bson::{Document, doc};
 use sdam::{
-    Authenticator, ConnectionError, Criteria, ErrorKind, ErrorOutcome, Options, ScanTopology,
-    ServerAddress, ServerId, ServerType, Stage, TopologyBuilder,
+    Authenticator, Criteria, Error, ErrorKind, ErrorOutcome, Options, ScanTopology, ServerAddress,
+    ServerId, ServerType, Stage, TopologyBuilder,
 };
 use sdam_auth::Account;
 use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, users::Mechanism};
@@ -54,7 +54,7 @@ async fn run(
     topology: &mut ScanTopology,
     server: ServerId,
     command: &Document,
-) -> Result<Document, ConnectionError> {
+) -> Result<Document, Error> {
     let reply = topology.run_command(server, &bytes(command), None).await?;
     Ok(Document::from_reader(reply.body()).unwrap())
 }
@@ -138,11 +138,8 @@ fn a_wrong_password_is_an_authentication_error_that_closes_the_connection() {
         let server = primary(&mut topology).await;
         let connections = sim.connections();
         let error = run(&mut topology, server, &find()).await.unwrap_err();
-        assert_eq!(
-            (error.error.code, error.error.stage),
-            (Some(18), Stage::Auth)
-        );
-        assert_eq!(error.outcome, ErrorOutcome::Cleared);
+        assert_eq!((error.code(), error.stage()), (Some(18), Stage::Auth));
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
         let description = topology.description();
         let lost = description.server_by_id(server).unwrap();
         assert_eq!(lost.server_type, ServerType::Unknown);
@@ -160,15 +157,15 @@ fn without_an_authenticator_no_command_runs_for_a_user() {
         let server = primary(&mut topology).await;
         let error = run(&mut topology, server, &find()).await.unwrap_err();
         assert_eq!(
-            (error.error.kind, error.error.stage),
+            (error.kind(), error.stage()),
             (ErrorKind::Internal, Stage::Auth)
         );
         let remedy = "`TopologyBuilder::authenticator`";
         assert!(error.to_string().contains(remedy), "{error}");
-        assert_eq!(error.outcome, ErrorOutcome::Irrelevant);
+        assert_eq!(error.outcome(), None);
         // A driver that authenticates the connection itself reports that.
         topology.channel(server).unwrap().set_authenticated();
         let error = run(&mut topology, server, &find()).await.unwrap_err();
-        assert_eq!(error.error.code, Some(13), "{error}");
+        assert_eq!(error.code(), Some(13), "{error}");
     });
 }

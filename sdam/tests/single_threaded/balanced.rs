@@ -1,7 +1,7 @@
 //! Single-threaded mode behind a load balancer.
 
 use bson::{doc, oid::ObjectId};
-use sdam::{AppError, ErrorKind, ErrorOutcome, ScanTopology, Stage};
+use sdam::{Error, ErrorKind, ErrorOutcome, ErrorReport, ScanTopology, Stage};
 use sdam_events::channel::EventStream;
 
 use crate::harness::*;
@@ -82,8 +82,8 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
     assert_eq!(harness.open(), 1);
     // F-67: the previous connection was the last of its service, which has come back.
     assert!(topology.generation(server, service) > Some(before.next()));
-    let mut error =
-        AppError::network(before.next(), Stage::Operation, "broken").with_service(service);
+    let mut error = ErrorReport::new(before.next(), Error::network(Stage::Operation, "broken"))
+        .with_service(service);
     let outcome = topology.handle_error(server, &error);
     assert_eq!(outcome, ErrorOutcome::Stale);
     assert_eq!(harness.open(), 1, "the error is that of another connection");
@@ -124,19 +124,19 @@ fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     summaries(&mut events);
     harness.kill("lb");
     let error = ready(topology.connect(server)).unwrap_err();
-    assert_eq!(error.stage, Stage::Connect);
+    assert_eq!(error.stage(), Stage::Connect);
     harness.revive("lb");
     harness.serve("lb", mongos());
     let error = ready(topology.connect(server)).unwrap_err();
     // C-23
     assert_eq!(
-        &*error.message,
+        error.message(),
         "Driver attempted to initialize in load balancing mode, but the server does not support \
          this mode."
     );
     harness.change("lb", |server| server.silent = true);
     let error = ready(topology.connect(server)).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Timeout);
+    assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(summaries(&mut events), Vec::<String>::new());
     assert_eq!(harness.open(), 0);
 }

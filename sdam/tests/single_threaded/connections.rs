@@ -100,7 +100,7 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
     assert!(select(&mut topology).is_err());
     let description = topology.description();
     let lost = description.server(&address("a")).unwrap();
-    assert_eq!(lost.error.as_ref().unwrap().kind, ErrorKind::Timeout);
+    assert_eq!(lost.error.as_ref().unwrap().kind(), ErrorKind::Timeout);
     // The probe, and one attempt of the scan with a server that is no longer known.
     assert_eq!(harness.millis() - before, 20_002);
 }
@@ -194,7 +194,7 @@ fn a_failed_connect_returns_an_error_and_marks_the_server_unknown() {
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
     harness.kill("a");
     let error = ready(topology.connect(server)).unwrap_err();
-    assert_eq!(error.kind, ErrorKind::Network);
+    assert_eq!(error.kind(), ErrorKind::Network);
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
     let unknown = ServerId::from_u64(99);
     assert!(ready(topology.connect(unknown)).is_err());

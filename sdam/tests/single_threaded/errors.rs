@@ -1,7 +1,7 @@
 //! Errors reported by operations.
 
 use bson::doc;
-use sdam::{AppError, Criteria, ErrorKind, ErrorOutcome, Generation, ServerType, Stage};
+use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, ErrorReport, Generation, ServerType, Stage};
 use sdam_testkit::fixed_reply;
 
 use crate::harness::*;
@@ -24,9 +24,9 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
     harness.advance(1_000);
     harness.log();
     let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
-    assert_eq!(error.outcome, ErrorOutcome::MarkedUnknown);
+    assert_eq!(error.outcome(), Some(ErrorOutcome::MarkedUnknown));
     assert_eq!(
-        error.body(),
+        error.reply(),
         Some(&*bytes(&refusal(10_107))),
         "the operation gets its reply"
     );
@@ -103,9 +103,9 @@ fn o_50_a_reply_without_ok_or_that_is_not_bson_is_an_error_and_closes_the_connec
         let server = id(&topology, "a");
         harness.change("a", |server| server.other = fixed_reply(Some(body)));
         let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
-        assert_eq!(error.error.kind, ErrorKind::Protocol, "{error}");
-        assert_eq!(error.body(), None);
-        assert_eq!(error.outcome, ErrorOutcome::Irrelevant);
+        assert_eq!(error.kind(), ErrorKind::Protocol, "{error}");
+        assert_eq!(error.reply(), None);
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Irrelevant));
         assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
         assert_eq!(harness.open(), 2);
     }
@@ -129,14 +129,13 @@ fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
     assert_eq!((error.index, error.code), (3, Some(11000)));
     assert_eq!(&*error.message, "duplicate key");
     assert_eq!(answered.write_concern_error(), None);
-    assert_eq!(answered.outcome(), ErrorOutcome::Irrelevant);
     // I-32
     body.insert("writeConcernError", doc! { "code": 91, "errmsg": "bye" });
     harness.change("a", |server| server.other = reply(&body));
     let answered = ready(topology.run_command(server, &insert(), None)).unwrap();
     let error = answered.write_concern_error().unwrap();
-    assert_eq!((error.code, &*error.message), (Some(91), "bye"));
-    assert_eq!(answered.outcome(), ErrorOutcome::Cleared);
+    assert_eq!((error.code(), error.message()), (Some(91), "bye"));
+    assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
 }
 
@@ -145,7 +144,10 @@ fn i_1_an_error_of_an_earlier_generation_is_ignored() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     let selected = ready(topology.select(&Criteria::write())).unwrap();
-    let error = AppError::network(selected.generation(), Stage::Operation, "reset");
+    let error = ErrorReport::new(
+        selected.generation(),
+        Error::network(Stage::Operation, "reset"),
+    );
     assert_eq!(
         topology.handle_error(selected.id(), &error),
         ErrorOutcome::Cleared

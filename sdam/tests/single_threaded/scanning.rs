@@ -139,7 +139,7 @@ fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
     assert_eq!(harness.millis() - before, 502, "the pause and two replies");
     let description = topology.description();
     let error = description.server(&address("a")).unwrap();
-    assert_eq!(error.error.as_ref().unwrap().kind, ErrorKind::Timeout);
+    assert_eq!(error.error.as_ref().unwrap().kind(), ErrorKind::Timeout);
 }
 
 #[test]

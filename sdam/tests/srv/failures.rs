@@ -77,7 +77,7 @@ fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
             panic!("{event:?}");
         };
         assert_eq!((&*name, next.as_secs()), (TEST1, 7));
-        assert!(failure.message.contains("SERVFAIL"), "{failure}");
+        assert!(failure.message().contains("SERVFAIL"), "{failure}");
         failures += 1;
     }
     assert_eq!(failures, 3);

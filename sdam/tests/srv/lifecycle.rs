@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sdam::{Resolver, ServerAddress, SrvRecords, TopologyBuilder, TransportError, async_trait};
+use sdam::{Error, Resolver, ServerAddress, SrvRecords, TopologyBuilder, async_trait};
 use sdam_sim::{
     Blueprint,
     config::SetConfig,
@@ -99,11 +99,7 @@ struct Panicking(Arc<dyn Resolver>, std::sync::atomic::AtomicBool);
 
 #[async_trait]
 impl Resolver for Panicking {
-    async fn lookup_srv(
-        &self,
-        name: &str,
-        timeout: Option<Duration>,
-    ) -> Result<SrvRecords, TransportError> {
+    async fn lookup_srv(&self, name: &str, timeout: Option<Duration>) -> Result<SrvRecords, Error> {
         assert!(
             !self.1.swap(true, std::sync::atomic::Ordering::Relaxed),
             "on purpose"
@@ -115,7 +111,7 @@ impl Resolver for Panicking {
         &self,
         name: &str,
         timeout: Option<Duration>,
-    ) -> Result<Vec<Box<str>>, TransportError> {
+    ) -> Result<Vec<Box<str>>, Error> {
         self.0.lookup_txt(name, timeout).await
     }
 }

@@ -2,7 +2,7 @@
 
 use bson::{doc, oid};
 use sdam_core::{
-    app_error::ErrorOutcome,
+    error::ErrorOutcome,
     ids::{Generation, ObjectId, ServerId},
     server::ServerDescription,
 };
@@ -106,10 +106,8 @@ impl Application {
         let error = drawn.on(server, generation.unwrap_or_default(), service);
         let outcome = self.topology.handle_error(server.id, &error);
         self.record.counts().errors += 1;
-        self.record.note(format!(
-            "{:?} of {connection:?}, {:?}: {outcome:?}",
-            error.cause, drawn.stage
-        ));
+        self.record
+            .note(format!("{} of {connection:?}: {outcome:?}", drawn.error));
         let expected = if current {
             drawn.expected(service)
         } else {

@@ -12,7 +12,7 @@ use sdam_core::{
     document::DocumentWriter, error::ErrorKind, ids::ServerId, options::Options, pool::PoolOptions,
     reply,
 };
-use sdam_pool::{Error, Pool, PooledConnection};
+use sdam_pool::{Pool, PooledConnection};
 use sdam_sim::oracle::Oracle;
 
 use super::Application;
@@ -103,7 +103,7 @@ impl Application {
             Either::Left((Err(error), _)) => {
                 self.record.counts().refused += 1;
                 self.record.note(format!("no connection: {error}"));
-                if error == Error::RuntimeShutDown {
+                if error.kind() == ErrorKind::RuntimeShutDown {
                     self.record.violated(Oracle::Pools, error.to_string());
                 }
                 None
@@ -148,8 +148,7 @@ impl Application {
             }
             Some(Err(error)) => {
                 self.record.note(format!("{name} failed: {error}"));
-                let error = error.server_error();
-                if error.is_some_and(|error| error.kind == ErrorKind::Protocol) {
+                if error.kind() == ErrorKind::Protocol {
                     self.record.counts().bad_replies += 1;
                     let number = (server, connection.id().driver);
                     self.record.out_of_step().insert(number);

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use bson::{doc, oid};
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome},
     document::SharedDocument,
-    error::Stage,
+    error::{Error, ErrorOutcome, Stage},
     event::EventKind,
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
+    reply,
+    report::ErrorReport,
     rng::Rng,
     server::ServerDescription,
     topology::{TopologyDescription, TopologyType},
@@ -23,8 +24,7 @@ const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
 
 /// An error reported by an application.
 pub(crate) struct DrawnError {
-    pub(crate) stage: Stage,
-    cause: Cause<'static>,
+    pub(crate) error: Error,
     /// The expected outcome for a monitored server; `None` if it cannot be predicted.
     expected: Option<ErrorOutcome>,
     balanced: bool,
@@ -35,7 +35,7 @@ impl DrawnError {
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
         // After hello the service is known, and the load balancer itself is never Unknown.
-        let of_service = service_id.is_some() && !self.stage.is_before_hello_completes();
+        let of_service = service_id.is_some() && !self.error.stage().is_before_hello_completes();
         Some(match expected {
             expected if !self.balanced => expected,
             ErrorOutcome::Cleared if of_service => ErrorOutcome::ServiceCleared,
@@ -49,8 +49,8 @@ impl DrawnError {
         server: &ServerDescription,
         generation: Generation,
         service_id: Option<ObjectId>,
-    ) -> AppError<'_> {
-        AppError::new(generation, self.stage, self.cause.clone())
+    ) -> ErrorReport {
+        ErrorReport::new(generation, self.error.clone())
             .with_service(service_id)
             .with_max_wire_version(server.wire_versions.max.max(8))
     }
@@ -123,8 +123,8 @@ impl Application {
         let outcome = self.topology.handle_error(server, &error);
         self.record.counts().errors += 1;
         self.record.note(format!(
-            "{:?} on {}, generation {generation} of {current}, {:?}: {outcome:?}",
-            error.cause, known.address, drawn.stage
+            "{} on {}, generation {generation} of {current}: {outcome:?}",
+            drawn.error, known.address
         ));
         let expected = if generation < current {
             Some(ErrorOutcome::Stale)
@@ -197,24 +197,26 @@ pub(crate) fn draw(
         ],
     );
     let established = stage == Stage::Operation;
-    let (cause, expected) = match rng.below(6) {
+    let (error, expected) = match rng.below(6) {
         0..3 => {
-            let (timeout, message) = (rng.below(2) == 0, "the connection broke".into());
+            let (timeout, message) = (rng.below(2) == 0, "the connection broke");
             let expected = if stage == Stage::Hello || established && timeout {
                 ErrorOutcome::Irrelevant
             } else {
                 ErrorOutcome::Cleared
             };
-            let cause = if timeout {
-                Cause::Timeout(message)
+            let error = if timeout {
+                Error::timeout(stage, message)
             } else {
-                Cause::Network(message)
+                Error::network(stage, message)
             };
-            (cause, Some(expected))
+            (error, Some(expected))
         }
         3 | 4 => {
             let (reply, expected) = state_change(rng, server);
-            (Cause::Reply(reply.into()), expected.filter(|_| established))
+            let malformed = || Error::protocol(stage, "the reply has no error");
+            let error = reply::error(&reply, stage).unwrap_or_else(malformed);
+            (error, expected.filter(|_| established))
         }
         _ => {
             let expected = if established {
@@ -222,12 +224,12 @@ pub(crate) fn draw(
             } else {
                 ErrorOutcome::Cleared
             };
-            (Cause::Auth("authentication failed".into()), Some(expected))
+            let error = Error::auth("authentication failed").at(stage);
+            (error, Some(expected))
         }
     };
     DrawnError {
-        stage,
-        cause,
+        error,
         expected,
         balanced,
     }

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
-    app_error::Cause,
     error::ErrorKind,
     event::{Event, EventKind, Selection},
     ids::ServerId,
@@ -123,7 +122,7 @@ pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
             } => {
                 // F-51: the type before the check counts, and the change is published later.
                 let known = known.get(&heartbeat.server) == Some(&true);
-                let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
+                let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let state = if lost {
                     State::Lost { known }
                 } else {
@@ -133,7 +132,7 @@ pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
             }
             EventKind::Input(input) => {
                 // A later error of an operation replaces that of the check, and causes no cooldown.
-                if let RecordedInput::AppError { server, .. } = &**input
+                if let RecordedInput::Error { server, .. } = &**input
                     && let Some((_, state)) = ended.get_mut(server)
                 {
                     *state = State::Failed;
@@ -185,7 +184,7 @@ impl Cadence {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
-                let lost = matches!(failure.kind, ErrorKind::Network | ErrorKind::Timeout);
+                let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
                     // F-51: the type before the check counts, and the change is published later.
                     if lost {
@@ -220,14 +219,12 @@ impl Cadence {
 
     fn input(&mut self, input: &RecordedInput) {
         self.cancelling_error_on = None;
-        let RecordedInput::AppError { server, error } = input else {
+        let RecordedInput::Error { server, report } = input else {
             return;
         };
         // F-71, I-14, I-12: a handshake that was refused without reporting a state change.
-        if matches!(
-            error.cause,
-            Cause::Network(_) | Cause::Timeout(_) | Cause::Auth(_)
-        ) {
+        let refused = report.error.reply().is_some();
+        if !refused && report.error.kind() != ErrorKind::Protocol {
             self.cancelling_error_on = Some(*server);
         }
     }

@@ -126,10 +126,9 @@ impl<'w> StepOracle<'w> {
                 let message = format!("{server} is selectable, but its pool is paused");
                 self.violated(Oracle::Pools, message);
             }
-            let lost = server
-                .error
-                .as_ref()
-                .is_some_and(|error| matches!(error.kind, ErrorKind::Network | ErrorKind::Timeout));
+            let lost = server.error.as_ref().is_some_and(|error| {
+                matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
+            });
             if lost && pool.ready {
                 let message = format!("{server} failed, but its pool was not cleared");
                 self.violated(Oracle::Pools, message);

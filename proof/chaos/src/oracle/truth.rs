@@ -140,9 +140,7 @@ impl Truth {
     /// with an older configuration is treated as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
-            let stale = |error: &std::sync::Arc<sdam_core::error::ServerError>| {
-                error.kind == ErrorKind::StalePrimary
-            };
+            let stale = |error: &sdam_core::error::Error| error.kind() == ErrorKind::StalePrimary;
             self.servers.get(&server.address) == Some(&ServerType::RsPrimary)
                 && server.error.as_ref().is_some_and(stale)
         });

@@ -1,7 +1,7 @@
 //! Checks the bytes on the wire, and the messages of connection errors.
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{Event, EventKind},
     srv::MIN_RESCAN_INTERVAL,
     time::Instant,
@@ -95,29 +95,29 @@ fn complaint(
     access: Access,
     faults: &Beginnings,
     at: Instant,
-    error: &ServerError,
+    error: &Error,
 ) -> Option<&'static str> {
     let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
-    if error.kind == ErrorKind::Cancelled {
+    if error.kind() == ErrorKind::Cancelled {
         // An abandoned attempt did not fail at a stage.
         return None;
     }
-    let is_allowed = match error.stage {
+    let is_allowed = match error.stage() {
         Stage::Dns => !access.is_proxied() && begun(faults.look_ups),
         Stage::Connect => !access.is_proxied(),
         Stage::Proxy => access.is_proxied(),
         Stage::Tls => {
-            access.tls && (error.kind != ErrorKind::Protocol || begun(faults.certificates))
+            access.tls && (error.kind() != ErrorKind::Protocol || begun(faults.certificates))
         }
         _ => true,
     };
     // Errors of TLS and of the proxy's client name their origin.
-    let says = |word: &str| error.message.contains(word);
+    let says = |word: &str| error.message().contains(word);
     if !is_allowed {
         Some("nothing can fail at this stage")
-    } else if (says("TLS") || says("certificate")) && error.stage != Stage::Tls {
+    } else if (says("TLS") || says("certificate")) && error.stage() != Stage::Tls {
         Some("it is of the stage tls")
-    } else if says("proxy") && error.stage != Stage::Proxy {
+    } else if says("proxy") && error.stage() != Stage::Proxy {
         Some("it is of the stage proxy")
     } else {
         None

@@ -6,13 +6,13 @@ use std::{
 };
 
 use sdam_core::{
-    app_error::{AppError, ErrorOutcome},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, ErrorOutcome, Stage},
     event::{Event, EventKind, EventName, Publish},
     hello::{Handshake, Hello, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     machine::{Effect, Effects, Input, TopologyMachine},
     options::Options,
+    report::ErrorReport,
     server::Rtt,
     time::Instant,
 };
@@ -148,14 +148,14 @@ impl Owner {
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {
-            let error = ServerError::new(ErrorKind::Timeout, Stage::Hello, text);
+            let error = Error::new(ErrorKind::Timeout, Stage::Hello, text);
             return self.check(Err(error), None);
         }
         let server = self.server()?;
         let mut state = self.lock();
         let generation = state.machine.generation(server, None);
         let generation = generation.ok_or("the server has left the topology")?;
-        let error = AppError::network(generation, Stage::Operation, text);
+        let error = ErrorReport::new(generation, Error::network(Stage::Operation, text));
         let (_, effects) = state.machine.handle_error(self.now(), server, &error);
         self.run(&state, effects);
         Ok(())
@@ -168,7 +168,7 @@ impl Owner {
         self.run(&state, effects);
     }
 
-    fn check(&self, outcome: Result<Hello, ServerError>, rtt: Option<Rtt>) -> Result<(), String> {
+    fn check(&self, outcome: Result<Hello, Error>, rtt: Option<Rtt>) -> Result<(), String> {
         let server = self.server()?;
         let mut state = self.lock();
         let input = Input::Checked {
@@ -231,7 +231,7 @@ impl Owner {
 }
 
 impl PoolHost for Owner {
-    fn handle_error(self: Arc<Self>, server: ServerId, error: &AppError<'_>) -> ErrorOutcome {
+    fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         let mut state = self.lock();
         let (outcome, effects) = state.machine.handle_error(self.now(), server, error);
         self.run(&state, effects);
@@ -243,7 +243,7 @@ impl PoolHost for Owner {
         _: ServerId,
         _: Generation,
         _: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         // Only the test makes the pool ready.
         Ok(None)
     }

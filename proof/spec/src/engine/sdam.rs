@@ -53,8 +53,9 @@ impl Subject for Engine<'_> {
         let generations = self.harness.pools.generations();
         let current = generations.get(&server.id);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        self.topology
-            .handle_error(server.id, &error.report(*current));
+        if let Some(report) = error.report(*current) {
+            self.topology.handle_error(server.id, &report);
+        }
         self.harness.settle();
         Ok(())
     }

@@ -72,7 +72,9 @@ impl Subject for Scanned {
         let generations = self.harness.pools.generations();
         let current = generations.get(&id);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        self.topology.handle_error(id, &error.report(*current));
+        if let Some(report) = error.report(*current) {
+            self.topology.handle_error(id, &report);
+        }
         Ok(())
     }
 

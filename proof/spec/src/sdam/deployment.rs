@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{EventKind, EventName},
     hello::{Handshake, Hello},
     ids::{Generation, ObjectId, ServerId},
@@ -143,7 +143,7 @@ impl Subject for Driven {
             None => self.handle(Input::Failed {
                 conn,
                 at,
-                error: ServerError::new(
+                error: Error::new(
                     ErrorKind::Network,
                     Stage::Hello,
                     "network error of the test file",
@@ -159,9 +159,10 @@ impl Subject for Driven {
             .ok_or_else(|| format!("{} is not a server of the topology", error.address))?;
         let current = self.deployment.generation(server, None);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        let report = error.report(current);
-        let (_, outputs) = self.deployment.handle_error(self.now, server, &report);
-        self.perform(outputs);
+        if let Some(report) = error.report(current) {
+            let (_, outputs) = self.deployment.handle_error(self.now, server, &report);
+            self.perform(outputs);
+        }
         Ok(())
     }
 

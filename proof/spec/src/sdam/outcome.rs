@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bson::oid::ObjectId;
 use sdam_core::{
     address::ServerAddress,
+    error::Error,
     ids::{self, TopologyVersion},
     server::{ServerDescription, ServerType},
 };
@@ -158,7 +159,7 @@ fn id(id: ids::ObjectId) -> ObjectId {
 
 /// Compares an error. Its text only needs to contain the expected text.
 fn compare_error(expected: &Stated<String>, server: &ServerDescription) -> Result<(), String> {
-    let actual = server.error.as_deref().map(|error| &*error.message);
+    let actual = server.error.as_ref().map(Error::message);
     let Stated::Value(expected) = expected else {
         return Ok(());
     };

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::EventKind,
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
@@ -78,7 +78,7 @@ impl Subject for PureMachine {
         };
         let outcome = match &response.reply {
             Some(reply) => Hello::parse(reply),
-            None => Err(ServerError::new(
+            None => Err(Error::new(
                 ErrorKind::Network,
                 Stage::Hello,
                 "network error of the test file",
@@ -106,10 +106,10 @@ impl Subject for PureMachine {
             .id;
         let current = self.machine.generation(server, None);
         let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        let (_, effects) = self
-            .machine
-            .handle_error(self.now, server, &error.report(current));
-        self.perform(effects);
+        if let Some(report) = error.report(current) {
+            let (_, effects) = self.machine.handle_error(self.now, server, &report);
+            self.perform(effects);
+        }
         Ok(())
     }
 

@@ -3,9 +3,10 @@
 use bson::Document;
 use sdam_core::{
     address::ServerAddress,
-    app_error::{AppError, Cause},
-    error::Stage,
+    error::{Error, Stage},
     ids::Generation,
+    reply,
+    report::ErrorReport,
 };
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
@@ -92,8 +93,8 @@ pub struct ApplicationError {
     /// The connection's generation; `None` for the pool's current one.
     pub generation: Option<Generation>,
     max_wire_version: i32,
-    stage: Stage,
-    cause: Cause<'static>,
+    /// The error; `None` for a reply without one that concerns the server.
+    error: Option<Error>,
 }
 
 #[derive(Deserialize)]
@@ -127,10 +128,14 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     type Error = String;
 
     fn try_from(error: ApplicationErrorFormat) -> Result<Self, String> {
-        let cause = match (error.kind, error.response) {
-            (Kind::Network, None) => Cause::Network(MESSAGE.into()),
-            (Kind::Timeout, None) => Cause::Timeout(MESSAGE.into()),
-            (Kind::Command, Some(response)) => Cause::Reply(encode(&response)?.into()),
+        let stage = match error.when {
+            When::BeforeHandshakeCompletes => Stage::Hello,
+            When::AfterHandshakeCompletes => Stage::Operation,
+        };
+        let reported = match (error.kind, error.response) {
+            (Kind::Network, None) => Some(Error::network(stage, MESSAGE)),
+            (Kind::Timeout, None) => Some(Error::timeout(stage, MESSAGE)),
+            (Kind::Command, Some(response)) => reply::error(&encode(&response)?, stage),
             (Kind::Command, None) => return Err("an error of type command has no response".into()),
             (kind, Some(_)) => return Err(format!("an error of type {kind:?} has a response")),
         };
@@ -138,11 +143,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
             address: error.address,
             generation: error.generation,
             max_wire_version: error.max_wire_version,
-            stage: match error.when {
-                When::BeforeHandshakeCompletes => Stage::Hello,
-                When::AfterHandshakeCompletes => Stage::Operation,
-            },
-            cause,
+            error: reported,
         })
     }
 }
@@ -166,10 +167,11 @@ impl Script {
 }
 
 impl ApplicationError {
-    /// Returns the report of a pool with generation `current`.
-    pub fn report(&self, current: Generation) -> AppError<'_> {
+    /// Returns the report of a pool whose generation is `current`; `None` for a reply without an
+    /// error that concerns the server.
+    pub fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);
-        AppError::new(generation, self.stage, self.cause.clone())
-            .with_max_wire_version(self.max_wire_version)
+        let report = ErrorReport::new(generation, self.error.clone()?);
+        Some(report.with_max_wire_version(self.max_wire_version))
     }
 }

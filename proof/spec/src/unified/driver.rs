@@ -167,9 +167,7 @@ impl Request {
 
 impl From<&CommandError> for Failure {
     fn from(error: &CommandError) -> Self {
-        let code_name = error
-            .server_error()
-            .and_then(|error| error.code_name.as_deref());
+        let code_name = error.server_error().and_then(|error| error.code_name());
         Self {
             message: error.to_string(),
             is_server_error: matches!(error.kind(), CommandErrorKind::Reply(_)),
@@ -200,9 +198,13 @@ impl Failure {
     /// successful command.
     fn of_write(reply: &CommandReply) -> Option<Self> {
         let concern = reply.write_concern_error();
-        let labels = concern.map(|error| error.labels.iter().map(ToString::to_string));
-        let concern =
-            concern.map(|error| (error.code.unwrap_or_default(), error.message.to_string()));
+        let labels = concern.map(|error| error.labels().map(str::to_owned));
+        let concern = concern.map(|error| {
+            (
+                error.code().unwrap_or_default(),
+                error.message().to_string(),
+            )
+        });
         let write = reply.write_errors().into_iter().next();
         let write = write.map(|error| (error.code.unwrap_or_default(), error.message.to_string()));
         let (code, message) = write.or(concern.clone())?;

@@ -9,7 +9,7 @@ use bson::doc;
 use futures::future::BoxFuture;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{Event, EventKind},
     ids::{Generation, ObjectId, ServerId},
     pool::PoolClear,
@@ -292,7 +292,7 @@ fn published(kinds: Vec<EventKind>) -> Vec<Event> {
 /// The events of a client whose server became ready and was cleared.
 fn pool_events() -> Vec<Event> {
     let (server, address) = (ServerId::from_u64(1), ServerAddress::new("a", 1));
-    let cause = ServerError::new(ErrorKind::Timeout, Stage::Hello, "late").shared();
+    let cause = Error::new(ErrorKind::Timeout, Stage::Hello, "late");
     let mut clear = PoolClear::new(Generation::FIRST, cause);
     clear.interrupt_in_use = true;
     let ready = EventKind::PoolReady {

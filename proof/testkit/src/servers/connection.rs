@@ -1,9 +1,13 @@
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
 use bson::RawDocument;
-use sdam_core::{address::ServerAddress, error::Stage, time::Instant};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    time::Instant,
+};
 use sdam_transport::{
-    Clock, Connection, TransportError, async_trait,
+    Clock, Connection, async_trait, error,
     wire::{OpCode, OpMsg, OpReply, WireError, WireMessage},
 };
 
@@ -50,7 +54,7 @@ impl ServerConnection {
 
     /// Returns the server, unless it was restarted or has refused connections since the connection
     /// was opened.
-    fn server(&self) -> Result<Server, TransportError> {
+    fn server(&self) -> Result<Server, Error> {
         let mut state = self.servers.lock();
         let now = self.servers.clock.now();
         let port = state.port(&self.address);
@@ -65,7 +69,7 @@ impl ServerConnection {
     }
 
     /// Waits until `instant`, or fails at an earlier deadline.
-    async fn wait_until(&self, instant: Instant) -> Result<(), TransportError> {
+    async fn wait_until(&self, instant: Instant) -> Result<(), Error> {
         let clock = &self.servers.clock;
         let end = self
             .deadline
@@ -76,13 +80,13 @@ impl ServerConnection {
             clock.sleep_until(end).await;
         }
         if end < instant {
-            return Err(TransportError::timeout(Stage::Hello, "no reply"));
+            return Err(Error::timeout(Stage::Hello, "no reply"));
         }
         Ok(())
     }
 
     /// Returns the body of the reply to `request`.
-    async fn body(&self, request: &WireMessage, sent: Instant) -> Result<Vec<u8>, TransportError> {
+    async fn body(&self, request: &WireMessage, sent: Instant) -> Result<Vec<u8>, Error> {
         let server = loop {
             let server = self.server()?;
             if !server.silent {
@@ -119,7 +123,7 @@ impl ServerConnection {
 
 #[async_trait]
 impl Connection for ServerConnection {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         let mut what = command(&message);
         if is_awaited(&message) {
             what.push_str(" awaited");
@@ -129,12 +133,12 @@ impl Connection for ServerConnection {
         Ok(())
     }
 
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
         self.stall().await;
-        let nothing = || TransportError::protocol(Stage::Hello, "nothing was asked");
+        let nothing = || Error::protocol(Stage::Hello, "nothing was asked");
         let (request, sent) = self.request.take().ok_or_else(nothing)?;
         let body = self.body(&request, sent).await?;
-        reply_to(&request, &body).map_err(|error| TransportError::from_wire(Stage::Hello, error))
+        reply_to(&request, &body).map_err(|error| error::from_wire(Stage::Hello, error))
     }
 
     fn set_deadline(&mut self, deadline: Option<Instant>) {
@@ -148,8 +152,8 @@ impl Drop for ServerConnection {
     }
 }
 
-fn broken(message: &str) -> TransportError {
-    TransportError::network(Stage::Hello, message)
+fn broken(message: &str) -> Error {
+    Error::network(Stage::Hello, message)
 }
 
 /// Returns the name of the command in `message`; empty if there is none.

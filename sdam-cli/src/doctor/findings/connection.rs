@@ -6,7 +6,7 @@ use sdam::tls::{Reason, rustls};
 use sdam::transport::wire::WireError;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     options::Options,
     server::{ServerType, WireVersions},
     topology::Obstacle,
@@ -221,9 +221,9 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
 }
 
 /// Returns the finding about the failed step.
-fn failure(host: &Host, error: &ServerError) -> Finding {
-    let finding = match error.stage {
-        _ if error.kind == ErrorKind::Internal => {
+fn failure(host: &Host, error: &Error) -> Finding {
+    let finding = match error.stage() {
+        _ if error.kind() == ErrorKind::Internal => {
             Finding::new(Check::Hello, Status::Error, "the check itself has failed")
                 .remedy("report this as a bug of sdam, with the connection string without password")
         }
@@ -244,7 +244,7 @@ fn failure(host: &Host, error: &ServerError) -> Finding {
         None => finding,
     };
     // Each attempt has its own finding.
-    if host.dials.is_empty() || error.stage != Stage::Connect {
+    if host.dials.is_empty() || error.stage() != Stage::Connect {
         finding.evidence("error", text(error))
     } else {
         finding
@@ -273,8 +273,8 @@ fn unreachable(host: &Host) -> Finding {
     finding.evidence("addresses", attempts(host))
 }
 
-fn tls(host: &Host, error: &ServerError) -> Finding {
-    let cause = error.source.downcast_ref::<rustls::Error>();
+fn tls(host: &Host, error: &Error) -> Finding {
+    let cause = error.source_as::<rustls::Error>();
     let reason = cause.map(Reason::of);
     if host.is_reverse {
         return Finding::new(
@@ -318,15 +318,15 @@ fn tls(host: &Host, error: &ServerError) -> Finding {
         .remedy("check the port and the allow list of the server; it needs TLS 1.2 or newer"),
     };
     if finding.check == Check::TlsVerify {
-        finding.cause(error.message.to_string())
+        finding.cause(error.message().to_string())
     } else {
         finding
     }
 }
 
-fn no_hello(host: &Host, error: &ServerError) -> Finding {
+fn no_hello(host: &Host, error: &Error) -> Finding {
     let finding = |title: String| Finding::new(Check::Hello, Status::Fail, title);
-    let wire = error.source.downcast_ref::<WireError>();
+    let wire = error.source_as::<WireError>();
     if let Some(first) = wire.and_then(first_letters) {
         return finding(format!(
             "this is not MongoDB: the answer begins with {first:?}"
@@ -338,7 +338,7 @@ fn no_hello(host: &Host, error: &ServerError) -> Finding {
             "add tls=true to the connection string, and tlsCAFile if its authority is private",
         );
     }
-    match error.kind {
+    match error.kind() {
         ErrorKind::Timeout => {
             finding("the server accepts connections but does not answer".to_owned())
                 .cause("the server hangs or is overloaded, or is stopped in a debugger")
@@ -354,7 +354,7 @@ fn no_hello(host: &Host, error: &ServerError) -> Finding {
         }
         ErrorKind::Protocol => finding("this is not MongoDB".to_owned())
             .remedy("correct the port: another service listens there"),
-        _ => finding(format!("the server refuses hello: {}", error.message))
+        _ => finding(format!("the server refuses hello: {}", error.message()))
             .remedy("look at the log of the server"),
     }
 }

@@ -76,7 +76,7 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
                 .about(&departure.address)
         }
         Diagnosis::WrongSetName { address, error } => {
-            Finding::new(Check::TopoKind, Status::Fail, error.message.to_string()).about(address)
+            Finding::new(Check::TopoKind, Status::Fail, error.message().to_string()).about(address)
         }
         _ => return None,
     };

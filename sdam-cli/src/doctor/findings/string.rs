@@ -93,7 +93,7 @@ pub(super) fn records(srv: &Srv) -> Finding {
     if let Some(error) = errors.into_iter().flatten().next() {
         return finding(
             Status::Fail,
-            format!("the name server gives no answer: {}", error.message),
+            format!("the name server gives no answer: {}", error.message()),
         )
         .cause("this machine has no name server, or it cannot be reached")
         .cause("the name server refuses records of this kind, as some routers do")

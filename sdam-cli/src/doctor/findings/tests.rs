@@ -90,7 +90,7 @@ fn a_certificate_is_a_warning_before_it_expires() {
 #[test]
 fn the_steps_after_a_failure_are_skipped_for_that_host_alone() {
     let mut lost = Host::new(ServerAddress::parse("b").unwrap());
-    lost.error = Some(ServerError::new(
+    lost.error = Some(Error::new(
         ErrorKind::Network,
         sdam_core::error::Stage::Dns,
         "no such name",

@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::future::{self, FutureExt as _};
-use sdam::transport::{Connection, TransportError, wire::Exchange};
+use sdam::transport::{Connection, error::from_wire, wire::Exchange};
 use sdam::{
     Criteria, ReadMode, ReadPreference,
     client::{ClientBuilder, Command},
@@ -17,7 +17,7 @@ use sdam::{
 use sdam_core::{
     address::ServerAddress,
     document::DocumentWriter,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::{Hello, HelloRequest},
     server::ServerType,
 };
@@ -42,7 +42,7 @@ impl Line<'_> {
         let checked = AssertUnwindSafe(self.check_host(host.clone())).catch_unwind();
         checked.await.unwrap_or_else(|_| {
             let text = "the check panicked";
-            let error = ServerError::new(ErrorKind::Internal, Stage::Hello, text);
+            let error = Error::new(ErrorKind::Internal, Stage::Hello, text);
             host.error = Some(error);
             (host, None)
         })
@@ -65,7 +65,7 @@ impl Line<'_> {
     }
 
     /// Looks up the name and tries each address separately, unless a proxy does so.
-    async fn reach(&self, host: &mut Host) -> Result<(), ServerError> {
+    async fn reach(&self, host: &mut Host) -> Result<(), Error> {
         let place = self.place(&host.address);
         host.place = (place != host.address).then(|| place.clone());
         let Some(port) = place.port().filter(|_| self.options.proxy.is_none()) else {
@@ -93,7 +93,7 @@ impl Line<'_> {
         } else {
             ErrorKind::Timeout
         };
-        Err(ServerError::new(
+        Err(Error::new(
             kind,
             Stage::Connect,
             "no address accepts connections",
@@ -116,7 +116,7 @@ impl Line<'_> {
     }
 
     /// Connects like a client and sends hello.
-    async fn connect(&self, host: &mut Host) -> Result<Greeting, ServerError> {
+    async fn connect(&self, host: &mut Host) -> Result<Greeting, Error> {
         let begun = Instant::now();
         let deadline = Some(self.limits.deadline());
         let connected = self.transport.connect(&host.address, deadline).await;
@@ -131,7 +131,7 @@ impl Line<'_> {
         &self,
         connection: &mut dyn Connection,
         rounds: usize,
-    ) -> Result<Greeting, ServerError> {
+    ) -> Result<Greeting, Error> {
         let mut exchange = Exchange::new();
         let first = Round::run(self, connection, &mut exchange, &self.hello).await?;
         let hello = Hello::parse(&first.body)?;
@@ -157,7 +157,7 @@ impl Line<'_> {
 
     /// Returns whether the server answers with the opposite TLS setting, which distinguishes
     /// several possible causes.
-    async fn is_reverse(&self, address: &ServerAddress, error: &ServerError) -> bool {
+    async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
         let stage = if self.options.tls.is_some() {
             Stage::Tls
         } else {
@@ -165,8 +165,8 @@ impl Line<'_> {
         };
         // A timeout only counts during the TLS handshake, which a server without TLS reads as the
         // beginning of a long message.
-        let is_silent = error.kind == ErrorKind::Timeout && stage == Stage::Hello;
-        if error.stage != stage || error.kind == ErrorKind::Command || is_silent {
+        let is_silent = error.kind() == ErrorKind::Timeout && stage == Stage::Hello;
+        if error.stage() != stage || error.kind() == ErrorKind::Command || is_silent {
             return false;
         }
         let Ok(transport) = self.reverse() else {
@@ -201,8 +201,8 @@ impl Line<'_> {
         })
     }
 
-    async fn authenticate(&self, server: &ServerAddress) -> Result<(), ServerError> {
-        let internal = |text: String| ServerError::new(ErrorKind::Internal, Stage::Auth, text);
+    async fn authenticate(&self, server: &ServerAddress) -> Result<(), Error> {
+        let internal = |text: String| Error::new(ErrorKind::Internal, Stage::Auth, text);
         let mut options = self.options.clone();
         options.seeds = vec![server.clone()];
         (options.srv, options.replica_set) = (None, None);
@@ -244,8 +244,8 @@ impl Round {
         connection: &mut dyn Connection,
         exchange: &mut Exchange,
         hello: &HelloRequest,
-    ) -> Result<Self, ServerError> {
-        let wire = |error| ServerError::from(TransportError::from_wire(Stage::Hello, error));
+    ) -> Result<Self, Error> {
+        let wire = |error| from_wire(Stage::Hello, error);
         let message = exchange.hello(hello).map_err(wire)?;
         let begun = Instant::now();
         let conversation = async {
@@ -254,7 +254,7 @@ impl Round {
         };
         let late = || {
             let text = "the server accepts connections but does not answer";
-            ServerError::new(ErrorKind::Timeout, Stage::Hello, text)
+            Error::new(ErrorKind::Timeout, Stage::Hello, text)
         };
         let reply = line.limits.within(conversation).await.ok_or_else(late)??;
         let took = begun.elapsed();
@@ -276,8 +276,8 @@ impl Round {
 
 fn found_addresses(
     found: Option<io::Result<impl Iterator<Item = SocketAddr>>>,
-) -> Result<Vec<SocketAddr>, ServerError> {
-    let fail = |kind, text: String| Err(ServerError::new(kind, Stage::Dns, text));
+) -> Result<Vec<SocketAddr>, Error> {
+    let fail = |kind, text: String| Err(Error::new(kind, Stage::Dns, text));
     match found {
         None => fail(
             ErrorKind::Timeout,

@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use futures::future;
 use sdam::Io;
-use sdam::transport::TransportError;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     options,
     rng::Rng,
     uri::ConnectionString,
@@ -61,10 +60,10 @@ pub(super) async fn look_up(
 }
 
 /// Turns a look-up that timed out into an error.
-fn flat<T>(outcome: Option<Result<T, TransportError>>) -> Result<T, ServerError> {
+fn flat<T>(outcome: Option<Result<T, Error>>) -> Result<T, Error> {
     let late = || {
         let text = "the name server did not answer in time";
-        ServerError::new(ErrorKind::Timeout, Stage::Dns, text)
+        Error::new(ErrorKind::Timeout, Stage::Dns, text)
     };
-    outcome.ok_or_else(late)?.map_err(ServerError::from)
+    outcome.ok_or_else(late)?.map_err(Error::without_context)
 }

@@ -129,7 +129,7 @@ impl Records {
         attributes.push(attribute("sdam.server.type", now.as_str()));
         attributes.push(attribute("sdam.server.previous_type", old.as_str()));
         if let Some(error) = &new.error {
-            attributes.push(attribute("error.type", error.kind.as_str()));
+            attributes.push(attribute("error.type", error.kind().as_str()));
         }
         let is_lost = old.is_available() && !now.is_available();
         let severity = if is_lost {

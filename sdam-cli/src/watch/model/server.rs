@@ -4,7 +4,7 @@ use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::Heartbeat,
     hello::Hello,
     ids::ServerId,
@@ -37,7 +37,7 @@ pub(crate) struct Trouble {
     /// The number of failed checks.
     pub(crate) checks: u32,
     /// The last error.
-    pub(crate) error: Arc<ServerError>,
+    pub(crate) error: Error,
     /// True if a later check has succeeded.
     pub(crate) is_over: bool,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Pool {
     /// True if the pool may open connections.
     pub(crate) is_ready: bool,
     /// The last clear and its cause.
-    pub(crate) cleared: Option<(Instant, Arc<ServerError>)>,
+    pub(crate) cleared: Option<(Instant, Error)>,
 }
 
 /// Everything known of one server.
@@ -100,7 +100,7 @@ impl Server {
     }
 
     /// Returns the error that makes the server unavailable.
-    pub(crate) fn error(&self) -> Option<&Arc<ServerError>> {
+    pub(crate) fn error(&self) -> Option<&Error> {
         let failed = self.current_trouble().map(|trouble| &trouble.error);
         self.description.error.as_ref().or(failed)
     }
@@ -152,8 +152,8 @@ impl Server {
         self.current_trouble().is_some()
     }
 
-    pub(super) fn failed(&mut self, at: Instant, error: &Arc<ServerError>) {
-        if error.kind == ErrorKind::Cancelled {
+    pub(super) fn failed(&mut self, at: Instant, error: &Error) {
+        if error.kind() == ErrorKind::Cancelled {
             return;
         }
         self.history.add(at, Probe::Lost);
@@ -162,7 +162,7 @@ impl Server {
             since: known.as_ref().map_or(at, |trouble| trouble.since),
             last: at,
             checks: known.map_or(0, |trouble| trouble.checks) + 1,
-            error: Arc::clone(error),
+            error: error.clone(),
             is_over: false,
         });
     }
@@ -184,14 +184,14 @@ impl Server {
             self.pool.generation = clear.generation.as_u64();
             self.pool.is_ready = false;
         }
-        self.pool.cleared = Some((at, Arc::clone(&clear.cause)));
+        self.pool.cleared = Some((at, clear.cause.clone()));
     }
 }
 
 /// Describes an error in a few words, as an operator would, with the stage.
-pub(crate) fn brief(error: &ServerError) -> String {
-    let stage = error.stage;
-    let message = error.message.to_ascii_lowercase();
+pub(crate) fn brief(error: &Error) -> String {
+    let stage = error.stage();
+    let message = error.message().to_ascii_lowercase();
     let network = [
         ("refused", "refused"),
         ("reset", "connection reset"),
@@ -201,7 +201,7 @@ pub(crate) fn brief(error: &ServerError) -> String {
         ("end of file", "connection closed"),
         ("eof", "connection closed"),
     ];
-    let what = match error.kind {
+    let what = match error.kind() {
         ErrorKind::StalePrimary => return "stale primary".to_owned(),
         ErrorKind::SetName => return "wrong set name".to_owned(),
         ErrorKind::Cancelled => "cancelled".to_owned(),
@@ -209,7 +209,7 @@ pub(crate) fn brief(error: &ServerError) -> String {
         ErrorKind::Timeout => "timeout".to_owned(),
         ErrorKind::Protocol if stage == Stage::Tls => "certificate refused".to_owned(),
         ErrorKind::Protocol => "protocol error".to_owned(),
-        ErrorKind::Command => match (&error.code_name, error.code) {
+        ErrorKind::Command => match (&error.code_name(), error.code()) {
             (Some(name), _) => name.to_string(),
             (None, Some(code)) => format!("error {code}"),
             (None, None) => "command error".to_owned(),
@@ -234,7 +234,7 @@ mod tests {
     #[test]
     fn errors_are_described_by_cause_and_stage() {
         let check = |kind, stage, message: &str, expected: &str| {
-            let error = ServerError::new(kind, stage, message);
+            let error = Error::new(kind, stage, message);
             assert_eq!(brief(&error), expected);
         };
         let network = ErrorKind::Network;
@@ -272,10 +272,9 @@ mod tests {
             "command error at hello",
         );
         check(ErrorKind::SetName, Stage::Hello, "", "wrong set name");
-        let mut error = ServerError::new(ErrorKind::Command, Stage::Operation, "");
-        error.code = Some(91);
+        let error = Error::new(ErrorKind::Command, Stage::Operation, "").with_code(91);
         assert_eq!(brief(&error), "error 91 at operation");
-        error.code_name = Some("ShutdownInProgress".into());
+        let error = error.with_code_name("ShutdownInProgress");
         assert_eq!(brief(&error), "ShutdownInProgress at operation");
     }
 }

@@ -1,8 +1,8 @@
 //! The stopwatch of failovers: the time without a primary, and the duration of each step.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
-use sdam_core::{address::ServerAddress, error::ServerError, time::Instant};
+use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 use sdam_events::facts::{Failover, Outage};
 
 /// The steps of one failover, or of an outage of a deployment without primaries.
@@ -13,7 +13,7 @@ pub(crate) struct Run {
     /// The primary that was lost; `None` if the deployment has no primaries.
     pub(crate) lost: Option<ServerAddress>,
     /// The cause of the loss; `None` if the primary stepped down.
-    pub(crate) cause: Option<Arc<ServerError>>,
+    pub(crate) cause: Option<Error>,
     /// The time when it was last known to be writable.
     pub(crate) last_writable: Instant,
     /// The time when the loss was noticed.
@@ -55,7 +55,7 @@ impl Stopwatch {
     pub(super) fn start(
         &mut self,
         outage: &Outage,
-        cause: Option<Arc<ServerError>>,
+        cause: Option<Error>,
         others: BTreeSet<ServerAddress>,
     ) {
         self.current = Some(self.run(outage, cause, others));
@@ -64,7 +64,7 @@ impl Stopwatch {
     fn run(
         &mut self,
         outage: &Outage,
-        cause: Option<Arc<ServerError>>,
+        cause: Option<Error>,
         unchecked: BTreeSet<ServerAddress>,
     ) -> Run {
         self.count += 1;

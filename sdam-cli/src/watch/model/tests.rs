@@ -147,13 +147,13 @@ impl Script {
         } else {
             Stage::Hello
         };
-        let error = ServerError::new(ErrorKind::Network, stage, message);
-        let failure = error.clone().shared();
+        let error = Error::new(ErrorKind::Network, stage, message);
+        let failure = error.clone();
         let heartbeat = self.heartbeat(&address, self.streaming);
         self.emit(EventKind::ServerHeartbeatFailed {
             heartbeat,
             duration: Duration::from_millis(1),
-            failure: Arc::clone(&failure),
+            failure: failure.clone(),
         });
         let server = self.ids[&address];
         // The round-trip times of the last success are repeated.
@@ -236,11 +236,7 @@ pub(in crate::watch) enum Role {
     Mongos,
 }
 
-fn input(
-    server: ServerId,
-    error: Option<Arc<ServerError>>,
-    rtt: Option<sdam_core::server::Rtt>,
-) -> EventKind {
+fn input(server: ServerId, error: Option<Error>, rtt: Option<sdam_core::server::Rtt>) -> EventKind {
     EventKind::Input(Arc::new(RecordedInput::Checked { server, error, rtt }))
 }
 
@@ -440,7 +436,7 @@ fn selections_use_the_round_trip_times_of_the_last_check() {
 fn checks_that_were_cancelled_are_no_losses_of_probes() {
     let mut script = Script::replica_set(&["a"]);
     let heartbeat = script.heartbeat(&ServerAddress::parse("a").unwrap(), true);
-    let failure = ServerError::new(ErrorKind::Cancelled, Stage::Hello, "cancelled").shared();
+    let failure = Error::new(ErrorKind::Cancelled, Stage::Hello, "cancelled");
     script.emit(EventKind::ServerHeartbeatFailed {
         heartbeat,
         duration: Duration::ZERO,

@@ -1,5 +1,5 @@
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::ServerId,
     server::Rtt,
     time::Instant,
@@ -28,7 +28,7 @@ fn server(name: &str, server_type: ServerType) -> ServerDescription {
 }
 
 fn failed(name: &str, message: &str) -> ServerDescription {
-    let error = ServerError::new(ErrorKind::Network, Stage::Connect, message).shared();
+    let error = Error::new(ErrorKind::Network, Stage::Connect, message);
     ServerDescription::failed(ServerId::from_u64(1), address(name), error, Instant::EPOCH)
 }
 

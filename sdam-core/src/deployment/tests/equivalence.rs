@@ -9,7 +9,12 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use self::separate::Separate;
 use super::world::*;
-use crate::{app_error::ErrorOutcome, hello::HelloRequest, rng::Rng};
+use crate::{
+    error::{Error, ErrorOutcome},
+    hello::HelloRequest,
+    reply,
+    rng::Rng,
+};
 
 /// The requests on one connection, and everything else in order.
 #[derive(Debug, Default, PartialEq)]
@@ -359,7 +364,7 @@ impl Pair {
         };
         let at = now - lag;
         if let Some(kind) = broken {
-            let error = ServerError::new(kind, Stage::Hello, "scripted");
+            let error = Error::new(kind, Stage::Hello, "scripted");
             self.pass(Input::Failed {
                 conn,
                 at,
@@ -389,10 +394,12 @@ impl Pair {
     fn error(&mut self, server: ServerId, stage: Stage, reply: Option<usize>, old: bool) {
         let generation = self.of_pool(server, old);
         let error = match reply {
-            Some(reply) => AppError::reply(generation, stage, &self.replies[reply]),
-            None => AppError::network(generation, stage, "reset"),
+            Some(reply) => reply::error(&self.replies[reply], stage),
+            None => Some(Error::network(stage, "reset")),
         };
-        let error = error.with_max_wire_version(9).into_owned();
+        // A reply without an error is not reported.
+        let Some(error) = error else { return };
+        let error = ErrorReport::new(generation, error).with_max_wire_version(9);
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &error);
         self.log.add(outputs);
         let other: ErrorOutcome = self.separate.error(self.now, server, &error);
@@ -420,7 +427,7 @@ impl Pair {
         let generation = self.of_pool(server, false);
         let millis = Duration::from_millis(7);
         let bytes = reply.map(|reply| self.replies[reply].clone());
-        let broken = || ServerError::new(ErrorKind::Timeout, Stage::Hello, "played");
+        let broken = || Error::new(ErrorKind::Timeout, Stage::Hello, "played");
         let outcome = match &bytes {
             Some(bytes) => Hello::parse(bytes).map(|hello| (hello, &**bytes)),
             None => Err(broken()),

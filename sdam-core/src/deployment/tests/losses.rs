@@ -1,6 +1,7 @@
 //! Errors of operations, cancelled checks, panics, and servers that leave.
 
 use super::world::*;
+use crate::reply;
 
 #[test]
 fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_change() {
@@ -43,7 +44,10 @@ fn a_refused_hello_of_a_pooled_connection_cancels_the_running_check() {
     let refusal = bson::doc! { "ok": 0, "code": 18, "errmsg": "no" }
         .to_vec()
         .unwrap();
-    let error = AppError::reply(Generation::FIRST, Stage::Hello, &refusal);
+    let error = ErrorReport::new(
+        Generation::FIRST,
+        reply::error(&refusal, Stage::Hello).unwrap(),
+    );
     let outputs = world.error("a", &error);
     assert_eq!(
         outputs[outputs.len() - 3..],

@@ -112,7 +112,7 @@ fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running
             "TopologyDescriptionChanged"
         ]
     );
-    let outcome = Err(ServerError::new(ErrorKind::Network, Stage::Hello, "played"));
+    let outcome = Err(Error::new(ErrorKind::Network, Stage::Hello, "played"));
     let played = world.handle(Input::Played {
         server,
         outcome,
@@ -159,7 +159,7 @@ fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_servi
         reply: &reply,
     };
     assert!(world.handle(handshake).is_empty());
-    let error = AppError::network(generation, Stage::Operation, "reset");
+    let error = ErrorReport::new(generation, Error::network(Stage::Operation, "reset"));
     let cleared = world.error("a", &error.with_service(Some(service)));
     assert_eq!(cleared, ["clear a to 1"]);
     let current = |world: &World| world.deployment.generation(server, Some(service));

@@ -13,12 +13,12 @@ use bson::{Document, doc, oid};
 
 pub(super) use crate::{
     address::ServerAddress,
-    app_error::AppError,
     deployment::*,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Handshake,
     ids::{Generation, ObjectId},
     options::{Options, ServerMonitoringMode},
+    report::ErrorReport,
     server::ServerType,
 };
 
@@ -85,7 +85,7 @@ impl World {
         self.describe(outputs)
     }
 
-    pub(super) fn error(&mut self, name: &str, error: &AppError<'_>) -> Vec<String> {
+    pub(super) fn error(&mut self, name: &str, error: &ErrorReport) -> Vec<String> {
         let server = self.id(name);
         let (_, outputs) = self.deployment.handle_error(self.now, server, error);
         self.describe(outputs)
@@ -93,7 +93,7 @@ impl World {
 
     /// Reports that a pooled connection of the first generation broke.
     pub(super) fn network_error(&mut self, name: &str) -> Vec<String> {
-        let error = AppError::network(Generation::FIRST, Stage::Operation, "reset");
+        let error = ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset"));
         self.error(name, &error)
     }
 
@@ -120,7 +120,7 @@ impl World {
     }
 
     pub(super) fn failed(&mut self, conn: ConnId, kind: ErrorKind) -> Vec<String> {
-        let error = ServerError::new(kind, Stage::Hello, "scripted");
+        let error = Error::new(kind, Stage::Hello, "scripted");
         let at = self.now;
         self.handle(Input::Failed { conn, at, error })
     }

@@ -5,10 +5,10 @@ use alloc::{string::String, vec::Vec};
 use bson::doc;
 
 use super::*;
-use crate::app_error::{AppError, Cause, ErrorOutcome};
+use crate::{error::ErrorOutcome, reply, report::ErrorReport};
 
 /// Reports `error`, with the current generation, for server `a`.
-fn report(machine: &mut TopologyMachine, error: &AppError<'_>) -> (ErrorOutcome, Vec<String>) {
+fn report(machine: &mut TopologyMachine, error: &ErrorReport) -> (ErrorOutcome, Vec<String>) {
     let server = id(machine, "a");
     let (outcome, effects) = machine.handle_error(NOW, server, error);
     (outcome, brief(machine, &effects))
@@ -17,7 +17,7 @@ fn report(machine: &mut TopologyMachine, error: &AppError<'_>) -> (ErrorOutcome,
 /// Returns the effects of an operation's broken connection.
 pub(super) fn network_error(machine: &mut TopologyMachine, server: ServerId) -> Effects {
     let generation = machine.generation(server, None).unwrap();
-    let error = AppError::network(generation, Stage::Operation, "broken pipe");
+    let error = ErrorReport::new(generation, Error::network(Stage::Operation, "broken pipe"));
     machine.handle_error(NOW, server, &error).1
 }
 
@@ -26,7 +26,8 @@ pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> E
     let reply = doc! { "ok": 0, "code": 189, "errmsg": "stepped down" };
     let bytes = reply.to_vec().unwrap();
     let generation = machine.generation(server, None).unwrap();
-    let error = AppError::reply(generation, Stage::Operation, bytes);
+    let error = reply::error(&bytes, Stage::Operation).unwrap();
+    let error = ErrorReport::new(generation, error);
     machine.handle_error(NOW, server, &error).1
 }
 
@@ -43,7 +44,7 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
         "clear a to 1",
         "cancel a",
     ];
-    let check = |error: AppError<'_>, expected| {
+    let check = |error: ErrorReport, expected| {
         let mut machine = opened(&options(&["a", "b"]));
         let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));
         let (outcome, effects) = report(&mut machine, &error);
@@ -52,22 +53,23 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
             assert_eq!(effects, [""; 0], "{error:?}");
             return;
         }
-        let is_obstacle = matches!(error.stage, Stage::Dns | Stage::Proxy | Stage::Tls);
+        let stage = error.error.stage();
+        let is_obstacle = matches!(stage, Stage::Dns | Stage::Proxy | Stage::Tls);
         let of_stage = |effect: &&str| is_obstacle || !effect.starts_with("ServerUnusable");
         let unknown: Vec<&str> = UNKNOWN.into_iter().filter(of_stage).collect();
         assert_eq!(effects, unknown, "{error:?}");
         let lost = machine.description().server(&address("a")).unwrap();
-        assert_eq!(lost.error.as_ref().unwrap().stage, error.stage);
+        assert_eq!(lost.error.as_ref().unwrap().stage(), stage);
     };
     let (first, cleared, ignored) = (
         Generation::FIRST,
         ErrorOutcome::Cleared,
         ErrorOutcome::Irrelevant,
     );
-    let network = |stage| AppError::network(first, stage, "broken pipe");
-    let timeout = |stage| AppError::timeout(first, stage, "too slow");
+    let network = |stage| ErrorReport::new(first, Error::network(stage, "broken pipe"));
+    let timeout = |stage| ErrorReport::new(first, Error::timeout(stage, "too slow"));
     // A message above the connection's size limit does not mean that the server is down.
-    let protocol = |stage| AppError::protocol(first, stage, "too long");
+    let protocol = |stage| ErrorReport::new(first, Error::protocol(stage, "too long"));
     for stage in [Stage::Dns, Stage::Proxy, Stage::Auth] {
         check(network(stage), cleared);
         check(timeout(stage), cleared);
@@ -78,32 +80,19 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
         check(timeout(stage), ignored);
         check(protocol(stage), cleared);
     }
-    check(AppError::auth(first, "no"), cleared);
+    check(ErrorReport::new(first, Error::auth("no")), cleared);
     check(network(Stage::Operation), cleared);
     check(timeout(Stage::Operation), ignored);
     check(protocol(Stage::Operation), ignored);
-}
-
-#[test]
-fn an_owned_error_is_the_same_error() {
-    let service = ObjectId::from_bytes([7; 12]);
-    let (first, message) = (Generation::FIRST, String::from("m"));
-    let errors = [
-        AppError::network(first, Stage::Dns, &message),
-        AppError::timeout(first, Stage::Hello, &message).with_service(service),
-        AppError::protocol(first, Stage::Tls, &message),
-        AppError::auth(first, &message),
-        AppError::reply(first, Stage::Operation, message.as_bytes()).with_max_wire_version(7),
-    ];
-    let owned = errors.clone().map(AppError::into_owned);
-    assert_eq!(owned, errors);
-    drop(message);
-    assert_eq!(owned[0].cause, Cause::Network("m".into()));
+    // Errors of the pool itself are not reported.
+    let of_pool = |error| ErrorReport::new(first, error);
+    check(of_pool(Error::wait_queue_timeout(&address("a"))), ignored);
+    check(of_pool(Error::interrupted(&address("a"))), ignored);
 }
 
 /// Reports a reply on a connection of `max_wire_version` from a primary `a`, whose monitor knows
 /// topology version 5 and wire version 17.
-fn reply(
+fn answer(
     stage: Stage,
     reply: &bson::Document,
     max_wire_version: i32,
@@ -113,8 +102,8 @@ fn reply(
     news.topology_version = Some(version(1, 5));
     let _ = super::check(&mut machine, "a", news);
     let bytes = reply.to_vec().unwrap();
-    let error =
-        AppError::reply(Generation::FIRST, stage, bytes).with_max_wire_version(max_wire_version);
+    let error = reply::error(&bytes, stage).unwrap();
+    let error = ErrorReport::new(Generation::FIRST, error).with_max_wire_version(max_wire_version);
     let server = id(&machine, "a");
     let (outcome, effects) = machine.handle_error(NOW, server, &error);
     let effects = brief(&machine, &effects);
@@ -134,7 +123,7 @@ fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2(
     // I-17, I-34, I-35, I-36; E-9: the connection's own handshake decides, not the monitor's.
     let check = |code: i32, max_wire_version, clears: bool| {
         let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
-        let (outcome, effects, machine) = reply(Stage::Operation, &error, max_wire_version);
+        let (outcome, effects, machine) = answer(Stage::Operation, &error, max_wire_version);
         let mut expected = Vec::from([
             "publish",
             "ServerDescriptionChanged a",
@@ -156,7 +145,7 @@ fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2(
             TopologyType::ReplicaSetNoPrimary
         );
         let lost = description.server(&address("a")).unwrap();
-        assert_eq!(lost.error.as_ref().unwrap().code, Some(code));
+        assert_eq!(lost.error.as_ref().unwrap().code(), Some(code));
         assert_eq!(lost.topology_version, None);
     };
     for code in [10107, 13435, 10058, 11602, 13436, 189] {
@@ -173,7 +162,7 @@ fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2(
 fn other_command_errors_have_no_effect() {
     // I-37, I-60, I-33
     let check = |error: bson::Document| {
-        let (outcome, effects, _) = reply(Stage::Operation, &error, 7);
+        let (outcome, effects, _) = answer(Stage::Operation, &error, 7);
         assert_eq!(outcome, ErrorOutcome::Irrelevant, "{error}");
         assert_eq!(effects, [""; 0], "{error}");
     };
@@ -181,7 +170,11 @@ fn other_command_errors_have_no_effect() {
         check(doc! { "ok": 0, "code": code, "errmsg": "no" });
     }
     check(doc! { "ok": 0, "code": 462, "errorLabels": ["SystemOverloadedError"] });
-    check(doc! { "ok": 1, "writeErrors": [{ "index": 0, "code": 91 }] });
+    let writes = doc! { "ok": 1, "writeErrors": [{ "index": 0, "code": 91 }] };
+    assert_eq!(
+        reply::error(&writes.to_vec().unwrap(), Stage::Operation),
+        None
+    );
 }
 
 #[test]
@@ -191,7 +184,7 @@ fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overlo
         for stage in [Stage::Hello, Stage::Auth] {
             let labels: Vec<&str> = labels.into();
             let error = doc! { "ok": 0, "code": code, "errorLabels": labels };
-            let (outcome, effects, _) = reply(stage, &error, 17);
+            let (outcome, effects, _) = answer(stage, &error, 17);
             assert_eq!(outcome, expected, "{error}");
             let asks = effects.iter().any(|effect| effect == "check a");
             assert_eq!(asks, code == 10107, "{error}");
@@ -221,7 +214,10 @@ fn errors_of_earlier_generations_and_of_unknown_servers_have_no_effect() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");
-    let error = &AppError::network(Generation::FIRST, Stage::Operation, "broken");
+    let error = &ErrorReport::new(
+        Generation::FIRST,
+        Error::network(Stage::Operation, "broken"),
+    );
     assert_eq!(
         machine.handle_error(NOW, server, error).0,
         ErrorOutcome::Cleared
@@ -244,7 +240,7 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
     options.load_balanced = true;
     let service = ObjectId::from_bytes([7; 12]);
     let first = Generation::FIRST;
-    let check = |error: AppError<'_>, expected| {
+    let check = |error: ErrorReport, expected| {
         let mut machine = opened(&options);
         let before = machine.description().clone();
         let server = id(&machine, "a");
@@ -268,12 +264,15 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
             );
         }
     };
-    let network = |stage| AppError::network(first, stage, "broken");
-    let timeout = |stage| AppError::timeout(first, stage, "slow");
+    let network = |stage| ErrorReport::new(first, Error::network(stage, "broken"));
+    let timeout = |stage| ErrorReport::new(first, Error::timeout(stage, "slow"));
     let (cleared, ignored) = (ErrorOutcome::ServiceCleared, ErrorOutcome::Irrelevant);
     check(network(Stage::Dns), ignored);
     check(network(Stage::Hello), ignored);
-    check(AppError::protocol(first, Stage::Hello, "text"), ignored);
+    check(
+        ErrorReport::new(first, Error::protocol(Stage::Hello, "text")),
+        ignored,
+    );
     check(timeout(Stage::Auth), cleared);
     check(network(Stage::Operation), cleared);
     check(timeout(Stage::Operation), ignored);
@@ -283,12 +282,12 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
 fn the_reporters_own_error_is_kept_by_the_description_and_the_cause_of_the_clear() {
     let mut machine = opened(&options(&["a"]));
     let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));
-    let own = ServerError::new(ErrorKind::Internal, Stage::Operation, "of the driver");
+    let own = Error::new(ErrorKind::Internal, Stage::Operation, "of the driver");
     let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
-    let report = AppError::reply(Generation::FIRST, Stage::Operation, reply.to_vec().unwrap())
-        .with_source(own.clone());
+    let error = reply::error(&reply.to_vec().unwrap(), Stage::Operation).unwrap();
+    let report = ErrorReport::new(Generation::FIRST, error.with_cause(own.clone()));
     let server = id(&machine, "a");
-    let (outcome, effects) = machine.handle_error(NOW, server, &report.into_owned());
+    let (outcome, effects) = machine.handle_error(NOW, server, &report);
     assert_eq!(outcome, ErrorOutcome::Cleared);
     let lost = machine.description().server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().source_as(), Some(&own));

@@ -6,7 +6,7 @@ use crate::topology::Obstacle;
 /// Returns the obstacles published when the check of `name` fails at `stage`.
 fn met(machine: &mut TopologyMachine, name: &str, stage: Stage) -> Vec<String> {
     let server = id(machine, name);
-    let error = ServerError::new(ErrorKind::Network, stage, "broken");
+    let error = Error::new(ErrorKind::Network, stage, "broken");
     let outcome = Err(error);
     let rtt = None;
     let effects = machine.handle(

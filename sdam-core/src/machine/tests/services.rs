@@ -1,7 +1,7 @@
 //! The generations of services behind a load balancer (F-67).
 
 use super::*;
-use crate::app_error::{AppError, ErrorOutcome};
+use crate::{error::ErrorOutcome, report::ErrorReport};
 
 /// A load balancer, with connections to its services.
 struct Balancer {
@@ -48,7 +48,8 @@ impl Balancer {
 
     fn fail(&mut self, service: ObjectId, generation: u64) -> ErrorOutcome {
         let generation = Generation::from_u64(generation);
-        let error = AppError::network(generation, Stage::Operation, "broken").with_service(service);
+        let error = ErrorReport::new(generation, Error::network(Stage::Operation, "broken"))
+            .with_service(service);
         self.machine.handle_error(NOW, self.server, &error).0
     }
 

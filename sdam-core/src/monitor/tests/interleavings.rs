@@ -10,7 +10,7 @@ use std::{collections::BTreeSet, format, string::String, sync::Arc, vec::Vec};
 use super::script::{encode, new, reply, streaming};
 use crate::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     ids::{Generation, ServerId},
     monitor::{MonitorEffect, MonitorInput, MonitorMachine, ServerStatus},
     options::MIN_HEARTBEAT_FREQUENCY,
@@ -173,7 +173,7 @@ impl World {
         } else if let Some(answered) = self.arrived.take() {
             let asked = core::mem::replace(&mut self.asked, Asked::Nothing);
             if !answered {
-                let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
+                let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
                 self.tell(MonitorInput::Failed { at: NOW, error });
             } else if asked == Asked::ToConnect {
                 self.tell(MonitorInput::Connected);

@@ -39,7 +39,7 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
     let effects = run(reply(at(7), at(27), encode(&old()), false));
     assert_eq!(effects.first(), Some(&MonitorEffect::RttSample(twenty)));
     assert_eq!(took(&effects), Some(twenty));
-    let error = ServerError::new(ErrorKind::Network, Stage::Hello, "reset");
+    let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
     let effects = run(MonitorInput::Failed { at: at(25), error });
     assert_eq!(took(&effects), Some(twenty));
 }

@@ -7,7 +7,7 @@ use proptest::{collection::vec, prelude::*};
 use super::script::{config, encode, new, old, options, refusal, reply};
 use crate::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{EventKind, Heartbeat},
     hello::Hello,
     ids::{Generation, ServerId},
@@ -161,7 +161,7 @@ impl Driver {
             Act::Connected => self.input(MonitorInput::Connected),
             Act::Reply { bytes, more } => self.input(reply(self.asked, self.now, bytes, more)),
             Act::Failed(kind) => {
-                let error = ServerError::new(kind, Stage::Hello, "random");
+                let error = Error::new(kind, Stage::Hello, "random");
                 self.input(MonitorInput::Failed {
                     at: self.now,
                     error,
@@ -311,14 +311,14 @@ impl Driver {
             EventKind::ServerHeartbeatFailed {
                 heartbeat, failure, ..
             } => {
-                let end = match failure.kind {
+                let end = match failure.kind() {
                     // The check that repeats one whose failure was withheld is the last.
                     ErrorKind::Network | ErrorKind::Timeout => End::Lost {
                         was_known: self.status.known && !self.withheld,
                     },
                     _ => End::Otherwise,
                 };
-                if failure.kind != ErrorKind::Cancelled {
+                if failure.kind() != ErrorKind::Cancelled {
                     self.withheld = false;
                 }
                 self.end(&heartbeat, end);

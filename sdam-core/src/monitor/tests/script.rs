@@ -13,7 +13,7 @@ use bson::{Document, doc, oid::ObjectId};
 pub(super) use super::super::*;
 pub(super) use crate::{
     address::ServerAddress,
-    error::ServerError,
+    error::Error,
     event::EventKind,
     hello::{Hello, HelloRequest},
     ids::{Generation, ServerId},
@@ -134,7 +134,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             Say::Reply { document, more } => handle(reply(asked, now, encode(document), *more)),
             Say::Bytes(bytes) => handle(reply(asked, now, bytes.clone(), false)),
             Say::Failed(kind) => {
-                let error = ServerError::new(*kind, Stage::Connect, "scripted");
+                let error = Error::new(*kind, Stage::Connect, "scripted");
                 handle(MonitorInput::Failed { at: now, error })
             }
             Say::Due => handle(MonitorInput::DeadlineReached),
@@ -242,7 +242,7 @@ fn describe_effect(effect: MonitorEffect, said: &[u8]) -> String {
         }
         MonitorEffect::Report {
             outcome: Err(error),
-        } => std::format!("report {:?}", error.kind),
+        } => std::format!("report {:?}", error.kind()),
         MonitorEffect::StartRtt => "start rtt".into(),
         MonitorEffect::StopRtt => "stop rtt".into(),
         MonitorEffect::Emit(kind) => describe_event(kind, said),
@@ -302,7 +302,7 @@ fn describe_event(event: EventKind, said: &[u8]) -> String {
             failure,
         } => {
             let duration = millis(duration);
-            let kind = failure.kind;
+            let kind = failure.kind();
             std::format!("failed {} after {duration}: {kind:?}", check(&heartbeat))
         }
         other => panic!("a monitor does not publish {other:?}"),

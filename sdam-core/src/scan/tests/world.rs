@@ -10,7 +10,7 @@ use std::{
 use super::super::*;
 use crate::{
     address::ServerAddress,
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{ElectionTuple, ObjectId},
     machine::{Input, TopologyMachine},
@@ -183,7 +183,7 @@ impl World {
                     .push(format!("probe {} {verdict}", self.name(server)));
                 if !alive {
                     self.now = self.now + self.patience;
-                    let error = ServerError::new(ErrorKind::Network, Stage::Operation, "silence");
+                    let error = Error::new(ErrorKind::Network, Stage::Operation, "silence");
                     self.apply(server, Err(error));
                 }
                 self.tell(ScanInput::Probed { alive })
@@ -217,7 +217,7 @@ impl World {
         retry
     }
 
-    fn apply(&mut self, server: ServerId, outcome: Result<Hello, ServerError>) {
+    fn apply(&mut self, server: ServerId, outcome: Result<Hello, Error>) {
         let rtt = Some(Rtt::default());
         let input = Input::Checked {
             server,
@@ -234,8 +234,8 @@ impl World {
     }
 }
 
-fn failure(kind: ErrorKind) -> ServerError {
-    ServerError::new(kind, Stage::Hello, "boom")
+fn failure(kind: ErrorKind) -> Error {
+    Error::new(kind, Stage::Hello, "boom")
 }
 
 pub(super) fn millis(at: Instant) -> u128 {

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use bson::doc;
 use sdam_core::{
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{CheckOutFailure, ConnectionClosedReason, EventKind},
     ids::{Generation, ObjectId, ServerId},
     pool::{PoolClear, PoolOptions},
@@ -21,8 +21,8 @@ fn server() -> ServerId {
     ServerId::from_u64(1)
 }
 
-fn reset() -> Arc<ServerError> {
-    ServerError::new(ErrorKind::Network, Stage::Operation, "reset").shared()
+fn reset() -> Error {
+    Error::new(ErrorKind::Network, Stage::Operation, "reset")
 }
 
 /// Checks a message about the pool of `host1` with these fields in addition to the common ones.
@@ -172,7 +172,7 @@ fn connections_have_the_specified_messages() {
 fn a_closed_connection_is_logged_with_the_specified_reason() {
     // K-11
     let ids = [("driverConnectionId", "3"), ("serverConnectionId", "4")];
-    let check_closed = |reason, error: Option<Arc<ServerError>>, text: &str| {
+    let check_closed = |reason, error: Option<Error>, text: &str| {
         let shown = error.as_ref().map(ToString::to_string);
         let own = [("reason", text)];
         let error_field = shown.as_deref().map(|error| ("error", error));

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use sdam_core::{
-    error::Stage,
+    error::{Error, Stage},
     options::{Options, ProxyOptions},
 };
-use sdam_transport::{Connection, TransportError, layers::Layers};
+use sdam_transport::{Connection, layers::Layers};
 
 use super::*;
 use crate::{
@@ -32,7 +32,7 @@ fn connect(
     sim: &Sim,
     host: &str,
     login: Option<(&str, &str)>,
-) -> Result<Box<dyn Connection>, TransportError> {
+) -> Result<Box<dyn Connection>, Error> {
     let io = sim.runtime().io;
     let mut options = ProxyOptions::new("proxy", 1080);
     if let Some((user, password)) = login {

@@ -7,8 +7,12 @@ use std::{
 
 use bson::doc;
 use futures::future::join;
-use sdam_core::{address::ServerAddress, error::Stage, options::TlsOptions};
-use sdam_transport::{Connection, TransportError, layers::Layers, wire::Exchange};
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, Stage},
+    options::TlsOptions,
+};
+use sdam_transport::{Connection, layers::Layers, wire::Exchange};
 
 use super::*;
 use crate::{
@@ -27,7 +31,7 @@ fn sim() -> Sim {
     sim
 }
 
-type Connected = Result<Box<dyn Connection>, TransportError>;
+type Connected = Result<Box<dyn Connection>, Error>;
 
 /// Connects to the server with TLS, within ten seconds.
 fn connect(sim: &Sim) -> Connected {
@@ -46,11 +50,7 @@ fn connect_in_plain_text(sim: &Sim) -> Connected {
 }
 
 /// Sends a command with a comment of this length, and reads the reply.
-fn ping(
-    sim: &Sim,
-    connection: &mut Box<dyn Connection>,
-    length: usize,
-) -> Result<(), TransportError> {
+fn ping(sim: &Sim, connection: &mut Box<dyn Connection>, length: usize) -> Result<(), Error> {
     let command = doc! { "ping": 1, "comment": "secret ".repeat(length / 7), "$db": "admin" };
     let message = Exchange::new().command(&command.to_vec().unwrap()).unwrap();
     sim.block_on(async {

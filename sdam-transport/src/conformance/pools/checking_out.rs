@@ -1,9 +1,9 @@
 //! Checks of check-outs, and of commands on checked out connections.
 
-use sdam_core::error::Stage;
+use sdam_core::error::{Error, Stage};
 
 use super::{
-    Failure, Outcome, PoolUser, ensure,
+    Outcome, PoolUser, ensure,
     server::{BadReply, Gate, Server},
     setup::Lab,
 };
@@ -24,7 +24,7 @@ pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) ->
     let attempt = setup.command(connection);
     let (connection, outcome) = setup.wait_for(&attempt)?;
     ensure!(
-        matches!(outcome, Err(Failure::Connection(_))),
+        outcome.as_ref().is_err_and(Error::is_network),
         "the command ends with {outcome:?} instead of an error of the connection"
     );
     setup.check_in(connection);

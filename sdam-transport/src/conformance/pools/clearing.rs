@@ -59,7 +59,7 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
             setup.check_in(connection);
         }
         Err(failure) => ensure!(
-            failure.is_retryable(),
+            failure.is_retryable_pool(),
             "the check-out fails without a retryable pool error: {failure}"
         ),
     }
@@ -104,7 +104,7 @@ pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> 
     match outcome {
         Ok(()) => return Err("a command without reply succeeds".into()),
         Err(failure) => ensure!(
-            failure.is_retryable(),
+            failure.is_retryable_pool(),
             "the command fails without a retryable pool error: {failure}"
         ),
     }
@@ -126,7 +126,7 @@ pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>
     setup.step("waiting for a check-out to fail whose connection was being opened at such a clear");
     let failure = setup.failure(&attempt)?;
     ensure!(
-        failure.is_retryable(),
+        failure.is_retryable_pool(),
         "the check-out fails without a retryable pool error: {failure}"
     );
     setup.step("waiting for a connection to be closed that was being opened at such a clear");
@@ -168,7 +168,7 @@ pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     let attempt = setup.check_out();
     let failure = setup.failure(&attempt)?;
     ensure!(
-        failure.is_retryable(),
+        failure.is_retryable_pool(),
         "the check-out fails without a retryable pool error: {failure}"
     );
     Ok(())
@@ -184,7 +184,7 @@ pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
     for attempt in waiting {
         let failure = setup.failure(&attempt)?;
         ensure!(
-            failure.is_retryable(),
+            failure.is_retryable_pool(),
             "a check-out that waits fails without a retryable pool error: {failure}"
         );
     }

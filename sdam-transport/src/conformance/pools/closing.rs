@@ -1,8 +1,8 @@
 //! Checks of the end of a pool.
 
-use sdam_core::pool::PoolError;
+use sdam_core::error::{Error, ErrorKind};
 
-use super::{Failure, Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
 
 pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-40
@@ -93,6 +93,6 @@ pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> 
     Ok(())
 }
 
-fn is_closed(failure: &Failure) -> bool {
-    matches!(failure, Failure::Pool(PoolError::Closed { .. }))
+fn is_closed(failure: &Error) -> bool {
+    failure.kind() == ErrorKind::PoolClosed
 }

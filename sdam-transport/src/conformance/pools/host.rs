@@ -8,11 +8,10 @@ use std::{
 };
 
 use sdam_core::{
-    app_error::{AppError, Cause, ErrorOutcome},
-    error::{ServerError, Stage},
+    error::{Error, ErrorOutcome, Stage},
     hello::{Hello, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
-    reply,
+    report::ErrorReport,
 };
 
 use crate::pool::{PoolHost, ServiceConnection};
@@ -154,19 +153,12 @@ impl Host {
 }
 
 impl PoolHost for Host {
-    fn handle_error(self: Arc<Self>, _: ServerId, error: &AppError<'_>) -> ErrorOutcome {
-        // A pool may report every reply; a reply without an error counts for nothing.
-        let is_error = match &error.cause {
-            Cause::Reply(reply) => reply::error(reply, error.stage).is_some(),
-            _ => true,
-        };
-        if is_error {
-            lock(&self.state).reports.push(Report::Error {
-                stage: error.stage,
-                generation: error.generation,
-                service: error.service_id,
-            });
-        }
+    fn handle_error(self: Arc<Self>, _: ServerId, report: &ErrorReport) -> ErrorOutcome {
+        lock(&self.state).reports.push(Report::Error {
+            stage: report.error.stage(),
+            generation: report.generation,
+            service: report.service_id,
+        });
         self.called();
         ErrorOutcome::Irrelevant
     }
@@ -176,7 +168,7 @@ impl PoolHost for Host {
         server: ServerId,
         generation: Generation,
         reply: &[u8],
-    ) -> Result<Option<ServiceConnection>, ServerError> {
+    ) -> Result<Option<ServiceConnection>, Error> {
         let hello = Hello::parse(reply)?;
         let service = self
             .balanced

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use sdam_core::pool::PoolError;
+use sdam_core::error::ErrorKind;
 
 use super::{
-    Failure, Outcome, PoolUser, ensure,
+    Outcome, PoolUser, ensure,
     server::{Gate, Server},
     setup::Lab,
     tasks::Attempt,
@@ -135,10 +135,7 @@ pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> 
     setup.advance(Duration::from_millis(1));
     let failure = setup.failure(&attempt)?;
     ensure!(
-        matches!(
-            failure,
-            Failure::Pool(PoolError::TimedOut { .. } | PoolError::TimedOutPinned { .. })
-        ),
+        failure.kind() == ErrorKind::WaitQueueTimeout,
         "the check-out does not fail as timed out: {failure}"
     );
     setup.check_in(connection);

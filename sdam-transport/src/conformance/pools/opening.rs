@@ -2,7 +2,7 @@
 
 use sdam_core::error::Stage;
 
-use super::{Failure, Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
 
 pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-1
@@ -28,7 +28,7 @@ pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> O
     let attempt = setup.check_out();
     let failure = setup.failure(&attempt)?;
     ensure!(
-        failure.is_retryable(),
+        failure.is_retryable_pool(),
         "the check-out fails without a retryable pool error: {failure}"
     );
     Ok(())
@@ -67,7 +67,7 @@ pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> 
         let attempt = setup.check_out();
         let failure = setup.failure(&attempt)?;
         ensure!(
-            matches!(failure, Failure::Connection(_)),
+            failure.is_network(),
             "the check-out fails without an error of the connection: {failure}"
         );
         let expected = vec![(stage, setup.host.generation_now()); setup.server.attempts()];

@@ -9,13 +9,17 @@ use std::{
 
 use async_trait::async_trait;
 use sdam_core::{
-    address::ServerAddress, document::DocumentWriter, error::Stage, ids::ObjectId, time::Instant,
+    address::ServerAddress,
+    document::DocumentWriter,
+    error::{Error, Stage},
+    ids::ObjectId,
+    time::Instant,
 };
 
 use super::host::TopologyLock;
 use crate::{
     connect::{Connection, Transport},
-    error::TransportError,
+    error,
     wire::{OpMsg, WireMessage},
 };
 
@@ -197,11 +201,11 @@ impl Transport for Server {
         &self,
         _: &ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         self.lock.note("it opens a connection");
         let opening = Opening::begin(self);
         if !self.pass(|state| state.connects).await {
-            return Err(TransportError::network(Stage::Connect, "refused"));
+            return Err(Error::network(Stage::Connect, "refused"));
         }
         let mut state = self.lock();
         let number = state.sockets.len();
@@ -231,7 +235,7 @@ struct Socket {
 
 #[async_trait]
 impl Connection for Socket {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         if self.opening.is_none() {
             let number = self.number;
             self.server.change(|state| state.arrivals.push(number));
@@ -240,8 +244,8 @@ impl Connection for Socket {
         Ok(())
     }
 
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
-        let nothing = || TransportError::protocol(Stage::Hello, "nothing was asked");
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
+        let nothing = || Error::protocol(Stage::Hello, "nothing was asked");
         let request = self.request.take().ok_or_else(nothing)?;
         let is_hello = self.opening.is_some();
         let gate = |state: &State| {
@@ -252,10 +256,7 @@ impl Connection for Socket {
             }
         };
         if !self.server.pass(gate).await {
-            return Err(TransportError::network(
-                Stage::Hello,
-                "the connection broke",
-            ));
+            return Err(Error::network(Stage::Hello, "the connection broke"));
         }
         let asked = request.request_id();
         if self.opening.take().is_some() {
@@ -292,7 +293,7 @@ impl Drop for Socket {
     }
 }
 
-fn reply(response_to: i32, body: &[u8]) -> Result<WireMessage, TransportError> {
+fn reply(response_to: i32, body: &[u8]) -> Result<WireMessage, Error> {
     let reply = OpMsg {
         request_id: 1,
         response_to,
@@ -301,7 +302,7 @@ fn reply(response_to: i32, body: &[u8]) -> Result<WireMessage, TransportError> {
     };
     reply
         .encode()
-        .map_err(|error| TransportError::from_wire(Stage::Hello, error))
+        .map_err(|error| error::from_wire(Stage::Hello, error))
 }
 
 /// Returns the hello reply of a standalone server, or of a service behind a load balancer.

@@ -9,7 +9,7 @@ use std::{
 use futures::FutureExt as _;
 use sdam_core::{
     address::ServerAddress,
-    error::{ErrorKind, ServerError, Stage},
+    error::{Error, ErrorKind, Stage},
     hello::ping,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
@@ -17,7 +17,7 @@ use sdam_core::{
 };
 
 use super::{
-    Claim, Failure, Outcome, PoolOf, PoolUser, Run, ensure,
+    Claim, Outcome, PoolOf, PoolUser, Run, ensure,
     host::{Host, TopologyLock},
     server::Server,
     tasks::{Attempt, Executor},
@@ -115,10 +115,10 @@ pub(super) struct Setup<U: PoolUser> {
 }
 
 /// The result of a check-out.
-pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Failure>;
+pub(super) type CheckedOut<U> = Result<<U as PoolUser>::Connection, Error>;
 
 /// A connection with the result of a command on it.
-pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Failure>);
+pub(super) type Ran<U> = (<U as PoolUser>::Connection, Result<(), Error>);
 
 impl<U: PoolUser> Setup<U> {
     /// Starts a step with the description for failure messages.
@@ -134,8 +134,8 @@ impl<U: PoolUser> Setup<U> {
 
     /// Clears the pool without running its tasks.
     pub(super) fn clear_at_once(&self, interrupt_in_use: bool, service: Option<ObjectId>) {
-        let cause = ServerError::new(ErrorKind::Network, Stage::Operation, "the server failed");
-        let mut clear = PoolClear::new(self.host.raise(service), cause.shared());
+        let cause = Error::new(ErrorKind::Network, Stage::Operation, "the server failed");
+        let mut clear = PoolClear::new(self.host.raise(service), cause);
         clear.interrupt_in_use = interrupt_in_use;
         clear.service_id = service;
         self.lock.hold(|| self.pool.clear(&clear));
@@ -185,7 +185,7 @@ impl<U: PoolUser> Setup<U> {
     }
 
     /// Waits for the failure of a check-out.
-    pub(super) fn failure(&mut self, attempt: &Attempt<CheckedOut<U>>) -> Result<Failure, String> {
+    pub(super) fn failure(&mut self, attempt: &Attempt<CheckedOut<U>>) -> Result<Error, String> {
         match self.wait_for(attempt)? {
             Ok(connection) => {
                 self.check_in(connection);

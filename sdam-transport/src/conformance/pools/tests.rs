@@ -2,7 +2,10 @@
 
 use std::sync::Mutex;
 
-use sdam_core::pool::PoolClear;
+use sdam_core::{
+    error::{ErrorKind, Stage},
+    pool::PoolClear,
+};
 
 use super::*;
 use crate::{
@@ -26,11 +29,15 @@ impl PoolUser for Nothing {
         crate::pool::NoPools
     }
 
-    async fn check_out(&self, _: &crate::pool::NoPools) -> Result<Established, Failure> {
-        Err(Failure::Other("there are no connections".into()))
+    async fn check_out(&self, _: &crate::pool::NoPools) -> Result<Established, Error> {
+        Err(Error::new(
+            ErrorKind::Internal,
+            Stage::CheckOut,
+            "there are no connections",
+        ))
     }
 
-    async fn run_command(&self, _: &mut Established, _: &[u8]) -> Result<(), Failure> {
+    async fn run_command(&self, _: &mut Established, _: &[u8]) -> Result<(), Error> {
         Ok(())
     }
 
@@ -82,7 +89,7 @@ fn a_pool_that_does_nothing_breaks_the_rules_of_check_outs() {
         panic!("{failures:?}");
     };
     assert!(
-        failure.contains("the check-out fails: there are no connections"),
+        failure.contains("internal error at check_out: there are no connections"),
         "{failure}"
     );
 }
@@ -162,7 +169,7 @@ impl PoolUser for Keeping {
         Keepers
     }
 
-    async fn check_out(&self, pool: &Keeper) -> Result<Established, Failure> {
+    async fn check_out(&self, pool: &Keeper) -> Result<Established, Error> {
         let idle = pool.idle.lock().map_or(None, |mut idle| idle.pop());
         match idle {
             Some(idle) => Ok(idle),
@@ -170,7 +177,7 @@ impl PoolUser for Keeping {
         }
     }
 
-    async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Failure> {
+    async fn run_command(&self, own: &mut Established, command: &[u8]) -> Result<(), Error> {
         let Habit::TakesAny = self.0 else {
             own.run_command(command, None).await?;
             return Ok(());
@@ -195,8 +202,8 @@ impl PoolUser for Keeping {
     }
 }
 
-fn other(error: impl fmt::Display) -> Failure {
-    Failure::Other(error.to_string().into())
+fn other(error: impl std::fmt::Display) -> Error {
+    Error::new(ErrorKind::Internal, Stage::CheckOut, error.to_string())
 }
 
 #[test]

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use futures::{FutureExt as _, executor::block_on, future};
 use sdam_core::{
     address::ServerAddress,
-    error::Stage,
+    error::{Error, Stage},
     time::{Instant, UnixTime},
 };
 
@@ -28,7 +28,6 @@ use super::{
 use crate::{
     connect::{Connection, Transport},
     dial::DialTarget,
-    error::TransportError,
     pipe::{self, Piped},
     spawn::Spawner,
     wire::WireMessage,
@@ -208,12 +207,12 @@ impl Transport for BrokenTransport {
         &self,
         target: &ServerAddress,
         deadline: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         let deadline = deadline.filter(|_| self.fault != Fault::DeadlinesAreForgotten);
         let connected = match self.fault {
             Fault::NamesAreUnknown => {
                 let text = "no name is known";
-                return Err(TransportError::network(Stage::Dns, text));
+                return Err(Error::network(Stage::Dns, text));
             }
             Fault::AttemptsPanicLate if self.ended.load(Ordering::SeqCst) => {
                 panic!("the runtime has shut down")
@@ -240,7 +239,7 @@ impl Transport for BrokenTransport {
         };
         let mut connection = connected.map_err(|error| match self.fault {
             Fault::FailuresAreOfConnect => error.at(Stage::Connect),
-            Fault::FailuresAreOfTheProtocol => TransportError::protocol(error.stage(), "no"),
+            Fault::FailuresAreOfTheProtocol => Error::protocol(error.stage(), "no"),
             _ => error,
         })?;
         match self.fault {
@@ -287,7 +286,7 @@ impl BrokenConnection {
 
 #[async_trait]
 impl Connection for BrokenConnection {
-    async fn send(&mut self, message: WireMessage) -> Result<(), TransportError> {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         let sent = self.wake(|inner| inner.send(message)).await;
         if self.fault == Fault::SendsSucceed {
             return Ok(());
@@ -295,14 +294,14 @@ impl Connection for BrokenConnection {
         sent
     }
 
-    async fn recv(&mut self) -> Result<WireMessage, TransportError> {
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
         if let (Fault::RepliesAreRepeated, Some(last)) = (self.fault, &self.last) {
             return Ok(last.clone());
         }
         let received = self.wake(|inner| inner.recv()).await;
         self.last = received.as_ref().ok().cloned();
         received.map_err(|error| match self.fault {
-            Fault::ReceivesTimeOut => TransportError::timeout(error.stage(), "no"),
+            Fault::ReceivesTimeOut => Error::timeout(error.stage(), "no"),
             _ => error,
         })
     }

@@ -25,11 +25,11 @@ impl Tls for FakeTls {
         &self,
         stream: Box<dyn ByteStream>,
         server: &ServerAddress,
-    ) -> Result<Box<dyn ByteStream>, TransportError> {
+    ) -> Result<Box<dyn ByteStream>, Error> {
         self.servers.lock().unwrap().push(server.to_string());
         match self.outcome {
             Outcome::Open => Ok(stream),
-            Outcome::Fail(_) => Err(TransportError::protocol(Stage::Tls, "expired")),
+            Outcome::Fail(_) => Err(Error::protocol(Stage::Tls, "expired")),
             Outcome::Silent => future::pending().await,
         }
     }
@@ -43,7 +43,7 @@ fn tls(outcome: Outcome) -> Arc<FakeTls> {
 }
 
 /// Connects through `layers` with a deadline of 1000 ms, advancing time past it if necessary.
-fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), TransportError> {
+fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), Error> {
     let clock = ManualClock::default();
     let transport = NetTransport::new(dial.clone(), Arc::new(clock.clone()));
     let transport = transport.with_layers(layers).unwrap();
@@ -132,9 +132,9 @@ fn added_layers_replace_only_layers_of_their_kind() {
 
 #[test]
 fn an_error_of_a_stream_keeps_the_stage_that_the_stream_has_found() {
-    let inner = TransportError::protocol(Stage::Tls, "the server rejected the certificate");
+    let inner = Error::protocol(Stage::Tls, "the server rejected the certificate");
     let source = io::Error::new(io::ErrorKind::InvalidData, inner);
-    let error = TransportError::from_io(Stage::Hello, "receiving", source);
+    let error = error::from_io(Stage::Hello, "receiving", source);
     assert_eq!(error.stage(), Stage::Tls);
     assert_eq!(error.message(), "the server rejected the certificate");
 }

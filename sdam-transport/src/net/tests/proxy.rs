@@ -15,11 +15,11 @@ fn through(dial: impl Dial, clock: &ManualClock) -> Arc<dyn Transport> {
 }
 
 /// Returns the error of connecting to `target` through a proxy that closes every connection.
-fn refused(dial: &FakeDial, target: &str) -> ServerError {
+fn refused(dial: &FakeDial, target: &str) -> Error {
     let transport = through(dial.clone(), &ManualClock::default());
     let target = ServerAddress::parse(target).unwrap();
     let connected = transport.connect(&target, None).now_or_never().unwrap();
-    ServerError::from(&connected.unwrap_err())
+    connected.unwrap_err().without_context()
 }
 
 #[test]
@@ -31,11 +31,11 @@ fn the_proxy_is_looked_up_and_dialled_and_the_member_is_not() {
     let error = refused(&dial, "mongo-0");
     assert_eq!(dialled(&dial), "[::9]:1080 9.9.9.9:1080");
     assert_eq!(
-        (error.kind, error.stage),
+        (error.kind(), error.stage()),
         (ErrorKind::Network, Stage::Proxy)
     );
     assert_eq!(
-        &*error.message,
+        error.message(),
         "no connection to mongo-0:27017 through the SOCKS5 proxy bastion:1080: the proxy closed \
          the connection during the greeting"
     );
@@ -56,17 +56,17 @@ fn a_proxy_that_cannot_be_reached_is_named_and_no_sign_of_overload() {
     let check = |dial: &FakeDial, cause: &str| {
         let error = refused(dial, "mongo-0");
         assert_eq!(
-            (error.kind, error.stage),
+            (error.kind(), error.stage()),
             (ErrorKind::Network, Stage::Proxy)
         );
         let expected = format!(
             "no connection to mongo-0:27017 through the SOCKS5 proxy bastion:1080: the proxy \
              cannot be reached: {cause}"
         );
-        assert_eq!(&*error.message, expected);
+        assert_eq!(error.message(), expected);
         let generation = sdam_core::ids::Generation::from_u64(1);
-        let error = TransportError::network(error.stage, &*error.message);
-        assert_eq!(error.app_error(generation).labels(), [""; 0]);
+        let report = sdam_core::report::ErrorReport::new(generation, error);
+        assert_eq!(report.error.labels().len(), 0);
     };
     check(&dial(&[], &[]), "the host name has no address");
     check(

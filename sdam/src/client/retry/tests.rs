@@ -1,5 +1,5 @@
 use bson::doc;
-use sdam_core::error::{ErrorKind, ServerError, Stage};
+use sdam_core::error::{Error, ErrorKind, Stage};
 
 use super::*;
 use crate::client::{Command, CommandErrorKind};
@@ -18,9 +18,9 @@ fn policy() -> Policy {
 fn failure(code: i32, labels: &[&str]) -> Failure {
     let ping = doc! { "ping": 1 }.to_vec().unwrap();
     let command = Command::new("admin", &ping);
-    let mut error = ServerError::new(ErrorKind::Command, Stage::Operation, "no");
-    error.code = Some(code);
-    error.labels = labels.iter().map(|label| Box::from(*label)).collect();
+    let error = Error::new(ErrorKind::Command, Stage::Operation, "no")
+        .with_code(code)
+        .with_labels(labels.iter().copied());
     Failure {
         error: CommandError::new(&command, CommandErrorKind::Reply(error)),
         is_sent: true,

@@ -8,9 +8,8 @@ use std::{
 use bson::Document;
 use futures::executor::block_on;
 use sdam::{
-    AuthError, AuthStep, Authenticator, ConnectionError, Conversation, Criteria, Established,
-    NewPool, Options, PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology,
-    async_trait,
+    AuthStep, Authenticator, Conversation, Criteria, Error, Established, NewPool, Options,
+    PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology, async_trait,
 };
 use sdam_core::hello::HelloAuth;
 use sdam_live::{Mongod, or_skip};
@@ -91,12 +90,12 @@ impl Client {
     }
 
     /// Opens a connection to the server once it is available.
-    pub(super) fn open(&self) -> Result<Established, ConnectionError> {
+    pub(super) fn open(&self) -> Result<Established, Error> {
         self.open_within(PATIENCE)
     }
 
     /// Like [`open`](Self::open), with this time limit for the connection.
-    pub(super) fn open_within(&self, timeout: Duration) -> Result<Established, ConnectionError> {
+    pub(super) fn open_within(&self, timeout: Duration) -> Result<Established, Error> {
         self.open_after(|| (), timeout)
     }
 
@@ -106,7 +105,7 @@ impl Client {
         &self,
         fail: impl FnOnce() -> G,
         timeout: Duration,
-    ) -> Result<Established, ConnectionError> {
+    ) -> Result<Established, Error> {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
             let _guard = fail();
@@ -121,7 +120,7 @@ impl Client {
     pub(super) fn assert_lost(&self) {
         let snapshot = self.topology.snapshot();
         let server = snapshot.servers().next().unwrap();
-        assert_eq!(server.failures().last.unwrap().error.stage, Stage::Auth);
+        assert_eq!(server.failures().last.unwrap().error.stage(), Stage::Auth);
     }
 
     /// Closes the topology and returns the record of sent messages.
@@ -138,7 +137,7 @@ pub(super) fn run(connection: &mut Established, command: &Document) -> Document 
     let reply = block_on(connection.run_command(&command, Some(PATIENCE)));
     let body = match &reply {
         Ok(reply) => reply.body(),
-        Err(error) => error.body().unwrap(),
+        Err(error) => error.reply().unwrap(),
     };
     Document::from_reader(body).unwrap()
 }
@@ -175,7 +174,7 @@ impl ObservedConversation {
         }
     }
 
-    fn noted(&self, step: Result<AuthStep, AuthError>) -> Result<AuthStep, AuthError> {
+    fn noted(&self, step: Result<AuthStep, Error>) -> Result<AuthStep, Error> {
         if let Ok(AuthStep::Send(command)) = &step {
             self.note(command);
             self.seen.lock().unwrap().commands += 1;
@@ -186,7 +185,7 @@ impl ObservedConversation {
 
 #[async_trait]
 impl Authenticator for Observed {
-    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, AuthError> {
+    async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
         Ok(Box::new(ObservedConversation {
             inner: self.inner.begin(server).await?,
             speculates: self.speculates,
@@ -208,12 +207,12 @@ impl Conversation for ObservedConversation {
         auth
     }
 
-    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn start(&mut self, hello: &[u8]) -> Result<AuthStep, Error> {
         let step = self.inner.start(hello).await;
         self.noted(step)
     }
 
-    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, AuthError> {
+    async fn next(&mut self, reply: &[u8]) -> Result<AuthStep, Error> {
         let step = self.inner.next(reply).await;
         self.noted(step)
     }

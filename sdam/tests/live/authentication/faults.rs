@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use bson::doc;
 use futures::executor::block_on;
-use sdam::{Criteria, ErrorKind, ErrorOutcome, Options, ServerError, Stage, Topology};
+use sdam::{Criteria, ErrorKind, ErrorOutcome, Options, Stage, Topology};
 use sdam_live::{FailCommand, Mongod, ROOT};
 use sdam_pool::Pools;
 
@@ -42,14 +42,10 @@ fn a_failure_at_each_command_is_an_authentication_error_and_leaks_no_connection(
         let point = mongod.fail_command(fail.app_name("auth")).unwrap();
         let error = client.open_within(timeout).unwrap_err();
         drop(point);
-        assert_eq!(
-            (error.error.kind, error.error.code),
-            (kind, code),
-            "{error}"
-        );
-        assert_eq!(error.error.stage, Stage::Auth);
-        assert_eq!(error.error.labels, Box::default());
-        assert_eq!(error.outcome, ErrorOutcome::Cleared);
+        assert_eq!((error.kind(), error.code()), (kind, code), "{error}");
+        assert_eq!(error.stage(), Stage::Auth);
+        assert_eq!(error.labels().len(), 0);
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
         client.assert_lost();
         wait_for_connections(&mongod, before);
     };
@@ -85,13 +81,8 @@ fn a_refused_hello_is_an_authentication_error() {
         let hello = FailCommand::new(["hello", "isMaster"]).error_code(91);
         let fail = || mongod.fail_command(hello.app_name("auth")).unwrap();
         let error = client.open_after(fail, PATIENCE).unwrap_err();
-        let ServerError {
-            kind,
-            code,
-            stage: at,
-            ..
-        } = error.error;
-        assert_eq!((kind, code, at), (ErrorKind::Command, Some(91), stage));
+        assert_eq!((error.kind(), error.code()), (ErrorKind::Command, Some(91)));
+        assert_eq!(error.stage(), stage);
         client.open().unwrap().close();
         client.finish();
     }

@@ -98,7 +98,7 @@ fn a_proxy_that_dies_ends_the_monitor_and_its_restart_brings_the_server_back() {
             EventKind::ServerHeartbeatFailed { failure: error, .. } => Some(error.clone()),
             _ => None,
         });
-    assert_eq!(error.stage, Stage::Proxy, "{error}");
+    assert_eq!(error.stage(), Stage::Proxy, "{error}");
     socks.restart().unwrap();
     observer.wait_for_server(mark, &mongod.host(), ServerType::Standalone);
     observer.finish();

@@ -139,7 +139,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let mut parts = vec![format!("!  {count} of {all} DOWN:")];
     parts.extend(down.iter().take(NAMED).map(|server| {
         let name = scene.names.of_server(&server.description.address);
-        let error = server.error().map_or(String::new(), |error| brief(error));
+        let error = server.error().map_or(String::new(), brief);
         let time = age(model.now().since(server.since()));
         format!("{name} {error} for {time};")
     }));

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::{super::world::*, Asked, Log};
 use crate::{
-    app_error::ErrorOutcome,
+    error::ErrorOutcome,
     event::EventKind,
     machine::{Effect, Effects, RecordedInput, TopologyMachine},
     monitor::{MonitorEffect, MonitorInput, MonitorMachine},
@@ -99,7 +99,7 @@ impl Separate {
         &mut self,
         now: Instant,
         server: ServerId,
-        error: &AppError<'_>,
+        error: &ErrorReport,
     ) -> ErrorOutcome {
         let recorded = RecordedInput::of_error(server, error);
         self.log.push(EventKind::Input(Arc::new(recorded)));
@@ -167,7 +167,7 @@ impl Separate {
         now: Instant,
         (server, role): (ServerId, Role),
         at: Instant,
-        error: ServerError,
+        error: Error,
     ) {
         self.answered(server, role);
         match role {

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use ::sdam::{AppError, Generation, ServerError, Stage, TransportError};
+use ::sdam::{AppError, Generation, Error, Stage, Error};
 
 use super::{topology::HandshakePhase, TopologyVersion};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Returns the driver's own error if it caused this one, otherwise one of the same kind.
-pub(crate) fn to_driver(error: &ServerError) -> Error {
+pub(crate) fn to_driver(error: &Error) -> Error {
     if let Some(own) = error.source_as::<Error>() {
         return own.clone();
     }
@@ -44,14 +44,14 @@ pub(crate) fn to_driver(error: &ServerError) -> Error {
 
 /// Returns the error of a monitor's connection attempt. Only overload errors carry labels, so other
 /// errors are not attributed to the connection's socket.
-pub(crate) fn of_connecting(error: Error) -> TransportError {
+pub(crate) fn of_connecting(error: Error) -> Error {
     let (stage, text) = (stage_before_hello(&error), "connecting");
     if error.is_network_timeout() {
-        TransportError::timeout(stage, text)
+        Error::timeout(stage, text)
     } else if error.is_network_error() || matches!(*error.kind, ErrorKind::DnsResolve { .. }) {
-        TransportError::network(stage, text)
+        Error::network(stage, text)
     } else {
-        TransportError::protocol(Stage::Tls, text)
+        Error::protocol(Stage::Tls, text)
     }
     .with_source(error)
 }

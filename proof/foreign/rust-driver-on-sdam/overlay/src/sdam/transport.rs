@@ -6,7 +6,7 @@ use ::sdam::{
     Connection,
     Instant,
     Transport,
-    TransportError,
+    Error,
 };
 use derive_where::derive_where;
 use tokio_util::compat::TokioAsyncReadCompatExt;
@@ -29,7 +29,7 @@ impl Transport for DriverTransport {
         &self,
         target: &::sdam::ServerAddress,
         _: Option<Instant>,
-    ) -> Result<Box<dyn Connection>, TransportError> {
+    ) -> Result<Box<dyn Connection>, Error> {
         if self.disabled {
             std::future::pending::<()>().await;
         }
@@ -37,7 +37,7 @@ impl Transport for DriverTransport {
         let stream = self.establisher.make_stream(convert::driver_address(target));
         let stream = stream.await.map_err(error::of_connecting)?;
         Ok(Box::new(
-            Framed::new(NonBlocking(stream.compat())).with_target(target),
+            Framed::new(NonBlocking(stream.compat())).with_address(target),
         ))
     }
 }

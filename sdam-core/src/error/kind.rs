@@ -1,0 +1,88 @@
+//! Kinds of errors.
+
+/// The kind of an [`Error`](super::Error).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "snake_case")
+)]
+pub enum ErrorKind {
+    /// The check was cancelled before it had an outcome: an operation found the server's
+    /// connections broken, or the server left the topology. Appears in heartbeat events only.
+    Cancelled,
+    /// The server answered `ok: 0`, or an operation's reply carried an error; at
+    /// [`Stage::Auth`](super::Stage::Auth), also that the client cannot authenticate or rejects the
+    /// server's reply.
+    Command,
+    /// The monitor of the server, or the opening of a connection, ended unexpectedly.
+    Internal,
+    /// A clear of the pool interrupted the connection in use or being established
+    /// ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
+    Interrupted,
+    /// The connection could not be opened or broke.
+    Network,
+    /// The pool was cleared, and is paused or has evicted its wait queue (PoolClearedError).
+    #[doc(alias = "PoolClearedError")]
+    PoolCleared,
+    /// The pool is closed (PoolClosedError).
+    #[doc(alias = "PoolClosedError")]
+    PoolClosed,
+    /// The pool has been paused since it was created: no check of its server has succeeded yet.
+    PoolNotReady,
+    /// The peer's answer is not acceptable: malformed, oversized or unexpected; at
+    /// [`Stage::Tls`](super::Stage::Tls), an untrusted certificate or host name.
+    Protocol,
+    /// The runtime ended before the pool, the client or the topology was closed.
+    RuntimeShutDown,
+    /// The server's replica set name is not the configured one.
+    SetName,
+    /// A newer primary is known (SDAM: "primary marked stale").
+    StalePrimary,
+    /// The connection or reply took longer than allowed.
+    Timeout,
+    /// No connection of the pool became available in time (WaitQueueTimeoutError).
+    #[doc(alias = "WaitQueueTimeoutError")]
+    WaitQueueTimeout,
+}
+
+impl ErrorKind {
+    /// Every kind.
+    pub const ALL: &'static [Self] = &[
+        Self::Cancelled,
+        Self::Command,
+        Self::Internal,
+        Self::Interrupted,
+        Self::Network,
+        Self::PoolCleared,
+        Self::PoolClosed,
+        Self::PoolNotReady,
+        Self::Protocol,
+        Self::RuntimeShutDown,
+        Self::SetName,
+        Self::StalePrimary,
+        Self::Timeout,
+        Self::WaitQueueTimeout,
+    ];
+
+    /// Returns one lower-case word, for counters and records.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cancelled => "cancelled",
+            Self::Command => "command",
+            Self::Internal => "internal",
+            Self::Interrupted => "interrupted",
+            Self::Network => "network",
+            Self::PoolCleared => "pool_cleared",
+            Self::PoolClosed => "pool_closed",
+            Self::PoolNotReady => "pool_not_ready",
+            Self::Protocol => "protocol",
+            Self::RuntimeShutDown => "runtime_shut_down",
+            Self::SetName => "set_name",
+            Self::StalePrimary => "stale_primary",
+            Self::Timeout => "timeout",
+            Self::WaitQueueTimeout => "wait_queue_timeout",
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Errors of connection pools (CMAP: "Connection Pool Errors").
+//!
+//! The texts are those of the specification, in the casing of its tests. The errors say nothing
+//! about the server, so they are never reported to the topology. They carry no label: a client with
+//! `retryWrites` adds `RetryableWriteError` to one that is retryable, because only the client knows
+//! that option (Retryable Writes: "RetryableWriteError Labels").
+
+use alloc::{boxed::Box, format};
+
+use super::{Error, ErrorKind, Stage};
+use crate::address::ServerAddress;
+
+impl Error {
+    /// Creates the error of check-outs from the pool of the server at `address` after it was cleared
+    /// because of `cause`, which becomes the source.
+    pub fn pool_cleared(address: &ServerAddress, cause: &Self) -> Self {
+        let text = format!(
+            "Connection pool for {address} was cleared because another operation failed with: {cause}"
+        );
+        Self::of_pool(ErrorKind::PoolCleared, address, text).with_cause(cause.clone())
+    }
+
+    /// Creates the error of check-outs from a pool that has not been ready yet.
+    pub fn pool_not_ready(address: &ServerAddress) -> Self {
+        let text = format!("Connection pool for {address} is not ready yet");
+        Self::of_pool(ErrorKind::PoolNotReady, address, text)
+    }
+
+    /// Creates the error of check-outs from a closed pool.
+    pub fn pool_closed(address: &ServerAddress) -> Self {
+        let text = "Attempted to check out a connection from closed connection pool";
+        Self::of_pool(ErrorKind::PoolClosed, address, text)
+    }
+
+    /// Creates the error of a connection that a clear has interrupted.
+    pub fn interrupted(address: &ServerAddress) -> Self {
+        let text = format!("Connection to {address} interrupted due to server monitor timeout");
+        Self::of_pool(ErrorKind::Interrupted, address, text)
+    }
+
+    /// Creates the error of a check-out that has waited for too long.
+    pub fn wait_queue_timeout(address: &ServerAddress) -> Self {
+        let text = "Timed out while checking out a connection from connection pool";
+        Self::of_pool(ErrorKind::WaitQueueTimeout, address, text)
+    }
+
+    /// Creates the error of a check-out from the pool of a load balancer that has waited for too
+    /// long. Cursors and transactions pin their connections, so the text has the number of
+    /// connections in use by each (Load Balancers: "Wait Queue Timeout Errors").
+    pub fn wait_queue_timeout_pinned(
+        address: &ServerAddress,
+        max_pool_size: u32,
+        cursors: u32,
+        transactions: u32,
+        others: u32,
+    ) -> Self {
+        let text = format!(
+            "Timeout waiting for connection from the connection pool. maxPoolSize: \
+             {max_pool_size}, connections in use by cursors: {cursors}, connections in use by \
+             transactions: {transactions}, connections in use by other operations: {others}"
+        );
+        Self::of_pool(ErrorKind::WaitQueueTimeout, address, text)
+    }
+
+    /// Creates the error of a check-out from a pool whose runtime has ended.
+    pub fn pool_shut_down(address: &ServerAddress) -> Self {
+        let text = "the runtime of the connection pool has shut down";
+        Self::of_pool(ErrorKind::RuntimeShutDown, address, text)
+    }
+
+    /// Returns whether a pool could not give a connection now, or has interrupted it, so that an
+    /// operation that may be retried is retried.
+    pub fn is_retryable_pool(&self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::PoolCleared | ErrorKind::PoolNotReady | ErrorKind::Interrupted
+        )
+    }
+
+    fn of_pool(kind: ErrorKind, address: &ServerAddress, text: impl Into<Box<str>>) -> Self {
+        let stage = match kind {
+            ErrorKind::Interrupted => Stage::Operation,
+            _ => Stage::CheckOut,
+        };
+        Self::new(kind, stage, text).with_address(address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::string::ToString;
+
+    use super::*;
+
+    #[test]
+    fn texts_are_those_of_the_specification_and_some_errors_are_retryable() {
+        // F-65, F-68, F-68b, L-36
+        let address = ServerAddress::new("a", 27017);
+        let check = |error: Error, kind, text: &str, retryable| {
+            assert_eq!(error.to_string(), text);
+            assert_eq!(error.kind(), kind);
+            assert_eq!(error.is_retryable_pool(), retryable, "{text}");
+            assert_eq!(error.is_retryable_read(), retryable, "{text}");
+            assert_eq!(error.is_retryable_write(21), retryable, "{text}");
+            assert_eq!(error.address(), Some(&address));
+            assert_eq!(error.labels().len(), 0);
+        };
+        let cause = Error::network(Stage::Operation, "gone");
+        let cleared = Error::pool_cleared(&address, &cause);
+        assert_eq!(cleared.source_as(), Some(&cause));
+        check(
+            cleared,
+            ErrorKind::PoolCleared,
+            "Connection pool for a:27017 was cleared because another operation failed with: \
+             network error at operation: gone",
+            true,
+        );
+        check(
+            Error::pool_not_ready(&address),
+            ErrorKind::PoolNotReady,
+            "Connection pool for a:27017 is not ready yet",
+            true,
+        );
+        check(
+            Error::interrupted(&address),
+            ErrorKind::Interrupted,
+            "Connection to a:27017 interrupted due to server monitor timeout",
+            true,
+        );
+        check(
+            Error::pool_closed(&address),
+            ErrorKind::PoolClosed,
+            "Attempted to check out a connection from closed connection pool",
+            false,
+        );
+        check(
+            Error::wait_queue_timeout(&address),
+            ErrorKind::WaitQueueTimeout,
+            "Timed out while checking out a connection from connection pool",
+            false,
+        );
+        check(
+            Error::wait_queue_timeout_pinned(&address, 10, 4, 3, 2),
+            ErrorKind::WaitQueueTimeout,
+            "Timeout waiting for connection from the connection pool. maxPoolSize: 10, connections \
+             in use by cursors: 4, connections in use by transactions: 3, connections in use by \
+             other operations: 2",
+            false,
+        );
+    }
+}

@@ -1,0 +1,52 @@
+//! Remedies of errors.
+
+use super::{Error, ErrorKind, Stage};
+
+impl Error {
+    /// Returns what to check or to change, as far as kind and stage tell; the message may say more.
+    pub fn remedy(&self) -> Option<&'static str> {
+        if self.is_overload() {
+            return Some("the server is overloaded: run fewer operations at once");
+        }
+        match self.kind() {
+            ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol => self.of_connection(),
+            ErrorKind::Command if self.stage() == Stage::Auth => {
+                Some("check the user, the password, `authSource` and `authMechanism`")
+            }
+            ErrorKind::SetName => Some("correct `replicaSet`, or remove the server from the seeds"),
+            ErrorKind::Interrupted | ErrorKind::PoolCleared | ErrorKind::PoolNotReady => {
+                Some("run the operation again, if it may run twice")
+            }
+            ErrorKind::PoolClosed => Some("keep the client open until its operations have ended"),
+            ErrorKind::RuntimeShutDown => Some("keep the runtime until the client is closed"),
+            ErrorKind::WaitQueueTimeout => {
+                Some("run fewer operations at once, or raise `maxPoolSize` or `waitQueueTimeoutMS`")
+            }
+            ErrorKind::Cancelled
+            | ErrorKind::Command
+            | ErrorKind::Internal
+            | ErrorKind::StalePrimary => None,
+        }
+    }
+
+    fn of_connection(&self) -> Option<&'static str> {
+        Some(match (self.stage(), self.kind()) {
+            (Stage::Dns, _) => "check the host name and the name servers of this machine",
+            (Stage::Connect, ErrorKind::Timeout) => {
+                "check that no firewall drops the packets, or raise `connectTimeoutMS`"
+            }
+            (Stage::Connect, _) => "check that the server runs and listens at this address",
+            (Stage::Proxy, _) => "check the address of the proxy, its user and its password",
+            (Stage::Tls, ErrorKind::Protocol) => {
+                "check the certificate, its authority (`tlsCAFile`) and the host name"
+            }
+            (Stage::Tls, _) => "check that the server uses TLS on this port",
+            (Stage::Hello, ErrorKind::Protocol) => "check that a MongoDB server listens there",
+            (Stage::Hello, _) => "check that the server responds, and that `tls` fits it",
+            (Stage::Operation, ErrorKind::Timeout) => {
+                "raise the time limit, or find out why the server is slow"
+            }
+            (Stage::CheckOut | Stage::Auth | Stage::Operation, _) => return None,
+        })
+    }
+}

@@ -1,0 +1,72 @@
+//! Changes of a server's state that errors report.
+
+/// A change of a server's state that an error reports (SDAM: "not writable primary" and
+/// "node is recovering" errors).
+#[doc(alias("isNotWritablePrimary", "isRecovering"))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StateChange {
+    /// The server is no longer the primary.
+    NotWritablePrimary,
+    /// The server is recovering, or its replication state is changing.
+    NodeIsRecovering,
+    /// The server is recovering because it is shutting down.
+    ShuttingDown,
+}
+
+impl StateChange {
+    /// Classifies an error by `code` if there is one, else by `message` (SDAM:
+    /// "the code takes precedence").
+    pub fn classify(code: Option<i32>, message: &str) -> Option<Self> {
+        match code {
+            Some(10107 | 13435 | 10058) => Some(Self::NotWritablePrimary),
+            Some(11602 | 13436 | 189) => Some(Self::NodeIsRecovering),
+            Some(11600 | 91) => Some(Self::ShuttingDown),
+            None if message.contains("not master or secondary")
+                || message.contains("node is recovering") =>
+            {
+                Some(Self::NodeIsRecovering)
+            }
+            None if message.contains("not master") => Some(Self::NotWritablePrimary),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_take_precedence_over_messages() {
+        // I-30, I-31
+        let check = |code, message, expected| {
+            assert_eq!(
+                StateChange::classify(code, message),
+                expected,
+                "{code:?} {message}"
+            );
+        };
+        check(Some(10107), "", Some(StateChange::NotWritablePrimary));
+        check(
+            Some(13436),
+            "not master",
+            Some(StateChange::NodeIsRecovering),
+        );
+        check(Some(91), "", Some(StateChange::ShuttingDown));
+        check(Some(11600), "", Some(StateChange::ShuttingDown));
+        check(Some(1), "not master", None);
+        check(None, "not master", Some(StateChange::NotWritablePrimary));
+        check(
+            None,
+            "not master or secondary",
+            Some(StateChange::NodeIsRecovering),
+        );
+        check(
+            None,
+            "the node is recovering",
+            Some(StateChange::NodeIsRecovering),
+        );
+        check(None, "not primary", None);
+    }
+}

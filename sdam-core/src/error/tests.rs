@@ -1,0 +1,105 @@
+use alloc::{format, string::ToString};
+use core::fmt;
+
+use super::*;
+
+fn refused() -> Error {
+    Error::network(Stage::Connect, "refused")
+}
+
+#[test]
+fn display_names_kind_stage_code_and_text() {
+    let error = Error::new(ErrorKind::Command, Stage::Hello, "boom")
+        .with_code(91)
+        .with_code_name("ShutdownInProgress");
+    assert_eq!(
+        error.to_string(),
+        "command error at hello (91 ShutdownInProgress): boom"
+    );
+}
+
+#[test]
+fn text_is_one_line_with_server_kind_stage_and_every_cause() {
+    let inner = refused().with_source("by peer");
+    let error = Error::network(Stage::Connect, "connecting").with_source(inner);
+    let line = "network error at connect: connecting: network error at connect: refused: by peer";
+    assert_eq!(error.to_string(), line);
+    let named = error.clone().with_address(&ServerAddress::new("a", 1));
+    assert_eq!(named.to_string(), format!("a:1: {line}"));
+    // A program that prints the chain of sources must not print the causes twice.
+    assert!(StdError::source(&error).is_none());
+    assert_eq!(named.without_context(), error);
+}
+
+#[test]
+fn debug_and_the_alternate_form_add_the_remedy() {
+    let error = Error::timeout(Stage::Connect, "no answer");
+    let remedy = error.remedy().unwrap();
+    let full = format!("timeout at connect: no answer; {remedy}");
+    assert_eq!(format!("{error:#}"), full);
+    assert_eq!(format!("{error:?}"), full);
+    let stale = Error::new(
+        ErrorKind::StalePrimary,
+        Stage::Hello,
+        "a newer primary is known",
+    );
+    assert_eq!(format!("{stale:?}"), "a newer primary is known");
+}
+
+#[test]
+fn nested_causes_are_in_the_text() {
+    #[derive(Debug)]
+    struct Outer(fmt::Error);
+    impl fmt::Display for Outer {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("outer")
+        }
+    }
+    impl StdError for Outer {
+        fn source(&self) -> Option<&(dyn StdError + 'static)> {
+            Some(&self.0)
+        }
+    }
+    let error = Error::network(Stage::Hello, "sending").with_source(Outer(fmt::Error));
+    let expected = format!("sending: outer: {}", fmt::Error);
+    assert_eq!(error.message(), expected);
+}
+
+#[test]
+fn the_source_is_returned_as_its_own_type_and_changes_no_comparison() {
+    let error = refused().with_cause(refused().at(Stage::Tls));
+    assert_eq!(error.source_as(), Some(&refused().at(Stage::Tls)));
+    assert_eq!(error.source_as::<fmt::Error>(), None);
+    assert_eq!(error, refused());
+    assert_eq!(error.to_string(), refused().to_string());
+    assert!(refused().source_as::<Error>().is_none());
+    assert_eq!(
+        error.clone().at(Stage::Hello).source_as::<Error>(),
+        error.source_as()
+    );
+}
+
+#[test]
+fn a_change_of_a_clone_leaves_the_original_alone() {
+    let error = refused();
+    let changed = error
+        .clone()
+        .with_label("a")
+        .within("connecting")
+        .with_code(1);
+    assert_eq!(error, refused());
+    assert_ne!(changed, error);
+    assert_eq!(changed.message(), "connecting: refused");
+}
+
+#[test]
+fn a_label_is_carried_once() {
+    let error = refused().with_labels(["a", "b", "a"]).with_label("b");
+    assert_eq!(error.labels().collect::<Vec<_>>(), ["a", "b"]);
+    assert!(error.has_label("a") && !error.has_label(""));
+}
+
+#[test]
+fn an_error_has_the_size_of_a_pointer() {
+    assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
+}

@@ -1,0 +1,106 @@
+//! Errors that operations and connection pools report (SDAM: "Error handling").
+
+#[cfg(feature = "serde")]
+mod serial;
+
+use crate::{
+    error::{Error, ErrorKind, RETRYABLE_ERROR, SYSTEM_OVERLOADED_ERROR, Stage},
+    ids::{Generation, ObjectId},
+};
+
+/// An error of a pooled connection, as the operation or the pool reports it.
+///
+/// A pool reports each of these events of a connection, once:
+///
+/// | event | report | effect on the server |
+/// | --- | --- | --- |
+/// | the name is not found, or the proxy fails | [`network`](Error::network) or [`timeout`](Error::timeout) at [`Stage::Dns`] or [`Stage::Proxy`] | Unknown, pool cleared, check cancelled |
+/// | connecting, TLS or hello breaks or takes too long | `network` or `timeout` at [`Stage::Connect`], [`Stage::Tls`] or [`Stage::Hello`] | none: it may be [overloaded](Self::new) |
+/// | the certificate is not trusted, or the peer does not speak the protocol | [`protocol`](Error::protocol) at `Stage::Tls` or `Stage::Hello` | Unknown, pool cleared, check cancelled |
+/// | hello is answered with `ok: 0` | the [error of the reply](crate::reply::error) at `Stage::Hello`, or at [`Stage::Auth`] if the connection has a credential | Unknown, pool cleared, check cancelled (at a state change error requested); none if the server is overloaded |
+/// | hello is answered with `ok: 1` | no error: [`Input::Handshake`](crate::machine::Input::Handshake) | as after a successful check |
+/// | the connection breaks or takes too long during authentication | `network` or `timeout` at [`Stage::Auth`] | Unknown, pool cleared, check cancelled |
+/// | authentication fails | [`auth`](Error::auth), or the error of the reply at `Stage::Auth` | Unknown, pool cleared, check cancelled |
+/// | an established connection breaks | `network` at [`Stage::Operation`] | Unknown, pool cleared, check cancelled |
+/// | a reply takes longer than the operation allows | `timeout` at `Stage::Operation` | none |
+/// | a reply is malformed or too long | `protocol` at `Stage::Operation` | none |
+/// | a command is answered with an error, also of the write concern | the error of the reply at `Stage::Operation` | a state change error: Unknown, check requested, and at a shutdown the pool is cleared; any other error: none |
+/// | no connection can be checked out | nothing: see [`Error::pool_cleared`] and its neighbours | none |
+/// | the pool closes a connection for reasons of its own | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
+///
+/// [`handshake_errors_mark_unknown`](crate::options::Options::handshake_errors_mark_unknown) lets
+/// errors of overload mark the server Unknown, too.
+/// Behind a load balancer the server never becomes Unknown: an error that would clear the pool
+/// clears the connections to [its service](Self::with_service), and before the reply to hello,
+/// which names the service, it has no effect.
+/// An error whose [generation](Self::generation) is older than the pool's is stale and has no
+/// effect.
+///
+/// ```
+/// use sdam_core::{error::{Error, Stage}, ids::Generation, report::ErrorReport};
+///
+/// // The connection of generation 3 broke, and the pool's user had sent a command.
+/// let generation = Generation::from_u64(3);
+/// let error = Error::network(Stage::Operation, "connection reset by peer");
+/// let report = ErrorReport::new(generation, error);
+/// assert!(!report.error.is_overload());
+///
+/// // The server accepted the connection and closed it.
+/// let report = ErrorReport::new(generation, Error::network(Stage::Hello, "end of file"));
+/// assert!(report.error.is_overload() && report.error.is_retryable_overload());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ErrorReport {
+    /// The error with its labels, as the failed operation returns it.
+    pub error: Error,
+    /// The generation the connection was opened under; for a connection that could not be opened,
+    /// the pool's generation when the attempt began.
+    pub generation: Generation,
+    /// The service behind a load balancer that the connection belongs to; else `None`.
+    pub service_id: Option<ObjectId>,
+    /// The `maxWireVersion` of the connection's own handshake.
+    /// `None` means at least 8, as every supported server has.
+    pub max_wire_version: Option<i32>,
+}
+
+impl ErrorReport {
+    /// Creates the report of an error on a connection of `generation`.
+    ///
+    /// An I/O error or time-out while a connection is opened is labelled as overload, so that the
+    /// server is not marked Unknown by default and the operation may be retried (CMAP: "Connection
+    /// Pool Backpressure"): [`ErrorKind::Network`] and [`ErrorKind::Timeout`] at [`Stage::Connect`], [`Stage::Tls`] and
+    /// [`Stage::Hello`], also an end of file during the TLS or hello exchange.
+    /// A failed look-up, proxy or certificate is not a sign of overload, and neither is any error
+    /// during authentication or later. The error in a reply carries the labels of the server.
+    pub fn new(generation: Generation, error: Error) -> Self {
+        let overload = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
+            && matches!(error.stage(), Stage::Connect | Stage::Tls | Stage::Hello);
+        Self {
+            error: if overload {
+                error.with_labels([SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR])
+            } else {
+                error
+            },
+            generation,
+            service_id: None,
+            max_wire_version: None,
+        }
+    }
+
+    /// Sets the service behind a load balancer that the connection belongs to: the `serviceId` of
+    /// its handshake.
+    #[must_use]
+    pub fn with_service(mut self, service_id: impl Into<Option<ObjectId>>) -> Self {
+        self.service_id = service_id.into();
+        self
+    }
+
+    /// Sets the `maxWireVersion` of the connection's own handshake. It decides whether a server
+    /// that is no longer primary has closed its connections.
+    #[must_use]
+    pub fn with_max_wire_version(mut self, max_wire_version: impl Into<Option<i32>>) -> Self {
+        self.max_wire_version = max_wire_version.into();
+        self
+    }
+}
