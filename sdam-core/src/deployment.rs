@@ -440,7 +440,7 @@ impl Deployment {
 
     /// Returns whether the server's type is known, from any source.
     fn is_known(&self, server: ServerId) -> bool {
-        self.topology.status(server).known
+        self.topology.is_known(server)
     }
 
     /// Returns the server for which an answer on `conn` is outstanding: this one, or any.

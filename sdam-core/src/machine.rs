@@ -22,7 +22,6 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
-    monitor::ServerStatus,
     options::Options,
     server::{Rtt, ServerDescription, WireVersions},
     time::Instant,
@@ -172,14 +171,10 @@ impl TopologyMachine {
         })
     }
 
-    /// Returns the status for the server's monitor; see
-    /// [`MonitorMachine::handle`](crate::monitor::MonitorMachine::handle).
-    pub fn status(&self, server: ServerId) -> ServerStatus {
+    /// Returns whether the server's type is known, from any source.
+    pub fn is_known(&self, server: ServerId) -> bool {
         let current = self.current(server);
-        ServerStatus {
-            generation: self.generation(server, None).unwrap_or_default(),
-            known: current.is_some_and(|current| current.server_type.is_available()),
-        }
+        current.is_some_and(|current| current.server_type.is_available())
     }
 
     fn pool(&self, server: ServerId) -> Option<&Pool> {

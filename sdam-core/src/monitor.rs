@@ -3,7 +3,6 @@
 mod check;
 #[cfg(feature = "model")]
 mod key;
-mod machine;
 mod negotiation;
 mod pace;
 mod state;
@@ -20,9 +19,6 @@ use crate::{
     options::{HandshakeOpcode, Options, ServerApi, ServerMonitoringMode},
 };
 
-pub use self::machine::{
-    MonitorEffect, MonitorEffects, MonitorInput, MonitorMachine, ServerStatus,
-};
 pub(crate) use self::{
     check::{Check, Reply, Report},
     negotiation::Negotiation,

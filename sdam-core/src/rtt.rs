@@ -2,7 +2,6 @@
 
 #[cfg(feature = "model")]
 mod key;
-pub mod machine;
 mod ping;
 
 pub(crate) use self::ping::Ping;

@@ -1,6 +1,5 @@
 //! Tests of what the parts do together; each part has tests of its own.
 
-mod equivalence;
 mod losses;
 mod monitoring;
 mod requests;

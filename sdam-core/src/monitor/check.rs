@@ -23,6 +23,27 @@ use crate::{
 /// It has one request outstanding at a time, and only the answer on its own connection counts. The
 /// outcome of a check is returned as a [`Report`]; `known` tells whether the server's type is known,
 /// from any source, at the time of the call.
+///
+/// A check that has to follow at once (a streamed reply, the retry after a network error) does not
+/// begin in the call that ends its predecessor, but is due at once. So it begins after the
+/// consequences of the report.
+///
+/// Cancellation applies to the connection, not to the check: the fault that broke the pool's
+/// connections most likely broke this one, whether it is being opened, in use, or idle. If the
+/// server is still known, because a reply was faster than the cancellation, the next check begins as
+/// soon as `minHeartbeatFrequencyMS` allows.
+///
+/// A deadline that is noticed more than a heartbeat late means that the host was suspended, not
+/// that the server is silent. The check then continues, once, for another second or for the connect
+/// timeout if that is shorter, before it fails. A reply that is accepted only because of that, or
+/// because it was read before the expired deadline was noticed, is old and is no sample of the
+/// round-trip time. If it was to be a sample, the check sends another request on the same
+/// connection before it ends.
+///
+/// The rate of streamed replies is limited, although no real server pushes them without a pause.
+/// After some tens of such replies the connection is closed, and the next check begins on a new one
+/// after `minHeartbeatFrequencyMS`. So the work per server is bounded, and its description is never
+/// older than that.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
     pub(super) config: Arc<MonitorConfig>,
@@ -79,17 +100,6 @@ impl Check {
             withheld: false,
             streaming: false,
             pace: Pace::default(),
-        }
-    }
-
-    /// Creates what replaces this after a panic. It keeps only the connection count, so that
-    /// connection numbers stay unique, and the limit on the rate of streamed replies.
-    pub(crate) fn successor(&self) -> Self {
-        let config = Arc::clone(&self.config);
-        Self {
-            connections: self.connections,
-            pace: self.pace,
-            ..Self::new(config, self.server, self.address.clone())
         }
     }
 
@@ -227,11 +237,6 @@ impl Check {
             State::Idle(_) if self.connection.is_some() => self.disconnect(out),
             State::Idle(_) | State::Done => {}
         }
-    }
-
-    /// Returns whether no check is running and another one will begin.
-    pub(crate) fn is_idle(&self) -> bool {
-        matches!(self.state, State::Idle(_))
     }
 
     /// Returns when [`due`](Self::due) has something to do; `None` for never.

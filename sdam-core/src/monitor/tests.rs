@@ -1,8 +1,9 @@
-//! Tests of the monitor machine: scripted inputs at given times, and the effects they must have.
+//! Tests of the checks of one server: scripted inputs at given times, and the effects they must
+//! have.
 
 mod cancelling;
 mod failing;
-mod interleavings;
+mod machine;
 mod polling;
 mod properties;
 mod script;

@@ -1,6 +1,9 @@
 //! Measurements of the round-trip times of one server, as a part of a deployment (Server Monitoring:
 //! "Measuring RTT").
 
+#[cfg(test)]
+mod tests;
+
 use alloc::sync::Arc;
 use core::time::Duration;
 

@@ -46,9 +46,9 @@ fn a_lost_server_has_the_same_effects_whether_a_check_or_an_operation_failed() {
         let mut machine = opened(&options);
         let _ = check(&mut machine, "a", elected(1));
         let server = id(&machine, "a");
-        assert!(machine.status(server).known, "{path}");
+        assert!(machine.is_known(server), "{path}");
         let effects = lose(&mut machine, server);
-        assert!(!machine.status(server).known, "{path}");
+        assert!(!machine.is_known(server), "{path}");
         let lost: Vec<_> = effects
             .iter()
             .filter(|effect| {

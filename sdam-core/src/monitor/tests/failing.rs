@@ -95,20 +95,6 @@ fn command_errors_and_malformed_replies_are_not_retried_at_once() {
 }
 
 #[test]
-fn a_successor_continues_only_the_numbers_of_connections() {
-    check(
-        polling(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (2, Say::Connected, "send isMaster handshake | 10002"),
-            (3, Say::Succeed, ""),
-            (503, Say::Start, "started #2, connect | 10503"),
-            (504, Say::Connected, "send isMaster handshake | 10504"),
-        ],
-    );
-}
-
-#[test]
 fn legacy_retry_reports_only_the_outcome_of_the_retry() {
     // F-50: heartbeats are paired all the same (J-33).
     let mut legacy = polling();
@@ -265,14 +251,6 @@ fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
         ]);
     }
     script.push(breaks(25, 500));
-    // The burst stays used up when a panic has replaced the monitor.
-    let resumed = "sample 0, succeeded #26/42 after 0, report Standalone, disconnect | 500";
-    script.extend([
-        (0, Say::Succeed, String::new()),
-        (0, Say::Start, "started #26, connect | 10000".to_owned()),
-        (0, Say::Connected, "send isMaster handshake | 10000".into()),
-        (0, says(new(2)), resumed.into()),
-    ]);
     let script: Vec<_> = script
         .iter()
         .map(|(at, say, told)| (*at, say.clone(), told.as_str()))

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Duration, vec::Vec};
 
 use proptest::{collection::vec, prelude::*};
 
+use super::machine::{MonitorEffect, MonitorInput, MonitorMachine, ServerStatus};
 use super::script::{config, encode, new, old, options, refusal, reply};
 use crate::{
     address::ServerAddress,
@@ -11,7 +12,7 @@ use crate::{
     event::{EventKind, Heartbeat},
     hello::Hello,
     ids::{Generation, ServerId},
-    monitor::{MonitorConfig, MonitorEffect, MonitorInput, MonitorMachine, ServerStatus},
+    monitor::MonitorConfig,
     options::MIN_HEARTBEAT_FREQUENCY,
     time::Instant,
 };

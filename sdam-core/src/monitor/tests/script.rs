@@ -10,7 +10,7 @@ use std::{
 
 use bson::{Document, doc, oid::ObjectId};
 
-pub(super) use super::super::*;
+pub(super) use super::{super::*, machine::*};
 pub(super) use crate::{
     address::ServerAddress,
     error::Error,
@@ -43,8 +43,6 @@ pub(super) enum Say {
     /// No input of the monitor: an error has made the server Unknown, and the pool has this
     /// generation now.
     Pool(u64),
-    /// No input of the monitor: its successor replaces it.
-    Succeed,
 }
 
 /// Options of a client that runs outside any FaaS platform, with a heartbeat and a connect timeout
@@ -120,9 +118,6 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     let mut status = ServerStatus::default();
     let mut asked = Instant::EPOCH;
     for (index, (at, say, expected)) in script.iter().enumerate() {
-        if matches!(say, Say::Succeed) {
-            machine = machine.successor();
-        }
         let now = Instant::from_millis(*at);
         if let Say::Cancel(cleared) = say {
             status.clear(*cleared);
@@ -144,7 +139,6 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             }),
             Say::Disconnected => handle(MonitorInput::Disconnected),
             Say::Authenticated => handle(MonitorInput::Authenticated),
-            Say::Succeed => continue,
             Say::Pool(next) => {
                 status.clear(*next);
                 continue;

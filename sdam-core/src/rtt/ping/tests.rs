@@ -1,3 +1,5 @@
+mod machine;
+
 use std::{
     string::{String, ToString},
     vec::Vec,
@@ -6,9 +8,10 @@ use std::{
 use bson::{Document, RawDocumentBuf, doc};
 use proptest::{collection::vec, prelude::*};
 
+use self::machine::*;
 use super::*;
 use crate::{
-    hello::Handshake,
+    hello::{Handshake, HelloRequest},
     options::{Options, ServerApi},
 };
 

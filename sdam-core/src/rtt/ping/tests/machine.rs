@@ -1,15 +1,11 @@
-//! The task that measures round-trip times while a monitor streams (Server Monitoring: "Measuring
-//! RTT").
-
-#[cfg(test)]
-mod tests;
+//! The measurements of one server by themselves, with inputs and effects for scripts.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::ping::Ping;
+use super::super::Ping;
 use crate::{
     error::Error,
     hello::{Hello, HelloRequest},
@@ -25,7 +21,7 @@ use crate::{
     clippy::large_enum_variant,
     reason = "an input exists for the length of one call"
 )]
-pub enum RttInput {
+pub(super) enum RttInput {
     /// The requested connection is open.
     Connected,
     /// A reply has arrived.
@@ -47,7 +43,7 @@ pub enum RttInput {
 
 /// An effect that the driver executes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum RttEffect {
+pub(super) enum RttEffect {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {
         /// The deadline of the attempt; also [`RttMachine::deadline`].
@@ -70,8 +66,7 @@ pub enum RttEffect {
 
 /// Effects in the order in which they have to run.
 #[derive(Debug, Default, PartialEq)]
-#[must_use = "effects carry commands to the connection"]
-pub struct RttEffects(SmallVec<[RttEffect; 2]>);
+pub(super) struct RttEffects(SmallVec<[RttEffect; 2]>);
 
 impl RttEffects {
     fn push(&mut self, effect: RttEffect) {
@@ -88,25 +83,16 @@ impl IntoIterator for RttEffects {
     }
 }
 
-/// The round-trip time task of one server: sends hello on a dedicated connection, once per
-/// heartbeat, and measures the time to the reply.
-///
-/// It emits no events, reports no errors and never resets the round-trip times, because the monitor
-/// detects the same failures itself. After an error it opens a new connection, one heartbeat later.
-///
-/// # Contract
-///
-/// That of [`MonitorMachine`](crate::monitor::MonitorMachine): effects are executed in order before
-/// the next call, and a request is answered once unless `Disconnect` comes first.
+/// The measurements of one server.
 #[derive(Debug)]
-pub struct RttMachine {
+pub(super) struct RttMachine {
     ping: Ping,
     is_stopped: bool,
 }
 
 impl RttMachine {
     /// Creates a machine that is about to measure for the first time.
-    pub fn new(config: Arc<MonitorConfig>) -> Self {
+    pub(super) fn new(config: Arc<MonitorConfig>) -> Self {
         // The id is not part of any effect.
         let mut ping = Ping::new(config, ServerId::from_u64(0), Duration::ZERO);
         ping.start();
@@ -117,12 +103,12 @@ impl RttMachine {
     }
 
     /// Returns the first effects.
-    pub fn start(&mut self, now: Instant) -> RttEffects {
+    pub(super) fn start(&mut self, now: Instant) -> RttEffects {
         self.handle(now, RttInput::DeadlineReached)
     }
 
     /// Handles an input that occurred at `now`, and returns the effects.
-    pub fn handle(&mut self, now: Instant, input: RttInput) -> RttEffects {
+    pub(super) fn handle(&mut self, now: Instant, input: RttInput) -> RttEffects {
         let mut effects = RttEffects::default();
         if self.is_stopped {
             return effects;
@@ -163,7 +149,7 @@ impl RttMachine {
     }
 
     /// Returns when to pass [`RttInput::DeadlineReached`]; `None` for never.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         self.ping.deadline()
     }
 }

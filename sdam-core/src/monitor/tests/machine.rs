@@ -1,14 +1,11 @@
-//! The monitor of one server, with its own inputs and effects.
+//! The checks of one server by themselves, with inputs and effects for scripts.
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use super::{
-    MonitorConfig, Trip,
-    check::{Check, Reply, Report},
-};
+use super::super::{Check, MonitorConfig, Reply, Report, Trip};
 use crate::{
     address::ServerAddress,
     document::SharedDocument,
@@ -22,11 +19,11 @@ use crate::{
 
 /// The topology's state of a server at the time of a monitor's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ServerStatus {
+pub(super) struct ServerStatus {
     /// The generation of the server's pool.
-    pub generation: Generation,
+    pub(super) generation: Generation,
     /// True if the server's type is known, from any source.
-    pub known: bool,
+    pub(super) known: bool,
 }
 
 /// An input of [`MonitorMachine::handle`].
@@ -35,7 +32,7 @@ pub struct ServerStatus {
     clippy::large_enum_variant,
     reason = "an input exists for the length of one call"
 )]
-pub enum MonitorInput {
+pub(super) enum MonitorInput {
     /// The requested connection is open.
     Connected,
     /// A reply has arrived.
@@ -61,7 +58,6 @@ pub enum MonitorInput {
     /// The instant of [`MonitorMachine::deadline`] is reached.
     DeadlineReached,
     /// An immediate check is requested.
-    #[doc(alias = "requestImmediateCheck")]
     CheckRequested,
     /// The server's pool was cleared because of a network error and now has `generation`; a
     /// connection whose opening began under an earlier generation is stale.
@@ -84,7 +80,7 @@ pub enum MonitorInput {
 
 /// An effect that the monitor's driver executes.
 #[derive(Clone, Debug, PartialEq)]
-pub enum MonitorEffect {
+pub(super) enum MonitorEffect {
     /// Open a connection; answer with `Connected` or `Failed`.
     Connect {
         /// The deadline of the attempt; also [`MonitorMachine::deadline`].
@@ -125,8 +121,7 @@ pub enum MonitorEffect {
 
 /// Effects in the order in which they have to run.
 #[derive(Debug, Default, PartialEq)]
-#[must_use = "effects carry commands to the monitor's connection"]
-pub struct MonitorEffects(SmallVec<[MonitorEffect; 4]>);
+pub(super) struct MonitorEffects(SmallVec<[MonitorEffect; 4]>);
 
 impl MonitorEffects {
     fn push(&mut self, effect: MonitorEffect) {
@@ -143,49 +138,9 @@ impl IntoIterator for MonitorEffects {
     }
 }
 
-/// The monitor of one server: polling, streaming, retries, cancellation and heartbeat events.
-///
-/// It has one request outstanding at a time, waits for the answer or for its
-/// [`deadline`](Self::deadline), and never fails.
-///
-/// A check that has to follow at once (a streamed reply, the retry after a network error) does not
-/// begin in the call that ends its predecessor. Instead, the machine's deadline is due at once. So
-/// the driver reads its control signals after every report, and a new connection begins under the
-/// generation that the pool has after the report.
-///
-/// Cancellation applies to the connection, not to the check: the fault that broke the pool's
-/// connections most likely broke this one. The connection is closed if its opening began under an
-/// earlier generation, whether it is being opened, in use, or idle. If the server is still known,
-/// because a reply was faster than the cancellation, the next check begins as soon as
-/// `minHeartbeatFrequencyMS` allows.
-///
-/// A deadline that is noticed more than a heartbeat late means that the host was suspended, not
-/// that the server is silent. The check then continues, once, for another second or for the connect
-/// timeout if that is shorter, before it fails. A reply that is accepted only because of that, or
-/// because it was read before the expired deadline was noticed, is old and is no sample of the
-/// round-trip time. If it was to be a sample, the check sends another request on the same
-/// connection before it ends.
-///
-/// The rate of streamed replies is limited, although no real server pushes them without a pause.
-/// After some tens of such replies the connection is closed, and the next check begins on a new one
-/// after `minHeartbeatFrequencyMS`. So the work per server is bounded, and its description is never
-/// older than that.
-///
-/// There are two clocks. `now` is read by the driver when it calls, and does not run backwards. The
-/// instants in the inputs are read where bytes are written and have arrived: they decide durations,
-/// samples of the round-trip time, and whether a reply was late. So neither the time to parse a
-/// reply nor the wait before the call is measured. Instants that do not fit are clamped.
-///
-/// # Contract
-///
-/// The driver executes all effects of a call in order before the next call. `Connect`, `Send` and
-/// `ReadNext` are never outstanding together; each is answered by exactly one of the inputs named
-/// at it, unless `Disconnect` comes first. Time does not run backwards between calls. An answer
-/// without a request, and any input after `Exit`, is ignored.
-#[doc(alias("Server Monitoring", "awaitable hello", "streaming protocol"))]
+/// The checks of one server, and what a deployment would know of it.
 #[derive(Debug)]
-#[cfg_attr(test, derive(Clone))]
-pub struct MonitorMachine {
+pub(super) struct MonitorMachine {
     check: Check,
     /// The pool's generation when the newest connection began to be opened.
     generation: Generation,
@@ -194,34 +149,26 @@ pub struct MonitorMachine {
 
 impl MonitorMachine {
     /// Creates the monitor of `server` at `address`, about to make its first check.
-    pub fn new(config: Arc<MonitorConfig>, server: ServerId, address: ServerAddress) -> Self {
-        Self::of(Check::new(config, server, address))
-    }
-
-    /// Creates the monitor that replaces this one after a panic. It keeps only the connection
-    /// count, so that connection numbers stay unique, and the limit on the rate of streamed
-    /// replies.
-    #[must_use]
-    pub fn successor(&self) -> Self {
-        Self::of(self.check.successor())
-    }
-
-    fn of(check: Check) -> Self {
+    pub(super) fn new(
+        config: Arc<MonitorConfig>,
+        server: ServerId,
+        address: ServerAddress,
+    ) -> Self {
         Self {
-            check,
+            check: Check::new(config, server, address),
             generation: Generation::FIRST,
             is_stopped: false,
         }
     }
 
     /// Returns the first effects.
-    pub fn start(&mut self, now: Instant, status: ServerStatus) -> MonitorEffects {
+    pub(super) fn start(&mut self, now: Instant, status: ServerStatus) -> MonitorEffects {
         self.handle(now, status, MonitorInput::DeadlineReached)
     }
 
     /// Handles an input that occurred at `now`, with the topology's `status` of the server, and
     /// returns the effects.
-    pub fn handle(
+    pub(super) fn handle(
         &mut self,
         now: Instant,
         status: ServerStatus,
@@ -276,7 +223,7 @@ impl MonitorMachine {
                 return check.failed(now, known, (conn, at), error, out);
             }
             MonitorInput::DeadlineReached => return check.due(now, known, out),
-            MonitorInput::CheckRequested if check.is_idle() => {
+            MonitorInput::CheckRequested if !check.awaits(conn) => {
                 check.request(now);
                 return check.due(now, known, out);
             }
@@ -332,17 +279,7 @@ impl MonitorMachine {
 
     /// Returns when to pass [`MonitorInput::DeadlineReached`]; `None` for never. The instant may
     /// have passed already.
-    pub fn deadline(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         self.check.deadline()
-    }
-
-    /// Returns when a requested check may begin; `None` if no request would bring the next check
-    /// forward.
-    ///
-    /// A request stands until the check begins. So while selections wait, the caller passes
-    /// [`MonitorInput::CheckRequested`] no sooner than this: the selections may end before
-    /// (Server Monitoring: "minHeartbeatFrequencyMS").
-    pub fn earliest_check(&self) -> Option<Instant> {
-        self.check.earliest()
     }
 }
