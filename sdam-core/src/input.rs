@@ -55,9 +55,9 @@ pub enum Input<'a> {
     /// The hosts from a look-up of the SRV record, already validated and
     /// [sampled](crate::topology::TopologyDescription::sample_hosts).
     Hosts(&'a [ServerAddress]),
-    /// The monitor of a server has ended unexpectedly. The sender of this input starts a new
-    /// monitor, whose first check comes no sooner than `minHeartbeatFrequencyMS` from now; see
-    /// [`MonitorMachine::successor`](crate::monitor::MonitorMachine::successor).
+    /// The check of a server has ended by a fault of this program: its transport has panicked, or
+    /// its task was dropped. The next check, if there is one, comes no sooner than
+    /// `minHeartbeatFrequencyMS` from now.
     MonitorDied {
         /// The id of the monitored server.
         server: ServerId,

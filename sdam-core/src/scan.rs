@@ -142,8 +142,8 @@ pub enum ScanFailure {
 /// The scans of one topology, inline with its operations. Decides when scans are due, in which
 /// order servers are checked, and when a selection fails.
 ///
-/// The server's [`MonitorMachine`](crate::monitor::MonitorMachine) runs each check, and the
-/// [`TopologyMachine`](crate::machine::TopologyMachine) handles its outcome.
+/// A [`Deployment`](crate::deployment::Deployment) with inline checks runs each check and handles
+/// its outcome.
 ///
 /// A scan always ends: it checks each address at most twice, and at most as many addresses as a
 /// topology may have servers.

@@ -1,4 +1,4 @@
-//! Selection errors after the runtime has dropped the monitoring tasks.
+//! Selections on a runtime that drops tasks, panics or stands still.
 
 use std::{
     pin::pin,
@@ -11,7 +11,7 @@ use std::{
 
 use futures::FutureExt;
 use sdam::{
-    Candidates, Criteria, EventKind, Interest, PendingEvents, PoolHandle, SelectionError,
+    Candidates, Clock, Criteria, EventKind, Interest, PendingEvents, PoolHandle, SelectionError,
     ServerAddress, Topology,
 };
 use sdam_core::{event::SelectionFailure, options::MIN_HEARTBEAT_FREQUENCY};
@@ -172,4 +172,19 @@ fn closing_ends_the_task_of_a_server_whose_transport_has_panicked_at_once() {
     // Time stands still.
     harness.settle();
     closing.result();
+}
+
+#[test]
+fn a_reply_that_has_arrived_during_a_stall_counts_although_its_deadline_has_passed() {
+    let (mut harness, hosts) = (Harness::new(), hosts(1));
+    let mut server = Server::mongos();
+    server.delay = Duration::from_secs(5);
+    harness.servers.set(&hosts[0], server);
+    let topology = harness.start(&hosts, |builder| builder);
+    assert!(attempt(&topology).is_none());
+    // The deadline is missed by 5 s, too little to tell that the program stood still.
+    let end = harness.clock.now() + Duration::from_secs(15);
+    harness.clock.advance_to(end);
+    harness.settle();
+    assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }

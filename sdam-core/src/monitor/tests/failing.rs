@@ -1,6 +1,6 @@
 //! Failures: retries, reports, and the state that is reset.
 
-use std::{borrow::ToOwned, format, string::String, vec, vec::Vec};
+use std::{borrow::ToOwned, format, vec, vec::Vec};
 
 use super::{super::*, script::*};
 use crate::error::ErrorKind;

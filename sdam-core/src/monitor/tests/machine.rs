@@ -71,9 +71,6 @@ pub(super) enum MonitorInput {
     /// An operation that shares the connection has authenticated on it. The connection then
     /// survives an overloaded server's refusal to answer a check (SDAM: "SystemOverloadedError").
     Authenticated,
-    /// The caller has left the running check unattended for so long that its outcome would be
-    /// meaningless. The check ends without a report, and another one may begin at once.
-    Abandon,
     /// The server has left the topology.
     Stop,
 }
@@ -223,7 +220,7 @@ impl MonitorMachine {
                 return check.failed(now, known, (conn, at), error, out);
             }
             MonitorInput::DeadlineReached => return check.due(now, known, out),
-            MonitorInput::CheckRequested if !check.awaits(conn) => {
+            MonitorInput::CheckRequested if check.awaits(conn).is_none() => {
                 check.request(now);
                 return check.due(now, known, out);
             }
@@ -233,7 +230,6 @@ impl MonitorMachine {
             MonitorInput::CheckRequested | MonitorInput::Cancel { .. } => {}
             MonitorInput::Disconnected => check.connection_lost(),
             MonitorInput::Authenticated => check.authenticated(),
-            MonitorInput::Abandon => check.abandon(now, out),
             MonitorInput::Stop => {
                 check.stop(now, out);
                 self.is_stopped = true;
