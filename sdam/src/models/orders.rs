@@ -25,7 +25,7 @@ fn disconnect(number: u64) -> Order {
 #[test]
 fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
     // F-72
-    explore(3, || {
+    explore(2, || {
         let orders = Arc::new(Orders::default());
         let leave: [fn(&Orders); 3] = [
             |orders| orders.push(disconnect(1)),
