@@ -12,7 +12,7 @@ pub(crate) struct Options {
     /// "membership, direct", "one server" or "three servers".
     name: Option<String>,
     /// Search until this number of states is known; among those of three servers if no search is
-    /// named. Five million take some minutes and half a gigabyte.
+    /// named. Five million take some minutes and a quarter of a gigabyte.
     #[arg(long)]
     states: Option<usize>,
 }
