@@ -75,6 +75,3 @@ fn fmt_list(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Res
     }
     f.write_str("]")
 }
-
-#[cfg(test)]
-mod tests {}
