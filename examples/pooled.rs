@@ -311,7 +311,7 @@ mod conformance {
     #[test]
     fn the_listing_of_the_guide_is_this_pool() {
         let own = include_str!("pooled.rs");
-        let (begin, end) = ("/// Creates the pool of each server.", "impl From<Error>");
+        let (begin, end) = ("/// Creates the pool of each server.", "/// Runs a ping on");
         let from = own.find(begin).unwrap_or_default();
         let to = own.find(end).unwrap_or_default();
         assert!(from < to);
