@@ -62,9 +62,9 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// [`Error::Pool`] if the pool is paused or closed, or was cleared, or if no connection became
-    /// available in time. [`Error::Connection`] if the connection could not be established; the
-    /// topology has already processed the error.
+    /// An error of the pool ([`Error::is_retryable_pool`]) if it is paused or closed, or was cleared,
+    /// or if no connection became available in time. The error of the connection if it could not be
+    /// established; the topology has already processed it.
     ///
     /// # Cancel safety
     ///

@@ -11,6 +11,7 @@ use rustls::{
 ///
 /// ```
 /// use sdam_tls::{Reason, rustls};
+/// use sdam_transport::Error;
 ///
 /// fn reason(error: &Error) -> Option<Reason> {
 ///     error.source_as::<rustls::Error>().map(Reason::of)

@@ -45,8 +45,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
 
     /// Returns whether timers block their thread instead of returning `Pending`. A
     /// [race](crate::race::deadline) against such a timer blocks the thread while its future is
-    /// pending.
-    /// not block.
+    /// pending. By default, timers do not block.
     fn blocks(&self) -> bool {
         false
     }

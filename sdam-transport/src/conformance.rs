@@ -197,7 +197,7 @@ const IO_CHECKS: &[Check<Io>] = &checks![
     Clock: "A timer is never early: once the future of `sleep_until` is ready, `now` is at or after \
         the deadline."
         => clock::timers_are_never_early,
-    Clock: "A clock whose timers block the thread that polls them says so by \
+    Clock: "A clock whose timers block the thread that polls them reports that in \
         [`blocks`](Self::blocks)."
         => clock::a_future_that_wakes_itself_wins_its_race,
     Transport: "A host name is looked up, and its addresses are tried until one answers."

@@ -287,12 +287,10 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// Any reply to a command and any connection error may be reported; irrelevant ones are
     /// ignored. All effects have run when the call returns.
-    /// [`Error::report`](sdam_transport::error::Error::report) returns the
-    /// error to report for a failed connection.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     ///
     /// ```no_run
-    /// use sdam::{ErrorReport, SelectedServer, Stage, Topology};
+    /// use sdam::{Error, ErrorReport, SelectedServer, Stage, Topology};
     ///
     /// fn report(topology: &Topology, server: &SelectedServer, error: &std::io::Error) {
     ///     let text = error.to_string();

@@ -37,10 +37,10 @@ fn check(bytes: &[u8]) {
         }
         Err(error) => {
             assert!(matches!(
-                error.kind,
+                error.kind(),
                 ErrorKind::Command | ErrorKind::Protocol
             ));
-            assert_eq!(error.stage, Stage::Hello);
+            assert_eq!(error.stage(), Stage::Hello);
         }
     }
     let Some(document) = document(bytes) else {

@@ -2,7 +2,7 @@
 
 use std::{io, sync::Arc};
 
-use ::sdam::{AppError, Generation, Error, Stage, Error};
+use ::sdam::{discovery::reply, ErrorReport, Generation, Stage};
 
 use super::{topology::HandshakePhase, TopologyVersion};
 use crate::{
@@ -12,17 +12,17 @@ use crate::{
 };
 
 /// Returns the driver's own error if it caused this one, otherwise one of the same kind.
-pub(crate) fn to_driver(error: &Error) -> Error {
+pub(crate) fn to_driver(error: &::sdam::Error) -> Error {
     if let Some(own) = error.source_as::<Error>() {
         return own.clone();
     }
     let io = |kind| ErrorKind::Io(Arc::new(io::Error::new(kind, error.to_string())));
-    let kind = match error.kind {
+    let kind = match error.kind() {
         ::sdam::ErrorKind::Command => ErrorKind::Command(CommandError {
-            code: error.code.unwrap_or_default(),
-            code_name: error.code_name.as_deref().unwrap_or_default().to_string(),
-            message: error.message.to_string(),
-            topology_version: error.topology_version.map(|version| TopologyVersion {
+            code: error.code().unwrap_or_default(),
+            code_name: error.code_name().unwrap_or_default().to_string(),
+            message: error.message().to_string(),
+            topology_version: error.topology_version().map(|version| TopologyVersion {
                 process_id: super::convert::driver_object_id(version.process_id),
                 counter: version.counter,
             }),
@@ -38,20 +38,20 @@ pub(crate) fn to_driver(error: &Error) -> Error {
         }
         _ => return Error::internal(error.to_string()),
     };
-    let labels = error.labels.iter().map(ToString::to_string);
+    let labels = error.labels().map(ToString::to_string);
     Error::new(kind, Some(labels))
 }
 
 /// Returns the error of a monitor's connection attempt. Only overload errors carry labels, so other
 /// errors are not attributed to the connection's socket.
-pub(crate) fn of_connecting(error: Error) -> Error {
+pub(crate) fn of_connecting(error: Error) -> ::sdam::Error {
     let (stage, text) = (stage_before_hello(&error), "connecting");
     if error.is_network_timeout() {
-        Error::timeout(stage, text)
+        ::sdam::Error::timeout(stage, text)
     } else if error.is_network_error() || matches!(*error.kind, ErrorKind::DnsResolve { .. }) {
-        Error::network(stage, text)
+        ::sdam::Error::network(stage, text)
     } else {
-        Error::protocol(Stage::Tls, text)
+        ::sdam::Error::protocol(Stage::Tls, text)
     }
     .with_source(error)
 }
@@ -70,38 +70,39 @@ pub(crate) fn report(
     error: &Error,
     phase: &HandshakePhase,
     generation: Generation,
-) -> Option<AppError<'static>> {
+) -> Option<ErrorReport> {
     let stage = match phase {
         HandshakePhase::PreHello { .. } => stage_before_hello(error),
         HandshakePhase::PostHello { .. } => Stage::Auth,
         HandshakePhase::AfterCompletion { .. } => Stage::Operation,
     };
-    let report = if let Some(reply) = reply(error) {
+    let text = || error.to_string();
+    let failure = if let Some(reply) = own_reply(error) {
         let hello = matches!(phase, HandshakePhase::PreHello { .. });
-        AppError::reply(generation, if hello { Stage::Hello } else { stage }, reply)
+        reply::error(&reply, if hello { Stage::Hello } else { stage })?
     } else if error.is_network_timeout() {
-        AppError::timeout(generation, stage, error.to_string())
+        ::sdam::Error::timeout(stage, text())
     } else if error.is_non_timeout_network_error() {
-        AppError::network(generation, stage, error.to_string())
+        ::sdam::Error::network(stage, text())
     } else if error.is_incompatible_server() || stage == Stage::Operation {
         return None;
     } else if matches!(*error.kind, ErrorKind::DnsResolve { .. }) {
-        AppError::network(generation, stage, error.to_string())
+        ::sdam::Error::network(stage, text())
     } else {
-        AppError::auth(generation, error.to_string())
+        ::sdam::Error::auth(text())
     };
+    let report = ErrorReport::new(generation, failure.with_source(error.clone()));
     let report = match phase {
         HandshakePhase::AfterCompletion {
             max_wire_version, ..
         } => report.with_max_wire_version(*max_wire_version),
         _ => report,
     };
-    let report = report.with_service(phase.service_id().map(super::convert::object_id));
-    Some(report.with_source(error.clone()))
+    Some(report.with_service(phase.service_id().map(super::convert::object_id)))
 }
 
 /// Returns the server's reply with this error, or an equivalent reply.
-fn reply(error: &Error) -> Option<Vec<u8>> {
+fn own_reply(error: &Error) -> Option<Vec<u8>> {
     let code = error.sdam_code()?;
     if let Some(response) = error.server_response() {
         return Some(response.as_bytes().to_vec());

@@ -245,7 +245,7 @@ impl TopologyWatcher {
         outcome: Result<&[u8], crate::error::Error>,
         rtt: Duration,
     ) {
-        use ::sdam::{Error, Stage, Error};
+        use ::sdam::Stage;
         let Some(topology) = self.shared.topology.upgrade() else {
             return;
         };
@@ -253,7 +253,7 @@ impl TopologyWatcher {
             return;
         };
         let outcome = outcome.map_err(|error| {
-            let failure = Error::network(Stage::Hello, error.to_string());
+            let failure = ::sdam::Error::network(Stage::Hello, error.to_string());
             failure.with_source(error).without_context()
         });
         topology.handle_check(server.id(), outcome, rtt);
