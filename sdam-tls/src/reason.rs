@@ -10,8 +10,8 @@ use rustls::{
 /// The reason why TLS could not be negotiated: a class of [`rustls::Error`] with a specific remedy.
 ///
 /// ```
+/// use sdam_core::error::Error;
 /// use sdam_tls::{Reason, rustls};
-/// use sdam_transport::Error;
 ///
 /// fn reason(error: &Error) -> Option<Reason> {
 ///     error.source_as::<rustls::Error>().map(Reason::of)
@@ -19,7 +19,7 @@ use rustls::{
 /// ```
 ///
 /// A connection that was closed or timed out has no [`rustls::Error`]; see its
-/// [`kind`](sdam_transport::Error::kind).
+/// [`kind`](sdam_core::error::Error::kind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reason {
