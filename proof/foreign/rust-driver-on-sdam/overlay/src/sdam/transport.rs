@@ -4,9 +4,9 @@ use ::sdam::{
     async_trait,
     transport::{framed::Framed, stream::NonBlocking},
     Connection,
+    Error,
     Instant,
     Transport,
-    Error,
 };
 use derive_where::derive_where;
 use tokio_util::compat::TokioAsyncReadCompatExt;
@@ -37,7 +37,7 @@ impl Transport for DriverTransport {
         let stream = self.establisher.make_stream(convert::driver_address(target));
         let stream = stream.await.map_err(error::of_connecting)?;
         Ok(Box::new(
-            Framed::new(NonBlocking(stream.compat())).with_address(target),
+            Framed::new(NonBlocking(stream.compat())).with_target(target),
         ))
     }
 }
