@@ -14,7 +14,6 @@ use sdam_events::sync::explore;
 
 use crate::{
     core::Core,
-    error::Error,
     interrupt::{Interrupt, Interrupts},
     machine::{
         CheckOut, Config, Failure, Interruption, Machine, Pooled, Step, Ticket, Urgent, Work,
