@@ -34,7 +34,7 @@ pub use self::arguments::{Arguments, otel_variables};
 use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
 use crate::{exit::Exit, failure::Failure, http, log::LogSink, target::SIMULATED};
 
-/// The interval at which metrics are aggregated if nobody fetches them, which bounds their memory.
+/// The interval at which metrics are aggregated even without requests, to bound their memory.
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of

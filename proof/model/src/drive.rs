@@ -36,7 +36,7 @@ impl World {
         match step {
             Step::Reply { .. } | Step::Failure { .. } | Step::Deserted { .. } => !watch.deserted,
             Step::Handshake { late, .. } | Step::Error { late, .. } => {
-                generation(watch, late).is_some()
+                self.generation(watch.id, late).is_some()
             }
             Step::Due { wanted, .. } => self.first_due(watch.id, wanted).is_some(),
             Step::Connected(link) => connection(watch, link).phase == Phase::Connecting,
@@ -239,6 +239,14 @@ impl World {
         Some(asked)
     }
 
+    /// Returns the generation of a connection to `server`, the one before if it is `late`; `None` if
+    /// there cannot be one.
+    fn generation(&self, server: ServerId, late: bool) -> Option<Generation> {
+        let current = self.watch_of(server)?.pool.generation.as_u64();
+        let own = current.checked_sub(u64::from(late))?;
+        Some(Generation::from_u64(own))
+    }
+
     fn handshake(
         &mut self,
         server: ServerId,
@@ -246,10 +254,7 @@ impl World {
         reply: Reply,
         late: bool,
     ) -> Result<(), String> {
-        let Some(generation) = self
-            .watch_of(server)
-            .and_then(|watch| generation(watch, late))
-        else {
+        let Some(generation) = self.generation(server, late) else {
             return Ok(());
         };
         let input = Input::Handshake {
@@ -277,10 +282,7 @@ impl World {
         error: OperationError,
         late: bool,
     ) -> Result<(), String> {
-        let Some(generation) = self
-            .watch_of(server)
-            .and_then(|watch| generation(watch, late))
-        else {
+        let Some(generation) = self.generation(server, late) else {
             return Ok(());
         };
         let stage = error.stage();
@@ -349,12 +351,4 @@ fn own(server: ServerId) -> Call {
 
 fn connection(watch: &Watch, link: Link) -> &Connection {
     if link.ping { &watch.ping } else { &watch.check }
-}
-
-/// Returns the generation of a connection; `None` if there cannot be one.
-fn generation(watch: &Watch, late: bool) -> Option<Generation> {
-    let generation = watch.pool.generation.as_u64();
-    Some(Generation::from_u64(
-        generation.checked_sub(u64::from(late))?,
-    ))
 }

@@ -10,8 +10,8 @@ use sdam_core::{
 use crate::{oracle::ensure, start::Call, watch::Connection, world::World};
 
 impl World {
-    /// Checks that answers on connections that were given up, or that nobody has asked for, have no
-    /// effect, and neither have other inputs for servers that have left.
+    /// Checks that unrequested answers, answers on closed connections, and inputs for servers that
+    /// have left are ignored.
     pub(crate) fn check_late_answers(&mut self, call: Call, gone: &[ConnId]) -> Result<(), String> {
         let unasked = call.about.and_then(|server| self.watch_of(server));
         let unasked = unasked.map(|watch| watch.connections().map(Connection::unasked));
@@ -103,7 +103,7 @@ fn quiet(conn: ConnId, what: &str, outputs: &Outputs) -> Result<(), String> {
         Ok(())
     } else {
         Err(format!(
-            "{what} on {conn:?}, which nobody awaits, has the outputs {outputs:?}"
+            "unrequested answer on {conn:?}: {what} has the outputs {outputs:?}"
         ))
     }
 }

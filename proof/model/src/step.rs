@@ -55,7 +55,7 @@ pub enum Step {
     },
     /// The SRV record names these members, one bit each.
     Hosts(u8),
-    /// Time passes until the member's timer is due, and nobody else's before, and it fires.
+    /// Advances to the member's deadline, if no other timer is due earlier, and fires its timer.
     Due {
         /// The member.
         on: u8,

@@ -197,7 +197,7 @@ impl Connection {
         matches!(self.phase, Phase::Connecting | Phase::Asked)
     }
 
-    /// Returns the answers that nobody has asked for: that it is open, a reply, an error.
+    /// Returns, for each kind of answer (connected, reply, error), whether it is unrequested.
     pub(crate) fn unasked(&self) -> (ConnId, [bool; 3]) {
         let answers = match self.phase {
             Phase::Closed | Phase::Open => [true; 3],

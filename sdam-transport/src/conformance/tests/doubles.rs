@@ -154,15 +154,11 @@ impl Clock for BrokenClock {
                 .boxed()
             }
             Fault::TimersAreReady => future::ready(()).boxed(),
-            Fault::TimersBlock => {
-                let clock = Arc::clone(&self.inner);
-                async move {
-                    while clock.now() < deadline {
-                        thread::sleep(deadline.since(clock.now()).min(SHORT));
-                    }
-                }
-                .boxed()
+            Fault::TimersBlock => async move {
+                let waiting = thread::spawn(|| block_on(timer));
+                waiting.join().unwrap();
             }
+            .boxed(),
             Fault::TimersNeverReady => future::pending().boxed(),
             Fault::TimersWakeTheFirst => async move { first_waker(timer, &mut None).await }.boxed(),
             Fault::FarTimersPanic if far => panic!("too far"),
