@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     for outcome in outcomes {
         match outcome {
             Ok(primary) => println!("{primary} has inserted the document"),
-            Err(error) => println!("an insert has failed: {error}"),
+            Err(error) => println!("an insert has failed: {error:#}"),
         }
     }
     Ok(())

@@ -19,10 +19,11 @@ use futures::{
     executor::{block_on, block_on_stream},
 };
 use sdam::{
-    Criteria, Instant, Io, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
+    Backend, Criteria, Instant, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
     sim::ReplicaSet,
     transport::{
-        Dial, DialTarget, NetTransport,
+        dial::{Dial, DialTarget},
+        net::NetTransport,
         pipe::{self, PipeEnd, Piped},
         system::{self, Epoch, ThreadClock},
     },
@@ -94,8 +95,8 @@ fn runtime() -> Runtime {
     let clock = Arc::new(ThreadClock::new(Epoch::begin()));
     // Parses messages, resolves host names, and tries the addresses of a host in turn.
     let transport = NetTransport::new(Sockets, clock.clone());
-    let io = Io::new(clock, Arc::new(transport), system::entropy());
-    Runtime::new(io, Arc::new(Threads))
+    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    Runtime::new(backend, Arc::new(Threads))
 }
 
 /// Returns the primary.

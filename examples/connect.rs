@@ -3,7 +3,7 @@
 //!
 //! `cargo run -p sdam-examples --example connect -- URI`
 
-use std::{env, error::Error, net::SocketAddr, process::ExitCode, sync::Arc};
+use std::{env, error::Error, iter, net::SocketAddr, process::ExitCode, sync::Arc};
 
 use bson::rawdoc;
 use sdam::{
@@ -23,7 +23,10 @@ fn main() -> ExitCode {
     match run(env::args().skip(1)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            let causes = iter::successors(error.source(), |&cause| cause.source());
+            eprint!("{error}");
+            causes.for_each(|cause| eprint!(": {cause}"));
+            eprintln!();
             ExitCode::FAILURE
         }
     }
@@ -51,9 +54,9 @@ async fn ping(
     let mut runtime = runtime::tokio()?;
     if let Some(server) = dns {
         let resolver = DnsResolver::with_servers([server]);
-        runtime.io = runtime.io.with_resolver(Arc::new(resolver));
+        runtime.backend = runtime.backend.with_resolver(Arc::new(resolver));
     }
-    let options = sdam::resolve(uri, &runtime.io).await?;
+    let options = sdam::resolve(uri, &runtime.backend).await?;
     let mut topology = TopologyBuilder::new(options);
     if let Some(domain) = loopback {
         topology = topology.translate(Loopback(domain));

@@ -17,8 +17,8 @@ use std::{
 
 use futures::task::AtomicWaker;
 use sdam::{
-    Criteria, Error, ErrorKind, Established, Generation, NewPool, ObjectId, PoolClear, PoolFactory,
-    PoolHandle, ServerAddress, Task, Topology, runtime,
+    Criteria, Error, ErrorKind, Established, Generation, ObjectId, PoolClear, PoolContext,
+    PoolFactory, PoolHandle, ServerAddress, Task, Topology, runtime,
     sim::{ReplicaSet, action::Target},
 };
 
@@ -37,7 +37,7 @@ struct Pool(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    new: NewPool,
+    context: PoolContext,
     state: Mutex<State>,
     /// Wakes the task of the pool.
     task: AtomicWaker,
@@ -55,14 +55,14 @@ struct State {
 impl PoolFactory for Pools {
     type Pool = Pool;
 
-    fn create(&self, new: NewPool) -> Pool {
+    fn create(&self, context: PoolContext) -> Pool {
         let state = State {
-            refusal: Some(Error::pool_not_ready(&new.address)),
+            refusal: Some(Error::pool_not_ready(&context.address)),
             cleared: BTreeMap::new(),
             idle: Vec::new(),
         };
         Pool(Arc::new(Shared {
-            new,
+            context,
             state: Mutex::new(state),
             task: AtomicWaker::new(),
         }))
@@ -146,7 +146,7 @@ impl Pool {
             }
             connection.close();
         }
-        let connection = self.0.new.establish(Some(TIMEOUT)).await?;
+        let connection = self.0.context.establish(Some(TIMEOUT)).await?;
         let refusal = {
             let state = self.state();
             let is_current = state.is_current(&connection);
@@ -192,7 +192,7 @@ impl Pool {
     }
 
     fn address(&self) -> &ServerAddress {
-        &self.0.new.address
+        &self.0.context.address
     }
 }
 
@@ -225,7 +225,7 @@ async fn run(
         match &outcome {
             Ok(()) => println!("ping {number}: {address}, after {:.1?}", start.elapsed()),
             Err(error) => {
-                println!("ping {number} failed: {error}");
+                println!("ping {number} failed: {error:#}");
                 if let Some(server) = topology.snapshot().server_by_id(primary.id()) {
                     println!("  known of this server now: {}", server.description());
                 }

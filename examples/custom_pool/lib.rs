@@ -28,7 +28,8 @@ use deadpool::managed::{
 };
 use event_listener::Event;
 use sdam::{
-    Error, ErrorKind, Established, Generation, NewPool, PoolClear, PoolFactory, PoolHandle, Task,
+    Error, ErrorKind, Established, Generation, PoolClear, PoolContext, PoolFactory, PoolHandle,
+    Task,
 };
 
 /// Creates a pool for each server.
@@ -50,7 +51,7 @@ pub type Connection = Object<Connector>;
 /// Opens connections for deadpool and rejects stale ones.
 #[derive(Debug)]
 pub struct Connector {
-    new: NewPool,
+    context: PoolContext,
     timeout: Option<Duration>,
     state: Mutex<State>,
     /// Notified by each clear and by the closing of the pool.
@@ -68,13 +69,13 @@ struct State {
 impl PoolFactory for Pools {
     type Pool = Pool;
 
-    fn create(&self, new: NewPool) -> Pool {
+    fn create(&self, context: PoolContext) -> Pool {
         let state = State {
-            refusal: Some(Error::pool_not_ready(&new.address)),
-            generation: new.generation,
+            refusal: Some(Error::pool_not_ready(&context.address)),
+            generation: context.generation,
         };
         let connector = Connector {
-            new,
+            context,
             timeout: self.connect_timeout,
             state: Mutex::new(state),
             changed: Event::new(),
@@ -96,13 +97,16 @@ impl PoolHandle for Pool {
     fn clear(&self, clear: &PoolClear) {
         let own = self.connector();
         own.lock().generation = clear.generation;
-        own.set_refusal(Some(Error::pool_cleared(&own.new.address, &clear.cause)));
+        own.set_refusal(Some(Error::pool_cleared(
+            &own.context.address,
+            &clear.cause,
+        )));
         own.changed.notify(1);
     }
 
     fn close(&self) {
         let own = self.connector();
-        own.set_refusal(Some(Error::pool_closed(&own.new.address)));
+        own.set_refusal(Some(Error::pool_closed(&own.context.address)));
         own.changed.notify(1);
     }
 
@@ -134,7 +138,7 @@ impl Pool {
         self.connector().admit()?;
         self.0.get().await.map_err(|error| match error {
             DeadpoolError::Backend(error) => error,
-            _ => Error::pool_closed(&self.connector().new.address),
+            _ => Error::pool_closed(&self.connector().context.address),
         })
     }
 
@@ -149,7 +153,7 @@ impl Manager for Connector {
 
     async fn create(&self) -> Result<Established, Error> {
         self.admit()?;
-        let connection = self.new.establish(self.timeout).await?;
+        let connection = self.context.establish(self.timeout).await?;
         self.check(&connection).map(|()| connection)
     }
 
@@ -186,6 +190,6 @@ impl Connector {
         if connection.is_usable() && connection.generation() >= self.lock().generation {
             return Ok(());
         }
-        Err(Error::interrupted(&self.new.address))
+        Err(Error::interrupted(&self.context.address))
     }
 }

@@ -24,9 +24,12 @@ use monoio::{
 };
 use sdam_core::time::Instant;
 use sdam_transport::{
-    Dial, DialTarget, Io, NetTransport, Runtime, async_trait,
+    async_trait,
+    dial::{Dial, DialTarget},
     local::{self, Remote},
+    net::NetTransport,
     pipe::{PipeEnd, Piped},
+    runtime::{Backend, Runtime},
     system::{self, Epoch, ThreadClock},
 };
 
@@ -53,9 +56,9 @@ impl Monoio {
         });
         let clock = Arc::new(ThreadClock::new(Epoch::begin()));
         let transport = NetTransport::new(MonoioDial(remote.clone()), clock.clone());
-        let io = Io::new(clock, Arc::new(transport), system::entropy());
+        let backend = Backend::new(clock, Arc::new(transport), system::entropy());
         Self {
-            runtime: Runtime::new(io, Arc::new(remote)),
+            runtime: Runtime::new(backend, Arc::new(remote)),
             stop,
             thread,
         }

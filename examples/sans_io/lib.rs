@@ -9,7 +9,7 @@ use mio::{Events, Poll, Token};
 use sdam_core::deployment::{ConnId, Deployment, Input, Output};
 use sdam_core::{hello::Handshake, ids::ObjectId, monitor::MonitorConfig, options::Options};
 use sdam_core::{rng::Rng, server::ServerDescription, time::Instant};
-use sdam_select::{Criteria, Settings, choose, error_text};
+use sdam_select::{choose, criteria::Criteria, error_text, settings::Settings};
 
 use self::link::Link;
 
@@ -96,7 +96,7 @@ impl Client {
     }
 
     /// Performs the outputs for connections. There are no pools and no sinks.
-    fn handle(&mut self, input: Input<'_>) {
+    fn handle(&mut self, input: Input) {
         let now = self.now();
         let mut changed = Vec::<ConnId>::new();
         for output in self.deployment.handle(now, input) {

@@ -10,7 +10,7 @@ use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Input, Output},
     error::{Error, ErrorKind, Stage},
-    hello::Hello,
+    hello::HelloReply,
     time::Instant,
 };
 
@@ -90,7 +90,7 @@ impl Link {
     }
 
     /// Returns the outstanding answer if it has arrived.
-    pub(crate) fn advance(&mut self, now: Instant) -> Option<Input<'static>> {
+    pub(crate) fn advance(&mut self, now: Instant) -> Option<Input> {
         let stage = self.awaits?;
         let (conn, at) = (self.conn, now);
         let input = match self.answer(stage) {
@@ -104,8 +104,7 @@ impl Link {
                 conn,
                 sent: self.sent,
                 at,
-                hello: Hello::parse(&document),
-                bytes: document.into(),
+                reply: HelloReply::parse(document),
                 more_to_come,
             },
         };

@@ -4,7 +4,7 @@ use std::{env, error::Error, time::Duration};
 
 use sdam_core::{options::Options, uri::ConnectionString};
 use sdam_examples_sans_io::Client;
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let uri = env::args()

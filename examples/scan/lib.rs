@@ -13,7 +13,7 @@ use sdam_core::{
     options::{ConfigError, Options},
     read_preference::{ReadMode, ReadPreference},
 };
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 use sdam_sim::serve::{ReplicaSet, ServeError};
 
 /// The usage text.
@@ -144,7 +144,7 @@ impl Display for Deployment<'_> {
                 write!(f, " {:.1?}", rtt.average)?;
             }
             if let Some(error) = &server.error {
-                write!(f, " {error}")?;
+                write!(f, " {error:#}")?;
             }
         }
         Ok(())
@@ -194,10 +194,4 @@ macro_rules! other {
     };
 }
 
-other!(
-    ConfigError,
-    ServeError,
-    io::Error,
-    sdam::StartError,
-    sdam_core::read_preference::InvalidReadPreference
-);
+other!(ConfigError, ServeError, io::Error);

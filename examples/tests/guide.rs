@@ -5,7 +5,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use sdam::{
-    Error, ErrorKind, Established, NewPool, Options, PoolClear, PoolFactory, PoolHandle,
+    Error, ErrorKind, Established, Options, PoolClear, PoolContext, PoolFactory, PoolHandle,
     async_trait,
 };
 use sdam_transport::conformance::pools::{self, Claim, PoolUser};

@@ -22,14 +22,11 @@ impl<'r> SaslReply<'r> {
         Ok(Self {
             conversation: number(reply, "conversationId")
                 .ok_or_else(|| malformed("conversationId"))?,
-            payload: match field(reply, "payload") {
-                Some(RawBsonRef::Binary(binary)) => binary.bytes,
-                _ => return Err(malformed("payload")),
-            },
-            done: match field(reply, "done") {
-                Some(RawBsonRef::Boolean(done)) => done,
-                _ => return Err(malformed("done")),
-            },
+            payload: reply
+                .get_binary("payload")
+                .map_err(|_| malformed("payload"))?
+                .bytes,
+            done: reply.get_bool("done").map_err(|_| malformed("done"))?,
         })
     }
 }
@@ -54,12 +51,11 @@ pub(crate) fn speculative(hello: &[u8]) -> Result<Option<&RawDocument>, Error> {
 /// Returns whether the reply to hello lists this mechanism for the user.
 pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, Error> {
     // Authentication: "Drivers MUST NOT validate the contents of the saslSupportedMechs".
-    Ok(match field(document(hello)?, "saslSupportedMechs") {
-        Some(RawBsonRef::Array(list)) => list
-            .into_iter()
-            .any(|item| matches!(item, Ok(RawBsonRef::String(name)) if name == mechanism)),
-        _ => false,
-    })
+    let list = document(hello)?.get_array("saslSupportedMechs");
+    Ok(list.is_ok_and(|list| {
+        let mut items = list.into_iter();
+        items.any(|item| item.is_ok_and(|item| item.as_str() == Some(mechanism)))
+    }))
 }
 
 /// Returns the error of a reply in which this field is malformed.

@@ -14,9 +14,9 @@ use std::{
 };
 
 use futures::future::join_all;
-use sdam::{SelectionError, StartError, Topology};
+use sdam::{SelectionError, Topology};
 use sdam_core::address::ServerAddress;
-use sdam_select::{Criteria, Settings, diagnose};
+use sdam_select::{criteria::Criteria, diagnose::diagnose, settings::Settings};
 use sdam_sim::serve::{Builder, ReplicaSet, ServeError};
 
 pub use self::arguments::Arguments;
@@ -79,7 +79,7 @@ impl Session {
     async fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
         let (uri, simulated) = arguments.target.deployment(simulate)?;
         let runtime = arguments.target.runtime()?;
-        let mut options = Target::options(&uri, &runtime.io).await?;
+        let mut options = Target::options(&uri, &runtime.backend).await?;
         if let Some(timeout) = arguments.timeout {
             options.server_selection_timeout = timeout;
         }
@@ -90,9 +90,7 @@ impl Session {
             Criteria::read(preference).map_err(Failure::config)?
         };
         let builder = arguments.target.builder(options);
-        let topology = builder
-            .start(runtime)
-            .map_err(|error: StartError| Failure::config(error))?;
+        let topology = builder.start(runtime).map_err(Failure::config)?;
         Ok(Self {
             topology,
             criteria,

@@ -107,9 +107,9 @@ impl Exporter {
         let mut deployments = Vec::new();
         for named in targets {
             let labels = named.labels();
-            let numbers = Numbers::new(&labels, &runtime.io.clock);
+            let numbers = Numbers::new(&labels, &runtime.backend.clock);
             let numbers = numbers.map_err(Failure::other)?;
-            let records = push.iter().map(|push| push.sink(&labels, &runtime.io));
+            let records = push.iter().map(|push| push.sink(&labels, &runtime.backend));
             let sinks = log.iter().cloned().chain(records).collect();
             deployments.push(Deployment::new(named, numbers, sinks));
         }

@@ -79,7 +79,7 @@ fn server(server: &ServerDescription, round_trips: RoundTrips) -> Value {
     put("lastWriteDate", json!(server.last_write_date));
     let minutes = server.logical_session_timeout_minutes;
     put("logicalSessionTimeoutMinutes", json!(minutes));
-    let error = server.error.as_ref().map(ToString::to_string);
+    let error = server.error.as_ref().map(|error| format!("{error:#}"));
     put("error", json!(error));
     Value::Object(object)
 }

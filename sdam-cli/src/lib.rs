@@ -45,6 +45,8 @@ mod similar;
 mod simulated;
 pub mod target;
 pub mod terminal;
+#[cfg(test)]
+mod testing;
 mod values;
 pub mod watch;
 

@@ -122,7 +122,7 @@ impl Proxy {
     async fn start(arguments: &Arguments) -> Result<Self, Failure> {
         let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
         let runtime = arguments.target.runtime()?;
-        let mut options = Target::options(&uri, &runtime.io).await?;
+        let mut options = Target::options(&uri, &runtime.backend).await?;
         if options.direct_connection == Some(true) {
             return Err(Failure::config(
                 "directConnection=true: the proxy has to know all members; remove the option from its \
@@ -280,7 +280,7 @@ fn layer(
     let Some(tls) = options.tls.as_ref().filter(|_| !arguments.tls_passthrough) else {
         return Ok(None);
     };
-    let provider = runtime.io.tls.as_ref();
+    let provider = runtime.backend.tls.as_ref();
     let provider = provider.ok_or_else(|| Failure::config("tls=true: there is no TLS library"))?;
     provider.tls(tls).map(Some).map_err(Failure::config)
 }

@@ -44,9 +44,11 @@ pub struct Recording {
     /// Everything recorded, in order. Times never decrease.
     ///
     /// In addition to the events of a live client's sink, there are the client's inputs
-    /// (`EventKind::Input`), with the round-trip times after each check. A selection contains the
-    /// description at its moment.
+    /// (`EventKind::Input`) and the measured round-trip times (`EventKind::RttMeasured`). A
+    /// selection contains the description at its moment.
     pub events: Vec<Event>,
+    /// The number of the line of each event.
+    pub lines: Vec<u64>,
     /// The reason why the end of the file was not used.
     pub defect: Option<String>,
     /// The SHA-256 digest of the file, in hexadecimal digits.
@@ -87,8 +89,12 @@ impl Recording {
 
     /// Parses `bytes` through `reader`, which tracks the progress.
     fn read(name: String, bytes: &[u8], reader: impl BufRead) -> Result<Self, RecordingError> {
-        let mut events = Vec::new();
-        let outcome = replay_to(reader, |event| events.push(event.clone())).map_err(|error| {
+        let (mut events, mut lines) = (Vec::new(), Vec::new());
+        let outcome = replay_to(reader, |line, event| {
+            events.push(event.clone());
+            lines.push(line);
+        });
+        let outcome = outcome.map_err(|error| {
             let is_header = matches!(error, ReplayError::Malformed { line: 1, .. });
             RecordingError(if is_header {
                 format!("{name}: {error}; `sdam watch --record FILE` makes a recording")
@@ -111,6 +117,7 @@ impl Recording {
             name,
             options: outcome.options,
             events,
+            lines,
             defect,
             digest: digest(bytes),
             origin: outcome.origin,

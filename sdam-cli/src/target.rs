@@ -3,7 +3,10 @@
 use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use sdam::{Io, Options, Runtime, TopologyBuilder, dns::DnsResolver, transport::AddressTable};
+use sdam::{
+    Backend, ConfigError, Options, Runtime, TopologyBuilder, dns::DnsResolver,
+    transport::translate::AddressTable,
+};
 use sdam_sim::serve::{ReplicaSet, ServeError};
 
 use crate::{failure::Failure, file_error::cannot_read, input, values::name_server};
@@ -105,20 +108,17 @@ impl Target {
         let mut runtime = sdam::runtime::tokio().map_err(Failure::other)?;
         if let Some(server) = self.dns {
             let resolver = DnsResolver::with_servers([server]);
-            runtime.io = runtime.io.with_resolver(Arc::new(resolver));
+            runtime.backend = runtime.backend.with_resolver(Arc::new(resolver));
         }
         Ok(runtime)
     }
 
     /// Parses the connection string `uri`, and looks up the records of a `mongodb+srv` string.
-    pub(crate) async fn options(uri: &str, io: &Io) -> Result<Options, Failure> {
-        let resolved = sdam::resolve(uri, io).await;
-        resolved.map_err(|error| {
-            if error.is_lookup() {
-                Failure::other(error)
-            } else {
-                Failure::config(error)
-            }
+    pub(crate) async fn options(uri: &str, backend: &Backend) -> Result<Options, Failure> {
+        let resolved = sdam::resolve(uri, backend).await;
+        resolved.map_err(|error| match error.source_as::<ConfigError>() {
+            Some(error) => Failure::config(error),
+            None => Failure::other(format_args!("{error:#}")),
         })
     }
 

@@ -33,7 +33,7 @@ use futures::{
 use sdam::{PoolHandle, Runtime, Topology};
 use sdam_core::{event::EventKind, options::Options};
 use sdam_events::channel::EventStream;
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 
 pub(crate) use self::view::{View, time_of_day};
 pub use self::{
@@ -94,7 +94,7 @@ impl Session {
             });
         };
         Ok(Self {
-            options: Target::options(&uri, &runtime.io).await?,
+            options: Target::options(&uri, &runtime.backend).await?,
             runtime,
             demonstration: None,
         })

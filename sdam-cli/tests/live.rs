@@ -5,17 +5,12 @@
 mod pieces;
 
 use std::{
-    env, fs,
-    future::pending,
-    io,
-    path::PathBuf,
-    process,
+    fs, io,
     sync::{
         Arc,
         mpsc::{self, Receiver},
     },
     thread,
-    time::Duration,
 };
 
 use futures::channel::oneshot;
@@ -30,25 +25,11 @@ use sdam_cli::{
 use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
 use serde_json::Value;
 
-use pieces::{Pieces, TIMEOUT};
+use pieces::{Lines, TIMEOUT, block_on};
 
-/// A temporary file of this process.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // The test may not have created the file.
-        let _ = fs::remove_file(&self.0);
-    }
-}
-
-fn wait_for(pieces: &Receiver<String>, wanted: &[&str]) -> Result<(), String> {
-    let mut heard = String::new();
-    while !wanted.iter().any(|wanted| heard.contains(wanted)) {
-        let piece = pieces.recv_timeout(TIMEOUT);
-        heard += &piece.map_err(|error| format!("{error}: no {wanted:?} in {heard}"))?;
-    }
-    Ok(())
+fn wait_for(lines: &Receiver<String>, wanted: &[&str]) {
+    let is_wanted = |line: &String| wanted.iter().any(|wanted| line.contains(wanted));
+    while !is_wanted(&lines.recv_timeout(TIMEOUT).unwrap()) {}
 }
 
 fn primary(snapshot: &Value) -> Option<String> {
@@ -57,69 +38,25 @@ fn primary(snapshot: &Value) -> Option<String> {
     Some(primary["address"].as_str()?.to_owned())
 }
 
-#[test]
-fn a_wrong_set_name_is_reported_with_the_right_one() {
-    let members = [MemberSpec::new()];
-    let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
-        return;
-    };
-    let host = set.member(0).host();
-    let uri = format!("mongodb://{host}/?replicaSet=wrong");
-    let check = |uri: &str| {
-        let mut arguments = Arguments::default();
-        arguments.target = Target::new(uri);
-        arguments.once = true;
-        // With `directConnection`, the only server stays in the topology, so the wait times out.
-        arguments.timeout = Some(Duration::from_secs(2));
-        let mut output = Vec::new();
-        let console = Console {
-            output: &mut output,
-            remarks: io::sink(),
-            palette: Palette::Plain,
-        };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let exit = runtime.block_on(watch::run(&arguments, console, pending()));
-        assert_eq!(exit.unwrap(), Exit::NEITHER);
-        let text = String::from_utf8(output).unwrap();
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let reason = format!(
-            "belongs to the set `{0}`, not `wrong`: use replicaSet={0}",
-            set.name()
-        );
-        assert!(text.contains(&host), "{text}");
-        assert!(text.contains(&reason), "{text}");
-    };
-    check(&uri);
-    check(&format!("{uri}&directConnection=true"));
-}
-
 /// Watches until a real set has had a failover.
 fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
-    let (sender, pieces) = mpsc::channel();
+    let (sender, lines) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();
     let program = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
         let console = Console {
-            output: Pieces(sender),
+            output: Lines::new(sender),
             remarks: io::stderr(),
             palette: Palette::Plain,
         };
         let interrupted = async {
             let _ = interrupted.await;
         };
-        runtime.block_on(watch::run(&arguments, console, interrupted))
+        block_on(watch::run(&arguments, console, interrupted))
     });
-    wait_for(&pieces, &["ReplicaSetWithPrimary"]).unwrap();
+    wait_for(&lines, &["ReplicaSetWithPrimary"]);
     set.step_down().unwrap();
     // The new primary may be known before the loss of the old one, or between two checks of it.
-    wait_for(&pieces, &["no primary for ", "never without primary: "]).unwrap();
+    wait_for(&lines, &["no primary for ", "never without primary: "]);
     interrupt.send(()).unwrap();
     assert_eq!(program.join().unwrap().unwrap(), Exit::SUCCESS);
 }
@@ -160,13 +97,14 @@ fn a_real_failover_is_recorded_and_replayed() {
     let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
         return;
     };
-    let file = Scratch(env::temp_dir().join(format!("sdam-live-{}.jsonl", process::id())));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("failover.jsonl");
     let mut arguments = Arguments::default();
     arguments.target = Target::new(&format!("{}&heartbeatFrequencyMS=500", set.uri()));
-    arguments.record = Some(file.0.clone());
+    arguments.record = Some(file.clone());
     watch_failover(&set, arguments);
 
-    let recording = fs::read(&file.0).unwrap();
+    let recording = fs::read(file).unwrap();
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
     let exit = replay::trace("in.jsonl", &*recording, &mut output, &mut remarks).unwrap();
     let remarks = String::from_utf8(remarks).unwrap();

@@ -2,17 +2,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
+mod pieces;
+
 use std::{
-    io::{self, BufRead, BufReader, Lines, Write},
+    io::{self, BufRead, BufReader, Write},
     net::SocketAddr,
     path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender, TryRecvError},
+        mpsc::{self, Receiver, TryRecvError},
     },
     thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bson::doc;
@@ -29,26 +31,7 @@ use sdam_live::{
     target_dir,
 };
 
-/// The time limit of every wait, for a machine under load.
-const TIMEOUT: Duration = Duration::from_secs(60);
-
-/// A writer that sends every line to a channel.
-struct Sent(String, Sender<String>);
-
-impl Write for Sent {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += &String::from_utf8_lossy(bytes);
-        while let Some((line, rest)) = self.0.split_once('\n') {
-            self.1.send(line.to_owned()).map_err(io::Error::other)?;
-            self.0 = rest.to_owned();
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use pieces::{Lines, TIMEOUT, block_on};
 
 /// Returns the command `python3` with PyMongo, which `cargo xtask foreign` fetches; `None` if it is
 /// missing.
@@ -77,16 +60,12 @@ impl Running {
         let ((output, lines), (remarks, remarked)) = (mpsc::channel(), mpsc::channel());
         let (signals, signalled) = futures::channel::mpsc::unbounded();
         let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_multi_thread()
-                .worker_threads(1)
-                .enable_all()
-                .build()?;
             let console = Console {
-                output: Sent(String::new(), output),
-                remarks: Sent(String::new(), remarks),
+                output: Lines::new(output),
+                remarks: Lines::new(remarks),
                 palette: Palette::Plain,
             };
-            runtime.block_on(proxy::run(&arguments, console, signalled))
+            block_on(proxy::run(&arguments, console, signalled))
         });
         Self {
             uri: lines.recv_timeout(TIMEOUT).unwrap(),
@@ -119,7 +98,7 @@ impl Running {
 struct Writer {
     child: Child,
     input: ChildStdin,
-    printed: Lines<BufReader<ChildStdout>>,
+    printed: io::Lines<BufReader<ChildStdout>>,
 }
 
 impl Writer {

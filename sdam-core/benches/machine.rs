@@ -1,5 +1,4 @@
-//! The cost of a reply in the topology machine, with and without a change of the description, and
-//! the cost of services behind a load balancer.
+//! The cost of a reply in the topology machine, with and without a change of the description.
 //!
 //! A reader holds the previous description, like the engine's snapshot, so the figures include
 //! dropping it.
@@ -9,13 +8,10 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use criterion::{BatchSize, Criterion};
 use sdam_core::{
     address::ServerAddress,
-    error::{Error, ErrorOutcome, Stage},
     hello::Hello,
-    ids::{ElectionTuple, Generation, ObjectId, ServerId, TopologyVersion},
+    ids::{ElectionTuple, ObjectId, ServerId, TopologyVersion},
     machine::{Effect, Input, TopologyMachine},
     options::Options,
-    report::ErrorReport,
-    rng::Rng,
     server::{Rtt, ServerType, WireVersions},
     time::Instant,
     topology::TopologyDescription,
@@ -166,88 +162,8 @@ fn machine(criterion: &mut Criterion) {
     }
 }
 
-/// A load balancer, with one connection to each of many services.
-struct Balancer {
-    machine: TopologyMachine,
-    server: ServerId,
-}
-
-impl Balancer {
-    fn new(services: u32) -> Self {
-        let mut options = Options::new(vec![ServerAddress::new("lb.lan", 27_017)]);
-        options.load_balanced = true;
-        let machine = TopologyMachine::new(&options, ObjectId::from_bytes([9; 12]));
-        // The first id of the topology.
-        let server = ServerId::from_u64(1);
-        let mut balancer = Self { machine, server };
-        balancer.handle(Input::Open);
-        (0..services).for_each(|number| balancer.open(service(number)));
-        balancer
-    }
-
-    fn handle(&mut self, input: Input<'_>) {
-        let _ = black_box(self.machine.handle(Instant::EPOCH, input));
-    }
-
-    fn generation(&self, service: ObjectId) -> Generation {
-        let generation = self.machine.generation(self.server, Some(service));
-        generation.unwrap_or_else(|| unreachable!())
-    }
-
-    fn open(&mut self, service: ObjectId) {
-        let mut hello = member(ServerType::Mongos);
-        hello.service_id = Some(service);
-        self.handle(Input::Handshake {
-            server: self.server,
-            generation: Generation::FIRST,
-            hello,
-            rtt: None,
-        });
-    }
-
-    /// Breaks a connection to the service and replaces it.
-    fn fail(&mut self, service: ObjectId) {
-        let generation = self.generation(service);
-        let error = ErrorReport::new(
-            generation,
-            Error::network(Stage::Operation, "connection reset"),
-        )
-        .with_service(service);
-        let (outcome, effects) = self
-            .machine
-            .handle_error(Instant::EPOCH, self.server, &error);
-        assert_eq!(outcome, ErrorOutcome::ServiceCleared);
-        let _ = black_box(effects);
-        self.open(service);
-        self.handle(Input::ServiceConnectionClosed {
-            server: self.server,
-            service,
-            generation,
-        });
-    }
-}
-
-fn service(number: u32) -> ObjectId {
-    ObjectId::random(&mut Rng::new(number.into()))
-}
-
-/// Measures one service and many: the access time must not grow with their number.
-fn services(criterion: &mut Criterion) {
-    for (name, count) in [("1_service", 1), ("100000_services", 100_000)] {
-        let mut balancer = Balancer::new(count);
-        let last = service(count - 1);
-        criterion.bench_function(&format!("machine/generation/{name}"), |bencher| {
-            bencher.iter(|| balancer.generation(black_box(last)));
-        });
-        criterion.bench_function(&format!("machine/clear/{name}"), |bencher| {
-            bencher.iter(|| balancer.fail(black_box(last)));
-        });
-    }
-}
-
 fn main() {
     let mut criterion = Criterion::default().configure_from_args();
     machine(&mut criterion);
-    services(&mut criterion);
     criterion.final_summary();
 }

@@ -2,7 +2,7 @@
 //! polling.
 
 mod follow;
-mod input;
+mod inline;
 #[cfg(feature = "model")]
 mod key;
 mod server;
@@ -13,22 +13,26 @@ mod tests;
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
-pub use self::input::{Input, Timer};
-use self::{server::Server, srv::SrvPolling};
-pub use crate::output::{ConnId, Output, Outputs, Role};
+use self::{inline::Inline, server::Server, srv::SrvPolling};
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
-    hello::Hello,
+    event::EventKind,
+    hello::{Hello, HelloReply},
     ids::{Generation, ObjectId, ServerId},
     machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
-    options::{Options, Srv},
+    options::{HandshakeOpcode, Options, Srv},
     report::ErrorReport,
     rng::Rng,
+    scan::Scans,
     server::Rtt,
     time::Instant,
     topology::TopologyDescription,
+};
+pub use crate::{
+    input::{ConnId, Input, RecordedInput, Role, ScanRequest, ScanSetup, Setup, Timer},
+    output::{Output, Outputs, ScanFailure},
 };
 
 /// A client's view of a deployment: all state, and every decision.
@@ -75,11 +79,12 @@ pub struct Deployment {
     /// The time by which a measurement of the round-trip time may be early or late.
     slack: Duration,
     rng: Rng,
-    /// True if the topology's inputs are events.
+    /// The seed of all random numbers.
+    seed: u64,
+    /// True if inputs and measurements are events.
     records: bool,
-    /// True if operations use the connections of the checks, and the caller decides when a check
-    /// begins.
-    is_inline: bool,
+    /// The requests of a client without tasks; `None` with tasks.
+    inline: Option<Inline>,
 }
 
 impl Deployment {
@@ -98,19 +103,28 @@ impl Deployment {
             max_hosts: options.srv.as_ref().map_or(0, Srv::max_hosts),
             slack: config.heartbeat_frequency / 10,
             config,
+            seed: rng.seed(),
             rng,
             records: false,
-            is_inline: false,
+            inline: None,
         }
     }
 
-    /// Leaves it to the caller when a check begins, for a client without tasks: only with
-    /// [`Due`](Input::Due), and never in the call that ends another check. Operations use the
-    /// connections of the checks, so a clear of a server's pool closes that one, too, unless the
-    /// server's own check has caused it.
+    /// Checks servers only for [requests](Input::Scan), for a client without tasks, one server at a
+    /// time (SDAM: "Single-threaded monitoring"). Each request leads to checks, waits, look-ups of
+    /// the SRV record, choices and probes, until it is [finished](Output::Finish). There is one
+    /// timer, [`Timer::Scan`].
+    ///
+    /// A caller may stop in the middle and begin another request. The check or probe in progress is
+    /// then ended first, and the scan goes on where it stopped. A check that was left unattended past
+    /// its deadline begins again, unless its answer is there.
+    ///
+    /// Operations use the connections of the checks, so a clear of a server's pool closes that one,
+    /// too, unless the server's own check has caused it.
     #[must_use]
-    pub fn with_inline_checks(mut self) -> Self {
-        self.is_inline = true;
+    pub fn with_scans(mut self, options: &Options) -> Self {
+        let rng = self.rng.fork();
+        self.inline = Some(Inline::new(Scans::new(options, rng)));
         self
     }
 
@@ -123,38 +137,67 @@ impl Deployment {
         self
     }
 
-    /// Emits the inputs of the topology as events ([`Input`](crate::event::EventKind::Input)), so
-    /// that it can be replayed.
+    /// Emits inputs as events ([`EventKind::Input`]), so that they can be
+    /// [replayed](Self::restored), and measured round-trip times ([`EventKind::RttMeasured`]).
     #[must_use]
     pub fn with_recorded_inputs(mut self) -> Self {
         self.records = true;
         self
     }
 
+    /// Creates the deployment of a recording, which emits its inputs as events, too. `options` are
+    /// the recorded ones, and `setup` is that of the first input.
+    ///
+    /// The same inputs at the same times have the same outputs, except that requests lack the
+    /// client's metadata and its declared API.
+    pub fn restored(mut options: Options, setup: &Setup, topology: ObjectId) -> Self {
+        let config = MonitorConfig {
+            heartbeat_frequency: setup.heartbeat_frequency,
+            min_heartbeat_frequency: setup.min_heartbeat_frequency,
+            connect_timeout: setup.connect_timeout,
+            streaming: setup.streaming,
+            handshake: Arc::default(),
+            server_api: None,
+            handshake_opcode: HandshakeOpcode::default(),
+            retry_before_unknown: setup.retry_before_unknown,
+        };
+        options.srv.clone_from(&setup.srv);
+        options.connect_timeout = setup.connect_timeout;
+        let seed = Rng::new(setup.seed);
+        let mut new = Self::new(&options, Arc::new(config), topology, seed).with_recorded_inputs();
+        new.max_hosts = setup.max_hosts;
+        if let Some(scans) = setup.scans {
+            options.heartbeat_frequency = Some(scans.frequency);
+            options.deviations.min_heartbeat_frequency = setup.min_heartbeat_frequency;
+            options.server_selection_try_once = Some(scans.try_once);
+            options.socket_check_interval = scans.socket_check_interval;
+            options.deviations.single_threaded_immediate_check = scans.immediate_check;
+            new = new.with_scans(&options);
+        }
+        new.with_srv_polling(&options)
+    }
+
     /// Handles an input that occurred at `now`, and returns the outputs.
-    pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Outputs {
+    pub fn handle(&mut self, now: Instant, input: Input) -> Outputs {
         let mut out = Outputs::default();
         let out_mut = &mut out;
+        self.record(now, || input.clone(), out_mut);
         match input {
             Input::Open => self.open(now, out_mut),
             Input::Close => self.apply(now, machine::Input::Close, out_mut),
-            Input::Due { timer, wanted } => match timer {
-                Timer::Server(server) => self.server_due(now, server, wanted, out_mut),
-                Timer::Srv => self.look_up(now, out_mut),
-            },
+            Input::Due { timer, wanted } => self.fire(now, timer, wanted, out_mut),
             Input::Connected { conn } => self.connected(now, conn, out_mut),
             Input::Reply {
                 conn,
                 sent,
                 at,
-                hello,
-                bytes,
+                reply,
                 more_to_come,
             } => {
                 let reply = Reply {
                     trip: Trip::new(sent, at, now),
-                    hello,
-                    bytes,
+                    hello: reply.hello,
+                    bytes: reply.document,
                     more_to_come,
                 };
                 self.replied(now, conn, reply, out_mut);
@@ -162,15 +205,13 @@ impl Deployment {
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
             Input::Deserted { server } => self.deserted(now, server, out_mut),
             Input::CheckRequested { server } => {
-                if let Some(server) = self.server_mut(server) {
-                    server.request_check(now, out_mut);
-                }
+                self.with(server, |own| own.request_check(now, out_mut));
             }
-            Input::Abandoned { server } => {
-                if let Some(server) = self.server_mut(server) {
-                    server.check.abandon(now, out_mut);
-                }
+            Input::Scan(request) => self.request(now, request, out_mut),
+            Input::Chosen { server, idle } => {
+                self.step(now, out_mut, |scans, view| scans.chosen(view, server, idle));
             }
+            Input::Probed { server, outcome } => self.probed(now, server, outcome, out_mut),
             Input::ConnectionLost { conn } => {
                 if let Some(check) = self.check_on(conn) {
                     check.connection_lost();
@@ -184,11 +225,12 @@ impl Deployment {
             Input::Handshake {
                 server,
                 generation,
-                hello,
                 reply,
             } => {
                 let rtt = self.rtt(server);
-                self.handshake(now, (server, generation, rtt), (hello, reply), out_mut);
+                if let Ok(hello) = reply.hello {
+                    self.handshake(now, (server, generation, rtt), hello, out_mut);
+                }
             }
             Input::ServiceConnectionClosed {
                 server,
@@ -202,8 +244,11 @@ impl Deployment {
                 };
                 self.apply(now, input, out_mut);
             }
+            Input::Error { server, report } => {
+                self.apply_error(now, server, &report, out_mut);
+            }
             Input::LookedUp(outcome) => self.looked_up(now, outcome, out_mut),
-            Input::Hosts(hosts) => self.hosts(now, hosts, out_mut),
+            Input::Hosts(hosts) => self.hosts(now, &hosts, out_mut),
             Input::Played {
                 server,
                 outcome,
@@ -225,6 +270,11 @@ impl Deployment {
         error: &ErrorReport,
     ) -> (ErrorOutcome, Outputs) {
         let mut out = Outputs::default();
+        let input = || Input::Error {
+            server,
+            report: error.clone(),
+        };
+        self.record(now, input, &mut out);
         let outcome = self.apply_error(now, server, error, &mut out);
         (outcome, out)
     }
@@ -240,8 +290,10 @@ impl Deployment {
     /// Returns when `timer` is due, like [`deadline`](Self::deadline).
     pub fn deadline_of(&self, timer: Timer, wanted: bool) -> Option<Instant> {
         match timer {
+            Timer::Server(_) if self.inline.is_some() => None,
             Timer::Server(server) => self.server(server)?.deadline(wanted),
             Timer::Srv => self.next_look_up(),
+            Timer::Scan => self.next_step(),
         }
     }
 
@@ -277,11 +329,60 @@ impl Deployment {
         self.topology.is_closed()
     }
 
+    /// Emits an input as an event, if inputs are recorded. After the end they have no effect.
+    fn record(&self, now: Instant, input: impl FnOnce() -> Input, out: &mut Outputs) {
+        if !self.records || self.is_closed() {
+            return;
+        }
+        let input = input();
+        let setup = (input == Input::Open).then(|| Setup {
+            seed: self.seed,
+            heartbeat_frequency: self.config.heartbeat_frequency,
+            min_heartbeat_frequency: self.config.min_heartbeat_frequency,
+            connect_timeout: self.config.connect_timeout,
+            streaming: self.config.streaming,
+            retry_before_unknown: self.config.retry_before_unknown,
+            scans: self.inline.as_ref().map(|own| own.scans.setup()),
+            max_hosts: self.max_hosts,
+            srv: self.srv.as_ref().map(SrvPolling::srv),
+        });
+        let recorded = RecordedInput { now, input, setup };
+        out.emit(EventKind::Input(Arc::new(recorded)));
+    }
+
+    /// Adds a sample of the round-trip time.
+    fn measured(&mut self, server: ServerId, sample: Duration, out: &mut Outputs) {
+        let records = self.records;
+        let Some(own) = self.server_mut(server) else {
+            return;
+        };
+        own.rtt.add(sample);
+        if let Some(rtt) = own.rtt.rtt().filter(|_| records) {
+            let address = own.check.address().clone();
+            out.emit(EventKind::RttMeasured {
+                server,
+                address,
+                rtt,
+            });
+        }
+    }
+
     fn open(&mut self, now: Instant, out: &mut Outputs) {
         if let Some(srv) = &mut self.srv {
             srv.open(now);
         }
         self.apply(now, machine::Input::Open, out);
+    }
+
+    fn fire(&mut self, now: Instant, timer: Timer, wanted: bool, out: &mut Outputs) {
+        match timer {
+            Timer::Server(server) => self.server_due(now, server, wanted, out),
+            Timer::Srv if self.next_look_up().is_some_and(|next| next <= now) => {
+                self.look_up(now, out);
+            }
+            Timer::Srv => {}
+            Timer::Scan => self.request_due(now, out),
+        }
     }
 
     /// Acts at the deadline of a server.
@@ -328,7 +429,7 @@ impl Deployment {
             Role::Ping => {
                 let hello = reply.hello.as_ref().ok();
                 if let Some(sample) = own.ping.reply(now, conn, reply.trip, hello, out) {
-                    own.rtt.add(sample);
+                    self.measured(conn.server, sample, out);
                 }
             }
         }
@@ -343,10 +444,14 @@ impl Deployment {
         out: &mut Outputs,
     ) {
         let known = self.is_known(conn.server);
+        let is_suspended = self.is_suspended();
         let Some(own) = self.awaiting(conn, None) else {
             return;
         };
         match conn.role {
+            Role::Check if is_suspended && error.is_timeout() => {
+                self.abandon(now, conn.server, out);
+            }
             Role::Check => {
                 if let Some(report) = own.check.failed(now, known, (conn, at), error, out) {
                     self.report(now, conn.server, report, out);
@@ -361,7 +466,7 @@ impl Deployment {
         &mut self,
         now: Instant,
         (server, generation, rtt): (ServerId, Generation, Option<Rtt>),
-        (hello, reply): (Hello, &[u8]),
+        hello: Hello,
         out: &mut Outputs,
     ) {
         let input = machine::Input::Handshake {
@@ -370,26 +475,26 @@ impl Deployment {
             hello,
             rtt,
         };
-        self.apply_hello(now, input, reply, out);
+        self.apply(now, input, out);
     }
 
     fn played(
         &mut self,
         now: Instant,
         server: ServerId,
-        outcome: Result<(Hello, &[u8]), Error>,
+        outcome: Result<HelloReply, Error>,
         rtt: Duration,
         out: &mut Outputs,
     ) {
-        match outcome {
-            Ok(reply) => {
+        match outcome.and_then(|reply| reply.hello) {
+            Ok(hello) => {
                 let generation = self.generation(server, None).unwrap_or_default();
                 let rtt = Rtt {
                     average: rtt,
                     minimum: rtt,
                     p90: rtt,
                 };
-                self.handshake(now, (server, generation, Some(rtt)), reply, out);
+                self.handshake(now, (server, generation, Some(rtt)), hello, out);
             }
             Err(error) => {
                 let input = machine::Input::Checked {
@@ -416,9 +521,9 @@ impl Deployment {
     }
 
     fn proceed(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        if !self.is_inline
-            && let Some(server) = self.server_mut(server)
-        {
+        if self.inline.is_some() {
+            self.go_on(now, out);
+        } else if let Some(server) = self.server_mut(server) {
             server.proceed(now, out);
         }
     }
@@ -434,8 +539,15 @@ impl Deployment {
             let deadline = server.deadline(wanted)?;
             Some((deadline, Timer::Server(server.id)))
         };
-        let srv = self.next_look_up().map(|instant| (instant, Timer::Srv));
-        self.servers.iter().filter_map(server).chain(srv)
+        let has_tasks = self.inline.is_none();
+        let others = [
+            self.next_look_up().map(|instant| (instant, Timer::Srv)),
+            self.next_step().map(|instant| (instant, Timer::Scan)),
+        ];
+        let servers = self.servers.iter().filter(move |_| has_tasks);
+        servers
+            .filter_map(server)
+            .chain(others.into_iter().flatten())
     }
 
     /// Returns whether the server's type is known, from any source.
@@ -454,6 +566,12 @@ impl Deployment {
             let own = server.awaits(conn);
             own.is_some() && (answer.is_none() || own == answer)
         })
+    }
+
+    fn with(&mut self, server: ServerId, act: impl FnOnce(&mut Server)) {
+        if let Some(own) = self.server_mut(server) {
+            act(own);
+        }
     }
 
     fn server(&self, server: ServerId) -> Option<&Server> {

@@ -1,12 +1,17 @@
 //! Reads and writes BSON documents.
 //!
-//! Documents are read with the `bson` crate, which only this module uses, so that it remains a
-//! private dependency. Values are decoded on request; a value of a different type, or one that
-//! cannot be decoded, is `None`. [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats
-//! them for people.
+//! Only this module uses the `bson` crate, so that it remains a private dependency. Values are
+//! decoded on request; a value of a different type, or one that cannot be decoded, is `None`.
+//! [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats them for people.
+//!
+//! Fields are not read with the iterator of `bson`, which takes longer than the rest of the parser
+//! of replies. It only tells why a document is malformed.
 
+mod element;
 mod ext_json;
 mod shared;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 use alloc::{
@@ -16,11 +21,9 @@ use alloc::{
     vec::Vec,
 };
 
-use bson::{
-    raw::{RawBson, RawBsonRef, RawDocument, RawElement, RawIter},
-    spec::ElementType,
-};
+use bson::{DateTime, raw::RawDocument, spec::ElementType};
 
+use self::element::{document_in, string_in};
 pub use ext_json::ExtendedJson;
 pub use shared::SharedDocument;
 pub use writer::{DocumentWriter, MalformedDocument};
@@ -32,6 +35,20 @@ use crate::ids::{ObjectId, TopologyVersion};
 pub(crate) struct Malformed(Box<str>);
 
 impl Malformed {
+    /// Returns the reason why the fields of `document` cannot be read.
+    #[cold]
+    fn of(document: &[u8]) -> Self {
+        let elements = RawDocument::from_bytes(document).map(RawDocument::iter_elements);
+        let error = match elements {
+            Ok(mut elements) => elements.find_map(Result::err),
+            Err(error) => Some(error),
+        };
+        match error {
+            Some(error) => Self::new(&error),
+            None => Self("malformed BSON".into()),
+        }
+    }
+
     fn new(error: &bson::error::Error) -> Self {
         let reason = match &error.message {
             Some(message) => message.clone(),
@@ -49,34 +66,55 @@ impl Malformed {
     }
 }
 
-/// The fields of a document.
-pub(crate) struct Fields<'a>(RawIter<'a>);
+/// The fields of a document, which has the right length and ends with zero.
+pub(crate) struct Fields<'a>(&'a [u8]);
 
 impl<'a> Fields<'a> {
     /// Returns the fields of the document that exactly fills `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
-        RawDocument::from_bytes(bytes)
-            .map(|document| Self(document.iter_elements()))
-            .map_err(|error| Malformed::new(&error))
+        match document_in(bytes) {
+            Some(length) if length == bytes.len() => Ok(Self(bytes)),
+            _ => Err(Malformed::of(bytes)),
+        }
     }
 
     /// Calls `visit` with every field, in order, up to the first malformed one.
-    ///
-    /// Fields are passed by reference: an iterator would move each one through two layers of
-    /// results, which takes as long as finding it.
     #[inline]
     pub(crate) fn each(
         self,
-        mut visit: impl FnMut(Field<'_, 'a>) -> Result<(), Malformed>,
+        mut visit: impl FnMut(Field<'a>) -> Result<(), Malformed>,
     ) -> Result<(), Malformed> {
-        for element in self.0 {
-            match &element {
-                Ok(element) => visit(Field(element))?,
-                Err(error) => return Err(Malformed::new(error)),
-            }
+        let end = self.0.len().saturating_sub(1);
+        let mut rest = self.0.get(size_of::<i32>()..end).unwrap_or_default();
+        while !rest.is_empty() {
+            let Some((field, others)) = Field::split(rest) else {
+                return Err(Malformed::of(self.0));
+            };
+            visit(field)?;
+            rest = others;
         }
         Ok(())
     }
+}
+
+/// Returns the date and time in RFC 3339 up to the whole second, and the milliseconds after it, for
+/// `millis` milliseconds after 1970-01-01; `None` outside of the years 1970 to 9999.
+pub(crate) fn rfc_3339(millis: i64) -> Option<(String, i64)> {
+    const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
+    if !(0..FIRST_OF_YEAR_10000).contains(&millis) {
+        return None;
+    }
+    let fraction = millis % 1000;
+    let whole = DateTime::from_millis(millis - fraction);
+    let mut text = whole.try_to_rfc3339_string().ok()?;
+    text.pop();
+    Some((text, fraction))
+}
+
+/// Returns the milliseconds from 1970-01-01 to a date and time in RFC 3339.
+pub(crate) fn parse_rfc_3339(text: &str) -> Option<i64> {
+    let time = DateTime::parse_rfc3339_str(text).ok()?;
+    Some(time.timestamp_millis())
 }
 
 /// Returns the document without its first field `key`; `None` if there is no such field, or if the
@@ -98,46 +136,47 @@ pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
 
 /// One field of a document, undecoded.
 #[derive(Clone, Copy)]
-pub(crate) struct Field<'e, 'a>(&'e RawElement<'a>);
-
-/// A field stored for decoding later.
-pub(crate) struct KeptField<'a>(RawElement<'a>);
-
-impl<'a> KeptField<'a> {
-    pub(crate) fn field(&self) -> Field<'_, 'a> {
-        Field(&self.0)
-    }
+pub(crate) struct Field<'a> {
+    /// UTF-8.
+    key: &'a [u8],
+    kind: ElementType,
+    /// As long as the type demands.
+    value: &'a [u8],
 }
 
-impl<'a> Field<'_, 'a> {
+impl<'a> Field<'a> {
     pub(crate) fn key(self) -> &'a str {
-        self.0.key().as_str()
+        core::str::from_utf8(self.key).unwrap_or_default()
     }
 
-    /// Stores the field for decoding later.
-    pub(crate) fn keep(self) -> KeptField<'a> {
-        KeptField(self.0.clone())
-    }
-
-    fn value(self) -> Option<RawBsonRef<'a>> {
-        self.0.value().ok()
+    /// Returns the bytes of the key, to compare them.
+    pub(crate) fn name(self) -> &'a [u8] {
+        self.key
     }
 
     pub(crate) fn text(self) -> Option<&'a str> {
-        match self.value()? {
-            RawBsonRef::String(text) => Some(text),
-            _ => None,
-        }
+        core::str::from_utf8(self.string()?).ok()
     }
 
     /// Returns the text of a string, with replacement characters for invalid UTF-8.
     pub(crate) fn text_lossy(self) -> Option<String> {
-        if self.0.element_type() != ElementType::String {
-            return None;
+        Some(String::from_utf8_lossy(self.string()?).into_owned())
+    }
+
+    fn string(self) -> Option<&'a [u8]> {
+        if self.kind == ElementType::String {
+            string_in(self.value)
+        } else {
+            None
         }
-        match self.0.value_utf8_lossy().ok()? {
-            RawBson::String(text) => Some(text),
-            _ => None,
+    }
+
+    /// Returns the value if it is of the type `kind`, which has `N` bytes.
+    fn bytes<const N: usize>(self, kind: ElementType) -> Option<[u8; N]> {
+        if self.kind == kind {
+            self.value.try_into().ok()
+        } else {
+            None
         }
     }
 
@@ -150,11 +189,16 @@ impl<'a> Field<'_, 'a> {
     pub(crate) fn integer(self) -> Option<i64> {
         /// 2^63, the first double beyond the range.
         const END: f64 = 9_223_372_036_854_775_808.0;
-        match self.value()? {
-            RawBsonRef::Int32(number) => Some(number.into()),
-            RawBsonRef::Int64(number) => Some(number),
-            RawBsonRef::Boolean(truth) => Some(truth.into()),
-            RawBsonRef::Double(number) => {
+        match self.kind {
+            ElementType::Int32 => Some(i32::from_le_bytes(self.value.try_into().ok()?).into()),
+            ElementType::Int64 => Some(i64::from_le_bytes(self.value.try_into().ok()?)),
+            ElementType::Boolean => match self.value {
+                [0] => Some(0),
+                [1] => Some(1),
+                _ => None,
+            },
+            ElementType::Double => {
+                let number = f64::from_le_bytes(self.value.try_into().ok()?);
                 let whole = (-END..END).contains(&number) && number % 1.0 == 0.0;
                 whole.then_some(number as i64)
             }
@@ -168,34 +212,22 @@ impl<'a> Field<'_, 'a> {
     }
 
     pub(crate) fn object_id(self) -> Option<ObjectId> {
-        match self.value()? {
-            RawBsonRef::ObjectId(id) => Some(ObjectId::from_bytes(id.bytes())),
-            _ => None,
-        }
+        self.bytes(ElementType::ObjectId).map(ObjectId::from_bytes)
     }
 
     /// Returns a date, in milliseconds since the Unix epoch.
     pub(crate) fn date(self) -> Option<i64> {
-        match self.value()? {
-            RawBsonRef::DateTime(date) => Some(date.timestamp_millis()),
-            _ => None,
-        }
+        self.bytes(ElementType::DateTime).map(i64::from_le_bytes)
     }
 
     /// Returns the fields of an embedded document.
     pub(crate) fn fields(self) -> Option<Fields<'a>> {
-        match self.value()? {
-            RawBsonRef::Document(document) => Some(Fields(document.iter_elements())),
-            _ => None,
-        }
+        (self.kind == ElementType::EmbeddedDocument).then_some(Fields(self.value))
     }
 
     /// Returns the elements of an array; their keys have no meaning.
     pub(crate) fn elements(self) -> Option<Fields<'a>> {
-        match self.value()? {
-            RawBsonRef::Array(array) => Some(Fields(array.iter_elements())),
-            _ => None,
-        }
+        (self.kind == ElementType::Array).then_some(Fields(self.value))
     }
 
     /// Returns a topology version; both of its fields are required.
@@ -205,9 +237,9 @@ impl<'a> Field<'_, 'a> {
         };
         let (mut process_id, mut counter) = (None, None);
         fields.each(|field| {
-            match field.key() {
-                "processId" => process_id = field.object_id(),
-                "counter" => counter = field.integer(),
+            match field.name() {
+                b"processId" => process_id = field.object_id(),
+                b"counter" => counter = field.integer(),
                 _ => {}
             }
             Ok(())

@@ -19,6 +19,21 @@ pub(crate) mod nanos {
     }
 }
 
+/// Optional durations, as nanoseconds.
+pub(crate) mod optional_nanos {
+    use core::time::Duration;
+
+    use serde::{Deserialize, Deserializer};
+
+    pub(crate) use super::nanos::serialize;
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        from: D,
+    ) -> Result<Option<Duration>, D::Error> {
+        Ok(Option::deserialize(from)?.map(Duration::from_nanos))
+    }
+}
+
 /// Bytes, as base64 with padding.
 pub(crate) mod base64 {
     use alloc::{string::String, vec::Vec};

@@ -13,11 +13,17 @@ mod state_change;
 mod tests;
 mod text;
 
-use alloc::{boxed::Box, format, string::ToString, sync::Arc, vec::Vec};
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString},
+    sync::Arc,
+    vec::Vec,
+};
 use core::error::Error as StdError;
 
 pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage, state_change::StateChange};
-use crate::{address::ServerAddress, ids::TopologyVersion};
+use crate::{address::ServerAddress, ids::TopologyVersion, options::ConfigError};
 
 /// The label of an error due to load: the server could not accept the connection or command.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
@@ -25,6 +31,9 @@ pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 pub const RETRYABLE_ERROR: &str = "RetryableError";
 /// The label of an error after which a write with the number of a transaction may be retried.
 pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
+
+/// The code of a command that the server has ended because of `maxTimeMS`.
+pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 
 /// An error of an attempt, with labels that say how to go on: the server's, and those that the
 /// client adds. A driver implements it for its own errors.
@@ -39,16 +48,16 @@ impl Labelled for Error {
     }
 }
 
-/// The error of a server, of a connection to it, or of looking up its name.
+/// The error of a server, of a connection to it, of looking up its name, or of a command.
 ///
 /// A program matches its [`kind`](Self::kind) and [`stage`](Self::stage), or asks a predicate such
-/// as [`is_timeout`](Self::is_timeout). Transports and resolvers return it, the descriptions of
-/// servers keep the last one, and events carry it.
+/// as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return it, the
+/// descriptions of servers keep the last one, and events carry it.
 ///
-/// `{}` is one line: the server if it is known, the kind, the stage, the code, the attempted action
-/// and all causes. `{:#}` and `Debug` add the [`remedy`](Self::remedy). Because the text has all
-/// causes, [`Error::source`](StdError::source) returns `None`, so that a program that prints the
-/// chain prints none twice; [`source_as`](Self::source_as) returns the original error.
+/// `{}` is one line without the cause, which [`source`](StdError::source) returns: the command and
+/// the server if they are known, the kind, the stage, the code and the attempted action. So a program
+/// that prints the chain of sources prints everything once. `{:#}` is one line with all causes, and
+/// `Debug` adds the [`remedy`](Self::remedy).
 ///
 /// It has the size of a pointer and is cheap to clone. Two errors are equal if they say the same,
 /// whatever their sources and replies are.
@@ -62,26 +71,42 @@ struct Inner {
     code: Option<i32>,
     code_name: Option<Box<str>>,
     labels: Box<[Box<str>]>,
+    /// The attempted action and all causes.
     message: Box<str>,
+    /// The length of the message without the text of the source.
+    own: usize,
     topology_version: Option<TopologyVersion>,
     address: Option<ServerAddress>,
+    command: Option<FailedCommand>,
     reply: Option<Arc<[u8]>>,
     outcome: Option<ErrorOutcome>,
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
+/// The command that failed with an error.
+#[derive(Clone, PartialEq, Eq)]
+struct FailedCommand {
+    name: Box<str>,
+    retries: u32,
+    /// True if the time limit allowed no other attempt.
+    is_late: bool,
+}
+
 impl Error {
     /// Creates an error of `kind` at `stage` with a message and no other details.
     pub fn new(kind: ErrorKind, stage: Stage, message: impl Into<Box<str>>) -> Self {
+        let message = message.into();
         Self(Arc::new(Inner {
             kind,
             stage,
             code: None,
             code_name: None,
             labels: Box::default(),
-            message: message.into(),
+            own: message.len(),
+            message,
             topology_version: None,
             address: None,
+            command: None,
             reply: None,
             outcome: None,
             source: None,
@@ -175,40 +200,70 @@ impl Error {
         self
     }
 
-    /// Removes the address, the reply and the outcome, for descriptions and events, which name the
-    /// server themselves and may be kept for long.
+    /// Sets the name of the command that failed, which the text then begins with.
+    #[must_use]
+    pub fn with_command(mut self, name: &str) -> Self {
+        self.inner().command = Some(FailedCommand {
+            name: name.into(),
+            retries: 0,
+            is_late: false,
+        });
+        self
+    }
+
+    /// Sets how many times the [command](Self::with_command) was retried.
+    #[must_use]
+    pub fn retried(mut self, retries: u32) -> Self {
+        if let Some(command) = &mut self.inner().command {
+            command.retries = retries;
+        }
+        self
+    }
+
+    /// Marks the error of a command whose time limit allowed no other attempt, which makes it a
+    /// [timeout](Self::is_timeout) (Client Side Operations Timeout: "Retryability").
+    #[must_use]
+    pub fn out_of_time(mut self) -> Self {
+        if let Some(command) = &mut self.inner().command {
+            command.is_late = true;
+        }
+        self
+    }
+
+    /// Removes the address, the command, the reply and the outcome, for descriptions and events,
+    /// which name the server themselves and may be kept for long.
     #[must_use]
     pub fn without_context(mut self) -> Self {
         let Inner {
             address,
+            command,
             reply,
             outcome,
             ..
         } = &*self.0;
-        if address.is_some() || reply.is_some() || outcome.is_some() {
+        if address.is_some() || command.is_some() || reply.is_some() || outcome.is_some() {
             let inner = self.inner();
             inner.address = None;
+            inner.command = None;
             inner.reply = None;
             inner.outcome = None;
         }
         self
     }
 
-    /// Appends the text and the causes of `source` to the message, and stores `source`.
+    /// Stores `source`, and appends its text and its causes to the message.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let source = source.into();
-        let mut text = format!("{}: {source}", self.message());
-        let mut next = source.source();
-        while let Some(error) = next {
-            text.extend([": ", &error.to_string()]);
-            next = error.source();
-        }
-        self.inner().message = text.into();
-        self.with_cause(source)
+        let inner = self.inner();
+        inner.own = inner.message.len();
+        inner.message = format!("{}: {}", inner.message, chain(&*source)).into();
+        inner.source = Some(source.into());
+        self
     }
 
-    /// Stores `source`, whose text and causes are already in the message.
+    /// Stores `source`, which the message describes already, in words of its own: the text of the
+    /// error does not have that of the source.
     #[must_use]
     pub fn with_cause(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner().source = Some(source.into().into());
@@ -218,7 +273,9 @@ impl Error {
     /// Puts `context` before the message.
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {
-        self.inner().message = format!("{context}: {}", self.message()).into();
+        let inner = self.inner();
+        inner.own += context.len() + ": ".len();
+        inner.message = format!("{context}: {}", inner.message).into();
         self
     }
 
@@ -261,8 +318,8 @@ impl Error {
         self.labels().any(|own| own == label)
     }
 
-    /// Returns the attempted action and all causes, or the server's message, without server, kind
-    /// and stage.
+    /// Returns the attempted action and all causes, or the server's message, without command,
+    /// server, kind and stage.
     pub fn message(&self) -> &str {
         &self.0.message
     }
@@ -275,6 +332,16 @@ impl Error {
     /// Returns the server, unless the holder of the error names it.
     pub fn address(&self) -> Option<&ServerAddress> {
         self.0.address.as_ref()
+    }
+
+    /// Returns the name of the command that failed, unless the holder of the error names it.
+    pub fn command(&self) -> Option<&str> {
+        Some(&self.0.command.as_ref()?.name)
+    }
+
+    /// Returns how many times the command was retried before it failed with this error.
+    pub fn retries(&self) -> u32 {
+        self.0.command.as_ref().map_or(0, |command| command.retries)
     }
 
     /// Returns the server's reply with the error, a BSON document; `None` if there was none, or if
@@ -305,13 +372,18 @@ impl Error {
         )
     }
 
-    /// Returns whether a time limit was exceeded: in the wait queue, while connecting, or while
-    /// waiting for a reply.
+    /// Returns whether a time limit was exceeded: of the selection, in the wait queue, while
+    /// connecting, while waiting for a reply, at the server (`MaxTimeMSExpired`), or before another
+    /// attempt.
     pub fn is_timeout(&self) -> bool {
         matches!(
             self.kind(),
-            ErrorKind::Timeout | ErrorKind::WaitQueueTimeout
-        )
+            ErrorKind::SelectionTimeout
+                | ErrorKind::Timeout
+                | ErrorKind::TimeLimit
+                | ErrorKind::WaitQueueTimeout
+        ) || self.kind() == ErrorKind::Command && self.code() == Some(MAX_TIME_MS_EXPIRED)
+            || self.0.command.as_ref().is_some_and(|own| own.is_late)
     }
 
     /// Returns whether the server could not accept the connection or the command due to load.
@@ -344,9 +416,34 @@ impl PartialEq for Error {
             && own.message == other.message
             && own.topology_version == other.topology_version
             && own.address == other.address
+            && own.command == other.command
     }
 }
 
 impl Eq for Error {}
 
-impl StdError for Error {}
+impl StdError for Error {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        let source: &(dyn StdError + 'static) = self.0.source.as_deref()?;
+        Some(source)
+    }
+}
+
+impl From<ConfigError> for Error {
+    /// Creates the error of an invalid configuration, which becomes the source.
+    fn from(error: ConfigError) -> Self {
+        let message = "the configuration is invalid";
+        Self::new(ErrorKind::Invalid, Stage::Dns, message).with_source(error)
+    }
+}
+
+/// Returns the texts of `error` and its causes.
+fn chain(error: &dyn StdError) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.extend([": ", &cause.to_string()]);
+        next = cause.source();
+    }
+    text
+}

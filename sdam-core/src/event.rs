@@ -11,7 +11,7 @@ use crate::{
     input::RecordedInput,
     options::Warning,
     pool::{PoolClear, PoolOptions},
-    server::ServerDescription,
+    server::{Rtt, ServerDescription},
     time::{Instant, UnixTime},
     topology::{DepartureReason, Obstacle, TopologyDescription},
 };
@@ -424,12 +424,19 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         duration: Duration,
     },
+    /// A round trip to a server was measured, by a check or between checks that wait for changes.
+    /// Not in the specification.
+    RttMeasured {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The server's round-trip times, with this one.
+        rtt: Rtt,
+    },
     /// An input of the topology. The resulting events come directly after it, mixed only with
-    /// events of checks, selections, connections and commands.
-    #[cfg_attr(
-        feature = "serde",
-        serde(untagged, serialize_with = "crate::serialize::input")
-    )]
+    /// events of selections, connections and commands.
+    #[cfg_attr(feature = "serde", serde(untagged))]
     Input(Arc<RecordedInput>),
 }
 
@@ -471,6 +478,7 @@ impl EventKind {
             Self::ServerSelectionWaiting { .. } => EventName::ServerSelectionWaiting,
             Self::ServerSelectionSucceeded { .. } => EventName::ServerSelectionSucceeded,
             Self::ServerSelectionFailed { .. } => EventName::ServerSelectionFailed,
+            Self::RttMeasured { .. } => EventName::RttMeasured,
             Self::Input(_) => EventName::Input,
         }
     }
@@ -505,6 +513,7 @@ impl EventKind {
             | Self::ConnectionCheckOutFailed { address, .. }
             | Self::ConnectionCheckedOut { address, .. }
             | Self::ConnectionCheckedIn { address, .. }
+            | Self::RttMeasured { address, .. }
             | Self::ServerSelectionSucceeded { address, .. } => Some(address),
             Self::ServerDescriptionChanged { new, .. } => Some(&new.address),
             Self::ServerHeartbeatStarted(heartbeat)

@@ -3,6 +3,7 @@
 mod auth;
 mod fields;
 mod parse;
+mod reply;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -12,6 +13,7 @@ use alloc::{boxed::Box, sync::Arc};
 pub use self::{
     auth::{HelloAuth, without_speculative_reply},
     fields::HelloFields,
+    reply::HelloReply,
     request::ping,
 };
 use crate::{

@@ -17,8 +17,7 @@
 //! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all the parts below |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
-//! | [`scan`] | order and time of checks in a client without background tasks |
-//! | [`srv`] | hosts of SRV records, and the polling of the record |
+//! | [`srv`] | hosts of SRV records |
 //! | [`pool`] | clears and errors of connection pools |
 //! | [`report`] | errors reported by operations and pools |
 //! | [`session`] | server sessions, and the numbers of retryable writes |
@@ -35,6 +34,7 @@ extern crate std;
 
 pub mod address;
 pub mod command;
+mod config_error;
 pub mod deployment;
 pub mod document;
 #[cfg(feature = "serde")]
@@ -55,7 +55,7 @@ pub mod reply;
 pub mod report;
 pub mod rng;
 pub mod rtt;
-pub mod scan;
+mod scan;
 #[cfg(feature = "serde")]
 mod serialize;
 pub mod server;

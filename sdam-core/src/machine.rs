@@ -2,6 +2,7 @@
 
 mod application;
 mod effects;
+mod input;
 #[cfg(feature = "model")]
 mod key;
 mod open_close;
@@ -14,9 +15,11 @@ mod tests;
 
 use alloc::{sync::Arc, vec::Vec};
 
-pub use self::effects::{Effect, Effects};
 use self::services::Services;
-pub use crate::input::{Input, RecordedInput};
+pub use self::{
+    effects::{Effect, Effects},
+    input::Input,
+};
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
@@ -94,7 +97,7 @@ impl TopologyMachine {
                 wire_versions: options.wire_versions,
                 driver_name: options.driver_name.clone(),
                 max_servers: options.max_servers,
-                handshake_errors_mark_unknown: options.handshake_errors_mark_unknown,
+                handshake_errors_mark_unknown: options.deviations.handshake_errors_mark_unknown,
             },
             topology,
             phase: LifePhase::New,

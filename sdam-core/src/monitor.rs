@@ -46,7 +46,7 @@ pub struct MonitorConfig {
     /// The framing of the first legacy hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
     /// True if to retry a failed check of a known server on a new connection before reporting it.
-    pub legacy_retry_before_unknown: bool,
+    pub retry_before_unknown: bool,
 }
 
 impl MonitorConfig {
@@ -54,8 +54,8 @@ impl MonitorConfig {
     /// program runs as a function of a FaaS provider (SDAM: "serverMonitoringMode").
     pub fn new(options: &Options, handshake: Arc<Handshake>, faas: bool) -> Self {
         Self {
-            heartbeat_frequency: options.heartbeat_frequency(),
-            min_heartbeat_frequency: options.min_heartbeat_frequency,
+            heartbeat_frequency: options.monitor_frequency(),
+            min_heartbeat_frequency: options.deviations.min_heartbeat_frequency,
             connect_timeout: options.connect_timeout,
             streaming: match options.server_monitoring_mode {
                 ServerMonitoringMode::Auto => !faas,
@@ -65,7 +65,7 @@ impl MonitorConfig {
             handshake,
             server_api: options.server_api.clone().map(Arc::new),
             handshake_opcode: options.handshake_opcode,
-            legacy_retry_before_unknown: options.legacy_retry_before_unknown,
+            retry_before_unknown: options.deviations.retry_before_unknown,
         }
     }
 }

@@ -8,8 +8,8 @@ use crate::{
     uri_options::DriverOptions, wire_versions::WireVersions,
 };
 
-mod config_error;
 mod credential;
+mod deviations;
 mod security;
 mod set;
 mod srv;
@@ -17,15 +17,16 @@ mod srv;
 mod tests;
 mod validate;
 
+pub use crate::config_error::{ConfigError, Warning};
 pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
-pub use config_error::{ConfigError, Warning};
 pub use credential::Credential;
 pub(crate) use credential::default_source;
+pub use deviations::Deviations;
 pub use security::{ProxyOptions, TlsOptions};
 pub use srv::Srv;
 
 /// The minimum time between two checks of a server (SDAM: "minHeartbeatFrequencyMS"), which only
-/// [`Options::min_heartbeat_frequency`] can change.
+/// [`Deviations::min_heartbeat_frequency`] can change.
 #[doc(alias = "minHeartbeatFrequencyMS")]
 pub const MIN_HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// The time for which a single-threaded client does not check a server after a network error (SDAM:
@@ -55,10 +56,6 @@ pub const DEFAULT_SCAN_FREQUENCY: Duration = Duration::from_secs(60);
 /// [`uri`](crate::uri#precedence).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent option"
-)]
 pub struct Options {
     /// The seeds, in the given order; duplicates are ignored.
     ///
@@ -78,13 +75,6 @@ pub struct Options {
     /// which depends on whether there are background monitors.
     #[doc(alias = "heartbeatFrequencyMS")]
     pub heartbeat_frequency: Option<Duration>,
-    /// The minimum time between two checks of a server, and the minimum `heartbeatFrequencyMS`; at
-    /// least 1 ms.
-    ///
-    /// For tests of drivers: the specification fixes it at [500 ms](MIN_HEARTBEAT_FREQUENCY), and
-    /// runners of the unified test format reduce it to 50 ms. A connection string cannot set it.
-    #[doc(alias = "minHeartbeatFrequencyMS")]
-    pub min_heartbeat_frequency: Duration,
     /// `connectTimeoutMS`: the time limit for connecting and for each reply to a monitor. `None`,
     /// which is 0 in a connection string, means no limit.
     #[doc(alias = "connectTimeoutMS")]
@@ -127,15 +117,6 @@ pub struct Options {
     pub max_hello_size: usize,
     /// The framing of the first hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
-    /// True to retry a failed check on a new connection before marking the server Unknown, as SDAM
-    /// 2.11 did.
-    pub legacy_retry_before_unknown: bool,
-    /// True if every failure to establish a connection marks the server Unknown, as before overload
-    /// error labels existed.
-    pub handshake_errors_mark_unknown: bool,
-    /// True if single-threaded clients check a server at once after its "not writable primary"
-    /// error, as SDAM 2.11 did.
-    pub single_threaded_immediate_check: bool,
     /// The SRV look-up of the seeds, if they came from an SRV record.
     pub srv: Option<Srv>,
     /// The user as which pooled connections authenticate; `None` for no authentication.
@@ -150,6 +131,8 @@ pub struct Options {
     pub proxy: Option<ProxyOptions>,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
+    /// The deviations from the specifications, which applications leave alone.
+    pub deviations: Deviations,
     /// The warnings about the connection string.
     pub(crate) uri_warnings: Vec<Warning>,
     /// The error of an unintelligible connection string option that protects connections. With such
@@ -169,7 +152,6 @@ impl Options {
             replica_set: None,
             initial_topology_type: None,
             heartbeat_frequency: None,
-            min_heartbeat_frequency: MIN_HEARTBEAT_FREQUENCY,
             connect_timeout: Some(Duration::from_secs(10)),
             server_monitoring_mode: ServerMonitoringMode::Auto,
             local_threshold: Duration::from_millis(15),
@@ -186,14 +168,12 @@ impl Options {
             max_waiters: usize::MAX,
             max_hello_size: 1 << 20,
             handshake_opcode: HandshakeOpcode::default(),
-            legacy_retry_before_unknown: false,
-            handshake_errors_mark_unknown: false,
-            single_threaded_immediate_check: false,
             srv: None,
             credential: None,
             tls: None,
             proxy: None,
             driver: DriverOptions::default(),
+            deviations: Deviations::default(),
             uri_warnings: Vec::new(),
             uri_unguarded: None,
             uri_try_once: None,
@@ -226,17 +206,17 @@ impl Options {
 
     /// Returns `heartbeatFrequencyMS` of a client with background monitors, never below the
     /// minimum.
-    pub fn heartbeat_frequency(&self) -> Duration {
+    pub fn monitor_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_HEARTBEAT_FREQUENCY)
-            .max(self.min_heartbeat_frequency)
+            .max(self.deviations.min_heartbeat_frequency)
     }
 
     /// Returns `heartbeatFrequencyMS` of a single-threaded client, never below the minimum.
     pub fn scan_frequency(&self) -> Duration {
         self.heartbeat_frequency
             .unwrap_or(DEFAULT_SCAN_FREQUENCY)
-            .max(self.min_heartbeat_frequency)
+            .max(self.deviations.min_heartbeat_frequency)
     }
 }
 

@@ -5,30 +5,9 @@ use alloc::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
-    address::ServerAddress, event::EventKind, hello::HelloRequest, ids::ServerId, pool::PoolClear,
-    time::Instant, topology::TopologyDescription,
+    address::ServerAddress, event::EventKind, hello::HelloRequest, ids::ServerId, input::ConnId,
+    pool::PoolClear, time::Instant, topology::TopologyDescription,
 };
-
-/// Identifies an attempt to connect and the resulting connection. Never reused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnId {
-    /// The server.
-    pub server: ServerId,
-    /// The purpose of the connection.
-    pub role: Role,
-    /// The number of the attempt for this server and role, from 1.
-    pub number: u64,
-}
-
-/// The purpose of a connection to a monitored server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Checks of the server.
-    Check,
-    /// Measurements of round-trip times, while checks wait for changes (Server Monitoring:
-    /// "Measuring RTT").
-    Ping,
-}
 
 /// An action for the caller to perform.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +84,27 @@ pub enum Output {
         /// The time at which the look-up fails; `None` for no limit.
         deadline: Option<Instant>,
     },
+    /// Select a suitable server from the current description; answer with `Chosen`.
+    Choose,
+    /// Send `ping` on the connection of the server's checks, and close it if it breaks or times out;
+    /// answer with `Probed`.
+    Probe {
+        /// The server.
+        server: ServerId,
+    },
+    /// The request has ended: with the server that the selection has chosen, if it was one.
+    Finish(Result<Option<ServerId>, ScanFailure>),
+}
+
+/// The reason why server selection fails in inline mode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScanFailure {
+    /// A server and the client have no wire version in common.
+    Incompatible,
+    /// `serverSelectionTimeoutMS` has passed, or would pass before servers may be checked again.
+    Timeout,
+    /// One scan found no suitable server, and `serverSelectionTryOnce` allows only one.
+    TriedOnce,
 }
 
 /// Outputs in the order in which they must run: open, ready, publish, emit, clear, close.

@@ -1,7 +1,14 @@
 //! Read preferences: the members from which an operation may read.
 
-use alloc::{boxed::Box, string::String, vec::Vec};
+use alloc::{
+    boxed::Box,
+    format,
+    string::{String, ToString as _},
+    vec::Vec,
+};
 use core::{fmt, time::Duration};
+
+use crate::config_error::ConfigError;
 
 /// The members of a replica set from which an operation may read (Server Selection: "Read
 /// preference").
@@ -53,32 +60,49 @@ impl ReadPreference {
         self
     }
 
-    /// Checks whether the parts of the preference can be combined, independently of the topology.
+    /// Checks whether the parts of the preference can be combined, independently of the topology
+    /// (Server Selection: "Read preference"; Max Staleness: "Validation of maxStalenessSeconds").
     ///
     /// The minimum of the staleness limit depends on the topology and on the client's heartbeat
     /// frequency, and is checked when a server is selected.
-    pub fn validate(&self) -> Result<(), InvalidReadPreference> {
+    ///
+    /// # Errors
+    ///
+    /// If mode primary has tags, a staleness limit or hedged reads, if the limit is not a whole
+    /// number of seconds, or if the name of a tag contains a zero byte.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let refuse = |option, value: String, reason: String, remedy| {
+            Err(ConfigError::new(option, value, reason, remedy))
+        };
+        let limit = self.max_staleness.unwrap_or_default();
         if self.mode == ReadMode::Primary {
-            if !self.tag_sets.iter().all(TagSet::is_empty) {
-                return Err(InvalidReadPreference::TagsWithPrimary);
+            let without = |option, value, thing| {
+                let reason = format!("mode primary has no {thing}");
+                let remedy = "choose another `readPreference`, such as primaryPreferred, or leave \
+                              it out";
+                refuse(option, value, reason, remedy)
+            };
+            if !limit.is_zero() {
+                let limit = limit.as_secs_f64().to_string();
+                return without("maxStalenessSeconds", limit, "limit on staleness");
             }
-            if self.max_staleness.is_some_and(|limit| !limit.is_zero()) {
-                return Err(InvalidReadPreference::MaxStalenessWithPrimary);
+            if let Some(tags) = self.tag_sets.iter().find(|tags| !tags.is_empty()) {
+                return without("readPreferenceTags", tags.to_string(), "tags");
             }
-            if self.hedge.is_some() {
-                return Err(InvalidReadPreference::HedgeWithPrimary);
+            if let Some(hedge) = self.hedge {
+                return without("hedge", hedge.to_string(), "hedged reads");
             }
         }
         let mut tags = self.tag_sets.iter().flat_map(TagSet::iter);
-        if tags.any(|(name, _)| name.contains('\0')) {
-            return Err(InvalidReadPreference::NulInTagName);
+        if let Some((name, _)) = tags.find(|(name, _)| name.contains('\0')) {
+            let (name, reason) = (name.escape_debug().to_string(), "no tag has a zero byte");
+            return refuse("readPreferenceTags", name, reason.into(), "remove the byte");
         }
-        match self.max_staleness {
-            Some(limit) if limit.subsec_nanos() != 0 => {
-                Err(InvalidReadPreference::FractionalMaxStaleness(limit))
-            }
-            _ => Ok(()),
+        if limit.subsec_nanos() != 0 {
+            let (limit, reason) = (limit.as_secs_f64().to_string(), "servers count in seconds");
+            return refuse("maxStalenessSeconds", limit, reason.into(), "round it up");
         }
+        Ok(())
     }
 
     /// Returns whether the tag sets exclude no server: there are none, or the first one is empty.
@@ -110,57 +134,6 @@ impl fmt::Display for ReadPreference {
         Ok(())
     }
 }
-
-/// The reason why a read preference is invalid: its parts contradict each other or cannot be sent.
-#[derive(Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum InvalidReadPreference {
-    /// Mode primary with a tag set that is not empty.
-    TagsWithPrimary,
-    /// Mode primary with a staleness limit.
-    MaxStalenessWithPrimary,
-    /// Mode primary with hedged reads enabled or disabled.
-    HedgeWithPrimary,
-    /// A staleness limit that is not a whole number of seconds, so that it cannot be sent.
-    FractionalMaxStaleness(Duration),
-    /// The name of a tag contains a zero byte, which a field name cannot contain.
-    NulInTagName,
-}
-
-impl fmt::Display for InvalidReadPreference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const REMEDY: &str = "remove it or choose another mode, such as primaryPreferred";
-        match self {
-            Self::TagsWithPrimary => {
-                write!(f, "tag sets cannot be combined with mode primary: {REMEDY}")
-            }
-            Self::MaxStalenessWithPrimary => write!(
-                f,
-                "maxStalenessSeconds cannot be combined with mode primary: {REMEDY}"
-            ),
-            Self::HedgeWithPrimary => {
-                write!(f, "hedge cannot be combined with mode primary: {REMEDY}")
-            }
-            Self::FractionalMaxStaleness(limit) => write!(
-                f,
-                "maxStalenessSeconds must be a whole number of seconds, not {}: round it up",
-                limit.as_secs_f64()
-            ),
-            Self::NulInTagName => f.write_str(
-                "the name of a tag contains a zero byte, which no server's tag does: \
-                             remove the byte",
-            ),
-        }
-    }
-}
-
-impl fmt::Debug for InvalidReadPreference {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl core::error::Error for InvalidReadPreference {}
 
 /// The mode of a read preference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -283,8 +256,6 @@ impl fmt::Debug for TagSet {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
 
     #[test]
@@ -316,43 +287,45 @@ mod tests {
         // L-17, L-20, L-71
         let tags: TagSet = [("dc", "ny")].into_iter().collect();
         let limit = Duration::from_secs(120);
-        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, error| {
+        let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, option: Option<&str>| {
             let primary = build(ReadPreference::new(ReadMode::Primary));
-            assert_eq!(primary.validate(), error, "{primary:?}");
+            let error = primary.validate().err();
+            let refused = error.as_ref().map(ConfigError::option);
+            assert_eq!(refused, option, "{primary:?}");
             let nearest = build(ReadPreference::new(ReadMode::Nearest));
             assert_eq!(nearest.validate(), Ok(()), "{nearest:?}");
         };
-        check(&|it| it, Ok(()));
-        check(&|it| it.with_tag_sets([TagSet::default()].into()), Ok(()));
+        check(&|it| it, None);
+        check(&|it| it.with_tag_sets([TagSet::default()].into()), None);
         check(
             &|it| it.with_tag_sets([TagSet::default(), tags.clone()].into()),
-            Err(InvalidReadPreference::TagsWithPrimary),
+            Some("readPreferenceTags"),
         );
         check(
             &|it| it.with_max_staleness(limit),
-            Err(InvalidReadPreference::MaxStalenessWithPrimary),
+            Some("maxStalenessSeconds"),
         );
         // Selection rejects limits that are too small, because it knows the heartbeat frequency.
-        check(&|it| it.with_max_staleness(Duration::ZERO), Ok(()));
-        check(
-            &|it| it.with_hedge(true),
-            Err(InvalidReadPreference::HedgeWithPrimary),
-        );
+        check(&|it| it.with_max_staleness(Duration::ZERO), None);
+        check(&|it| it.with_hedge(true), Some("hedge"));
     }
 
     #[test]
     fn fractional_max_staleness_and_tag_names_with_nul_are_refused() {
         // L-71
         let limit = Duration::from_millis(90_500);
-        let preference = ReadPreference::new(ReadMode::Nearest).with_max_staleness(limit);
-        let error = preference.validate().unwrap_err();
-        assert_eq!(error, InvalidReadPreference::FractionalMaxStaleness(limit));
-        assert!(error.to_string().contains("90.5"), "{error}");
+        let nearest = ReadPreference::new(ReadMode::Nearest);
         let tags: TagSet = [("d\0c", "ny")].into_iter().collect();
-        let preference = ReadPreference::new(ReadMode::Nearest).with_tag_sets([tags].into());
-        assert_eq!(
-            preference.validate(),
-            Err(InvalidReadPreference::NulInTagName)
+        let check = |preference: ReadPreference, text: &str| {
+            assert_eq!(preference.validate().unwrap_err().to_string(), text);
+        };
+        check(
+            nearest.clone().with_max_staleness(limit),
+            "`maxStalenessSeconds` is `90.5`: servers count in seconds; round it up",
+        );
+        check(
+            nearest.with_tag_sets([tags].into()),
+            "`readPreferenceTags` is `d\\0c`: no tag has a zero byte; remove the byte",
         );
     }
 

@@ -7,7 +7,7 @@ use core::time::Duration;
 mod tests;
 
 use crate::{
-    document::{Field, Fields, KeptField, Malformed},
+    document::{Field, Fields, Malformed},
     error::{Error, ErrorKind, Stage},
     ids::TopologyVersion,
 };
@@ -31,8 +31,7 @@ const MAX_LABELS: usize = 64;
 /// the bytes are not BSON: the connection that delivered them is unusable.
 pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     let mut failure = Failure::default();
-    let read =
-        Fields::of(bytes).and_then(|fields| fields.each(|field| failure.take(field.key(), field)));
+    let read = Fields::of(bytes).and_then(|fields| fields.each(|field| failure.take(field)));
     match read {
         Ok(()) => match failure.check(stage) {
             Ok(error) => Ok(error.map(|error| error.with_reply(bytes))),
@@ -77,7 +76,7 @@ pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
     // An unreadable element ends the list.
     let _ = Fields::of(bytes).and_then(|fields| {
         fields.each(|field| match field.elements() {
-            Some(elements) if field.key() == "writeErrors" => elements.each(|element| {
+            Some(elements) if field.name() == b"writeErrors" => elements.each(|element| {
                 errors.extend(WriteError::read(element)?);
                 Ok(())
             }),
@@ -88,24 +87,24 @@ pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
 }
 
 impl WriteError {
-    fn read(element: Field<'_, '_>) -> Result<Option<Self>, Malformed> {
+    fn read(element: Field<'_>) -> Result<Option<Self>, Malformed> {
         let Some(fields) = element.fields() else {
             return Ok(None);
         };
         let mut index = None;
         let mut failure = Failure::default();
-        fields.each(|field| match field.key() {
-            "index" => {
+        fields.each(|field| match field.name() {
+            b"index" => {
                 index = field.integer();
                 Ok(())
             }
-            key => failure.take(key, field),
+            _ => failure.take(field),
         })?;
         Ok(index.and_then(|index| {
             Some(Self {
                 index: index.try_into().ok()?,
                 code: failure.code,
-                message: reason(text(failure.message.as_ref())),
+                message: reason(text(failure.message)),
             })
         }))
     }
@@ -125,7 +124,7 @@ fn integer(bytes: &[u8], name: &str) -> Option<i64> {
     let fields = Fields::of(bytes).ok()?;
     fields
         .each(|field| {
-            if field.key() == name {
+            if field.name() == name.as_bytes() {
                 found = field.integer();
             }
             Ok(())
@@ -139,37 +138,37 @@ fn integer(bytes: &[u8], name: &str) -> Option<i64> {
 pub(crate) struct Failure<'a> {
     /// The value of `ok`: true if it is 1; `None` if it is missing.
     ok: Option<bool>,
-    message: Option<KeptField<'a>>,
+    message: Option<Field<'a>>,
     code: Option<i32>,
     code_name: Option<&'a str>,
-    labels: Option<KeptField<'a>>,
+    labels: Option<Field<'a>>,
     /// The `topologyVersion`, which successful replies to hello also contain.
     pub(crate) topology_version: Option<TopologyVersion>,
-    dollar_err: Option<KeptField<'a>>,
+    dollar_err: Option<Field<'a>>,
     write_concern: Option<WriteConcernError<'a>>,
-    legacy_err: Option<KeptField<'a>>,
+    legacy_err: Option<Field<'a>>,
 }
 
 #[derive(Default)]
 struct WriteConcernError<'a> {
-    message: Option<KeptField<'a>>,
+    message: Option<Field<'a>>,
     code: Option<i32>,
     code_name: Option<&'a str>,
 }
 
 impl<'a> Failure<'a> {
     /// Stores one field of the reply.
-    pub(crate) fn take(&mut self, key: &str, field: Field<'_, 'a>) -> Result<(), Malformed> {
-        match key {
-            "ok" => self.ok = Some(field.integer() == Some(1)),
-            "topologyVersion" => self.topology_version = field.topology_version()?,
-            "errmsg" => self.message = Some(field.keep()),
-            "code" => self.code = field.int32(),
-            "codeName" => self.code_name = field.text(),
-            "errorLabels" => self.labels = Some(field.keep()),
-            "$err" => self.dollar_err = Some(field.keep()),
-            "writeConcernError" => self.write_concern = WriteConcernError::read(field)?,
-            "err" => self.legacy_err = Some(field.keep()),
+    pub(crate) fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
+        match field.name() {
+            b"ok" => self.ok = Some(field.integer() == Some(1)),
+            b"topologyVersion" => self.topology_version = field.topology_version()?,
+            b"errmsg" => self.message = Some(field),
+            b"code" => self.code = field.int32(),
+            b"codeName" => self.code_name = field.text(),
+            b"errorLabels" => self.labels = Some(field),
+            b"$err" => self.dollar_err = Some(field),
+            b"writeConcernError" => self.write_concern = WriteConcernError::read(field)?,
+            b"err" => self.legacy_err = Some(field),
             _ => {}
         }
         Ok(())
@@ -185,12 +184,12 @@ impl<'a> Failure<'a> {
             Error::new(ErrorKind::Command, stage, reason(message))
                 .with_code(code)
                 .with_code_name(code_name)
-                .with_labels(labels(self.labels.as_ref()))
+                .with_labels(labels(self.labels))
                 .with_topology_version(self.topology_version)
         };
-        let dollar_err = self.dollar_err.as_ref();
+        let dollar_err = self.dollar_err;
         if self.ok == Some(false) {
-            let message = text(self.message.as_ref().or(dollar_err));
+            let message = text(self.message.or(dollar_err));
             return Err(error(message, self.code, self.code_name));
         }
         if let Some(message) = text(dollar_err) {
@@ -201,25 +200,25 @@ impl<'a> Failure<'a> {
             return Err(Error::new(ErrorKind::Protocol, stage, text));
         }
         if let Some(failed) = &self.write_concern {
-            let message = text(failed.message.as_ref());
+            let message = text(failed.message);
             return Ok(Some(error(message, failed.code, failed.code_name)));
         }
-        let legacy = text(self.legacy_err.as_ref());
+        let legacy = text(self.legacy_err);
         Ok(legacy.map(|message| error(Some(message), self.code, self.code_name)))
     }
 }
 
 impl<'a> WriteConcernError<'a> {
-    fn read(field: Field<'_, 'a>) -> Result<Option<Self>, Malformed> {
+    fn read(field: Field<'a>) -> Result<Option<Self>, Malformed> {
         let Some(fields) = field.fields() else {
             return Ok(None);
         };
         let mut error = Self::default();
         fields.each(|field| {
-            match field.key() {
-                "errmsg" => error.message = Some(field.keep()),
-                "code" => error.code = field.int32(),
-                "codeName" => error.code_name = field.text(),
+            match field.name() {
+                b"errmsg" => error.message = Some(field),
+                b"code" => error.code = field.int32(),
+                b"codeName" => error.code_name = field.text(),
                 _ => {}
             }
             Ok(())
@@ -229,8 +228,8 @@ impl<'a> WriteConcernError<'a> {
 }
 
 /// Returns the text of a message, even if it is not UTF-8, because it may quote user data.
-fn text(kept: Option<&KeptField<'_>>) -> Option<Box<str>> {
-    Some(kept?.field().text_lossy()?.into())
+fn text(field: Option<Field<'_>>) -> Option<Box<str>> {
+    Some(field?.text_lossy()?.into())
 }
 
 fn reason(message: Option<Box<str>>) -> Box<str> {
@@ -238,9 +237,9 @@ fn reason(message: Option<Box<str>>) -> Box<str> {
 }
 
 /// Returns the labels. Unreadable ones are omitted, so that the error is kept.
-fn labels(kept: Option<&KeptField<'_>>) -> Vec<Box<str>> {
+fn labels(field: Option<Field<'_>>) -> Vec<Box<str>> {
     let mut labels: Vec<Box<str>> = Vec::new();
-    if let Some(elements) = kept.and_then(|kept| kept.field().elements()) {
+    if let Some(elements) = field.and_then(Field::elements) {
         let _ = elements.each(|label| {
             if labels.len() < MAX_LABELS {
                 labels.extend(label.text().map(Box::from));

@@ -28,7 +28,7 @@ use crate::{
 /// | no connection can be checked out | nothing: see [`Error::pool_cleared`] and its neighbours | none |
 /// | the pool closes a connection for reasons of its own | nothing, but see [`Input::ServiceConnectionClosed`](crate::machine::Input::ServiceConnectionClosed) | none |
 ///
-/// [`handshake_errors_mark_unknown`](crate::options::Options::handshake_errors_mark_unknown) lets
+/// [`handshake_errors_mark_unknown`](crate::options::Deviations::handshake_errors_mark_unknown) lets
 /// errors of overload mark the server Unknown, too.
 /// Behind a load balancer the server never becomes Unknown: an error that would clear the pool
 /// clears the connections to [its service](Self::with_service), and before the reply to hello,

@@ -18,6 +18,11 @@ impl Rng {
         Self { state: seed }
     }
 
+    /// Returns the seed of a generator that continues like this one.
+    pub(crate) const fn seed(&self) -> u64 {
+        self.state
+    }
+
     /// Returns the next 64 random bits.
     pub const fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(GAMMA);

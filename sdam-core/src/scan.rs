@@ -1,6 +1,8 @@
 //! Inline scans of a client without background tasks (SDAM: "Single-threaded monitoring", Server
 //! Selection: "Single-threaded server selection").
 
+#[cfg(feature = "model")]
+mod key;
 mod order;
 mod selection;
 #[cfg(test)]
@@ -11,7 +13,9 @@ use core::time::Duration;
 use crate::{
     error::{Error, StateChange},
     ids::ServerId,
+    input::{ScanRequest, ScanSetup},
     options::Options,
+    output::{Output, ScanFailure},
     rng::Rng,
     time::Instant,
     topology::{TopologyDescription, TopologyType},
@@ -19,146 +23,59 @@ use crate::{
 
 use self::{order::Scan, selection::Selection};
 
-/// The configuration of a topology's scans.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct ScanConfig {
-    /// `heartbeatFrequencyMS`: the time for which the outcome of a scan is valid.
-    pub frequency: Duration,
-    /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
-    pub min_frequency: Duration,
-    /// `serverSelectionTryOnce`: true if a selection scans at most once.
-    pub try_once: bool,
-    /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
-    pub socket_check_interval: Duration,
-    /// True to check a server at once after its "not writable primary" error.
-    pub immediate_check: bool,
-    /// The maximum number of addresses in one scan.
-    pub max_servers: usize,
-}
-
-impl ScanConfig {
-    /// Creates the configuration of a single-threaded client from `options`.
-    pub fn new(options: &Options) -> Self {
-        Self {
-            frequency: options.scan_frequency(),
-            min_frequency: options.min_heartbeat_frequency,
-            try_once: options.server_selection_try_once.unwrap_or(true),
-            socket_check_interval: options.socket_check_interval,
-            immediate_check: options.single_threaded_immediate_check,
-            max_servers: options.max_servers,
-        }
-    }
-}
-
-/// An input of [`ScanMachine::handle`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanInput {
-    /// An operation needs a server.
-    Select {
-        /// `serverSelectionTimeoutMS`; has no effect with `serverSelectionTryOnce`.
-        timeout: Duration,
-    },
-    /// All servers must be checked, whether or not a scan is due.
-    Scan,
-    /// Only this server must be checked (SDAM: "Checking a single server").
-    Check {
-        /// The server's id.
-        server: ServerId,
-    },
-    /// Only the checks requested by errors must run now.
-    Settle,
-    /// The requested check has ended, and its outcome is in the topology.
-    Checked {
-        /// True if the connection broke or timed out, so that a retry on a new connection may
-        /// succeed.
-        retry: bool,
-    },
-    /// The instant of [`ScanEffect::SleepUntil`] has been reached.
-    Awake,
-    /// The look-up of the SRV record has ended: its hosts are in the topology, and the next look-up
-    /// is [scheduled](ScanMachine::schedule_rescan).
-    LookedUp,
-    /// No server is suitable.
-    NotFound,
-    /// A suitable server was chosen.
-    Found {
-        /// The server's id.
-        server: ServerId,
-        /// The idle time of its connection; `None` if there is none.
-        idle: Option<Duration>,
-    },
-    /// The probe of a connection has ended; a failure is already in the topology.
-    Probed {
-        /// True if the server has answered.
-        alive: bool,
-    },
-}
-
-/// The next effect for the driver to execute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanEffect {
-    /// Do nothing: the request is complete.
-    Rest,
-    /// Check the server, report the outcome to the topology, and answer with
-    /// [`ScanInput::Checked`].
-    Check {
-        /// The server's id.
-        server: ServerId,
-    },
-    /// Wait, and answer with [`ScanInput::Awake`].
-    SleepUntil(Instant),
-    /// Look up the SRV record, and answer with [`ScanInput::LookedUp`]. A scan follows (H-13).
+/// The next action for a request.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Check the server.
+    Check(ServerId),
+    /// Look up the SRV record. A scan follows (H-13).
     LookUp,
-    /// Select a suitable server from the current description; answer with [`ScanInput::Found`] or
-    /// [`ScanInput::NotFound`].
-    Choose,
-    /// Send `ping` on the server's connection. If it breaks or times out, close it and mark the
-    /// server Unknown. Answer with [`ScanInput::Probed`].
-    Probe {
-        /// The server's id.
-        server: ServerId,
-    },
-    /// Selection succeeds with this server.
-    Select {
-        /// The server's id.
-        server: ServerId,
-    },
-    /// Selection fails.
-    Fail(ScanFailure),
+    /// Wait for the check in progress, or for the next scan.
+    Wait,
+    Output(Output),
 }
 
-/// The reason why server selection fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ScanFailure {
-    /// A server and the client have no wire version in common.
-    Incompatible,
-    /// `serverSelectionTimeoutMS` has passed, or would pass before servers may be checked again.
-    Timeout,
-    /// One scan found no suitable server, and `serverSelectionTryOnce` allows only one.
-    TriedOnce,
+/// The configuration of scans.
+#[derive(Clone, Debug)]
+struct Config {
+    /// `heartbeatFrequencyMS`: the time for which the outcome of a scan is valid.
+    frequency: Duration,
+    /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
+    min_frequency: Duration,
+    /// `serverSelectionTryOnce`: true if a selection scans at most once.
+    try_once: bool,
+    /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
+    socket_check_interval: Duration,
+    /// True to check a server at once after its "not writable primary" error.
+    immediate_check: bool,
+    /// The maximum number of addresses in one scan.
+    max_servers: usize,
+}
+
+/// The state of a topology that decides about its scans.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'t> {
+    pub(crate) now: Instant,
+    pub(crate) topology: &'t TopologyDescription,
+    /// True if the SRV record has to be looked up before a scan.
+    pub(crate) look_up_is_due: bool,
 }
 
 /// The scans of one topology, inline with its operations. Decides when scans are due, in which
 /// order servers are checked, and when a selection fails.
 ///
-/// A [`Deployment`](crate::deployment::Deployment) with inline checks runs each check and handles
-/// its outcome.
+/// A request is followed by checks, waits, look-ups, choices and probes until it is finished. Each
+/// method returns the next [`Step`]; an answer out of turn has none.
 ///
 /// A scan always ends: it checks each address at most twice, and at most as many addresses as a
 /// topology may have servers.
 ///
-/// # Contract
-///
-/// The driver executes the effect, answers with the corresponding input, and executes the next
-/// effect, until [`ScanEffect::Rest`], [`ScanEffect::Select`] or [`ScanEffect::Fail`]. It always
-/// passes the topology's current description. A driver may stop in the middle and start again with
-/// any request. The machine then first requires the end of the check or probe in progress, and the
-/// scan resumes where it stopped. The age of a resumed scan counts from its beginning. An answer
-/// without a request is ignored: the outstanding effect is returned again.
-#[derive(Debug)]
-pub struct ScanMachine {
-    config: ScanConfig,
+/// A caller may stop in the middle and start again with any request. The check or probe in progress
+/// is then ended first, and the scan resumes where it stopped. The age of a resumed scan counts
+/// from its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Scans {
+    config: Config,
     rng: Rng,
     /// A scan is needed before the next selection (SDAM: "stale").
     stale: bool,
@@ -166,15 +83,13 @@ pub struct ScanMachine {
     last_scan: Option<Instant>,
     /// The server to check before all others.
     urgent: Option<ServerId>,
-    /// The time at which the SRV record must be looked up; `None` if there is none.
-    next_rescan: Option<Instant>,
     state: State,
     /// The selection in progress; `None` for a scan or a check without one.
     selection: Option<Selection>,
 }
 
-/// The outstanding effect.
-#[derive(Debug)]
+/// The last step.
+#[derive(Clone, Debug)]
 enum State {
     Resting,
     Sleeping {
@@ -194,89 +109,126 @@ enum State {
     },
 }
 
-impl ScanMachine {
-    /// Creates the scan machine of a topology that has not been scanned yet.
-    pub fn new(config: ScanConfig, rng: Rng) -> Self {
+impl Scans {
+    /// Creates the scans of a single-threaded client that has not scanned yet.
+    pub(crate) fn new(options: &Options, rng: Rng) -> Self {
         Self {
-            config,
+            config: Config {
+                frequency: options.scan_frequency(),
+                min_frequency: options.deviations.min_heartbeat_frequency,
+                try_once: options.server_selection_try_once.unwrap_or(true),
+                socket_check_interval: options.socket_check_interval,
+                immediate_check: options.deviations.single_threaded_immediate_check,
+                max_servers: options.max_servers,
+            },
             rng,
             stale: false,
             last_scan: None,
             urgent: None,
-            next_rescan: None,
             state: State::Resting,
             selection: None,
         }
     }
 
-    /// Handles an input that occurred at `now`, with the current description `topology`, and
-    /// returns the next effect.
-    #[must_use = "the effect has to be carried out"]
-    pub fn handle(
-        &mut self,
-        now: Instant,
-        topology: &TopologyDescription,
-        input: ScanInput,
-    ) -> ScanEffect {
-        match input {
-            ScanInput::Select { timeout } => {
-                self.selection = Some(Selection::new(now, timeout));
-                self.begin(now, topology)
+    /// Returns the options that decide the scans.
+    pub(crate) fn setup(&self) -> ScanSetup {
+        ScanSetup {
+            frequency: self.config.frequency,
+            try_once: self.config.try_once,
+            socket_check_interval: self.config.socket_check_interval,
+            immediate_check: self.config.immediate_check,
+        }
+    }
+
+    /// Begins a request.
+    pub(crate) fn request(&mut self, view: View<'_>, request: ScanRequest) -> Step {
+        self.selection = None;
+        match request {
+            ScanRequest::Select { timeout } => {
+                self.selection = Some(Selection::new(view.now, timeout));
+                self.begin(view)
             }
-            ScanInput::Scan => {
+            ScanRequest::Scan => {
                 self.stale = true;
-                self.selection = None;
-                self.begin(now, topology)
+                self.begin(view)
             }
-            ScanInput::Check { server } => {
+            ScanRequest::Check { server } => {
                 self.urgent = Some(server);
-                self.selection = None;
-                self.begin_urgent(now, topology)
+                self.begin_urgent(view)
             }
-            ScanInput::Settle => {
-                self.selection = None;
-                self.begin_urgent(now, topology)
+            ScanRequest::Settle => self.begin_urgent(view),
+        }
+    }
+
+    /// Goes on after a wait.
+    pub(crate) fn awake(&mut self, view: View<'_>) -> Step {
+        match self.state {
+            State::Sleeping { until } if until <= view.now => self.advance(view),
+            _ => Step::Wait,
+        }
+    }
+
+    /// Goes on after the look-up of the SRV record, whose hosts are in the topology.
+    pub(crate) fn looked_up(&mut self, view: View<'_>) -> Step {
+        match self.state {
+            State::LookingUp => self.begin_scan(view),
+            _ => Step::Wait,
+        }
+    }
+
+    /// Goes on after the check in progress, whose outcome is in the topology. `retry` tells whether
+    /// the connection broke or timed out, so that a retry on a new connection may succeed.
+    pub(crate) fn checked(&mut self, view: View<'_>, retry: bool) -> Step {
+        match core::mem::replace(&mut self.state, State::Resting) {
+            State::Checking {
+                scan,
+                server,
+                known,
+            } => {
+                // SDAM: "Network or command error during server check": only a known server is
+                // retried, and only once.
+                let own = view.topology.server_by_id(server);
+                if retry && known && own.is_some_and(|server| scan.may_repeat(&server.address)) {
+                    return self.check(view, scan, server);
+                }
+                self.go_on(view, scan)
             }
-            ScanInput::Checked { retry } => self.checked(now, topology, retry),
-            ScanInput::Awake => match self.state {
-                State::Sleeping { until } if until <= now => self.advance(now, topology),
-                _ => self.due(),
-            },
-            ScanInput::LookedUp => match self.state {
-                State::LookingUp => self.begin_scan(now, topology),
-                _ => self.due(),
-            },
-            ScanInput::NotFound => self.not_found(now, topology),
-            ScanInput::Found { server, idle } => self.found(server, idle),
-            ScanInput::Probed { alive } => self.probed(now, topology, alive),
+            other => {
+                self.state = other;
+                Step::Wait
+            }
+        }
+    }
+
+    /// Returns the server whose check is in progress.
+    pub(crate) fn checking(&self) -> Option<ServerId> {
+        match self.state {
+            State::Checking { server, .. } => Some(server),
+            _ => None,
+        }
+    }
+
+    /// Returns when the wait for the next scan ends, if there is one.
+    pub(crate) fn sleeps_until(&self) -> Option<Instant> {
+        match self.state {
+            State::Sleeping { until } => Some(until),
+            _ => None,
         }
     }
 
     /// Returns whether a selection that begins at `now` scans first.
-    pub fn is_stale(&self, now: Instant) -> bool {
+    pub(crate) fn is_stale(&self, now: Instant) -> bool {
         self.stale || self.is_due(now)
     }
 
     /// Returns the time at which the last scan ended; `None` if there was none.
-    pub fn last_scan(&self) -> Option<Instant> {
+    pub(crate) fn last_scan(&self) -> Option<Instant> {
         self.last_scan
-    }
-
-    /// Returns the time from which selections scan first; `None` if they always do.
-    pub fn next_scan(&self) -> Option<Instant> {
-        let last = self.last_scan.filter(|_| !self.stale)?;
-        Some(last + self.config.frequency)
-    }
-
-    /// Schedules a look-up of the SRV record before the first scan after `instant` (Polling SRV
-    /// Records for mongos Discovery: "Single-Threaded Drivers").
-    pub fn schedule_rescan(&mut self, instant: Instant) {
-        self.next_rescan = Some(instant);
     }
 
     /// Schedules a scan or a check after the topology has marked `server` Unknown because of an
     /// operation's error (SDAM: "not writable primary and node is recovering").
-    pub fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
+    pub(crate) fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
         let error = topology
             .server_by_id(server)
             .and_then(|server| server.error.as_ref());
@@ -297,42 +249,42 @@ impl ScanMachine {
     }
 
     /// Begins the new request after the end of the check or probe in progress.
-    fn begin(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
+    fn begin(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
             State::Checking { scan, .. } => {
                 scan.resume();
-                self.due()
+                Step::Wait
             }
-            State::Probing { superseded, .. } => {
+            State::Probing { superseded, server } => {
                 *superseded = true;
-                self.due()
+                Step::Output(Output::Probe { server: *server })
             }
             State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => {
-                self.advance(now, topology)
+                self.advance(view)
             }
         }
     }
 
     /// Like [`begin`](Self::begin), but only for the urgent server.
-    fn begin_urgent(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
+    fn begin_urgent(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
-            State::Checking { .. } | State::Probing { .. } => self.begin(now, topology),
+            State::Checking { .. } | State::Probing { .. } => self.begin(view),
             State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => self
-                .check_urgent(now, topology)
-                .unwrap_or_else(|| self.rest()),
+                .check_urgent(view)
+                .unwrap_or_else(|| self.finish(Ok(None))),
         }
     }
 
-    /// Decides the next effect when no check or probe is in progress (Server Selection:
+    /// Decides the next step when no check or probe is in progress (Server Selection:
     /// "Single-threaded server selection implementation").
-    fn advance(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
-        if let Some(effect) = self.check_urgent(now, topology) {
-            return effect;
+    fn advance(&mut self, view: View<'_>) -> Step {
+        if let Some(step) = self.check_urgent(view) {
+            return step;
         }
-        let stale = self.stale || self.selection.is_some() && self.is_due(now);
+        let stale = self.stale || self.selection.is_some() && self.is_due(view.now);
         // H-14: there is no discovery behind a load balancer.
-        if !stale || topology.topology_type() == TopologyType::LoadBalanced {
-            return self.attempt(topology);
+        if !stale || view.is_load_balanced() {
+            return self.attempt(view);
         }
         let earliest = self.last_scan.map(|last| last + self.config.min_frequency);
         if let Some(earliest) = earliest {
@@ -340,71 +292,64 @@ impl ScanMachine {
                 && !self.config.try_once
                 && earliest > selection.deadline
             {
-                return self.fail(ScanFailure::Timeout);
+                return self.finish(Err(ScanFailure::Timeout));
             }
-            if now < earliest {
+            if view.now < earliest {
                 self.state = State::Sleeping { until: earliest };
-                return ScanEffect::SleepUntil(earliest);
+                return Step::Wait;
             }
         }
-        if self.next_rescan.is_some_and(|instant| instant <= now)
-            && topology.topology_type().polls_srv()
-        {
+        if view.look_up_is_due {
             self.state = State::LookingUp;
-            return ScanEffect::LookUp;
+            return Step::LookUp;
         }
-        self.begin_scan(now, topology)
+        self.begin_scan(view)
     }
 
-    fn begin_scan(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
+    fn begin_scan(&mut self, view: View<'_>) -> Step {
         // If the topology becomes stale after this, another scan follows.
         self.stale = false;
-        self.go_on(now, topology, Scan::new(now))
+        self.go_on(view, Scan::new(view.now))
     }
 
-    /// Requests the check of the urgent server, if the topology still has it.
-    fn check_urgent(&mut self, now: Instant, topology: &TopologyDescription) -> Option<ScanEffect> {
+    /// Checks the urgent server, if the topology still has it.
+    fn check_urgent(&mut self, view: View<'_>) -> Option<Step> {
         let server = self.urgent.take()?;
-        topology.server_by_id(server)?;
-        if topology.topology_type() == TopologyType::LoadBalanced {
+        view.topology.server_by_id(server)?;
+        if view.is_load_balanced() {
             return None;
         }
-        Some(self.ask(topology, Scan::single(now), server))
+        Some(self.check(view, Scan::single(view.now), server))
     }
 
-    /// Requests the next check of the scan, or ends the scan.
-    fn go_on(&mut self, now: Instant, topology: &TopologyDescription, scan: Scan) -> ScanEffect {
-        let next = scan.next(topology, self.config.max_servers, &mut self.rng);
+    /// Makes the next check of the scan, or ends the scan.
+    fn go_on(&mut self, view: View<'_>, scan: Scan) -> Step {
+        let next = scan.next(view.topology, self.config.max_servers, &mut self.rng);
         if let Some(server) = next {
-            return self.ask(topology, scan, server);
+            return self.check(view, scan, server);
         }
         if scan.is_single() {
             self.state = State::Resting;
             return match self.selection {
-                Some(_) => self.advance(now, topology),
-                None => self.rest(),
+                Some(_) => self.advance(view),
+                None => self.finish(Ok(None)),
             };
         }
-        self.last_scan = Some(scan.ended(now));
+        self.last_scan = Some(scan.ended(view.now));
         if scan.is_resumed() {
             // Most of its results are as old as the abandoned call, so it does not count as this
             // call's scan.
-            return self.advance(now, topology);
+            return self.advance(view);
         }
         if let Some(selection) = &mut self.selection {
             selection.scanned = true;
         }
-        self.check_urgent(now, topology)
-            .unwrap_or_else(|| self.attempt(topology))
+        self.check_urgent(view)
+            .unwrap_or_else(|| self.attempt(view))
     }
 
-    fn ask(
-        &mut self,
-        topology: &TopologyDescription,
-        mut scan: Scan,
-        server: ServerId,
-    ) -> ScanEffect {
-        let description = topology.server_by_id(server);
+    fn check(&mut self, view: View<'_>, mut scan: Scan, server: ServerId) -> Step {
+        let description = view.topology.server_by_id(server);
         let known = description.is_some_and(|server| server.server_type.is_available());
         if let Some(description) = description {
             scan.count(&description.address);
@@ -414,49 +359,19 @@ impl ScanMachine {
             server,
             known,
         };
-        ScanEffect::Check { server }
+        Step::Check(server)
     }
 
-    fn checked(&mut self, now: Instant, topology: &TopologyDescription, retry: bool) -> ScanEffect {
-        match core::mem::replace(&mut self.state, State::Resting) {
-            State::Checking {
-                scan,
-                server,
-                known,
-            } => {
-                // SDAM: "Network or command error during server check": only a known server is
-                // retried, and only once.
-                let again = retry
-                    && known
-                    && topology
-                        .server_by_id(server)
-                        .is_some_and(|server| scan.may_repeat(&server.address));
-                if again {
-                    return self.ask(topology, scan, server);
-                }
-                self.go_on(now, topology, scan)
-            }
-            other => {
-                self.state = other;
-                self.due()
-            }
-        }
-    }
-
-    fn rest(&mut self) -> ScanEffect {
+    /// Ends the request.
+    fn finish(&mut self, outcome: Result<Option<ServerId>, ScanFailure>) -> Step {
+        self.selection = None;
         self.state = State::Resting;
-        ScanEffect::Rest
+        Step::Output(Output::Finish(outcome))
     }
+}
 
-    /// Returns the outstanding effect.
-    fn due(&self) -> ScanEffect {
-        match self.state {
-            State::Resting => ScanEffect::Rest,
-            State::Sleeping { until } => ScanEffect::SleepUntil(until),
-            State::Checking { server, .. } => ScanEffect::Check { server },
-            State::LookingUp => ScanEffect::LookUp,
-            State::Choosing => ScanEffect::Choose,
-            State::Probing { server, .. } => ScanEffect::Probe { server },
-        }
+impl View<'_> {
+    fn is_load_balanced(&self) -> bool {
+        self.topology.topology_type() == TopologyType::LoadBalanced
     }
 }

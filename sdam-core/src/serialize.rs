@@ -7,7 +7,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use crate::{
     address::ServerAddress,
     ids::{ElectionTuple, ObjectId},
-    input::RecordedInput,
     options::Warning,
     read_preference::TagSet,
     server_type::ServerType,
@@ -64,14 +63,6 @@ impl Serialize for Warning {
         ];
         serializer.collect_map(parts)
     }
-}
-
-/// Serializes a recorded input, with the key `input`.
-pub(crate) fn input<S: Serializer>(
-    input: &Arc<RecordedInput>,
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map([("input", &**input)])
 }
 
 /// Serializes the topology's own fields, and the types of its servers by address.

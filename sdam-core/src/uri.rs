@@ -35,7 +35,7 @@ use crate::{
     read_preference::ReadMode,
     rng::Rng,
     srv::SrvRecords,
-    uri_options::{self, DriverOptions, Secret, Settings, Value, limit},
+    uri_options::{self, DriverOptions, Properties, Secret, Settings, Value, limit, typed},
 };
 
 mod parts;
@@ -167,10 +167,7 @@ impl ConnectionString {
             password: self.user_info.password.clone(),
             source: Some(self.auth_source().into()),
             mechanism: mechanism.map(Into::into),
-            properties: match self.settings.get("authMechanismProperties") {
-                Some(Value::Properties(properties)) => Some(properties.clone()),
-                _ => None,
-            },
+            properties: typed::<&Properties>(&self.settings, "authMechanismProperties").cloned(),
         })
     }
 
@@ -258,10 +255,7 @@ impl ConnectionString {
     }
 
     fn text(&self, name: &str) -> Option<&str> {
-        match self.settings.get(name) {
-            Some(Value::Text(text)) => Some(text),
-            _ => None,
-        }
+        typed(&self.settings, name)
     }
 
     /// Returns the options without validating them as a whole.
@@ -304,7 +298,7 @@ impl Options {
     ///
     /// let options = Options::parse("mongodb://a/?heartbeatFrequencyMS=1000")?
     ///     .with_app_name("inventory");
-    /// assert_eq!(options.heartbeat_frequency(), Duration::from_secs(1));
+    /// assert_eq!(options.monitor_frequency(), Duration::from_secs(1));
     ///
     /// let error = Options::parse("mongodb://a,b/?directConnection=true").unwrap_err();
     /// assert_eq!(

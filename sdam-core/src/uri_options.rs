@@ -10,6 +10,7 @@ mod value;
 use alloc::collections::BTreeMap;
 
 pub use driver::DriverOptions;
+pub(crate) use driver::typed;
 #[cfg(test)]
 pub(crate) use kind::Kind;
 pub(crate) use kind::Refusal;

@@ -12,10 +12,10 @@
 //! use std::sync::Arc;
 //!
 //! use sdam_dns::DnsResolver;
-//! use sdam_transport::Io;
+//! use sdam_transport::runtime::Backend;
 //!
-//! fn with_srv(io: Io) -> Io {
-//!     io.with_resolver(Arc::new(DnsResolver::system()))
+//! fn with_srv(backend: Backend) -> Backend {
+//!     backend.with_resolver(Arc::new(DnsResolver::system()))
 //! }
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -27,11 +27,12 @@ use std::{net::SocketAddr, sync::Arc, thread, time::Duration};
 use async_trait::async_trait;
 use futures::channel::oneshot;
 use hickory_resolver::proto::rr::{RData, Record, RecordType};
+use sdam_core::srv::SrvRecords;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
 };
-use sdam_transport::{Resolver, SrvRecords, error};
+use sdam_transport::{error, resolve::Resolver};
 
 use self::query::Query;
 

@@ -8,10 +8,11 @@ use std::{
 };
 
 use futures::executor::block_on;
+use sdam_core::srv::SrvRecords;
 use sdam_core::{address::ServerAddress, error::Stage};
 use sdam_dns::DnsResolver;
 use sdam_live::{Dns, Record, RecordType, or_skip};
-use sdam_transport::{Resolver, SrvRecords};
+use sdam_transport::resolve::Resolver;
 
 const NAME: &str = "_mongodb._tcp.s.example.com";
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));

@@ -208,7 +208,7 @@ impl Facts {
                 at,
                 address: new.address.clone(),
                 losses: server.losses,
-                reason: new.error.as_ref().map(|error| error.to_string().into()),
+                reason: new.error.as_ref().map(|error| format!("{error:#}").into()),
             });
         }
     }

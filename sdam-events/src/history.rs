@@ -332,7 +332,7 @@ impl fmt::Display for Cause {
             Self::Open => f.write_str("opened by the program"),
             Self::Close => f.write_str("closed by the program"),
             Self::Reply(address) => write!(f, "reply of {address}"),
-            Self::Error(address, error) => write!(f, "{address}: {error}"),
+            Self::Error(address, error) => write!(f, "{address}: {error:#}"),
             Self::Hosts => f.write_str("list of hosts"),
         }
     }

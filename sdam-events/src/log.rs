@@ -69,7 +69,7 @@ mod config;
 mod content;
 mod fields;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod unstructured;
 
 pub use config::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogOutput, Severity};

@@ -14,7 +14,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # Format, version 4
+//! # Format, version 5
 //!
 //! Each line is one JSON object. Absent values are `null`. Times are nanoseconds since the
 //! runtime's epoch, durations are nanoseconds, ids are numbers (servers) or hexadecimal digits
@@ -22,29 +22,39 @@
 //! raises the version.
 //!
 //! The first line is the header. `epoch` is the wall-clock time at time 0, in nanoseconds since 1970;
-//! `vantage` names the place of the client. Both may be `null`, and version 2 has neither.
+//! `vantage` names the place of the client. Both may be `null`.
 //!
 //! ```json
-//! {"recording":"sdam","version":4,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
+//! {"recording":"sdam","version":5,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
 //!  "loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,
 //!  "wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,
 //!  "handshakeErrorsMarkUnknown":false}}
 //! ```
 //!
 //! Every other line has `seq`, `at`, `time` and `topology`, followed by either `event` with the
-//! keys of the event, or `input`. The values are those of
-//! [`EventKind`](sdam_core::event::EventKind) and
-//! [`RecordedInput`](sdam_core::machine::RecordedInput) as serialized by the feature `serde` of
-//! `sdam-core`. `time` is wall-clock time in RFC 3339; lines of versions 2 and 3 lack it:
+//! keys of the event, or `now` and `input`. The values are those of
+//! [`EventKind`] and [`Input`](sdam_core::deployment::Input) as
+//! serialized by the feature `serde` of `sdam-core`. `time` is wall-clock time in RFC 3339. `now` is
+//! the time at which the input was handled, and `at` the time at which the event was queued.
+//!
+//! The input `Open` is accompanied by the [`setup`](sdam_core::deployment::Setup), which decides
+//! checks, look-ups and random numbers. So a replay needs nothing but the header and the inputs.
 //!
 //! ```json
-//! {"seq":1,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","input":"Open"}
+//! {"seq":1,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","now":0,"input":"Open","setup":{"seed":7,
+//!  "heartbeatFrequency":10000000000,"minHeartbeatFrequency":500000000,"connectTimeout":10000000000,
+//!  "streaming":true,"retryBeforeUnknown":false,"scans":null,"maxHosts":0,"srv":null}}
 //! {"seq":2,"at":0,"time":"2023-11-14T22:13:20.000Z","topology":"65f0c0ffee00000000000001","event":"TopologyOpening"}
-//! {"seq":9,"at":7000000,"time":"2023-11-14T22:13:20.007Z","topology":"65f0c0ffee00000000000001","input":{"Checked":{"server":1,
-//!  "error":null,"rtt":{"average":5000000,"minimum":0,"p90":5000000}}}}
+//! {"seq":9,"at":7000000,"time":"2023-11-14T22:13:20.007Z","topology":"65f0c0ffee00000000000001","now":7000000,
+//!  "input":{"Reply":{"conn":{"server":1,"role":"Check","number":1},"sent":2000000,"at":7000000,"reply":"BQAAAAA=",
+//!  "moreToCome":false}}}
 //! {"seq":10,"at":7000000,"time":"2023-11-14T22:13:20.007Z","topology":"65f0c0ffee00000000000001","event":"PoolReady","server":1,
 //!  "address":"a:27017"}
 //! ```
+//!
+//! A reply is written once, with the input; in the event `ServerHeartbeatSucceeded`, `reply` is
+//! empty. The reply to a measurement of the round-trip time (role `Ping`) is `null`, or its error:
+//! nothing else in it affects what is recorded.
 //!
 //! | `event` | keys |
 //! | --- | --- |
@@ -65,8 +75,13 @@
 //! | `ServerSelectionStarted`, ... (opt-in) | `selector`, `operation`, `operationId`, and `remaining`; `server`, `address`, `duration`; or `reason`, `failure`, `duration` |
 //!
 //! The description before a change is not repeated, because it is the one after the preceding
-//! change. An input `Checked` without `error` has the reply of the server's latest
-//! `ServerHeartbeatSucceeded`.
+//! change.
+//!
+//! # Earlier versions
+//!
+//! Versions 2 to 4 contain the inputs of the topology only: an input `Checked` has the reply of the
+//! server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4 introduced
+//! `time`, and version 3 `epoch` and `vantage`.
 
 use std::{
     fmt,
@@ -77,7 +92,7 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    event::{Event, EventName},
+    event::{Event, EventKind, EventName},
     options::Options,
     server::WireVersions,
     time::Instant,
@@ -91,7 +106,7 @@ use crate::sink::{EventSink, Interest};
 mod tests;
 
 /// The version of the format.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// A sink that writes a recording of one topology.
 ///
@@ -136,7 +151,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
             vantage: origin.vantage.clone(),
             options: options.into(),
         };
-        write_line(&mut writer, &header)?;
+        writer.write_all(text(&header)?.as_bytes())?;
         writer.flush()?;
         let out = Out {
             writer,
@@ -193,7 +208,7 @@ impl<W: Write> Out<W> {
                 "events were dropped, and a recording with gaps cannot be replayed: use a faster writer",
             ));
         }
-        write_line(&mut self.writer, event)?;
+        self.writer.write_all(line(event)?.as_bytes())?;
         // Selections may be frequent and are not needed for a replay.
         if !Interest::SELECTION.contains(event.kind.name()) {
             self.writer.flush()?;
@@ -217,7 +232,7 @@ impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
     fn interest(&self) -> Interest {
         let always = Interest::SDAM
             .union(Interest::POOL_STATES)
-            .union(Interest::INPUTS);
+            .union(EventName::Input.into());
         if self.selections {
             always.union(Interest::SELECTION)
         } else {
@@ -269,10 +284,31 @@ impl Origin {
     }
 }
 
-fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> {
-    let mut text = serde_json::to_vec(line)?;
-    text.push(b'\n');
-    writer.write_all(&text)
+/// Returns the line of an event, with its line break. The reply of a heartbeat is left out, because
+/// it is in the input before.
+pub(crate) fn line(event: &Event) -> serde_json::Result<String> {
+    let EventKind::ServerHeartbeatSucceeded {
+        heartbeat,
+        duration,
+        ..
+    } = &event.kind
+    else {
+        return text(event);
+    };
+    let kind = EventKind::ServerHeartbeatSucceeded {
+        heartbeat: heartbeat.clone(),
+        duration: *duration,
+        reply: Vec::new().into(),
+    };
+    let mut shortened = event.clone();
+    shortened.kind = kind;
+    text(&shortened)
+}
+
+fn text(line: &impl Serialize) -> serde_json::Result<String> {
+    let mut text = serde_json::to_string(line)?;
+    text.push('\n');
+    Ok(text)
 }
 
 /// The first line of a recording.
@@ -280,7 +316,7 @@ fn write_line(writer: &mut impl Write, line: &impl Serialize) -> io::Result<()> 
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
     recording: String,
-    version: u32,
+    pub(crate) version: u32,
     /// Nanoseconds since 1970.
     epoch: Option<u64>,
     vantage: Option<Box<str>>,
@@ -323,7 +359,7 @@ impl From<&Options> for RecordedOptions {
             wire_versions: options.wire_versions,
             driver_name: Arc::clone(&options.driver_name),
             max_servers: options.max_servers,
-            handshake_errors_mark_unknown: options.handshake_errors_mark_unknown,
+            handshake_errors_mark_unknown: options.deviations.handshake_errors_mark_unknown,
         }
     }
 }
@@ -338,7 +374,7 @@ impl From<RecordedOptions> for Options {
         options.wire_versions = recorded.wire_versions;
         options.driver_name = recorded.driver_name;
         options.max_servers = recorded.max_servers;
-        options.handshake_errors_mark_unknown = recorded.handshake_errors_mark_unknown;
+        options.deviations.handshake_errors_mark_unknown = recorded.handshake_errors_mark_unknown;
         options
     }
 }

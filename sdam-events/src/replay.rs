@@ -1,4 +1,4 @@
-//! Replay of recordings: checks that the recorded inputs have the recorded effects.
+//! Replay of recordings: checks that the recorded inputs have the recorded outputs.
 //!
 //! ```no_run
 //! use std::{fs::File, io::BufReader};
@@ -15,55 +15,61 @@ use std::{
     collections::{BTreeMap, VecDeque},
     fmt,
     io::{self, BufRead},
+    mem,
     sync::Arc,
 };
 
 use sdam_core::{
     address::ServerAddress,
-    document::SharedDocument,
-    error::Error,
+    deployment::{Deployment, Output},
     event::{Event, EventKind, EventName},
-    hello::Hello,
-    ids::{ObjectId, ServerId},
-    machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
+    ids::ServerId,
     options::Options,
-    time::Instant,
     topology::TopologyDescription,
 };
 
-use crate::{record::Origin, sink::Interest};
+use crate::{
+    record::{self, Origin},
+    sink::Interest,
+};
 
 use self::{
+    earlier::{EarlierEntry, Unmonitored},
     lines::Lines,
     read::{Entry, Record},
 };
 
+mod earlier;
 mod lines;
 mod read;
 #[cfg(test)]
 mod tests;
 
-/// Feeds the inputs of a recording to a new [`TopologyMachine`], and compares its events and pool
+/// Passes the inputs of a recording to a new [`Deployment`], and compares its events and pool
 /// commands with the recorded ones, up to the first difference.
+///
+/// The recordings of versions 2 to 4 do not contain the inputs of checks. They are replayed by a
+/// [`TopologyMachine`](sdam_core::machine::TopologyMachine), and their heartbeats are not compared.
 ///
 /// # Errors
 ///
 /// If the recording cannot be read, has an unsupported version, or lacks data to which it refers.
 pub fn replay(recording: impl BufRead) -> Result<Outcome, ReplayError> {
-    replay_to(recording, |_| {})
+    replay_to(recording, |_, _| {})
 }
 
 /// Replays like [`replay`], and calls `observe` with everything recorded up to the first
-/// difference: inputs, heartbeats, selections, and the events and commands that match their
-/// records, each with the number and the time of its record. Only configuration warnings are left
-/// out.
+/// difference: inputs, selections, and the events and commands that match their records, each with
+/// the number of its line, and with the sequence number and the time of its record. Only warnings
+/// about options are left out. Round-trip times, which are not recorded, are observed where they
+/// were measured, with the line of the preceding event.
 ///
 /// # Errors
 ///
 /// As [`replay`].
 pub fn replay_to(
     recording: impl BufRead,
-    mut observe: impl FnMut(&Event),
+    mut observe: impl FnMut(u64, &Event),
 ) -> Result<Outcome, ReplayError> {
     let mut lines = Lines::new(recording);
     let Some(line) = lines.next()? else {
@@ -73,7 +79,7 @@ pub fn replay_to(
     let mut player = Replayer::new(header);
     // A recording may end anywhere, for instance because the program was killed.
     while let Some(line) = lines.next()? {
-        let record = match Record::read(&line.text) {
+        let record = match Record::read(&line.text, player.version) {
             Ok(record) => record,
             Err(_) if !line.is_complete => {
                 player.cut_off = Some(line.number);
@@ -84,16 +90,15 @@ pub fn replay_to(
         let step = player
             .step(&record, &line.text)
             .map_err(|reason| at(line.number, reason))?;
-        match step {
-            Step::Silent => {}
-            Step::Shows(event) => observe(&event),
-            Step::Differs(replayed) => {
-                return Ok(player.outcome(Some(Divergence {
-                    line: line.number,
-                    recorded: line.text,
-                    replayed,
-                })));
-            }
+        if let Step::Differs(replayed) = step {
+            return Ok(player.outcome(Some(Divergence {
+                line: line.number,
+                recorded: line.text,
+                replayed,
+            })));
+        }
+        for kind in player.shown.drain(..) {
+            observe(line.number, &record.event(kind));
         }
     }
     Ok(player.outcome(None))
@@ -107,7 +112,7 @@ pub struct Outcome {
     pub origin: Origin,
     /// The recorded options.
     pub options: Options,
-    /// The number of inputs fed to the machine.
+    /// The number of inputs passed to the machine.
     pub inputs: u64,
     /// The number of recorded events and commands that the replay reproduced.
     pub matched: u64,
@@ -144,12 +149,14 @@ impl fmt::Display for Divergence {
 }
 
 /// The error of a recording that cannot be replayed.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReplayError {
     /// The recording cannot be read.
-    Io(io::Error),
+    #[error("the recording cannot be read")]
+    Io(#[from] io::Error),
     /// A line is malformed.
+    #[error("line {line} of the recording: {reason}")]
     Malformed {
         /// The number of the line, from 1.
         line: u64,
@@ -158,71 +165,58 @@ pub enum ReplayError {
     },
 }
 
-impl From<io::Error> for ReplayError {
-    fn from(error: io::Error) -> Self {
-        Self::Io(error)
-    }
-}
-
-impl fmt::Display for ReplayError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Io(_) => f.write_str("the recording cannot be read"),
-            Self::Malformed { line, reason } => write!(f, "line {line} of the recording: {reason}"),
-        }
-    }
-}
-
-impl std::error::Error for ReplayError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Malformed { .. } => None,
-        }
-    }
-}
-
 fn at(line: u64, reason: Box<str>) -> ReplayError {
     ReplayError::Malformed { line, reason }
 }
 
-/// The result of comparing a line with the machine's effects.
+/// The result of comparing a line with the machine's outputs.
 enum Step {
-    /// The line is an event that is neither replayed nor observed.
-    Silent,
-    /// The line is an input or an event. If the machine produces such events, it has produced this
-    /// one.
-    Shows(Box<Event>),
+    /// The machine has produced the line, or it is none that the machine produces.
+    Agrees,
     /// The line that the machine produced instead.
     Differs(Option<String>),
 }
 
-/// A machine, and its effects that the recording has not shown yet.
+/// A machine, and its events that the recording has not shown yet.
 struct Replayer {
+    version: u32,
     origin: Origin,
     options: Options,
-    machine: Option<TopologyMachine>,
+    machine: Machine,
     addresses: BTreeMap<ServerId, ServerAddress>,
-    /// The latest successful reply of each server.
-    replies: BTreeMap<ServerId, SharedDocument>,
-    expected: VecDeque<Event>,
-    /// The event for the topology's end, held back until all heartbeats have ended.
-    end: Option<Event>,
+    expected: VecDeque<EventKind>,
+    /// The events to observe, in order.
+    shown: Vec<EventKind>,
+    /// True if the event for the topology's end is held back until all heartbeats have ended.
+    ends: bool,
     inputs: u64,
     matched: u64,
     cut_off: Option<u64>,
 }
 
+/// The machine that repeats the recorded events.
+enum Machine {
+    /// `None` until the first input.
+    Deployment(Option<Box<Deployment>>),
+    Topology(Box<Unmonitored>),
+}
+
 impl Replayer {
-    fn new((options, origin): (Options, Origin)) -> Self {
+    fn new((version, options, origin): (u32, Options, Origin)) -> Self {
+        let machine = if earlier::is_of(version) {
+            Machine::Topology(Box::new(Unmonitored::new(&options)))
+        } else {
+            Machine::Deployment(None)
+        };
         Self {
+            version,
             origin,
             options,
-            machine: None,
+            machine,
             addresses: BTreeMap::new(),
-            replies: BTreeMap::new(),
             expected: VecDeque::new(),
-            end: None,
+            shown: Vec::new(),
+            ends: false,
             inputs: 0,
             matched: 0,
             cut_off: None,
@@ -231,161 +225,122 @@ impl Replayer {
 
     /// Processes one line.
     fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
-        let kind = match &record.entry {
-            Entry::Input(input) => {
-                if let Some(missing) = self.expected.pop_front() {
-                    return Ok(Step::Differs(Some(line(&missing)?)));
-                }
-                self.feed(record, input)?;
-                EventKind::Input(Arc::new(input.clone()))
+        let is_input = matches!(
+            record.entry,
+            Entry::Input(_) | Entry::Earlier(EarlierEntry::Input(_))
+        );
+        if is_input && let Some(missing) = self.expected.pop_front() {
+            return Ok(Step::Differs(Some(line(record, missing)?)));
+        }
+        let is_replayed = match &record.entry {
+            Entry::Event(name) => self.is_replayed(*name),
+            _ => false,
+        };
+        match (&record.entry, &mut self.machine) {
+            (Entry::Input(recorded), Machine::Deployment(deployment)) => {
+                let deployment = if let Some(deployment) = deployment {
+                    deployment
+                } else {
+                    let setup = recorded.setup.as_ref();
+                    let setup = setup.ok_or("the first input is not `Open` with a `setup`")?;
+                    let options = self.options.clone();
+                    let new = Deployment::restored(options, setup, record.topology);
+                    deployment.insert(Box::new(new))
+                };
+                let outputs = deployment.handle(recorded.now, recorded.input.clone());
+                self.expect(outputs);
             }
-            Entry::Heartbeat(kind) => {
-                if let EventKind::ServerHeartbeatSucceeded {
-                    heartbeat, reply, ..
-                } = kind
-                {
-                    self.replies.insert(heartbeat.server, reply.clone());
-                }
-                kind.clone()
+            (Entry::Earlier(EarlierEntry::Input(input)), Machine::Topology(topology)) => {
+                let outputs = topology.handle(record.at, input)?;
+                self.expect(outputs);
             }
-            Entry::Selection(line) => line.event(self.description())?,
-            Entry::Event(name) if !Self::is_replayed(*name) => return Ok(Step::Silent),
-            Entry::Event(name) => {
+            (Entry::Earlier(EarlierEntry::Heartbeat(kind)), Machine::Topology(topology)) => {
+                topology.note(kind);
+                self.shown.push(kind.clone());
+            }
+            (Entry::Selection(line), _) => self.shown.push(line.event(self.description())?),
+            (Entry::Event(name), _) if is_replayed => {
                 let expected = match self.expected.pop_front() {
-                    None if *name == EventName::TopologyClosed => self.end.take(),
+                    None if *name == EventName::TopologyClosed && mem::take(&mut self.ends) => {
+                        Some(EventKind::TopologyClosed)
+                    }
                     expected => expected,
                 };
-                let Some(event) = expected else {
+                let Some(kind) = expected else {
                     return Ok(Step::Differs(None));
                 };
-                let replayed = line(&event)?;
-                if consequence(&replayed) != consequence(text.trim()) {
+                let replayed = line(record, kind.clone())?;
+                if replayed != text.trim() {
                     return Ok(Step::Differs(Some(replayed)));
                 }
                 self.matched += 1;
-                event.kind
+                self.shown.push(kind);
             }
+            _ => {}
+        }
+        self.show();
+        Ok(Step::Agrees)
+    }
+
+    /// Returns whether the machine produces events with this name.
+    fn is_replayed(&self, name: EventName) -> bool {
+        let names = match &self.machine {
+            Machine::Deployment(_) => Interest::SDAM.without(EventName::ConfigWarning.into()),
+            Machine::Topology(_) => Interest::DESCRIPTIONS,
         };
-        Ok(Step::Shows(Box::new(record.event(kind))))
+        names.union(Interest::POOL_STATES).contains(name)
     }
 
-    /// Returns whether events with this name depend only on inputs.
-    fn is_replayed(name: EventName) -> bool {
-        Interest::DESCRIPTIONS
-            .union(Interest::POOL_STATES)
-            .contains(name)
-    }
-
-    fn feed(&mut self, record: &Record, input: &RecordedInput) -> Result<(), Box<str>> {
+    /// Converts outputs to the events that a recording contains for them.
+    fn expect(&mut self, outputs: impl IntoIterator<Item = Output>) {
         self.inputs += 1;
-        let (now, topology) = (record.at, record.topology);
-        let mut machine = match self.machine.take() {
-            Some(machine) => machine,
-            None => TopologyMachine::new(&self.options, topology),
-        };
-        let effects = match input {
-            RecordedInput::Error { server, report } => machine.handle_error(now, *server, report).1,
-            input => machine.handle(now, self.input(input)?),
-        };
-        self.machine = Some(machine);
-        self.expect(now, topology, effects);
-        Ok(())
-    }
-
-    fn input<'i>(&self, recorded: &'i RecordedInput) -> Result<Input<'i>, Box<str>> {
-        Ok(match recorded {
-            RecordedInput::Open => Input::Open,
-            RecordedInput::Close => Input::Close,
-            RecordedInput::Checked { server, error, rtt } => Input::Checked {
-                server: *server,
-                outcome: match error {
-                    Some(error) => Err(Error::clone(error)),
-                    None => Ok(self.hello_of(*server)?),
-                },
-                rtt: *rtt,
-            },
-            RecordedInput::Handshake {
-                server,
-                generation,
-                reply,
-                rtt,
-            } => Input::Handshake {
-                server: *server,
-                generation: *generation,
-                hello: Hello::parse(reply).map_err(|error| error.to_string())?,
-                rtt: *rtt,
-            },
-            RecordedInput::ServiceConnectionClosed {
-                server,
-                service,
-                generation,
-            } => Input::ServiceConnectionClosed {
-                server: *server,
-                service: *service,
-                generation: *generation,
-            },
-            RecordedInput::Hosts(hosts) => Input::Hosts(hosts),
-            RecordedInput::MonitorDied { server } => Input::MonitorDied { server: *server },
-            other => return Err(format!("this version cannot replay {other:?}").into()),
-        })
-    }
-
-    fn hello_of(&self, server: ServerId) -> Result<Hello, Box<str>> {
-        let reply = self
-            .replies
-            .get(&server)
-            .ok_or_else(|| format!("no heartbeat of server {server} came before its check"))?;
-        Ok(Hello::parse(reply).map_err(|error| error.to_string())?)
-    }
-
-    /// Converts effects to the events that a recording contains for them.
-    fn expect(&mut self, now: Instant, topology: ObjectId, effects: Effects) {
-        for effect in effects {
-            let kind = match effect {
-                Effect::OpenServer {
+        for output in outputs {
+            match output {
+                Output::OpenServer {
                     server, address, ..
                 } => {
                     self.addresses.insert(server, address);
-                    continue;
                 }
-                Effect::CloseServer { server } => {
+                Output::CloseServer { server } => {
                     self.addresses.remove(&server);
-                    continue;
                 }
-                Effect::Emit(kind) => kind,
-                Effect::PoolReady { server } => match self.addresses.get(&server).cloned() {
-                    Some(address) => EventKind::PoolReady { server, address },
-                    None => continue,
-                },
-                Effect::PoolClear { server, clear } => match self.addresses.get(&server).cloned() {
-                    Some(address) => EventKind::PoolCleared {
+                Output::Emit(EventKind::TopologyClosed) => self.ends = true,
+                Output::Emit(kind) => self.expected.push_back(kind),
+                Output::PoolReady { server } => {
+                    let address = self.addresses.get(&server).cloned();
+                    let ready = address.map(|address| EventKind::PoolReady { server, address });
+                    self.expected.extend(ready);
+                }
+                Output::PoolClear { server, clear } => {
+                    let address = self.addresses.get(&server).cloned();
+                    let cleared = address.map(|address| EventKind::PoolCleared {
                         server,
                         address,
                         clear,
-                    },
-                    None => continue,
-                },
-                Effect::Publish(_)
-                | Effect::ServerKnown { .. }
-                | Effect::ResetRtt { .. }
-                | Effect::CancelCheck { .. }
-                | Effect::RequestCheck { .. } => continue,
-            };
-            let is_end = kind == EventKind::TopologyClosed;
-            let event = Event::new(0, now, topology, kind);
-            if is_end {
-                self.end = Some(event);
-            } else {
-                self.expected.push_back(event);
+                    });
+                    self.expected.extend(cleared);
+                }
+                // What the client did with these is seen in the next inputs.
+                _ => {}
             }
         }
     }
 
+    /// Shows what comes next and has no line of its own: the input of this line, and measurements.
+    fn show(&mut self) {
+        while let Some(next) = self.expected.front()
+            && Interest::INPUTS.contains(next.name())
+        {
+            self.shown.extend(self.expected.pop_front());
+        }
+    }
+
     fn description(&self) -> Arc<TopologyDescription> {
-        let machine = self.machine.as_ref();
-        machine
-            .map(|machine| Arc::clone(machine.description()))
-            .unwrap_or_default()
+        match &self.machine {
+            Machine::Deployment(Some(deployment)) => Arc::clone(deployment.description()),
+            Machine::Deployment(None) => Arc::default(),
+            Machine::Topology(topology) => topology.description(),
+        }
     }
 
     fn outcome(self, divergence: Option<Divergence>) -> Outcome {
@@ -401,14 +356,10 @@ impl Replayer {
     }
 }
 
-fn line(event: &Event) -> Result<String, Box<str>> {
-    serde_json::to_string(event).map_err(|error| error.to_string().into())
-}
-
-/// Returns a line without its number and times. The number also counts events that a replay does
-/// not produce, and the queue adjusts the time of an event so that it is never before the previous
-/// event.
-fn consequence(line: &str) -> &str {
-    let start = line.find(r#""topology""#).unwrap_or_default();
-    line.get(start..).unwrap_or(line)
+/// Returns the line of an event with the number and the times of `record`: a replay does not produce
+/// all recorded events, and the queue adjusts times so that they never go back.
+fn line(record: &Record, kind: EventKind) -> Result<String, Box<str>> {
+    let mut line = record::line(&record.event(kind)).map_err(|error| error.to_string())?;
+    line.truncate(line.trim_end().len());
+    Ok(line)
 }

@@ -28,9 +28,7 @@ pub(crate) async fn run(
         pool.work_by_caller();
     }
     let now = pool.expiry_time();
-    let (result, closing) = pool.core.change_with(|machine| machine.check_out(now));
-    pool.close_all(closing);
-    let result = match result {
+    let result = match pool.change_with(|machine| machine.check_out(now)) {
         Ok(CheckOut::Connection(member)) => Ok(member),
         Ok(CheckOut::Wait(ticket)) => {
             let waiting = Waiting {
@@ -62,7 +60,7 @@ struct Waiting<'p> {
 impl Waiting<'_> {
     async fn connection(mut self) -> Result<Box<Member>, Error> {
         let Some(ticket) = self.ticket else {
-            return Err(Error::pool_shut_down(&self.pool.new.address));
+            return Err(Error::pool_shut_down(&self.pool.context.address));
         };
         let pool = self.pool;
         let clock = pool.clock();
@@ -91,10 +89,7 @@ impl Waiting<'_> {
                 Err(_) if until < deadline => {}
                 Err(_) if self.deadline.is_some() => return self.expire(ticket),
                 Err(_) => {
-                    let (result, closing) =
-                        pool.core.change_with(|machine| machine.time_out(ticket));
-                    pool.close_all(closing);
-                    if let Some(result) = result {
+                    if let Some(result) = pool.change_with(|machine| machine.time_out(ticket)) {
                         self.ticket = None;
                         return result;
                     }
@@ -107,10 +102,7 @@ impl Waiting<'_> {
     /// Ends the check-out because its operation has no time left.
     fn expire(mut self, ticket: Ticket) -> Result<Box<Member>, Error> {
         self.ticket = None;
-        let core = &self.pool.core;
-        let (result, closing) = core.change_with(|machine| machine.expire(ticket));
-        self.pool.close_all(closing);
-        result
+        self.pool.change_with(|machine| machine.expire(ticket))
     }
 
     /// Opens a connection, unless another one is handed over first.
@@ -136,8 +128,7 @@ impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             let now = self.pool.clock().now();
-            let closing = self.pool.core.change(|machine| machine.cancel(ticket, now));
-            self.pool.close_all(closing);
+            self.pool.change(|machine| machine.cancel(ticket, now));
         }
     }
 }

@@ -55,7 +55,7 @@ impl PooledConnection {
 
     /// Returns the address of the server.
     pub fn address(&self) -> &ServerAddress {
-        &self.pool.new.address
+        &self.pool.context.address
     }
 
     /// Runs a command, a BSON document with `$db`, and returns the reply if its `ok` is 1. All

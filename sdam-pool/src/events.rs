@@ -5,37 +5,18 @@ use std::{sync::Arc, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind},
-    event::{CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, EventName, Publish},
+    event::{CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, EventName},
     ids::ServerId,
     pool::PoolOptions,
     time::Instant,
 };
-use sdam_transport::Clock;
+use sdam_transport::pool::PoolContext;
 
 /// Publishes the events of one pool. Builds only the events that the sink wants.
 #[derive(Clone, Debug)]
-pub(crate) struct PoolEvents {
-    server: ServerId,
-    address: ServerAddress,
-    clock: Arc<dyn Clock>,
-    events: Arc<dyn Publish>,
-}
+pub(crate) struct PoolEvents(pub(crate) PoolContext);
 
 impl PoolEvents {
-    pub(crate) fn new(
-        server: ServerId,
-        address: ServerAddress,
-        clock: Arc<dyn Clock>,
-        events: Arc<dyn Publish>,
-    ) -> Self {
-        Self {
-            server,
-            address,
-            clock,
-            events,
-        }
-    }
-
     pub(crate) fn pool_created(&self, options: &PoolOptions) {
         self.publish(EventName::PoolCreated, |server, address| {
             EventKind::PoolCreated {
@@ -63,13 +44,12 @@ impl PoolEvents {
     }
 
     pub(crate) fn ready(&self, connection: ConnectionId, since: Instant) {
-        let duration = |events: &Self| events.elapsed(since);
         self.publish(EventName::ConnectionReady, |server, address| {
             EventKind::ConnectionReady {
                 server,
                 address,
                 connection,
-                duration: duration(self),
+                duration: self.elapsed(since),
             }
         });
     }
@@ -100,7 +80,7 @@ impl PoolEvents {
             || self.wants(EventName::ConnectionCheckOutFailed);
         CheckOutEvents {
             events: is_wanted.then_some(self),
-            start: is_wanted.then(|| self.clock.now()),
+            start: is_wanted.then(|| self.now()),
         }
     }
 
@@ -115,18 +95,22 @@ impl PoolEvents {
     }
 
     pub(crate) fn wants(&self, name: EventName) -> bool {
-        self.events.wants(name)
+        self.0.events.wants(name)
     }
 
     fn publish(&self, name: EventName, kind: impl FnOnce(ServerId, ServerAddress) -> EventKind) {
         if self.wants(name) {
-            let kind = kind(self.server, self.address.clone());
-            self.events.publish(self.clock.now(), kind);
+            let kind = kind(self.0.server, self.0.address.clone());
+            self.0.events.publish(self.now(), kind);
         }
     }
 
+    fn now(&self) -> Instant {
+        self.0.backend.clock.now()
+    }
+
     fn elapsed(&self, since: Instant) -> Duration {
-        self.clock.now().since(since)
+        self.now().since(since)
     }
 }
 
@@ -160,7 +144,7 @@ impl CheckOutEvents<'_> {
             _ => CheckOutFailure::ConnectionError,
         };
         self.publish_failure(reason, || {
-            error.clone().without_context().to_string().into()
+            format!("{:#}", error.clone().without_context()).into()
         });
     }
 

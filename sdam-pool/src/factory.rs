@@ -4,7 +4,7 @@ use sdam_core::{
     options::{ConfigError, Options},
     pool::PoolOptions,
 };
-use sdam_transport::pool::{Authenticator, NewPool, PoolFactory};
+use sdam_transport::pool::{Authenticator, PoolContext, PoolFactory};
 
 use crate::{inner::Settings, pool::Pool};
 
@@ -71,7 +71,7 @@ impl Pools {
 impl PoolFactory for Pools {
     type Pool = Pool;
 
-    fn create(&self, new: NewPool) -> Pool {
-        Pool::new(new, &self.0)
+    fn create(&self, context: PoolContext) -> Pool {
+        Pool::new(context, &self.0)
     }
 }

@@ -13,15 +13,15 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_transport::{
-    Clock,
-    pool::{Authenticator, Established, NewPool},
+    clock::Clock,
+    pool::{Authenticator, Established, PoolContext},
 };
 
 use crate::{
     core::{Closing, Core},
     events::PoolEvents,
     interrupt::Interrupts,
-    machine::{Config, Failure, Machine, Pin, Urgent, Work},
+    machine::{After, Config, Failure, Machine, Pin, Urgent, Work},
     member::Member,
 };
 
@@ -37,7 +37,7 @@ pub(crate) struct Settings {
 /// The state of a pool.
 pub(crate) struct Inner {
     pub(crate) core: Core<Box<Member>>,
-    pub(crate) new: NewPool,
+    pub(crate) context: PoolContext,
     pub(crate) events: PoolEvents,
     pub(crate) interrupts: Interrupts,
     pub(crate) settings: Settings,
@@ -45,21 +45,19 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    pub(crate) fn new(new: NewPool, settings: &Settings) -> Arc<Self> {
-        let by_caller = new.spawner.is_none();
+    pub(crate) fn new(context: PoolContext, settings: &Settings) -> Arc<Self> {
+        let by_caller = context.spawner.is_none();
         let config = Config {
-            address: new.address.clone(),
+            address: context.address.clone(),
             options: settings.options.clone(),
             load_balanced: settings.load_balanced,
             by_caller,
         };
-        let clock = Arc::clone(&new.io.clock);
-        let events = Arc::clone(&new.events);
-        let events = PoolEvents::new(new.server, new.address.clone(), clock, events);
+        let events = PoolEvents(context.clone());
         events.pool_created(&settings.options);
         Arc::new(Self {
-            core: Core::new(Machine::new(config, new.generation)),
-            new,
+            core: Core::new(Machine::new(config, context.generation)),
+            context,
             events,
             interrupts: Interrupts::default(),
             settings: settings.clone(),
@@ -68,7 +66,7 @@ impl Inner {
     }
 
     pub(crate) fn clock(&self) -> &dyn Clock {
-        &*self.new.io.clock
+        &*self.context.backend.clock
     }
 
     /// Returns the current time if idle connections expire; `None` otherwise.
@@ -80,10 +78,7 @@ impl Inner {
     pub(crate) fn check_in(&self, member: Box<Member>, pin: Option<Pin>) {
         self.events.checked_in(member.id);
         let now = self.expiry_time().unwrap_or(Instant::EPOCH);
-        let closing = self
-            .core
-            .change(|machine| machine.check_in(member, pin, now));
-        self.close_all(closing);
+        self.change(|machine| machine.check_in(member, pin, now));
     }
 
     /// Opens the connection with number `id` and adds it to the pool. The attempt begins with the
@@ -97,14 +92,16 @@ impl Inner {
             is_open: true,
         };
         self.events.created(attempt.connection());
-        let (new, timeout, started) = (
-            self.new.clone(),
+        let (context, timeout, started) = (
+            self.context.clone(),
             self.settings.connect_timeout,
             self.clock().now(),
         );
         let authenticator = self.settings.authenticator.clone();
         async move {
-            let result = new.establish_with(authenticator.as_deref(), timeout).await;
+            let result = context
+                .establish_with(authenticator.as_deref(), timeout)
+                .await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();
@@ -128,17 +125,32 @@ impl Inner {
         self.interrupts.add(&member.interrupt);
         self.events.ready(member.id, started);
         let now = self.clock().now();
-        let closing = self
-            .core
-            .change(|machine| machine.established(id, member, now));
-        self.close_all(closing);
+        self.change(|machine| machine.established(id, member, now));
     }
 
     /// Ends the attempt with number `id` without a connection.
     pub(crate) fn fail(&self, id: u64, failure: Failure) {
         let now = self.clock().now();
-        let closing = self.core.change(|machine| machine.failed(id, failure, now));
+        self.change(|machine| machine.failed(id, failure, now));
+    }
+
+    /// Changes the machine, and closes the connections that it gives up.
+    pub(crate) fn change(
+        &self,
+        change: impl FnOnce(&mut Machine<Box<Member>>) -> After<Box<Member>>,
+    ) {
+        let closing = self.core.change(change);
         self.close_all(closing);
+    }
+
+    /// As [`change`](Self::change), with an answer.
+    pub(crate) fn change_with<T>(
+        &self,
+        change: impl FnOnce(&mut Machine<Box<Member>>) -> (T, After<Box<Member>>),
+    ) -> T {
+        let (answer, closing) = self.core.change_with(change);
+        self.close_all(closing);
+        answer
     }
 
     /// Closes the connections that the machine has removed.
@@ -173,8 +185,7 @@ impl Inner {
 
     /// Ends the pool because its worker was dropped early.
     pub(crate) fn runtime_shut_down(&self) {
-        let closing = self.core.change(Machine::runtime_shut_down);
-        self.close_all(closing);
+        self.change(Machine::runtime_shut_down);
         while let Some((members, reason)) = self.core.with(Machine::take_to_close) {
             self.close_members(members, reason);
         }
@@ -222,14 +233,12 @@ impl Inner {
 
     /// Marks the pool as ready.
     pub(crate) fn ready(&self) {
-        let closing = self.core.change(Machine::ready);
-        self.close_all(closing);
+        self.change(Machine::ready);
     }
 
     /// Makes all connections opened before the clear stale.
     pub(crate) fn clear(&self, clear: &PoolClear) {
-        let closing = self.core.change(|machine| machine.clear(clear));
-        self.close_all(closing);
+        self.change(|machine| machine.clear(clear));
         self.work_under_lock();
     }
 
@@ -246,8 +255,7 @@ impl Inner {
             }
         }
         self.events.pool_closed();
-        let closing = self.core.change(|machine| machine.close_later(idle));
-        self.close_all(closing);
+        self.change(|machine| machine.close_later(idle));
         self.work_under_lock();
     }
 }

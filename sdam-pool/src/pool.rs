@@ -10,7 +10,7 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_transport::{
-    pool::{NewPool, PoolHandle},
+    pool::{PoolContext, PoolHandle},
     spawn::Task,
 };
 
@@ -51,8 +51,8 @@ use crate::{
 pub struct Pool(Arc<Inner>);
 
 impl Pool {
-    pub(crate) fn new(new: NewPool, settings: &Settings) -> Self {
-        Self(Inner::new(new, settings))
+    pub(crate) fn new(context: PoolContext, settings: &Settings) -> Self {
+        Self(Inner::new(context, settings))
     }
 
     /// Checks out a connection (CMAP: "Checking Out a Connection"). Dropping it checks it in.
@@ -96,12 +96,12 @@ impl Pool {
 
     /// Returns the address of the server.
     pub fn address(&self) -> &ServerAddress {
-        &self.0.new.address
+        &self.0.context.address
     }
 
     /// Returns the id of the server.
     pub fn server(&self) -> ServerId {
-        self.0.new.server
+        self.0.context.server
     }
 
     /// Returns the options of the pool.

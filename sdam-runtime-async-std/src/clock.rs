@@ -4,7 +4,7 @@ use async_std::task;
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::{
-    Clock,
+    clock::Clock,
     system::{self, Epoch},
 };
 

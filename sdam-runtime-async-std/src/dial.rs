@@ -9,7 +9,12 @@ use async_std::net::{TcpStream, ToSocketAddrs as _};
 use async_std::os::unix::net::UnixStream;
 use futures::future::Either;
 use sdam_core::time::Instant;
-use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking, system::tune_tcp};
+use sdam_transport::{
+    async_trait,
+    dial::{Dial, DialTarget},
+    stream::NonBlocking,
+    system::tune_tcp,
+};
 
 #[derive(Debug)]
 pub(crate) struct AsyncStdDial;

@@ -15,7 +15,12 @@ mod tests;
 
 use std::sync::Arc;
 
-use sdam_transport::{Clock, Io, NetTransport, Runtime, system};
+use sdam_transport::{
+    clock::Clock,
+    net::NetTransport,
+    runtime::{Backend, Runtime},
+    system,
+};
 
 use self::{clock::AsyncStdClock, dial::AsyncStdDial, spawner::AsyncStdSpawner};
 
@@ -25,6 +30,6 @@ use self::{clock::AsyncStdClock, dial::AsyncStdDial, spawner::AsyncStdSpawner};
 pub fn runtime() -> Runtime {
     let clock: Arc<dyn Clock> = Arc::new(AsyncStdClock::new());
     let transport = NetTransport::new(AsyncStdDial, Arc::clone(&clock));
-    let io = Io::new(clock, Arc::new(transport), system::entropy());
-    Runtime::new(io, Arc::new(AsyncStdSpawner))
+    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    Runtime::new(backend, Arc::new(AsyncStdSpawner))
 }

@@ -1,7 +1,7 @@
 //! The spawner.
 
 use async_std::task;
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 
 #[derive(Debug)]
 pub(crate) struct AsyncStdSpawner;

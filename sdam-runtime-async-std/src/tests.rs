@@ -6,5 +6,5 @@ use sdam_transport::conformance;
 fn runtime_keeps_its_contracts() {
     let runtime = super::runtime();
     conformance::runtime(&runtime);
-    conformance::dial(super::AsyncStdDial, runtime.io.clock);
+    conformance::dial(super::AsyncStdDial, runtime.backend.clock);
 }

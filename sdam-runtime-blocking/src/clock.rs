@@ -5,7 +5,7 @@ use std::thread;
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::{
-    Clock,
+    clock::Clock,
     system::{self, Epoch},
 };
 

@@ -7,7 +7,8 @@ use std::{
 
 use sdam_core::time::Instant;
 use sdam_transport::{
-    Dial, DialTarget, async_trait,
+    async_trait,
+    dial::{Dial, DialTarget},
     system::{Epoch, tune_tcp},
 };
 

@@ -4,7 +4,7 @@
 //! deadline.
 //! Any executor works, and no runtime is needed.
 //! There is no spawner, because a blocking task would prevent its executor from running other
-//! tasks: [`io`] returns an [`Io`], which is sufficient for single-threaded mode only.
+//! tasks: [`backend`] returns a [`Backend`], which is sufficient for single-threaded mode only.
 //!
 //! Two operations have no timeout: a host name look-up lasts as long as the system's resolver
 //! takes, and connecting to a Unix domain socket waits as long as the backlog is full.
@@ -19,7 +19,8 @@ mod tests;
 use std::sync::Arc;
 
 use sdam_transport::{
-    Io, NetTransport,
+    net::NetTransport,
+    runtime::Backend,
     system::{self, Epoch},
 };
 
@@ -28,9 +29,9 @@ use self::{clock::BlockingClock, dial::BlockingDial};
 /// Returns the system's blocking sockets and clock.
 ///
 /// The random seed comes from the system's entropy.
-pub fn io() -> Io {
+pub fn backend() -> Backend {
     let epoch = Epoch::begin();
     let clock = Arc::new(BlockingClock::new(epoch));
     let transport = NetTransport::new(BlockingDial::new(epoch), clock.clone());
-    Io::new(clock, Arc::new(transport), system::entropy())
+    Backend::new(clock, Arc::new(transport), system::entropy())
 }

@@ -11,7 +11,7 @@ use std::{
 
 use futures::io::{AsyncRead, AsyncWrite};
 use sdam_core::time::Instant;
-use sdam_transport::{ByteStream, system::Epoch};
+use sdam_transport::{stream::ByteStream, system::Epoch};
 
 /// A stream whose reads and writes block, so that every poll is ready.
 #[derive(Debug)]

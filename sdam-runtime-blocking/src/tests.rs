@@ -8,13 +8,17 @@ use std::{
 
 use futures::pending;
 use sdam_core::{address::ServerAddress, error::Error, time::Instant};
-use sdam_transport::{Connection, Transport, async_trait, conformance, system::Epoch};
+use sdam_transport::{
+    async_trait, conformance,
+    connect::{Connection, Transport},
+    system::Epoch,
+};
 
-use super::{BlockingClock, BlockingDial, io};
+use super::{BlockingClock, BlockingDial, backend};
 
 #[test]
 fn io_keeps_its_contracts_and_is_never_pending() {
-    conformance::blocking(&io());
+    conformance::blocking(&backend());
     let epoch = Epoch::begin();
     let clock = Arc::new(BlockingClock::new(epoch));
     conformance::dial(BlockingDial::new(epoch), clock);
@@ -38,9 +42,9 @@ impl Transport for Hesitant {
 
 #[test]
 fn the_suite_detects_pending_futures() {
-    let mut io = io();
-    io.transport = Arc::new(Hesitant(Arc::clone(&io.transport)));
-    let suite = AssertUnwindSafe(|| conformance::blocking(&io));
+    let mut backend = backend();
+    backend.transport = Arc::new(Hesitant(Arc::clone(&backend.transport)));
+    let suite = AssertUnwindSafe(|| conformance::blocking(&backend));
     let payload = panic::catch_unwind(suite).expect_err("contracts are broken");
     let message = payload.downcast_ref::<String>().unwrap();
     let named = "a_refused_connect_is_a_network_error: a future is pending, but it has to block \

@@ -3,7 +3,7 @@
 use futures::{FutureExt as _, future::BoxFuture};
 use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::{
-    Clock,
+    clock::Clock,
     system::{self, Epoch},
 };
 use smol::Timer;

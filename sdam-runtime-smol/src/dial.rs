@@ -11,7 +11,12 @@ use std::{
 
 use futures::future::Either;
 use sdam_core::time::Instant;
-use sdam_transport::{Dial, DialTarget, async_trait, stream::NonBlocking, system::tune_tcp};
+use sdam_transport::{
+    async_trait,
+    dial::{Dial, DialTarget},
+    stream::NonBlocking,
+    system::tune_tcp,
+};
 use smol::{Async, net};
 
 #[derive(Debug)]

@@ -13,7 +13,13 @@ mod tests;
 
 use std::sync::Arc;
 
-use sdam_transport::{Clock, Io, NetTransport, Runtime, Spawner, system};
+use sdam_transport::{
+    clock::Clock,
+    net::NetTransport,
+    runtime::{Backend, Runtime},
+    spawn::Spawner,
+    system,
+};
 #[doc(no_inline)]
 pub use smol::Executor;
 
@@ -42,6 +48,6 @@ pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
 fn with_spawner(spawner: Arc<dyn Spawner>) -> Runtime {
     let clock: Arc<dyn Clock> = Arc::new(SmolClock::new());
     let transport = NetTransport::new(SmolDial, Arc::clone(&clock));
-    let io = Io::new(clock, Arc::new(transport), system::entropy());
-    Runtime::new(io, spawner)
+    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    Runtime::new(backend, spawner)
 }

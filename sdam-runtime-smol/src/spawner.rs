@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 use smol::Executor;
 
 /// Spawns on the global executor of the process.

@@ -12,7 +12,7 @@ use smol::{Executor, channel};
 fn runtime_keeps_its_contracts() {
     let runtime = super::runtime();
     conformance::runtime(&runtime);
-    conformance::dial(super::SmolDial, runtime.io.clock);
+    conformance::dial(super::SmolDial, runtime.backend.clock);
 }
 
 #[test]

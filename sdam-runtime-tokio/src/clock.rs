@@ -10,7 +10,7 @@ use std::{
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::{
-    Clock,
+    clock::Clock,
     system::{self, Epoch, ThreadClock},
 };
 use tokio::{runtime::Handle, task::AbortHandle, time};

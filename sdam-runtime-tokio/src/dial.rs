@@ -11,7 +11,11 @@ use std::{
 
 use futures::future::{BoxFuture, Either, FutureExt};
 use sdam_core::time::Instant;
-use sdam_transport::{Dial, DialTarget, async_trait, system::tune_tcp};
+use sdam_transport::{
+    async_trait,
+    dial::{Dial, DialTarget},
+    system::tune_tcp,
+};
 #[cfg(not(unix))]
 use tokio::net::TcpStream as UnixStream;
 #[cfg(unix)]

@@ -21,7 +21,12 @@ use std::{
     sync::Arc,
 };
 
-use sdam_transport::{Clock, Io, NetTransport, Runtime, system};
+use sdam_transport::{
+    clock::Clock,
+    net::NetTransport,
+    runtime::{Backend, Runtime},
+    system,
+};
 #[doc(no_inline)]
 pub use tokio::runtime::Handle;
 
@@ -45,8 +50,8 @@ pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     let clock: Arc<dyn Clock> = Arc::new(clock.map_err(|_| NoTimers)?);
     let dial = TokioDial::new(handle.clone());
     let transport = NetTransport::new(dial, Arc::clone(&clock));
-    let io = Io::new(clock, Arc::new(transport), system::entropy());
-    Ok(Runtime::new(io, Arc::new(TokioSpawner::new(handle))))
+    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    Ok(Runtime::new(backend, Arc::new(TokioSpawner::new(handle))))
 }
 
 /// Returns the tokio runtime of the current context, see [`from_handle`].
@@ -60,18 +65,12 @@ pub fn current() -> Result<Runtime, NoTokioContext> {
 }
 
 /// The error of a tokio runtime whose timers are not enabled.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[error(
+    "the tokio runtime has no timers: build it with `enable_all`, or `enable_time` and `enable_io`"
+)]
 pub struct NoTimers;
-
-impl fmt::Display for NoTimers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the tokio runtime has no timers: build it with `enable_all`, or `enable_time` and \
-             `enable_io`",
-        )
-    }
-}
 
 impl fmt::Debug for NoTimers {
     /// Writes the same text as `Display`, for programs that return the error from `main`.
@@ -80,28 +79,20 @@ impl fmt::Debug for NoTimers {
     }
 }
 
-impl std::error::Error for NoTimers {}
-
 /// The error of [`current`] without a tokio context, or with a runtime that has no timers.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
+#[error(transparent)]
 pub struct NoTokioContext(Reason);
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 enum Reason {
+    #[error(
+        "not in the context of a tokio runtime: call this inside `block_on` or a task, or pass a \
+         handle"
+    )]
     Outside,
+    #[error(transparent)]
     NoTimers(NoTimers),
-}
-
-impl fmt::Display for NoTokioContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Reason::Outside => f.write_str(
-                "not in the context of a tokio runtime: call this inside `block_on` or a task, or \
-                 pass a handle",
-            ),
-            Reason::NoTimers(error) => error.fmt(f),
-        }
-    }
 }
 
 impl fmt::Debug for NoTokioContext {
@@ -110,5 +101,3 @@ impl fmt::Debug for NoTokioContext {
         fmt::Display::fmt(self, f)
     }
 }
-
-impl std::error::Error for NoTokioContext {}

@@ -1,6 +1,6 @@
 //! The spawner.
 
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 use tokio::runtime::Handle;
 
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam_transport::ByteStream;
+use sdam_transport::stream::ByteStream;
 use tokio::io::ReadBuf;
 
 /// A tokio stream with the I/O traits of `futures`: a [`ByteStream`].

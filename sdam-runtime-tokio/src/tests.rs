@@ -22,7 +22,7 @@ fn runtime_keeps_its_contracts() {
     let runtime = from_handle(tokio.handle().clone()).unwrap();
     conformance::runtime(&runtime);
     let dial = TokioDial::new(tokio.handle().clone());
-    conformance::dial(dial, runtime.io.clock);
+    conformance::dial(dial, runtime.backend.clock);
 }
 
 /// A current-thread runtime that must be driven by a thread.
@@ -148,9 +148,9 @@ fn connecting_without_io_is_an_error() {
         .unwrap();
     let address = sdam_core::address::ServerAddress::new("127.0.0.1", 1);
     let error = timed.block_on(async {
-        let transport = current().unwrap().io.transport;
+        let transport = current().unwrap().backend.transport;
         transport.connect(&address, None).await.unwrap_err()
     });
-    let shown = error.without_context().to_string();
+    let shown = format!("{:#}", error.without_context());
     assert!(shown.contains("no I/O"), "{shown}");
 }

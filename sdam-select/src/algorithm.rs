@@ -3,13 +3,15 @@
 use core::{cell::Cell, time::Duration};
 
 use sdam_core::{
-    options::SelectionStrategy, server::ServerDescription, topology::TopologyDescription,
+    options::{ConfigError, SelectionStrategy},
+    server::ServerDescription,
+    topology::TopologyDescription,
 };
 use smallvec::SmallVec;
 
 use crate::{
     candidate::{Candidate, Candidates},
-    criteria::{Criteria, CriteriaError},
+    criteria::Criteria,
     settings::Settings,
     suitability::{ServerTypes, Suitability},
 };
@@ -39,7 +41,7 @@ pub fn choose<'t>(
     criteria: &Criteria,
     load: impl Fn(Candidate<'t>) -> u32,
     random: u64,
-) -> Result<Option<Candidate<'t>>, CriteriaError> {
+) -> Result<Option<Candidate<'t>>, ConfigError> {
     let has_selector = settings.selector.is_some() || criteria.selector().is_some();
     if !has_selector && let Some(types) = ServerTypes::sufficient(topology, criteria) {
         let is_suitable = |server: &ServerDescription| types.contains(server.server_type);
@@ -92,7 +94,7 @@ pub fn suitable<'t>(
     topology: &'t TopologyDescription,
     settings: &Settings,
     criteria: &Criteria,
-) -> Result<Candidates<'t>, CriteriaError> {
+) -> Result<Candidates<'t>, ConfigError> {
     let suitability = Suitability::new(topology, settings, criteria)?;
     Ok(apply_selectors(
         suitable_candidates(topology, &suitability),

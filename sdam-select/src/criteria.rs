@@ -1,12 +1,17 @@
 //! The selection criteria of an operation.
 
-use alloc::{sync::Arc, vec::Vec};
+use alloc::{
+    format,
+    string::{String, ToString as _},
+    sync::Arc,
+    vec::Vec,
+};
 use core::{fmt, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
-    options::{IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS},
-    read_preference::{InvalidReadPreference, ReadMode, ReadPreference},
+    options::{ConfigError, IDLE_WRITE_PERIOD, SMALLEST_MAX_STALENESS},
+    read_preference::{ReadMode, ReadPreference},
     topology::{TopologyDescription, TopologyType},
 };
 
@@ -67,7 +72,7 @@ impl Criteria {
     ///
     /// Fails if the preference is contradictory (Server Selection: "Clients MUST raise an error if
     /// a non-empty tag set is given in tag_sets and the mode field is 'primary'").
-    pub fn read(preference: impl Into<SharedPreference>) -> Result<Self, InvalidReadPreference> {
+    pub fn read(preference: impl Into<SharedPreference>) -> Result<Self, ConfigError> {
         let preference = preference.into();
         preference.validate()?;
         Ok(Self::of(Operation::Read(preference)))
@@ -244,78 +249,62 @@ impl fmt::Debug for Criteria {
     }
 }
 
-/// The error of criteria that no server can ever meet: selection fails without waiting.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum CriteriaError {
-    /// The read preference is contradictory.
-    ReadPreference(InvalidReadPreference),
-    /// The staleness limit is shorter than the resolution of staleness (Max Staleness:
-    /// "smallestMaxStalenessSeconds").
-    MaxStalenessTooSmall {
-        /// The given limit.
-        limit: Duration,
-        /// The client's heartbeat frequency.
-        heartbeat_frequency: Duration,
-        /// The minimum limit for this heartbeat frequency.
-        smallest: Duration,
-    },
-    /// There is a staleness limit, and a server is too old to report its last write. Occurs only in
-    /// clients that support wire versions below 5.
-    MaxStalenessUnsupported {
-        /// The old server.
-        address: ServerAddress,
-        /// Its maximum wire version.
-        max_wire_version: i32,
-    },
-}
-
 /// The first wire version whose hello reply contains `lastWrite`.
 const LAST_WRITE_WIRE_VERSION: i32 = 5;
 
-impl CriteriaError {
-    /// Checks `preference` on this topology (Max Staleness: "maxStalenessSeconds").
-    ///
-    /// Only replica sets are checked: on other topologies, mongos checks the limit. On replica
-    /// sets, a limit that is too small is an error regardless of the mode and the known servers,
-    /// even for `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error
-    /// if the TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too
-    /// small (Server Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks
-    /// at servers). So a wrong setting shows at once and not only during a failover. PyMongo
-    /// selects the primary instead.
-    pub(crate) fn check(
-        topology: &TopologyDescription,
-        settings: &Settings,
-        preference: &ReadPreference,
-    ) -> Result<(), Self> {
-        let Some(limit) = preference.max_staleness else {
-            return Ok(());
-        };
-        if !topology.topology_type().is_replica_set() {
-            return Ok(());
-        }
-        let smallest = smallest_max_staleness(settings.heartbeat_frequency);
-        if limit < smallest {
-            return Err(Self::MaxStalenessTooSmall {
-                limit,
-                heartbeat_frequency: settings.heartbeat_frequency,
-                smallest,
-            });
-        }
-        if settings.min_wire_version >= LAST_WRITE_WIRE_VERSION {
-            return Ok(());
-        }
-        let old = topology.servers().iter().find(|server| {
-            server.server_type.is_available() && server.wire_versions.max < LAST_WRITE_WIRE_VERSION
-        });
-        match old {
-            Some(server) => Err(Self::MaxStalenessUnsupported {
-                address: server.address.clone(),
-                max_wire_version: server.wire_versions.max,
-            }),
-            None => Ok(()),
-        }
+/// Checks `preference` on this topology (Max Staleness: "maxStalenessSeconds").
+///
+/// Only replica sets are checked: on other topologies, mongos checks the limit. On replica sets, a
+/// limit that is too small is an error regardless of the mode and the known servers, even for
+/// `primaryPreferred` while there is a primary (L-24): "A driver MUST raise an error if the
+/// TopologyType is ReplicaSetWithPrimary or ReplicaSetNoPrimary" and the limit is too small (Server
+/// Selection: "maxStalenessSeconds"; its pseudocode checks this before it looks at servers). So a
+/// wrong setting shows at once and not only during a failover. PyMongo selects the primary instead.
+pub(crate) fn check_staleness(
+    topology: &TopologyDescription,
+    settings: &Settings,
+    preference: &ReadPreference,
+) -> Result<(), ConfigError> {
+    let Some(limit) = preference.max_staleness else {
+        return Ok(());
+    };
+    if !topology.topology_type().is_replica_set() {
+        return Ok(());
     }
+    let invalid = |reason: String, remedy| {
+        let limit = limit.as_secs_f64().to_string();
+        Err(ConfigError::new(
+            "maxStalenessSeconds",
+            limit,
+            reason,
+            remedy,
+        ))
+    };
+    let smallest = smallest_max_staleness(settings.heartbeat_frequency);
+    if limit < smallest {
+        let reason = format!(
+            "it must be at least {} (90 s, and heartbeatFrequencyMS {} plus the 10 s between writes \
+             of an idle primary)",
+            smallest.as_secs_f64(),
+            settings.heartbeat_frequency.as_millis(),
+        );
+        return invalid(reason, "raise it or leave it out");
+    }
+    if settings.min_wire_version >= LAST_WRITE_WIRE_VERSION {
+        return Ok(());
+    }
+    // Occurs only in clients that support wire versions below 5.
+    let old = topology.servers().iter().find(|server| {
+        server.server_type.is_available() && server.wire_versions.max < LAST_WRITE_WIRE_VERSION
+    });
+    old.map_or(Ok(()), |server| {
+        let reason = format!(
+            "it needs servers of wire version 5 (MongoDB 3.4) or newer, but {} reports wire version \
+             {}",
+            server.address, server.wire_versions.max,
+        );
+        invalid(reason, "upgrade the server or leave the option out")
+    })
 }
 
 /// Returns the smallest staleness limit that is valid with this heartbeat frequency.
@@ -324,58 +313,6 @@ pub fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
     heartbeat_frequency
         .saturating_add(IDLE_WRITE_PERIOD)
         .max(SMALLEST_MAX_STALENESS)
-}
-
-impl fmt::Display for CriteriaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::ReadPreference(error) => error.fmt(f),
-            Self::MaxStalenessTooSmall {
-                limit,
-                heartbeat_frequency,
-                smallest,
-            } => write!(
-                f,
-                "maxStalenessSeconds is {}, but must be at least {} (90 s, and heartbeatFrequencyMS \
-                 {} plus the 10 s between writes of an idle primary): raise maxStalenessSeconds or \
-                 leave it out",
-                limit.as_secs_f64(),
-                smallest.as_secs_f64(),
-                heartbeat_frequency.as_millis(),
-            ),
-            Self::MaxStalenessUnsupported {
-                address,
-                max_wire_version,
-            } => write!(
-                f,
-                "maxStalenessSeconds needs servers of wire version 5 (MongoDB 3.4) or newer, but \
-                 {address} reports wire version {max_wire_version}: upgrade it or leave \
-                 maxStalenessSeconds out"
-            ),
-        }
-    }
-}
-
-impl fmt::Debug for CriteriaError {
-    /// Writes the same text as `Display`, for programs that return the error from `main`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl core::error::Error for CriteriaError {
-    fn source(&self) -> Option<&(dyn core::error::Error + 'static)> {
-        match self {
-            Self::ReadPreference(error) => Some(error),
-            Self::MaxStalenessTooSmall { .. } | Self::MaxStalenessUnsupported { .. } => None,
-        }
-    }
-}
-
-impl From<InvalidReadPreference> for CriteriaError {
-    fn from(error: InvalidReadPreference) -> Self {
-        Self::ReadPreference(error)
-    }
 }
 
 #[cfg(test)]

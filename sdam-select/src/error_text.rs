@@ -1,10 +1,6 @@
 //! The one-sentence text of a selection error (Server Selection: "Server Selection Errors").
 
-use alloc::{
-    format,
-    string::{String, ToString},
-    vec::Vec,
-};
+use alloc::{format, string::String, vec::Vec};
 
 use sdam_core::{
     error::{Error, Stage},
@@ -49,7 +45,7 @@ pub fn error_text(topology: &TopologyDescription, criteria: &Criteria) -> String
 fn server_error_text(error: &Error) -> String {
     match error.stage() {
         Stage::Auth => format!("Authentication failed: {}", error.message()),
-        _ => error.to_string(),
+        _ => format!("{error:#}"),
     }
 }
 

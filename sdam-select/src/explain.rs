@@ -6,6 +6,7 @@ use core::time::Duration;
 use sdam_core::{
     address::ServerAddress,
     error::Error,
+    options::ConfigError,
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
@@ -13,7 +14,7 @@ use sdam_core::{
 
 use crate::{
     algorithm::{apply_selectors, latency, latency_limit, suitable_candidates},
-    criteria::{Criteria, CriteriaError, Operation},
+    criteria::{Criteria, Operation},
     settings::Settings,
     suitability::{ServerTypes, Suitability, TagFilter},
 };
@@ -41,7 +42,7 @@ pub enum Refusal {
     /// A server and the client have no wire version in common; the text names the server.
     Incompatible(Arc<str>),
     /// The criteria can never be met.
-    Criteria(CriteriaError),
+    Criteria(ConfigError),
     /// The topology has no servers: all were removed, or it is closed.
     Empty,
     /// No server has been identified yet.

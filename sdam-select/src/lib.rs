@@ -15,7 +15,7 @@
 //!     server::{ServerDescription, ServerType},
 //!     topology::{TopologyDescription, TopologyType},
 //! };
-//! use sdam_select::{Criteria, Settings, choose, explain};
+//! use sdam_select::{choose, criteria::Criteria, explain::explain, settings::Settings};
 //!
 //! let mut secondary = ServerDescription::unknown(ServerId::from_u64(1), "a:27017".parse()?);
 //! secondary.server_type = ServerType::RsSecondary;
@@ -69,16 +69,4 @@ mod suitability;
 mod testing;
 
 pub use algorithm::{choose, latency_window, pick, suitable};
-#[doc(inline)]
-pub use candidate::{Candidate, Candidates, Selector};
-#[doc(inline)]
-pub use criteria::{Criteria, CriteriaError, Operation};
-#[doc(inline)]
-pub use diagnose::{Diagnosis, diagnose};
 pub use error_text::error_text;
-#[doc(inline)]
-pub use explain::{Explanation, explain};
-#[doc(inline)]
-pub use readable::{has_readable_server, has_writable_server};
-#[doc(inline)]
-pub use settings::Settings;

@@ -6,7 +6,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-use crate::{criteria::CriteriaError, settings::Settings, suitability::Suitability};
+use crate::{criteria::check_staleness, settings::Settings, suitability::Suitability};
 
 /// Returns whether some server is readable, with `preference` if it is given.
 ///
@@ -20,7 +20,7 @@ pub fn has_readable_server(
     let primary = ReadPreference::new(ReadMode::Primary);
     let preference = preference.unwrap_or(&primary);
     preference.validate().is_ok()
-        && CriteriaError::check(topology, settings, preference).is_ok()
+        && check_staleness(topology, settings, preference).is_ok()
         && Suitability::for_preference(topology, settings, Some(preference), &[])
             .any_suitable(topology)
 }

@@ -34,7 +34,7 @@ impl Settings {
     pub fn new(options: &Options) -> Self {
         Self {
             local_threshold: options.local_threshold,
-            heartbeat_frequency: options.heartbeat_frequency(),
+            heartbeat_frequency: options.monitor_frequency(),
             strategy: options.selection_strategy,
             min_wire_version: options.wire_versions.min,
             retargets_overload: options.driver.enable_overload_retargeting() == Some(true),

@@ -2,13 +2,14 @@
 
 use sdam_core::{
     address::ServerAddress,
+    options::ConfigError,
     read_preference::{ReadMode, ReadPreference, TagSet},
     server::{ServerDescription, ServerType},
     topology::{TopologyDescription, TopologyType},
 };
 
 use crate::{
-    criteria::{Criteria, CriteriaError, Operation},
+    criteria::{Criteria, Operation, check_staleness},
     settings::Settings,
     staleness::StalenessLimit,
 };
@@ -43,10 +44,10 @@ impl<'a> Suitability<'a> {
         topology: &TopologyDescription,
         settings: &Settings,
         criteria: &'a Criteria,
-    ) -> Result<Self, CriteriaError> {
+    ) -> Result<Self, ConfigError> {
         let preference = match criteria.operation_on(topology) {
             Operation::Read(preference) => {
-                CriteriaError::check(topology, settings, preference)?;
+                check_staleness(topology, settings, preference)?;
                 Some(&**preference)
             }
             Operation::Write => None,

@@ -160,38 +160,25 @@ impl Edit {
 }
 
 /// The reason why an [`Action`] could not be applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ActionError {
     /// No member matches the target.
+    #[error("{0} does not exist now")]
     NoTarget(Target),
     /// The deployment is not a replica set.
+    #[error("the deployment is not a replica set")]
     NoReplicaSet,
     /// The member would not get a majority of votes, or is not allowed to run.
+    #[error("member {0} cannot be elected now")]
     NotElected(MemberId),
     /// The process is not running.
+    #[error("member {0} is not running")]
     NotRunning(MemberId),
     /// The member has the wrong role.
+    #[error("the role of member {0} does not allow it")]
     WrongRole(MemberId),
     /// The configuration would have no electable member, or names an unknown process.
+    #[error("the configuration has no electable member, or names a process that does not exist")]
     InvalidConfig,
 }
-
-impl fmt::Display for ActionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoTarget(target) => write!(f, "{target} does not exist now"),
-            Self::NoReplicaSet => f.write_str("the deployment is not a replica set"),
-            Self::NotElected(member) => write!(f, "member {member} cannot be elected now"),
-            Self::NotRunning(member) => write!(f, "member {member} is not running"),
-            Self::WrongRole(member) => {
-                write!(f, "the role of member {member} does not allow it")
-            }
-            Self::InvalidConfig => f.write_str(
-                "the configuration has no electable member, or names a process that does not exist",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for ActionError {}

@@ -154,7 +154,7 @@
 //!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
 //!     let read = Criteria::read(ReadPreference::new(ReadMode::SecondaryPreferred))?;
 //!     topology.select(&read).await?;
-//!     let clock = sim.runtime().io.clock;
+//!     let clock = sim.runtime().backend.clock;
 //!     let end = sim.now() + Duration::from_secs(60);
 //!     let program = async {
 //!         let mut reads = 0;
@@ -201,7 +201,7 @@
 //! sim.tls().set_certificate(MemberId(0), certificate.valid(evening, evening + 8 * hour));
 //! sim.block_on(async {
 //!     let topology = Topology::builder(&sim.uri())?.start(sim.runtime())?;
-//!     let clock = sim.runtime().io.clock;
+//!     let clock = sim.runtime().backend.clock;
 //!     topology.select(&Criteria::write()).await?;
 //!
 //!     // At midnight the certificate is still valid; in the morning nothing has happened yet.

@@ -70,6 +70,8 @@ pub enum Oracle {
     Panic,
     /// The same seed yields the same run.
     Determinism,
+    /// The recorded inputs of a client have its events.
+    Replay,
 }
 
 impl Oracle {
@@ -98,6 +100,7 @@ impl Oracle {
             Self::BusyLoop => "busy-loop",
             Self::Panic => "panic",
             Self::Determinism => "determinism",
+            Self::Replay => "replay",
         }
     }
 
@@ -130,8 +133,9 @@ impl fmt::Display for Oracle {
 }
 
 /// A violation of an invariant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[error("{oracle} at {at:?}: {message}")]
 pub struct Violation {
     /// The violated rule.
     pub oracle: Oracle,
@@ -140,14 +144,6 @@ pub struct Violation {
     /// The description of the violation.
     pub message: String,
 }
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} at {:?}: {}", self.oracle, self.at, self.message)
-    }
-}
-
-impl std::error::Error for Violation {}
 
 /// A call to a connection pool.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,7 +14,7 @@ pub(crate) struct CommandError {
     /// True if a state change error includes the topology version.
     pub(crate) versioned: bool,
     /// Additional fields of the error of a single write.
-    pub(crate) details: Document,
+    pub(crate) details: Box<Document>,
 }
 
 /// The outcome of a command: its reply without `ok`, or its error.
@@ -78,7 +78,7 @@ impl CommandError {
             message: message.into(),
             labels: None,
             versioned: true,
-            details: Document::new(),
+            details: Box::default(),
         }
     }
 
@@ -104,7 +104,7 @@ impl CommandError {
     /// Returns the fields of the error of a single write.
     pub(crate) fn write_error(&self) -> Document {
         let mut error = doc! { "code": self.code, "errmsg": &self.message };
-        error.extend(self.details.clone());
+        error.extend((*self.details).clone());
         error
     }
 

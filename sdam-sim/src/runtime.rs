@@ -33,7 +33,10 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
-use sdam_transport::{Io, NetTransport, Runtime};
+use sdam_transport::{
+    net::NetTransport,
+    runtime::{Backend, Runtime},
+};
 
 use self::{
     clock::SimClock,
@@ -62,12 +65,12 @@ use crate::{
 /// ```
 /// use std::time::Duration;
 ///
-/// use sdam_sim::{config::SetConfig, runtime::Sim, Blueprint};
+/// use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 /// use sdam_core::address::ServerAddress;
 ///
 /// let hosts = ["a", "b", "c"].map(|host| ServerAddress::new(host, 27017));
 /// let sim = Sim::new(42, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-/// let clock = sim.runtime().io.clock;
+/// let clock = sim.runtime().backend.clock;
 /// let before = clock.now();
 /// sim.block_on(clock.sleep_until(before + Duration::from_secs(3600)));
 /// assert_eq!(clock.now().since(before), Duration::from_secs(3600));
@@ -103,16 +106,16 @@ impl Sim {
         let clock = Arc::new(SimClock::new(Arc::clone(&shared)));
         let transport = NetTransport::new(SimDial::new(Arc::clone(&shared)), clock.clone());
         let resolver = SimResolver(Arc::clone(&shared));
-        let io = Io::new(clock, Arc::new(transport), io_seed)
+        let backend = Backend::new(clock, Arc::new(transport), io_seed)
             .with_entropy(Arc::new(SimEntropy::new(rng.fork())))
             .with_resolver(Arc::new(resolver));
         #[cfg(feature = "tls")]
-        let io = {
-            let (servers, program) = tls::rustls(Arc::clone(&io.clock));
+        let backend = {
+            let (servers, program) = tls::rustls(Arc::clone(&backend.clock));
             TlsServers(&shared).accept_by(servers);
-            io.with_tls(Arc::new(program))
+            backend.with_tls(Arc::new(program))
         };
-        let runtime = Runtime::new(io, Arc::new(SimSpawner::new(Arc::clone(&shared))));
+        let runtime = Runtime::new(backend, Arc::new(SimSpawner::new(Arc::clone(&shared))));
         Self { shared, runtime }
     }
 
@@ -203,7 +206,7 @@ impl Sim {
     /// Advances virtual time by `duration`.
     pub fn run_for(&self, duration: Duration) {
         let deadline = self.now() + duration;
-        self.block_on(self.runtime.io.clock.sleep_until(deadline));
+        self.block_on(self.runtime.backend.clock.sleep_until(deadline));
     }
 
     /// Applies `action` to the deployment. Its consequences take virtual time.

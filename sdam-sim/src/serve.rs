@@ -19,7 +19,7 @@ mod listener;
 mod tests;
 
 use std::{
-    fmt, io,
+    io,
     ops::Deref,
     sync::mpsc::{self, Sender},
     thread::JoinHandle,
@@ -51,14 +51,17 @@ pub struct Server {
 pub struct ReplicaSet(Server);
 
 /// The reason why a deployment could not be started, or an action could not be applied.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The deployment refused the action.
-    Action(ActionError),
+    #[error(transparent)]
+    Action(#[from] ActionError),
     /// A port could not be bound, or a thread could not be started.
+    #[error("cannot serve on loopback: {0}")]
     Io(io::Error),
     /// The deployment has ended.
+    #[error("the simulated deployment has stopped")]
     Stopped,
 }
 
@@ -184,31 +187,6 @@ impl Deref for ReplicaSet {
 
     fn deref(&self) -> &Server {
         &self.0
-    }
-}
-
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Action(error) => error.fmt(f),
-            Self::Io(error) => write!(f, "cannot serve on loopback: {error}"),
-            Self::Stopped => f.write_str("the simulated deployment has stopped"),
-        }
-    }
-}
-
-impl std::error::Error for ServeError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Action(_) | Self::Stopped => None,
-        }
-    }
-}
-
-impl From<ActionError> for ServeError {
-    fn from(error: ActionError) -> Self {
-        Self::Action(error)
     }
 }
 

@@ -31,7 +31,7 @@ impl Store {
                  dup key: {{ _id: {id} }}"
             );
             let mut error = CommandError::new(DUPLICATE_KEY, message);
-            error.details = doc! { "keyPattern": { "_id": 1 }, "keyValue": { "_id": id } };
+            *error.details = doc! { "keyPattern": { "_id": 1 }, "keyValue": { "_id": id } };
             return Err(error);
         }
         documents.push(document);

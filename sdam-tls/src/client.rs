@@ -11,7 +11,7 @@ use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
 };
-use sdam_transport::{ByteStream, Tls, async_trait};
+use sdam_transport::{async_trait, stream::ByteStream, tls::Tls};
 
 use crate::{
     error::{CertificateRequests, Errors},

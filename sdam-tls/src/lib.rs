@@ -1,7 +1,7 @@
 //! TLS for sdam, with [rustls].
 //!
 //! [`Rustls`] creates the TLS of a topology from its [options](sdam_core::options::TlsOptions). It
-//! works over every [`ByteStream`](sdam_transport::ByteStream): sockets of any runtime, blocking
+//! works over every [`ByteStream`](sdam_transport::stream::ByteStream): sockets of any runtime, blocking
 //! sockets, and simulated ones, whose servers also need a TLS library (`TlsServers::accept_by` of
 //! `sdam-sim`). So the crate depends on no runtime, has no global state, and reads no clock except
 //! the wall clock to check the validity of certificates. The cryptography is a value, too.
@@ -9,11 +9,11 @@
 //! ```
 //! use std::sync::Arc;
 //!
-//! use sdam_transport::Io;
+//! use sdam_transport::runtime::Backend;
 //!
 //! /// Adds TLS to the connections of a runtime.
-//! fn with_tls(io: Io) -> Io {
-//!     io.with_tls(Arc::new(sdam_tls::Rustls::ring()))
+//! fn with_tls(backend: Backend) -> Backend {
+//!     backend.with_tls(Arc::new(sdam_tls::Rustls::ring()))
 //! }
 //! ```
 //!

@@ -12,7 +12,7 @@ use sdam_core::{
     address::ServerAddress,
     options::{ConfigError, TlsOptions},
 };
-use sdam_transport::{Tls, TlsProvider};
+use sdam_transport::tls::{Tls, TlsProvider};
 
 use crate::{
     client::Client,

@@ -229,26 +229,21 @@ fn names(presented: &[String]) -> String {
 
 /// Returns the date of `time` in UTC, such as `2031-05-09`.
 fn date(time: UnixTime) -> String {
-    // Days since 0000-03-01, in the proleptic Gregorian calendar: a year that begins in March ends
-    // with its leap day.
-    let days = time.as_secs() / 86_400 + 719_468;
-    let (era, day_of_era) = (days / 146_097, days % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
+    let text = rfc_3339(time);
+    let (date, _) = text.split_once('T').unwrap_or((&text, ""));
+    date.to_owned()
 }
 
 /// Returns `time` in UTC, such as `20310509235959`.
 pub(crate) fn digits(time: UnixTime) -> String {
-    let second = time.as_secs() % 86_400;
-    let (hour, minute) = (second / 3_600, second / 60 % 60);
-    let date = date(time).replace('-', "");
-    format!("{date}{hour:02}{minute:02}{:02}", second % 60)
+    let text = rfc_3339(time);
+    let digits = text.chars().filter(char::is_ascii_digit);
+    digits.take("20310509235959".len()).collect()
+}
+
+fn rfc_3339(time: UnixTime) -> String {
+    let millis = time.as_secs().saturating_mul(1000);
+    sdam_core::time::UnixTime::from_millis(millis).to_string()
 }
 
 const NO_VERSION: &str =

@@ -9,7 +9,7 @@ use std::{
 use futures::io::{AsyncRead, AsyncWrite};
 use rustls::ClientConnection;
 use sdam_core::time::Instant;
-use sdam_transport::ByteStream;
+use sdam_transport::stream::ByteStream;
 
 use crate::error::{Errors, is_closed};
 

@@ -42,7 +42,7 @@ use self::{
 use crate::{
     clock::Clock,
     dial::Dial,
-    runtime::{Io, Runtime},
+    runtime::{Backend, Runtime},
     spawn::Task,
 };
 
@@ -51,9 +51,9 @@ use crate::{
 /// # Panics
 ///
 /// Panics after all checks have run if any failed; the message lists the failures.
-pub fn io(io: &Io) {
+pub fn backend(backend: &Backend) {
     let mut report = Report::new(STEP_TIMEOUT);
-    check_io(io, &mut report);
+    check_backend(backend, &mut report);
     report.finish();
 }
 
@@ -63,11 +63,11 @@ pub fn io(io: &Io) {
 ///
 /// Panics after all checks have run if any failed or a future was pending; the message lists the
 /// failures.
-pub fn blocking(io: &Io) {
+pub fn blocking(backend: &Backend) {
     let mut report = Report::new(STEP_TIMEOUT);
-    for check in IO_CHECKS {
+    for check in BACKEND_CHECKS {
         let run = Run::blocking();
-        let future = (check.run)(io.clone(), run.clone());
+        let future = (check.run)(backend.clone(), run.clone());
         report.run(check.rule, "", &run, || {
             let outcome = future.now_or_never();
             outcome.unwrap_or_else(|| Err("a future is pending, but it has to block".into()))
@@ -76,7 +76,7 @@ pub fn blocking(io: &Io) {
     report.finish();
 }
 
-/// Checks a whole runtime: runs the checks of [`io`], repeats them inside tasks of the runtime, and
+/// Checks a whole runtime: runs the checks of [`backend`], repeats them inside tasks of the runtime, and
 /// checks the spawner.
 ///
 /// # Panics
@@ -84,8 +84,8 @@ pub fn blocking(io: &Io) {
 /// Panics after all checks have run if any failed; the message lists the failures.
 pub fn runtime(runtime: &Runtime) {
     let mut report = Report::new(STEP_TIMEOUT);
-    check_io(&runtime.io, &mut report);
-    for check in IO_CHECKS.iter().chain(PENDING_CHECKS) {
+    check_backend(&runtime.backend, &mut report);
+    for check in BACKEND_CHECKS.iter().chain(PENDING_CHECKS) {
         check.in_task(runtime, &mut report);
     }
     for check in SPAWN_CHECKS {
@@ -97,7 +97,7 @@ pub fn runtime(runtime: &Runtime) {
 /// Checks a dialer: among several addresses, one that refuses is skipped, and one that does not
 /// answer is overtaken. On Linux, also checks that idle peers are probed.
 ///
-/// The rules of all transports are checked by [`io`], [`blocking`] and [`runtime`].
+/// The rules of all transports are checked by [`backend`], [`blocking`] and [`runtime`].
 ///
 /// # Panics
 ///
@@ -141,12 +141,12 @@ impl<T> Check<T> {
     }
 }
 
-impl Check<Io> {
+impl Check<Backend> {
     /// Runs the check in a task of `runtime`.
     fn in_task(&self, runtime: &Runtime, report: &mut Report) {
         let run = Run::default();
         let (done, outcome) = oneshot::channel();
-        let future = (self.run)(runtime.io.clone(), run.clone());
+        let future = (self.run)(runtime.backend.clone(), run.clone());
         run.step("waiting for the task of the check to run");
         runtime.spawner.spawn(Task::new("conformance", async move {
             // The receiver is dropped if the check took too long.
@@ -159,9 +159,9 @@ impl Check<Io> {
     }
 }
 
-fn check_io(io: &Io, report: &mut Report) {
-    for check in IO_CHECKS.iter().chain(PENDING_CHECKS) {
-        check.on_foreign_executor(io.clone(), report);
+fn check_backend(backend: &Backend, report: &mut Report) {
+    for check in BACKEND_CHECKS.iter().chain(PENDING_CHECKS) {
+        check.on_foreign_executor(backend.clone(), report);
     }
 }
 
@@ -189,7 +189,7 @@ macro_rules! checks {
     };
 }
 
-const IO_CHECKS: &[Check<Io>] = &checks![
+const BACKEND_CHECKS: &[Check<Backend>] = &checks![
     Clock: "`now` never goes backwards, whichever thread calls it."
         => clock::now_never_goes_backwards,
     Clock: "A timer is ready when it is first polled if its deadline has passed by then."
@@ -238,7 +238,7 @@ const IO_CHECKS: &[Check<Io>] = &checks![
 ];
 
 /// The checks of futures that may return `Pending`.
-const PENDING_CHECKS: &[Check<Io>] = &checks![
+const PENDING_CHECKS: &[Check<Backend>] = &checks![
     Clock: "A timer may be polled by any executor, and moved to another thread between two polls."
         => clock::a_timer_may_move_to_another_thread,
     Clock: "A timer may be dropped before it is ready, on any thread."

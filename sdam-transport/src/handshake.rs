@@ -3,14 +3,14 @@
 //!
 //! ```
 //! use sdam_core::hello::Handshake;
-//! use sdam_transport::handshake::{ClientMetadata, Environment, Library};
+//! use sdam_transport::handshake::{ClientMetadata, DriverInfo, Environment};
 //!
-//! # fn main() -> Result<(), sdam_transport::handshake::InvalidMetadata> {
+//! # fn main() -> Result<(), sdam_core::options::ConfigError> {
 //! let environment = Environment::default().with_variable("VERCEL", "1");
 //! let mut metadata = ClientMetadata::new("sdam", "0.1.0", &environment)?
 //!     .with_platform("tokio")?
 //!     .with_application("billing")?;
-//! metadata.append(Library::new("wrapper").with_version("2.1"))?;
+//! metadata.append(DriverInfo::new("wrapper").with_version("2.1"))?;
 //! assert!(metadata.is_faas());
 //!
 //! let handshake = Handshake::new(metadata.encode());
@@ -24,10 +24,8 @@ mod environment;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 pub use environment::{Environment, FaasProvider, OperatingSystem};
-use sdam_core::document::DocumentWriter;
+use sdam_core::{document::DocumentWriter, options::ConfigError};
 
 /// The separator of the names, versions and platforms of a driver and its wrapping libraries.
 const DELIMITER: char = '|';
@@ -42,7 +40,7 @@ const DOCUMENT: &str = "client document";
 pub struct ClientMetadata {
     application: Option<Box<str>>,
     /// The driver first, then its wrapping libraries in the order in which they were appended.
-    libraries: Vec<Library>,
+    libraries: Vec<DriverInfo>,
     environment: Environment,
 }
 
@@ -59,18 +57,19 @@ impl ClientMetadata {
     /// # Errors
     ///
     /// The name or version is empty, too long, or contains a `|`.
-    pub fn new(
-        name: &str,
-        version: &str,
-        environment: &Environment,
-    ) -> Result<Self, InvalidMetadata> {
+    pub fn new(name: &str, version: &str, environment: &Environment) -> Result<Self, ConfigError> {
         for (option, text) in [("driver name", name), ("driver version", version)] {
             if text.is_empty() {
-                return Err(InvalidMetadata::new(option, Reason::Empty));
+                return Err(ConfigError::new(
+                    option,
+                    "",
+                    "it must not be empty",
+                    "set it or leave it out",
+                ));
             }
             check_length(option, text, Self::MAX_DRIVER_LENGTH)?;
         }
-        let driver = Library::new(name).with_version(version);
+        let driver = DriverInfo::new(name).with_version(version);
         driver.validate()?;
         Ok(Self {
             application: None,
@@ -84,7 +83,7 @@ impl ClientMetadata {
     /// # Errors
     ///
     /// `appName` is longer than 128 bytes.
-    pub fn with_application(mut self, name: &str) -> Result<Self, InvalidMetadata> {
+    pub fn with_application(mut self, name: &str) -> Result<Self, ConfigError> {
         check_length("appName", name, Self::MAX_APPLICATION_LENGTH)?;
         self.application = set(name);
         Ok(self)
@@ -95,7 +94,7 @@ impl ClientMetadata {
     /// # Errors
     ///
     /// The text contains a `|`.
-    pub fn with_platform(mut self, platform: &str) -> Result<Self, InvalidMetadata> {
+    pub fn with_platform(mut self, platform: &str) -> Result<Self, ConfigError> {
         if let Some(driver) = self.libraries.first_mut() {
             let changed = driver.clone().with_platform(platform);
             changed.validate()?;
@@ -110,7 +109,7 @@ impl ClientMetadata {
     /// # Errors
     ///
     /// One of the library's texts contains a `|`; the metadata is then unchanged.
-    pub fn append(&mut self, library: Library) -> Result<bool, InvalidMetadata> {
+    pub fn append(&mut self, library: DriverInfo) -> Result<bool, ConfigError> {
         library.validate()?;
         // The driver's own entry is skipped: a library equal to it is still appended.
         let known = self.libraries.iter().skip(1).any(|own| *own == library);
@@ -131,11 +130,16 @@ impl ClientMetadata {
     /// # Errors
     ///
     /// The document is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
-    pub fn check_encoded(document: &[u8]) -> Result<(), InvalidMetadata> {
+    pub fn check_encoded(document: &[u8]) -> Result<(), ConfigError> {
         check_length(DOCUMENT, document, Self::MAX_LENGTH)?;
         match DocumentWriter::extending(document) {
             Ok(_) => Ok(()),
-            Err(_) => Err(InvalidMetadata::new(DOCUMENT, Reason::Malformed)),
+            Err(_) => Err(ConfigError::new(
+                DOCUMENT,
+                "",
+                "it is not a BSON document",
+                "correct its encoding",
+            )),
         }
     }
 
@@ -152,13 +156,13 @@ impl ClientMetadata {
 
 /// A library that wraps the driver (Handshake: "DriverInfoOptions"). Empty texts count as absent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Library {
+pub struct DriverInfo {
     name: Box<str>,
     version: Option<Box<str>>,
     platform: Option<Box<str>>,
 }
 
-impl Library {
+impl DriverInfo {
     /// Creates a library with this name.
     pub fn new(name: &str) -> Self {
         Self {
@@ -182,7 +186,7 @@ impl Library {
         self
     }
 
-    fn validate(&self) -> Result<(), InvalidMetadata> {
+    fn validate(&self) -> Result<(), ConfigError> {
         let fields = [
             ("driver name", Some(&self.name)),
             ("driver version", self.version.as_ref()),
@@ -190,92 +194,25 @@ impl Library {
         ];
         for (option, text) in fields {
             if text.is_some_and(|text| text.contains(DELIMITER)) {
-                return Err(InvalidMetadata::new(option, Reason::Delimiter));
+                let reason = format!("it must not contain `{DELIMITER}`");
+                let value = text.cloned().unwrap_or_default();
+                return Err(ConfigError::new(
+                    option,
+                    value,
+                    reason,
+                    "use another character",
+                ));
             }
         }
         Ok(())
     }
 }
 
-/// The error of metadata that a server would refuse, or that could not be split into its parts
-/// again.
-#[derive(Clone, PartialEq, Eq)]
-pub struct InvalidMetadata {
-    option: &'static str,
-    reason: Reason,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Reason {
-    Empty,
-    TooLong { length: usize, limit: usize },
-    Delimiter,
-    Malformed,
-    OfDriver,
-}
-
-impl InvalidMetadata {
-    const fn new(option: &'static str, reason: Reason) -> Self {
-        Self { option, reason }
-    }
-
-    /// Creates the error for appending a library to a `client` document that the driver encoded
-    /// itself.
-    pub const fn of_driver() -> Self {
-        Self::new("driver name", Reason::OfDriver)
-    }
-
-    /// Returns the name of the invalid option, such as `appName`.
-    pub const fn option(&self) -> &'static str {
-        self.option
-    }
-}
-
-impl fmt::Display for InvalidMetadata {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "invalid {}: ", self.option)?;
-        match self.reason {
-            Reason::Empty => f.write_str("it must not be empty: set it or leave it out"),
-            Reason::TooLong { length, limit } => {
-                write!(
-                    f,
-                    "it has {length} bytes and may have at most {limit}: shorten it"
-                )
-            }
-            Reason::Malformed => f.write_str("it is not a BSON document"),
-            Reason::OfDriver => f.write_str(
-                "the driver makes the client document itself: append the library to that",
-            ),
-            Reason::Delimiter => {
-                write!(
-                    f,
-                    "it must not contain `{DELIMITER}`: use another character"
-                )
-            }
-        }
-    }
-}
-
-impl fmt::Debug for InvalidMetadata {
-    /// Writes the same text as `Display`, for programs that return the error from `main`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for InvalidMetadata {}
-
-fn check_length(
-    option: &'static str,
-    text: impl AsRef<[u8]>,
-    limit: usize,
-) -> Result<(), InvalidMetadata> {
+fn check_length(option: &str, text: impl AsRef<[u8]>, limit: usize) -> Result<(), ConfigError> {
     let length = text.as_ref().len();
     if length > limit {
-        return Err(InvalidMetadata::new(
-            option,
-            Reason::TooLong { length, limit },
-        ));
+        let reason = format!("it has {length} bytes and may have at most {limit}");
+        return Err(ConfigError::new(option, "", reason, "shorten it"));
     }
     Ok(())
 }

@@ -6,7 +6,7 @@
 //!
 //! | module | content |
 //! | --- | --- |
-//! | [`runtime`] | [`Io`] and [`Runtime`]: the bundles of traits that an engine gets |
+//! | [`runtime`] | [`Backend`] and [`Runtime`]: the bundles of traits that an engine gets |
 //! | [`clock`], [`spawn`], [`connect`], [`resolve`] | the traits that runtimes implement |
 //! | [`entropy`] | the source of unique identifiers |
 //! | [`error`] | errors of the system and of the codec, as [`Error`](sdam_core::error::Error) |
@@ -33,6 +33,16 @@
 //! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
 //! leave their thread, [`local::Remote`] is the spawner and also sends other work to that thread,
 //! and [`pipe::piped`] turns a socket into a stream.
+//!
+//! [`Backend`]: runtime::Backend
+//! [`Clock`]: clock::Clock
+//! [`Connection`]: connect::Connection
+//! [`Dial`]: dial::Dial
+//! [`NetTransport`]: net::NetTransport
+//! [`Resolver`]: resolve::Resolver
+//! [`Runtime`]: runtime::Runtime
+//! [`Spawner`]: spawn::Spawner
+//! [`Transport`]: connect::Transport
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 pub mod clock;
@@ -66,22 +76,3 @@ pub mod wrap;
 
 pub use async_trait::async_trait;
 pub use futures::future::BoxFuture;
-
-#[doc(inline)]
-pub use crate::{
-    clock::Clock,
-    connect::{Connection, Transport},
-    dial::{Dial, DialTarget},
-    entropy::Entropy,
-    handshake::{ClientMetadata, Environment, InvalidMetadata, Library},
-    layers::{Guards, Layers, Translate},
-    net::NetTransport,
-    pool::{NewPool, NoPools, PoolFactory, PoolHandle, Reporter},
-    resolve::{Resolver, SrvRecords},
-    runtime::{Io, Runtime},
-    spawn::{Spawner, Task},
-    stream::ByteStream,
-    tls::{Tls, TlsProvider},
-    translate::{AddressTable, ThroughHost},
-    wrap::{Wrap, Wrapped},
-};

@@ -8,6 +8,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::TryFutureExt as _;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
@@ -114,12 +115,9 @@ impl<D: Dial> NetTransport<D> {
     ) -> Result<Box<dyn ByteStream>, Error> {
         stream.set_deadline(deadline);
         let negotiated = tls.negotiate(Box::new(stream), target);
-        let mut stream = race::deadline(&*self.clock, deadline, negotiated)
-            .await
-            .unwrap_or_else(|elapsed| {
-                let message = "the server did not finish the TLS handshake in time";
-                Err(Error::timeout(Stage::Tls, message).with_source(elapsed))
-            })?;
+        let message = "the server did not finish the TLS handshake in time";
+        let late = (Stage::Tls, message);
+        let mut stream = race::within(&*self.clock, deadline, late, negotiated).await?;
         stream.set_deadline(None);
         Ok(stream)
     }
@@ -146,21 +144,15 @@ impl<D: Dial> NetTransport<D> {
     }
 
     async fn resolve(&self, host: &str, deadline: Option<Instant>) -> Result<Vec<IpAddr>, Error> {
-        let lookup = self.dial.lookup_ip(host);
-        match race::deadline(&*self.clock, deadline, lookup).await {
-            Ok(Ok(addresses)) if addresses.is_empty() => {
-                Err(Error::network(Stage::Dns, "the host name has no address"))
-            }
-            Ok(Ok(addresses)) => Ok(addresses),
-            Ok(Err(error)) => {
-                let message = "the host name could not be looked up";
-                Err(error::from_io(Stage::Dns, message, error))
-            }
-            Err(elapsed) => {
-                let message = "the host name look-up timed out";
-                Err(Error::timeout(Stage::Dns, message).with_source(elapsed))
-            }
+        let found = self.dial.lookup_ip(host).map_err(|error| {
+            error::from_io(Stage::Dns, "the host name could not be looked up", error)
+        });
+        let late = (Stage::Dns, "the host name look-up timed out");
+        let addresses = race::within(&*self.clock, deadline, late, found).await?;
+        if addresses.is_empty() {
+            return Err(Error::network(Stage::Dns, "the host name has no address"));
         }
+        Ok(addresses)
     }
 
     async fn race(

@@ -19,7 +19,7 @@ pub use self::{
     authenticate::authenticate,
     connection::Established,
     reply::CommandReply,
-    reporter::{NewPool, PoolHost, Reporter, ServiceConnection},
+    reporter::{PoolContext, PoolHost, Reporter, ServiceConnection},
 };
 use crate::spawn::Task;
 
@@ -31,7 +31,7 @@ use crate::spawn::Task;
 ///
 /// `create` is called while the topology is locked.
 /// It must return quickly, must not block, and must not call back into the topology.
-/// The pool starts paused with [`NewPool::generation`] and opens no connection before
+/// The pool starts paused with [`PoolContext::generation`] and opens no connection before
 /// [`PoolHandle::ready`].
 ///
 /// A panic is re-raised in the calling thread after the remaining effects have run. The server is
@@ -44,7 +44,7 @@ pub trait PoolFactory: Send + Sync + Debug + 'static {
     type Pool: PoolHandle;
 
     /// Creates the paused pool of a server.
-    fn create(&self, new: NewPool) -> Self::Pool;
+    fn create(&self, context: PoolContext) -> Self::Pool;
 }
 
 /// The part of a connection pool that the topology controls.
@@ -124,7 +124,7 @@ pub struct NoPools;
 impl PoolFactory for NoPools {
     type Pool = Self;
 
-    fn create(&self, _: NewPool) -> Self {
+    fn create(&self, _: PoolContext) -> Self {
         Self
     }
 }
@@ -140,8 +140,8 @@ macro_rules! forward_factory {
         impl<F: PoolFactory + ?Sized> PoolFactory for $pointer {
             type Pool = F::Pool;
 
-            fn create(&self, new: NewPool) -> F::Pool {
-                (**self).create(new)
+            fn create(&self, context: PoolContext) -> F::Pool {
+                (**self).create(context)
             }
         }
     )*};

@@ -4,7 +4,6 @@
 //! reproducible: results before timers, earlier attempts before later ones.
 
 use std::{
-    fmt,
     future::Future,
     net::IpAddr,
     pin::{Pin, pin},
@@ -13,7 +12,10 @@ use std::{
 };
 
 use futures::future::{self, BoxFuture, Either};
-use sdam_core::time::Instant;
+use sdam_core::{
+    error::{Error, Stage},
+    time::Instant,
+};
 
 use crate::clock::Clock;
 
@@ -55,18 +57,31 @@ pub async fn deadline<F: Future>(
     }
 }
 
-/// The error of a deadline that has passed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Elapsed;
-
-impl fmt::Display for Elapsed {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the deadline has passed")
-    }
+/// Returns the result of `future` by the [`deadline`], or an error with this stage and
+/// message.
+///
+/// # Errors
+///
+/// As `future`, or a timeout if the deadline passed first.
+///
+/// # Cancel safety
+///
+/// As `future`.
+pub async fn within<T>(
+    clock: &dyn Clock,
+    deadline: Option<Instant>,
+    (stage, message): (Stage, &str),
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
+    let outcome = self::deadline(clock, deadline, future).await;
+    outcome.unwrap_or_else(|elapsed| Err(Error::timeout(stage, message).with_source(elapsed)))
 }
 
-impl std::error::Error for Elapsed {}
+/// The error of a deadline that has passed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+#[error("the deadline has passed")]
+pub struct Elapsed;
 
 /// The delay before the next concurrent attempt (RFC 8305: "Connection Attempt Delay").
 pub const ATTEMPT_DELAY: Duration = Duration::from_millis(250);

@@ -3,7 +3,7 @@
 use std::{fmt::Debug, time::Duration};
 
 use async_trait::async_trait;
-pub use sdam_core::{error::Error, srv::SrvRecords};
+use sdam_core::{error::Error, srv::SrvRecords};
 
 /// Looks up the SRV and TXT records of `mongodb+srv` seed lists.
 ///

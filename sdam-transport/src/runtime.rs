@@ -22,7 +22,7 @@ use crate::{
 /// Each part is a value and can be replaced separately.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Io {
+pub struct Backend {
     /// The clock and its timers.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
@@ -41,7 +41,7 @@ pub struct Io {
     topologies: Arc<AtomicU64>,
 }
 
-impl Io {
+impl Backend {
     /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from
     /// the [system's entropy](SystemEntropy).
     ///
@@ -99,19 +99,19 @@ impl Io {
     }
 }
 
-/// All parts that the engine needs: [`Io`] and a spawner.
+/// All parts that the engine needs: [`Backend`] and a spawner.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Runtime {
     /// Clock, transport, resolver and seed.
-    pub io: Io,
+    pub backend: Backend,
     /// Spawns the tasks of monitors.
     pub spawner: Arc<dyn Spawner>,
 }
 
 impl Runtime {
     /// Creates a bundle of these parts.
-    pub fn new(io: Io, spawner: Arc<dyn Spawner>) -> Self {
-        Self { io, spawner }
+    pub fn new(backend: Backend, spawner: Arc<dyn Spawner>) -> Self {
+        Self { backend, spawner }
     }
 }

@@ -1,8 +1,8 @@
-//! Connections through a SOCKS5 proxy (driver specifications: "SOCKS5 Support").
+//! Connections through a SOCKS5 proxy (driver specifications: "SOCKS5 Support"; RFC 1928, RFC 1929).
+//!
+//! Implemented here because the SOCKS5 crates depend on a runtime or on many other crates.
 
-mod handshake;
-
-use std::io;
+use std::{io, net::IpAddr};
 
 use futures::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use sdam_core::{
@@ -11,7 +11,6 @@ use sdam_core::{
     options::ProxyOptions,
 };
 
-use self::handshake::{Handshake, Problem, Step};
 use crate::stream::ByteStream;
 
 /// Requests a connection to `target` from the proxy at the other end of `stream`.
@@ -34,9 +33,8 @@ pub(crate) async fn connect<S: ByteStream>(
     target: &ServerAddress,
 ) -> Result<(), Error> {
     let outcome = negotiate(stream, proxy, target).await;
-    outcome.map_err(|failure| {
+    outcome.map_err(|Failure(kind, cause)| {
         let proxy = ServerAddress::new(&proxy.host, proxy.port);
-        let (kind, cause) = failure.describe();
         error(kind, &proxy, target, &cause)
     })
 }
@@ -64,52 +62,186 @@ async fn negotiate<S: ByteStream>(
     let credential = credential.map(|(user, password)| (&**user, password.expose()));
     // SOCKS5 Support: "Drivers MUST ignore this option if it specifies a zero-length string".
     let credential = credential.filter(|credential| *credential != ("", ""));
-    let (mut handshake, mut step) = Handshake::new(credential, target)?;
-    let mut received = Vec::new();
-    while let Step::Exchange { send, receive } = step {
-        let failed = |error| Failure::Io(handshake.action(), error);
-        if !send.is_empty() {
-            stream.write_all(&send).await.map_err(failed)?;
-            stream.flush().await.map_err(failed)?;
+    if let Some((user, password)) = credential {
+        let fits = |text: &str| (1..=LONGEST).contains(&text.len());
+        if !fits(user) || !fits(password) {
+            let cause = "proxyUsername and proxyPassword have to be 1 to 255 bytes long";
+            return Err(Failure::network(cause));
         }
-        received.resize(receive, 0);
-        stream.read_exact(&mut received).await.map_err(failed)?;
-        step = handshake.next(&received)?;
     }
-    Ok(())
+    let request = request(target)?;
+    let mut dialogue = Dialogue {
+        stream,
+        part: "the greeting",
+    };
+    // SOCKS5 Support: "both"
+    let greeting: &[u8] = match credential {
+        Some(_) => &[VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
+        None => &[VERSION, 1, NO_AUTHENTICATION],
+    };
+    let [version, method] = dialogue.ask(greeting).await?;
+    check_version(version)?;
+    match (method, credential) {
+        (NO_AUTHENTICATION, _) => {}
+        (USER_AND_PASSWORD, Some((user, password))) => {
+            dialogue.part = "authentication";
+            let mut login = vec![AUTHENTICATION_VERSION];
+            put(&mut login, user);
+            put(&mut login, password);
+            // The version is that of RFC 1929, but some proxies send that of RFC 1928.
+            let [_, status] = dialogue.ask(&login).await?;
+            if status != SUCCEEDED {
+                let cause = "the proxy rejects proxyUsername and proxyPassword";
+                return Err(Failure::network(cause));
+            }
+        }
+        (NO_ACCEPTABLE_METHOD, credential) => {
+            return Err(Failure::network(match credential {
+                None => "the proxy requires authentication: set proxyUsername and proxyPassword",
+                Some(_) => "the proxy does not authenticate by user name and password",
+            }));
+        }
+        (other, _) => {
+            return Err(Failure::protocol(format!(
+                "the proxy chose the authentication method {other}, which was not offered"
+            )));
+        }
+    }
+    dialogue.part = "the request to connect";
+    let [version, code] = dialogue.ask(&request).await?;
+    check_version(version)?;
+    if code != SUCCEEDED {
+        return Err(Failure::network(refusal(code, &request)));
+    }
+    // A reserved byte, the type of the proxy's own address, and its first byte.
+    let [_, kind, first] = dialogue.read().await?;
+    let rest = match kind {
+        IPV4 => 3,
+        IPV6 => 15,
+        NAME => usize::from(first),
+        other => {
+            let cause = format!("the proxy's reply has an address of unknown type {other}");
+            return Err(Failure::protocol(cause));
+        }
+    };
+    dialogue.fill(&mut vec![0; rest + PORT_LENGTH]).await
 }
 
-/// The reason why a handshake failed.
-enum Failure {
-    /// The stream broke or timed out during this part of the handshake.
-    Io(&'static str, io::Error),
-    Problem(Problem),
+/// The exchange of bytes with the proxy.
+struct Dialogue<'s, S> {
+    stream: &'s mut S,
+    /// The current part of the handshake, for errors.
+    part: &'static str,
 }
+
+impl<S: ByteStream> Dialogue<'_, S> {
+    /// Sends a message and reads the first bytes of the answer.
+    async fn ask<const N: usize>(&mut self, message: &[u8]) -> Result<[u8; N], Failure> {
+        let sent = self.stream.write_all(message).await;
+        sent.map_err(|error| self.broken(&error))?;
+        let sent = self.stream.flush().await;
+        sent.map_err(|error| self.broken(&error))?;
+        self.read().await
+    }
+
+    async fn read<const N: usize>(&mut self) -> Result<[u8; N], Failure> {
+        let mut bytes = [0; N];
+        self.fill(&mut bytes).await?;
+        Ok(bytes)
+    }
+
+    async fn fill(&mut self, bytes: &mut [u8]) -> Result<(), Failure> {
+        let read = self.stream.read_exact(bytes).await;
+        read.map_err(|error| self.broken(&error))
+    }
+
+    fn broken(&self, error: &io::Error) -> Failure {
+        let part = self.part;
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Failure::network(format!("the proxy closed the connection during {part}"))
+            }
+            io::ErrorKind::TimedOut => Failure(ErrorKind::Timeout, SILENT.into()),
+            _ => Failure::network(format!(
+                "the connection to the proxy broke during {part}: {error}"
+            )),
+        }
+    }
+}
+
+/// The kind and the cause of a handshake's failure, with the remedy if there is one.
+struct Failure(ErrorKind, String);
 
 impl Failure {
-    /// Returns the kind of the error and a description of its cause.
-    fn describe(&self) -> (ErrorKind, String) {
-        match self {
-            Self::Problem(problem) => (problem.kind(), problem.to_string()),
-            Self::Io(part, error) => match error.kind() {
-                io::ErrorKind::UnexpectedEof => {
-                    let cause = format!("the proxy closed the connection during {part}");
-                    (ErrorKind::Network, cause)
-                }
-                io::ErrorKind::TimedOut => (ErrorKind::Timeout, SILENT.into()),
-                _ => {
-                    let cause = format!("the connection to the proxy broke during {part}: {error}");
-                    (ErrorKind::Network, cause)
-                }
-            },
-        }
+    fn network(cause: impl Into<String>) -> Self {
+        Self(ErrorKind::Network, cause.into())
+    }
+
+    fn protocol(cause: impl Into<String>) -> Self {
+        Self(ErrorKind::Protocol, cause.into())
     }
 }
 
-impl From<Problem> for Failure {
-    fn from(problem: Problem) -> Self {
-        Self::Problem(problem)
+/// Recognizes a peer that is not a SOCKS5 server by the first byte of its answer.
+fn check_version(byte: u8) -> Result<(), Failure> {
+    Err(Failure::protocol(match byte {
+        VERSION => return Ok(()),
+        // `HTTP/1.1 400 Bad Request`
+        b'H' => "this is no SOCKS5 server, it answers as an HTTP server or HTTP proxy".into(),
+        0 => "this is no SOCKS5 server, it answers as SOCKS4".into(),
+        other => format!("this is no SOCKS5 server, its answer begins with the byte {other}"),
+    }))
+}
+
+/// Returns the meaning of the proxy's refusal of `request`.
+fn refusal(code: u8, request: &[u8]) -> String {
+    let text = match (code, request.get(3)) {
+        (1, _) => "the proxy reports a general failure",
+        (2, _) => "the proxy's rules do not allow this connection",
+        (3, _) => "the network cannot be reached from the proxy",
+        (4, _) => "the host cannot be reached from the proxy, or its name cannot be resolved there",
+        (5, _) => "the server refuses connections from the proxy",
+        (6, _) => "the TTL of a packet expired between the proxy and the server",
+        (7, _) => "the proxy does not support the command CONNECT",
+        (8, Some(&IPV4)) => "the proxy does not support IPv4 addresses",
+        (8, Some(&IPV6)) => "the proxy does not support IPv6 addresses",
+        (8, _) => "the proxy does not support host names",
+        _ => return format!("the proxy refuses with the unknown code {code}"),
+    };
+    text.into()
+}
+
+/// Returns the request for a connection to `target`.
+fn request(target: &ServerAddress) -> Result<Vec<u8>, Failure> {
+    let port = target
+        .port()
+        .ok_or_else(|| Failure::network("no proxy connects to a Unix domain socket"))?;
+    let mut request = vec![VERSION, CONNECT, 0];
+    match target.host().parse() {
+        Ok(IpAddr::V4(address)) => {
+            request.push(IPV4);
+            request.extend(address.octets());
+        }
+        Ok(IpAddr::V6(address)) => {
+            request.push(IPV6);
+            request.extend(address.octets());
+        }
+        Err(_) if target.host().len() > LONGEST => {
+            return Err(Failure::network("a host name may be 255 bytes long"));
+        }
+        Err(_) => {
+            request.push(NAME);
+            put(&mut request, target.host());
+        }
     }
+    request.extend(port.to_be_bytes());
+    Ok(request)
+}
+
+/// Appends the length and the bytes of `text`, which is at most [`LONGEST`] bytes long.
+fn put(message: &mut Vec<u8>, text: &str) {
+    message.push(text.len() as u8);
+    message.extend(text.as_bytes());
 }
 
 fn error(kind: ErrorKind, proxy: &ServerAddress, target: &ServerAddress, cause: &str) -> Error {
@@ -118,6 +250,20 @@ fn error(kind: ErrorKind, proxy: &ServerAddress, target: &ServerAddress, cause: 
 }
 
 const SILENT: &str = "the proxy did not answer in time";
+const VERSION: u8 = 5;
+const AUTHENTICATION_VERSION: u8 = 1;
+const NO_AUTHENTICATION: u8 = 0;
+const USER_AND_PASSWORD: u8 = 2;
+const NO_ACCEPTABLE_METHOD: u8 = 0xff;
+const CONNECT: u8 = 1;
+const IPV4: u8 = 1;
+const NAME: u8 = 3;
+const IPV6: u8 = 4;
+const SUCCEEDED: u8 = 0;
+/// The length of a port, in bytes.
+const PORT_LENGTH: usize = 2;
+/// The length of the longest text in a message, in bytes.
+const LONGEST: usize = 255;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Translations of member addresses to the addresses to dial.
 
-use std::{collections::BTreeMap, error::Error, fmt, str::FromStr};
+use std::{collections::BTreeMap, str::FromStr};
 
-use sdam_core::address::{InvalidAddress, ServerAddress};
+use sdam_core::{address::ServerAddress, options::ConfigError};
 
 use crate::layers::Translate;
 
@@ -13,12 +13,12 @@ use crate::layers::Translate;
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
-/// use sdam_transport::{AddressTable, Translate as _};
+/// use sdam_transport::{layers::Translate as _, translate::AddressTable};
 ///
 /// let table: AddressTable = "mongo-0=localhost:30001, mongo-1=localhost:30002".parse()?;
 /// let member = ServerAddress::new("mongo-1", 27017);
 /// assert_eq!(table.translate(&member).as_str(), "localhost:30002");
-/// # Ok::<(), sdam_transport::translate::InvalidTable>(())
+/// # Ok::<(), sdam_core::options::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AddressTable(BTreeMap<ServerAddress, ServerAddress>);
@@ -30,19 +30,25 @@ impl AddressTable {
     /// # Errors
     ///
     /// If an entry is malformed, or a member has two entries.
-    pub fn parse(text: &str) -> Result<Self, InvalidTable> {
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let mut table = BTreeMap::new();
         for entry in text.split(',').map(str::trim) {
-            let invalid = |problem| InvalidTable {
-                entry: entry.into(),
-                problem,
+            let invalid = |reason: &str, remedy: &str| {
+                ConfigError::new("entry of the address table", entry, reason, remedy)
             };
-            let (member, place) = entry.split_once('=').ok_or(invalid(Problem::NoPair))?;
+            let (member, place) = entry.split_once('=').ok_or_else(|| {
+                let remedy = "write `member=place`, such as `mongo-0:27017=localhost:30001`";
+                invalid("it has no `=`", remedy)
+            })?;
             let address = |text: &str| {
-                ServerAddress::parse(text.trim()).map_err(|error| invalid(Problem::Address(error)))
+                ServerAddress::parse(text.trim()).map_err(|error| {
+                    let reason = format!("`{}`: {}", error.value(), error.reason());
+                    invalid(&reason, error.remedy())
+                })
             };
             if table.insert(address(member)?, address(place)?).is_some() {
-                return Err(invalid(Problem::Repeated));
+                let reason = "this member has an entry already";
+                return Err(invalid(reason, "leave one of the two out"));
             }
         }
         Ok(Self(table))
@@ -50,9 +56,9 @@ impl AddressTable {
 }
 
 impl FromStr for AddressTable {
-    type Err = InvalidTable;
+    type Err = ConfigError;
 
-    fn from_str(text: &str) -> Result<Self, InvalidTable> {
+    fn from_str(text: &str) -> Result<Self, ConfigError> {
         Self::parse(text)
     }
 }
@@ -78,23 +84,23 @@ impl Translate for AddressTable {
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
-/// use sdam_transport::{ThroughHost, Translate as _};
+/// use sdam_transport::{layers::Translate as _, translate::HostTranslation};
 ///
-/// let tunnel = ThroughHost::new("localhost");
+/// let tunnel = HostTranslation::new("localhost");
 /// let member = ServerAddress::new("mongo-1", 27018);
 /// assert_eq!(tunnel.translate(&member).as_str(), "localhost:27018");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThroughHost(Box<str>);
+pub struct HostTranslation(Box<str>);
 
-impl ThroughHost {
+impl HostTranslation {
     /// Creates the translation to `host`: a name or an IP address (IPv6 without brackets).
     pub fn new(host: impl Into<Box<str>>) -> Self {
         Self(host.into())
     }
 }
 
-impl Translate for ThroughHost {
+impl Translate for HostTranslation {
     fn translate(&self, member: &ServerAddress) -> ServerAddress {
         match member.port() {
             Some(port) => ServerAddress::new(&self.0, port),
@@ -102,37 +108,6 @@ impl Translate for ThroughHost {
         }
     }
 }
-
-/// The error of parsing an [`AddressTable`]. `{}` names the entry and the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidTable {
-    entry: Box<str>,
-    problem: Problem,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Problem {
-    NoPair,
-    Address(InvalidAddress),
-    Repeated,
-}
-
-impl fmt::Display for InvalidTable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "entry `{}` of the address table: ", self.entry)?;
-        match &self.problem {
-            Problem::NoPair => f.write_str(
-                "it has no `=`; write `member=place`, such as `mongo-0:27017=localhost:30001`",
-            ),
-            Problem::Address(error) => error.fmt(f),
-            Problem::Repeated => {
-                f.write_str("this member has an entry already; leave one of the two out")
-            }
-        }
-    }
-}
-
-impl Error for InvalidTable {}
 
 #[cfg(test)]
 mod tests {
@@ -171,30 +146,30 @@ mod tests {
         };
         check(
             "a=b,mongo-0:27017",
-            "entry `mongo-0:27017` of the address table: it has no `=`; write `member=place`, such \
-             as `mongo-0:27017=localhost:30001`",
+            "`entry of the address table` is `mongo-0:27017`: it has no `=`; write `member=place`, \
+             such as `mongo-0:27017=localhost:30001`",
         );
         check(
             "a=b,",
-            "entry `` of the address table: it has no `=`; write `member=place`, such as \
+            "`entry of the address table`: it has no `=`; write `member=place`, such as \
              `mongo-0:27017=localhost:30001`",
         );
         check(
             "a=b:x",
-            "entry `a=b:x` of the address table: `b:x` is not a server address: the port must be a \
-             number from 1 to 65535; write host, host:port or [IPv6]:port",
+            "`entry of the address table` is `a=b:x`: `b:x`: the port must be a number from 1 to \
+             65535; write host, host:port or [IPv6]:port",
         );
         check(
             "a=b,a:27017=c",
-            "entry `a:27017=c` of the address table: this member has an entry already; leave one of \
-             the two out",
+            "`entry of the address table` is `a:27017=c`: this member has an entry already; leave \
+             one of the two out",
         );
     }
 
     #[test]
     fn a_tunnel_keeps_the_port_and_leaves_sockets_of_the_system_alone() {
         let check = |host: &str, member: &str, place: &str| {
-            let translated = ThroughHost::new(host).translate(&address(member));
+            let translated = HostTranslation::new(host).translate(&address(member));
             assert_eq!(translated, address(place));
         };
         check("localhost", "mongo-0:27018", "localhost:27018");

@@ -21,68 +21,40 @@ use sdam_core::{
 };
 use sdam_testkit::{ManualClock, Server, Servers, fixed_reply, mongos};
 use sdam_transport::{
-    Clock as _, Io, NewPool, async_trait,
-    pool::{AuthStep, Authenticator, Conversation, Established, PoolHost, ServiceConnection},
+    async_trait,
+    clock::Clock as _,
+    pool::{
+        AuthStep, Authenticator, Conversation, Established, PoolContext, PoolHost,
+        ServiceConnection,
+    },
+    runtime::Backend,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(10);
-const SERVICE: ObjectId = ObjectId::from_bytes([7; 12]);
 
 /// A topology that records reports.
 #[derive(Debug, Default)]
 struct Host {
-    /// True if the server is a load balancer.
-    balances: bool,
-    reports: Mutex<Vec<Report>>,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-enum Report {
-    Error(ErrorReport),
-    Handshake(Document),
-    Closed,
-}
-
-impl Report {
-    fn error(self) -> Option<ErrorReport> {
-        match self {
-            Self::Error(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl Host {
-    fn note(&self, report: Report) {
-        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.push(report);
-    }
-
-    fn take(&self) -> Vec<Report> {
-        std::mem::take(&mut *self.reports.lock().unwrap())
-    }
+    errors: Mutex<Vec<ErrorReport>>,
 }
 
 impl PoolHost for Host {
     fn handle_error(self: Arc<Self>, _: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        self.note(Report::Error(error.clone()));
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        errors.push(error.clone());
         ErrorOutcome::Cleared
     }
 
     fn handle_handshake(
         self: Arc<Self>,
-        server: ServerId,
+        _: ServerId,
         _: Generation,
-        reply: &[u8],
+        _: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        self.note(Report::Handshake(Document::from_reader(reply).unwrap()));
-        let counted = || ServiceConnection::new(server, SERVICE, Generation::from_u64(5));
-        Ok(self.balances.then(counted))
+        Ok(None)
     }
 
-    fn handle_service_connection_closed(self: Arc<Self>, _: ServiceConnection) {
-        self.note(Report::Closed);
-    }
+    fn handle_service_connection_closed(self: Arc<Self>, _: ServiceConnection) {}
 
     fn generation(&self, _: ServerId, _: Option<ObjectId>) -> Option<Generation> {
         Some(Generation::FIRST)
@@ -162,28 +134,25 @@ struct Bench {
     host: Arc<Host>,
     servers: Servers,
     clock: ManualClock,
-    pool: NewPool,
+    pool: PoolContext,
 }
 
 impl Bench {
     /// Creates a pool of a server with these replies to hello and to other commands.
     fn new(hello: &Document, other: Option<&Document>) -> Self {
         let clock = ManualClock::default();
-        let host = Arc::new(Host {
-            balances: hello.contains_key("serviceId"),
-            ..Host::default()
-        });
+        let host = Arc::<Host>::default();
         let mut server = Server::replying(hello);
         server.other = fixed_reply(other.map(|reply| reply.to_vec().unwrap()));
         let servers = Servers::new(clock.clone(), server);
-        let io = Io::new(Arc::new(clock.clone()), Arc::new(servers.clone()), 1);
+        let backend = Backend::new(Arc::new(clock.clone()), Arc::new(servers.clone()), 1);
         let weak = Arc::downgrade(&host);
-        let pool = NewPool::of(
+        let pool = PoolContext::of(
             weak,
             ServerId::from_u64(1),
             address(),
             Generation::FIRST,
-            io,
+            backend,
         );
         Self {
             host,
@@ -198,9 +167,9 @@ impl Bench {
     }
 }
 
-/// Checks that `outcome` is a failed authentication that was reported once, and returns the error.
+/// Checks that `outcome` is a failed authentication that was reported once.
 #[track_caller]
-fn failure(bench: &Bench, outcome: Result<Established, Error>, kind: ErrorKind) -> ErrorReport {
+fn failure(bench: &Bench, outcome: Result<Established, Error>, kind: ErrorKind) {
     let error = outcome.unwrap_err();
     assert_eq!(
         (error.kind(), error.stage()),
@@ -210,11 +179,11 @@ fn failure(bench: &Bench, outcome: Result<Established, Error>, kind: ErrorKind) 
     assert_eq!(error.labels().len(), 0);
     assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
     assert_eq!(bench.servers.connections(), 0, "the socket is closed");
-    let reports = bench.host.take().into_iter();
-    let errors: Vec<_> = reports.filter_map(Report::error).collect();
-    let [report] = errors.try_into().unwrap();
+    let reports = std::mem::take(&mut *bench.host.errors.lock().unwrap());
+    let [report] = reports.as_slice() else {
+        unreachable!("{reports:?}");
+    };
     assert_eq!(report.error, error);
-    report
 }
 
 fn ok() -> Document {

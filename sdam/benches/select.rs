@@ -16,7 +16,7 @@ use std::{
 
 use criterion::Criterion;
 use sdam::{
-    Criteria, Io, Options, ReadMode, ReadPreference, Runtime, ServerAddress, Topology,
+    Backend, Criteria, Options, ReadMode, ReadPreference, Runtime, ServerAddress, Topology,
     TopologyBuilder,
 };
 use sdam_core::options::ServerMonitoringMode;
@@ -32,15 +32,15 @@ fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
     options.heartbeat_frequency = Some(Duration::from_secs(3600));
     options.local_threshold = Duration::from_secs(1);
     options.max_servers = hosts.len();
-    let clock = Arc::clone(&runtime.io.clock);
+    let clock = Arc::clone(&runtime.backend.clock);
     let transport = Servers::new(ManualClock::default(), Server::silent());
     for (index, host) in hosts.iter().enumerate() {
         let member = || Server::member(&hosts, index == 0);
         let server = if sharded { Server::mongos() } else { member() };
         transport.set(host, server);
     }
-    let io = Io::new(clock, Arc::new(transport), runtime.io.seed);
-    let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
+    let backend = Backend::new(clock, Arc::new(transport), runtime.backend.seed);
+    let runtime = Runtime::new(backend, Arc::clone(&runtime.spawner));
     let topology = TopologyBuilder::new(options).start(runtime).unwrap();
     let known = topology.wait_for(
         |snapshot| {
@@ -99,10 +99,10 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     let hosts = [server.clone()];
     let mut options = Options::new(hosts.to_vec());
     options.server_monitoring_mode = ServerMonitoringMode::Poll;
-    let clock = Arc::clone(&runtime.io.clock);
+    let clock = Arc::clone(&runtime.backend.clock);
     let transport = Servers::new(ManualClock::default(), Server::silent());
-    let io = Io::new(clock, Arc::new(transport.clone()), runtime.io.seed);
-    let runtime = Runtime::new(io, Arc::clone(&runtime.spawner));
+    let backend = Backend::new(clock, Arc::new(transport.clone()), runtime.backend.seed);
+    let runtime = Runtime::new(backend, Arc::clone(&runtime.spawner));
     let topology = TopologyBuilder::new(options).start(runtime).unwrap();
     let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary)).unwrap();
     let round = || {

@@ -23,14 +23,16 @@ use std::{
     time::Duration,
 };
 
-use sdam_core::{event::CommandInfo, options::ConfigError, session::SessionPool, time::Instant};
+use sdam_core::{
+    error::Error, event::CommandInfo, options::ConfigError, session::SessionPool, time::Instant,
+};
 use sdam_events::sink::Interest;
 use sdam_pool::Pool;
 use sdam_select::criteria::Criteria;
 use sdam_transport::{
     pool::CommandReply,
     race,
-    runtime::{Io, Runtime},
+    runtime::{Backend, Runtime},
 };
 
 use self::{
@@ -39,16 +41,10 @@ use self::{
     limit::Limit,
     retry::Retry,
 };
-pub use self::{
-    builder::ClientBuilder,
-    command::Command,
-    error::{CommandError, CommandErrorKind},
-    pinned::PinnedConnection,
-};
+pub use self::{builder::ClientBuilder, command::Command, pinned::PinnedConnection};
 use crate::{
-    select::error::{SelectionError, StartError},
+    select::error::SelectionError,
     select::selected::SelectedServer,
-    srv::ResolveError,
     topology::{Topology, TopologyBuilder},
 };
 
@@ -108,7 +104,7 @@ impl Client {
     /// # Errors
     ///
     /// If the connection string is malformed or contradicts itself.
-    pub fn start(uri: &str, runtime: Runtime) -> Result<Self, StartError> {
+    pub fn start(uri: &str, runtime: Runtime) -> Result<Self, ConfigError> {
         Self::builder(uri)?.start(runtime)
     }
 
@@ -131,8 +127,8 @@ impl Client {
     /// # Cancel safety
     ///
     /// May be dropped at any time without side effects.
-    pub async fn resolve(uri: &str, io: &Io) -> Result<ClientBuilder, ResolveError> {
-        Ok(ClientBuilder::new(Topology::resolve(uri, io).await?))
+    pub async fn resolve(uri: &str, backend: &Backend) -> Result<ClientBuilder, Error> {
+        Ok(ClientBuilder::new(Topology::resolve(uri, backend).await?))
     }
 
     /// Returns the topology.
@@ -153,14 +149,15 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`CommandError`], the most telling of all attempts. It is reported to the topology already.
+    /// The most telling error of all attempts, with the name of the command, the server and the number
+    /// of [retries](Error::retries). It is reported to the topology already.
     /// With a time limit, a write that the server has ended in time is such an error as well, also
     /// if its reply has `ok: 1`.
     ///
     /// # Cancel safety
     ///
     /// May be dropped at any time. Whether the command took effect is then unknown.
-    pub async fn run(&self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
+    pub async fn run(&self, command: &Command<'_>) -> Result<CommandReply, Error> {
         let shared = self.topology().shared();
         let limit = self.limit(command);
         let mut operation = Operation::new(self, command, limit);
@@ -172,7 +169,7 @@ impl Client {
                 Ok(server) => server,
                 Err(error) => {
                     let is_late = limit.has_passed(shared.now());
-                    return retry.end(CommandError::selection(command, error), is_late);
+                    return retry.end(error::of(command, error::unselected(error)), is_late);
                 }
             };
             let failure = match operation.attempt(&server, check_out_by).await {
@@ -194,7 +191,7 @@ impl Client {
                 return retry.give_up(limit.has_passed(now));
             }
             if !backoff.is_zero() {
-                shared.io.clock.sleep_until(next).await;
+                shared.backend.clock.sleep_until(next).await;
             }
         }
     }
@@ -215,7 +212,7 @@ impl Client {
     pub async fn pin(
         &self,
         criteria: impl Into<Option<Criteria>>,
-    ) -> Result<PinnedConnection, CommandError> {
+    ) -> Result<PinnedConnection, Error> {
         let criteria = criteria.into();
         let criteria = criteria.as_ref().unwrap_or(&self.0.settings.generic);
         PinnedConnection::check_out(self, criteria).await
@@ -229,7 +226,7 @@ impl Client {
     /// Call it again if the future was dropped, or drop every clone of the client.
     pub async fn close(&self) {
         let patience = self.topology().shared().now() + Self::END_SESSIONS_PATIENCE;
-        let clock = Arc::clone(&self.topology().shared().io.clock);
+        let clock = Arc::clone(&self.topology().shared().backend.clock);
         // Driver Sessions: errors of `endSessions` are ignored.
         let _ = race::deadline(&*clock, Some(patience), self.end_sessions()).await;
         self.topology().close().await;

@@ -18,10 +18,10 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    deployment::{Deployment, Input, Output, Outputs, Timer},
+    deployment::{Deployment, Input, Output, Outputs},
     error::ErrorOutcome,
     event::{EventKind, EventName},
-    ids::{Generation, ObjectId, ServerId},
+    ids::ServerId,
     pool::PoolClear,
     report::ErrorReport,
     time::Instant,
@@ -29,8 +29,8 @@ use sdam_core::{
 };
 use sdam_events::queue::EventQueue;
 use sdam_transport::{
-    pool::{NewPool, PoolHandle, PoolHost},
-    runtime::Io,
+    pool::{PoolContext, PoolHandle, PoolHost},
+    runtime::Backend,
     spawn::{Spawner, Task},
 };
 use smallvec::SmallVec;
@@ -51,7 +51,7 @@ pub(crate) struct Engine {
     pools: Arc<dyn CreatePool>,
     /// The topology that pools report to.
     host: Weak<dyn PoolHost>,
-    io: Io,
+    backend: Backend,
     spawner: Option<Arc<dyn Spawner>>,
     events: Arc<EventQueue>,
     version: u64,
@@ -61,14 +61,16 @@ pub(crate) struct Engine {
 #[derive(Debug, Default)]
 #[must_use = "readers are notified and panics re-raised once the engine is unlocked"]
 pub(crate) struct AfterUnlock {
-    /// True if a new snapshot was published.
-    pub(crate) published: bool,
+    /// The previous snapshots, if new ones were published.
+    pub(crate) replaced: SmallVec<[Arc<Snapshot>; 1]>,
     /// New servers that need a task.
     pub(crate) opened: SmallVec<[Arc<Server>; 1]>,
     /// The servers whose tasks have something to do.
     pub(crate) woken: SmallVec<[Arc<Server>; 2]>,
     /// The background tasks of new pools.
     pub(crate) tasks: Vec<Task>,
+    /// An output that is left to the caller of the input.
+    pub(crate) asked: Option<Output>,
     pub(crate) panic: DeferredPanic,
 }
 
@@ -78,14 +80,14 @@ impl Engine {
         pools: Arc<dyn CreatePool>,
         host: Weak<dyn PoolHost>,
         events: Arc<EventQueue>,
-        (io, spawner): (Io, Option<Arc<dyn Spawner>>),
+        (backend, spawner): (Backend, Option<Arc<dyn Spawner>>),
     ) -> Self {
         Self {
             deployment,
             servers: BTreeMap::new(),
             pools,
             host,
-            io,
+            backend,
             spawner,
             events,
             version: 0,
@@ -102,23 +104,8 @@ impl Engine {
         }
     }
 
-    /// Returns the current description.
-    pub(crate) fn description(&self) -> &Arc<TopologyDescription> {
-        self.deployment.description()
-    }
-
-    /// Returns the generation of new connections, see [`Deployment::generation`].
-    pub(crate) fn generation(
-        &self,
-        server: ServerId,
-        service: Option<ObjectId>,
-    ) -> Option<Generation> {
-        self.deployment.generation(server, service)
-    }
-
-    /// Returns when the server's timer is due, see [`Deployment::deadline_of`].
-    pub(crate) fn deadline(&self, server: ServerId, wanted: bool) -> Option<Instant> {
-        self.deployment.deadline_of(Timer::Server(server), wanted)
+    pub(crate) fn deployment(&self) -> &Deployment {
+        &self.deployment
     }
 
     /// Passes an input to the machine and carries out its outputs. On return all have run, even after
@@ -126,13 +113,22 @@ impl Engine {
     pub(crate) fn handle(
         &mut self,
         now: Instant,
-        input: Input<'_>,
+        input: Input,
         published: &Published,
     ) -> AfterUnlock {
-        let checked = checked_server(&input);
+        let played = match input {
+            Input::Played { server, .. } => Some(server),
+            _ => None,
+        };
         let outputs = self.deployment.handle(now, input);
+        let failed = outputs.iter().find_map(|output| match output {
+            Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, .. }) => {
+                Some(heartbeat.server)
+            }
+            _ => None,
+        });
         let after = self.run(now, outputs, published);
-        if let Some(server) = checked {
+        if let Some(server) = failed.or(played) {
             self.note_failure(now, server);
         }
         after
@@ -204,12 +200,14 @@ impl Engine {
                     self.clear(now, server, &clear, &mut after.panic);
                 }
                 Output::Publish(description) => {
-                    published.store(self.next_snapshot(description, moved, published));
-                    after.published = true;
+                    let next = self.next_snapshot(description, moved, published);
+                    after.replaced.push(published.swap(next));
                 }
                 Output::Emit(event) => self.emit(now, event, published),
-                // The record is polled apart from the machine.
-                Output::LookUp { .. } => {}
+                Output::LookUp { .. }
+                | Output::Choose
+                | Output::Probe { .. }
+                | Output::Finish(_) => after.asked = Some(output),
             }
         }
         after
@@ -228,7 +226,7 @@ impl Engine {
         self.with(server, |server| {
             let mut failures = server.failures();
             if failures.first.is_some()
-                && let Some(own) = self.description().server_by_id(server.id())
+                && let Some(own) = self.deployment.description().server_by_id(server.id())
                 && own.error.is_some()
                 && own.last_update_time == Some(now)
             {
@@ -269,16 +267,18 @@ impl Engine {
     /// Returns the pool of `server`; creates it if there is none, and adds its task to `tasks`.
     fn pool<'s>(&self, server: &'s Server, tasks: &mut Vec<Task>) -> &'s dyn PoolHandle {
         server.pool_or_create(|| {
-            let new = NewPool::of(
+            let context = PoolContext::of(
                 Weak::clone(&self.host),
                 server.id(),
                 server.core.address.clone(),
                 server.generation(),
-                self.io.clone(),
+                self.backend.clone(),
             );
             let events = Arc::clone(&self.events);
-            let new = new.with_events(events).with_spawner(self.spawner.clone());
-            let pool = self.pools.create_pool(new);
+            let context = context
+                .with_events(events)
+                .with_spawner(self.spawner.clone());
+            let pool = self.pools.create_pool(context);
             if self.spawner.is_some() {
                 tasks.extend(pool.background());
             }
@@ -373,18 +373,5 @@ impl AfterUnlock {
         if !self.woken.iter().any(|other| Arc::ptr_eq(other, server)) {
             self.woken.push(Arc::clone(server));
         }
-    }
-}
-
-/// Returns the server whose check the input may end.
-fn checked_server(input: &Input<'_>) -> Option<ServerId> {
-    match input {
-        Input::Due {
-            timer: Timer::Server(server),
-            ..
-        }
-        | Input::Played { server, .. } => Some(*server),
-        Input::Reply { conn, .. } | Input::Failed { conn, .. } => Some(conn.server),
-        _ => None,
     }
 }

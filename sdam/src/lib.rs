@@ -29,20 +29,20 @@
 //! ([`PoolHandle`]), and every selection returns a reference to it, typed:
 //!
 //! ```no_run
-//! use sdam::{NewPool, PoolClear, PoolFactory, PoolHandle};
+//! use sdam::{PoolClear, PoolContext, PoolFactory, PoolHandle};
 //!
 //! #[derive(Debug)]
 //! struct Pools;
 //!
 //! /// A pool that opens a connection for each operation.
 //! #[derive(Debug)]
-//! struct Pool(NewPool);
+//! struct Pool(PoolContext);
 //!
 //! impl PoolFactory for Pools {
 //!     type Pool = Pool;
 //!
-//!     fn create(&self, new: NewPool) -> Pool {
-//!         Pool(new)
+//!     fn create(&self, context: PoolContext) -> Pool {
+//!         Pool(context)
 //!     }
 //! }
 //!
@@ -77,7 +77,7 @@
 //! | specification | code |
 //! | --- | --- |
 //! | SDAM | [`discovery::machine`], [`discovery::topology`], [`discovery::server`] |
-//! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::scan`] |
+//! | Server Monitoring | [`discovery::monitor`], [`discovery::rtt`], [`discovery::deployment`] |
 //! | SDAM: "Error handling", CMAP's part of it | [`discovery::report`], [`discovery::pool`], [`transport::pool`] |
 //! | SDAM Logging and Monitoring | [`discovery::event`], [`events`] |
 //! | Server Selection, Max Staleness | [`selection`], [`discovery::read_preference`] |
@@ -105,7 +105,7 @@
 //! | `tls` | `tls`: TLS by rustls, which all functions of [`runtime`] then have |
 //! | `metrics` | `events::metrics`: numbers, for the exporter of your choice |
 //! | `tracing` | `events::trace`: log messages, for the subscriber of your choice |
-//! | `replay` | `events::replay`: plays recordings back through the state machine |
+//! | `replay` | `events::replay`: repeats recordings in the state machine |
 //! | `conformance` | `transport::conformance`: the suites that check a runtime or a connection pool of your own |
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -120,6 +120,7 @@ mod select;
 mod single_threaded;
 mod srv;
 mod sync;
+pub mod testing;
 mod topology;
 
 #[doc(inline)]
@@ -137,6 +138,7 @@ pub use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
     report::ErrorReport,
     server::{ServerDescription, ServerType, WireVersions},
+    srv::SrvRecords,
     time::{Instant, UnixTime},
     topology::{TopologyDescription, TopologyType},
 };
@@ -148,7 +150,7 @@ pub use sdam_events::{
 #[doc(inline)]
 pub use sdam_select::{
     candidate::{Candidates, Selector},
-    criteria::{Attempted, Criteria, CriteriaError},
+    criteria::{Attempted, Criteria},
     diagnose::Diagnosis,
     explain::Explanation,
 };
@@ -157,16 +159,16 @@ pub use sdam_transport::{BoxFuture, async_trait};
 pub use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
-    handshake::{ClientMetadata, Library},
+    handshake::{ClientMetadata, DriverInfo},
     layers::Translate,
     pool::{
-        AuthStep, Authenticator, CommandReply, Conversation, Established, NewPool, NoPools,
+        AuthStep, Authenticator, CommandReply, Conversation, Established, NoPools, PoolContext,
         PoolFactory, PoolHandle, Reporter, ServiceConnection,
     },
-    resolve::{Resolver, SrvRecords},
-    runtime::{Io, Runtime},
+    resolve::Resolver,
+    runtime::{Backend, Runtime},
     spawn::{Spawner, Task},
-    translate::{AddressTable, ThroughHost},
+    translate::{AddressTable, HostTranslation},
     wrap::{Wrap, Wrapped},
 };
 
@@ -174,17 +176,17 @@ pub use sdam_transport::{
 pub use self::single_threaded::BlockingTopology;
 pub use self::{
     engine::{
-        failures::{Failure, Failures},
+        failures::{ServerFailure, ServerFailures},
         snapshot::{ServerState, Snapshot, SnapshotGuard},
     },
     select::{
-        error::{SelectionError, StartError},
+        error::SelectionError,
         selected::SelectedServer,
-        timeout::{Bound, SelectionTimeout},
+        timeout::{LimitSource, SelectionTimeout},
     },
-    single_threaded::{Channel, ScanTopology},
-    srv::{ResolveError, resolve},
-    topology::{KnownServer, Topology, TopologyBuilder, Watch, WeakTopology},
+    single_threaded::{ScanConnection, ScanTopology},
+    srv::resolve,
+    topology::{KnownServer, Topology, TopologyBuilder, TopologyWatch, WeakTopology},
 };
 
 /// Types and state machines of server discovery and monitoring.

@@ -44,7 +44,7 @@ pub use sdam_runtime_tokio::{NoTimers, NoTokioContext};
     feature = "runtime-async-std",
     feature = "blocking"
 ))]
-use sdam_transport::runtime::Io;
+use sdam_transport::runtime::Backend;
 #[cfg(any(
     feature = "runtime-tokio",
     feature = "runtime-smol",
@@ -92,13 +92,13 @@ pub fn async_std() -> Runtime {
 
 /// Returns the sockets and the clock of the system for single-threaded mode, which spawns nothing.
 #[cfg(feature = "blocking")]
-pub fn blocking() -> Io {
-    let io = with_tls(sdam_runtime_blocking::io());
+pub fn blocking() -> Backend {
+    let backend = with_tls(sdam_runtime_blocking::backend());
     #[cfg(feature = "srv")]
-    let io = io.with_resolver(std::sync::Arc::new(
+    let backend = backend.with_resolver(std::sync::Arc::new(
         sdam_dns::DnsResolver::system().blocking(),
     ));
-    io
+    backend
 }
 
 /// Adds what features enable beside the runtime.
@@ -108,10 +108,10 @@ pub fn blocking() -> Io {
     feature = "runtime-async-std"
 ))]
 fn equipped(runtime: Runtime) -> Runtime {
-    let io = with_tls(runtime.io);
+    let backend = with_tls(runtime.backend);
     #[cfg(feature = "srv")]
-    let io = io.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system()));
-    Runtime::new(io, runtime.spawner)
+    let backend = backend.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system()));
+    Runtime::new(backend, runtime.spawner)
 }
 
 #[cfg(any(
@@ -120,8 +120,8 @@ fn equipped(runtime: Runtime) -> Runtime {
     feature = "runtime-async-std",
     feature = "blocking"
 ))]
-fn with_tls(io: Io) -> Io {
+fn with_tls(backend: Backend) -> Backend {
     #[cfg(feature = "tls")]
-    let io = io.with_tls(std::sync::Arc::new(sdam_tls::Rustls::ring()));
-    io
+    let backend = backend.with_tls(std::sync::Arc::new(sdam_tls::Rustls::ring()));
+    backend
 }

@@ -10,13 +10,14 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{options::Options, time::Instant};
 use sdam_select::{
-    candidate::Candidate, choose, criteria::Criteria, diagnose, explain, settings::Settings,
+    candidate::Candidate, choose, criteria::Criteria, diagnose::diagnose, explain::explain,
+    settings::Settings,
 };
 
 use self::{
     error::SelectionError,
     selected::Selected,
-    timeout::{Bound, SelectionTimeout},
+    timeout::{LimitSource, SelectionTimeout},
 };
 use crate::engine::snapshot::Snapshot;
 
@@ -66,29 +67,29 @@ fn choose_from<'s>(
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
     pub(crate) timeout: Duration,
-    pub(crate) bound: Bound,
+    pub(crate) source: LimitSource,
 }
 
 impl Limit {
     /// Returns the configured limit: `serverSelectionTimeoutMS`, or `timeoutMS` if that is
     /// shorter. A `timeoutMS` of zero means no limit (Server Selection: "Timeouts").
     pub(crate) fn configured(options: &Options) -> Self {
-        Self::within(options, options.driver.timeout(), Bound::Timeout)
+        Self::within(options, options.driver.timeout(), LimitSource::Timeout)
     }
 
     /// Returns the limit of a call, at most `serverSelectionTimeoutMS`. `timeout` is what is left
     /// of the `timeoutMS` of an operation.
     pub(crate) fn of_call(options: &Options, timeout: Duration) -> Self {
-        Self::within(options, Some(timeout), Bound::Call)
+        Self::within(options, Some(timeout), LimitSource::Call)
     }
 
-    fn within(options: &Options, timeout: Option<Duration>, bound: Bound) -> Self {
+    fn within(options: &Options, timeout: Option<Duration>, source: LimitSource) -> Self {
         let own = options.server_selection_timeout;
         match timeout.filter(|timeout| *timeout < own) {
-            Some(timeout) => Self { timeout, bound },
+            Some(timeout) => Self { timeout, source },
             None => Self {
                 timeout: own,
-                bound: Bound::ServerSelectionTimeout,
+                source: LimitSource::ServerSelectionTimeout,
             },
         }
     }
@@ -111,7 +112,7 @@ impl Limit {
             failures: snapshot.servers().map(|server| server.failures()).collect(),
             description: Arc::clone(topology),
             timeout: self.timeout,
-            bound: self.bound,
+            limit_source: self.source,
             waited: at.since(started),
             at,
             history: Vec::new(),

@@ -3,50 +3,40 @@
 mod authenticate;
 #[cfg(feature = "blocking")]
 mod blocking;
-mod channel;
 mod check;
+mod connection;
 mod member;
-mod members;
 mod operations;
 mod select;
 
-use std::{fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc, time::Duration};
 
 use sdam_core::{
-    deployment::Input,
+    deployment::{Deployment, Input, Output, ScanRequest},
     hello::HelloRequest,
     ids::{Generation, ObjectId, ServerId},
-    options::{Options, Warning},
-    scan::{ScanConfig, ScanEffect, ScanInput, ScanMachine},
+    options::{ConfigError, Options, Warning},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
+    topology::TopologyDescription,
 };
 use sdam_events::sink::EventSink;
 use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::pool::{Authenticator, NoPools, PoolHandle};
-use sdam_transport::{
-    handshake::{InvalidMetadata, Library},
-    runtime::Io,
-};
+use sdam_transport::{handshake::DriverInfo, runtime::Backend};
 
 #[cfg(feature = "blocking")]
 pub use self::blocking::BlockingTopology;
-pub use self::channel::Channel;
-use self::members::Members;
+pub use self::connection::ScanConnection;
+use self::member::Member;
 use crate::{
     engine::{
         panic::DeferredPanic,
         snapshot::{Snapshot, SnapshotGuard},
     },
-    select::{
-        Limit,
-        error::{SelectionError, StartError},
-        selected::SelectedServer,
-    },
+    select::{Limit, error::SelectionError, selected::SelectedServer},
     sync::Mutex,
     topology::{
         TopologyBuilder,
-        polling::SrvPolling,
         shared::{Background, Shared},
     },
 };
@@ -57,7 +47,7 @@ use crate::{
 /// selects no server performs no I/O (SDAM: "Single-threaded monitoring").
 /// It uses the same engine as [`Topology`](crate::Topology), whose lock is never contended unless
 /// pools report from other threads.
-/// Futures block where the [`Io`] blocks; with a non-blocking `Io`, any executor works.
+/// Futures block where the [`Backend`] blocks; with a non-blocking `Backend`, any executor works.
 ///
 /// # How long a selection takes
 ///
@@ -82,7 +72,7 @@ use crate::{
 /// # Connections
 ///
 /// There is one connection to each server.
-/// Checks use it, and operations should use it, too: see [`channel`](Self::channel).
+/// Checks use it, and operations should use it, too: see [`connection`](Self::connection).
 /// Connection pools that are given to the builder are still created, cleared and closed. What their
 /// reporters report is applied at once; connections of checks follow at the topology's next call.
 ///
@@ -103,37 +93,29 @@ pub struct ScanTopology<P = NoPools> {
 
 impl<P: PoolHandle> TopologyBuilder<P> {
     /// Builds a single-threaded topology without background tasks. Servers are checked inline with
-    /// selections, using only `io`. Performs no I/O itself.
+    /// selections, using only `backend`. Performs no I/O itself.
     ///
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn scan(mut self, mut io: Io) -> Result<ScanTopology<P>, StartError> {
+    pub fn scan(mut self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
         let authenticator = self.authenticator.take();
-        let mut prepared = self.prepare(&mut io, Options::single_threaded_warnings)?;
+        let mut prepared = self.prepare(&mut backend, Options::single_threaded_warnings)?;
         // H-16: between calls nothing would read streamed replies.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let mut settings = Settings::single_threaded(&prepared.options);
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
-        let mut scan = ScanMachine::new(ScanConfig::new(&prepared.options), prepared.rng.fork());
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
-        let shared = Shared::new(prepared, settings, io, background);
-        let srv = SrvPolling::new(&shared);
-        if let Some(srv) = &srv {
-            scan.schedule_rescan(srv.next_rescan());
-        }
+        let shared = Shared::new(prepared, settings, backend, background);
         let mut scanner = Scanner {
             shared,
-            srv,
-            scan,
-            members: Members::default(),
+            members: BTreeMap::new(),
             sink,
             authenticator,
         };
         scanner.shared.handle(Input::Open);
-        scanner.follow(None);
         scanner.shared.publish_warnings();
         scanner.deliver();
         Ok(ScanTopology {
@@ -150,8 +132,8 @@ impl ScanTopology {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn start(options: Options, io: Io) -> Result<Self, StartError> {
-        TopologyBuilder::new(options).scan(io)
+    pub fn start(options: Options, backend: Backend) -> Result<Self, ConfigError> {
+        TopologyBuilder::new(options).scan(backend)
     }
 }
 
@@ -210,7 +192,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// As [`select`](Self::select).
     pub async fn scan(&mut self) {
-        self.scanner.carry_out(ScanInput::Scan).await;
+        self.scanner.carry_out(ScanRequest::Scan).await;
     }
 
     /// Checks one server, no sooner than 500 ms after its last check (SDAM: "Checking a single
@@ -220,7 +202,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// As [`select`](Self::select).
     pub async fn check(&mut self, server: ServerId) {
-        self.scanner.carry_out(ScanInput::Check { server }).await;
+        self.scanner.carry_out(ScanRequest::Check { server }).await;
     }
 
     /// Makes the checks that [reported errors](Self::handle_error) have requested, which otherwise
@@ -231,7 +213,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// As [`select`](Self::select).
     pub async fn settle(&mut self) {
-        self.scanner.carry_out(ScanInput::Settle).await;
+        self.scanner.carry_out(ScanRequest::Settle).await;
     }
 
     /// Returns the current snapshot.
@@ -247,13 +229,13 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Returns whether the next selection begins with a scan (SDAM: "stale"); false if load
     /// balanced.
     pub fn is_stale(&self) -> bool {
-        self.snapshot().description().topology_type() != TopologyType::LoadBalanced
-            && self.scanner.scan.is_stale(self.scanner.now())
+        let shared = &self.scanner.shared;
+        shared.read(|deployment| deployment.is_stale(shared.now()))
     }
 
-    /// Returns when the newest scan ended, on the clock of the `Io`.
+    /// Returns when the newest scan ended, on the clock of the `Backend`.
     pub fn last_scan(&self) -> Option<Instant> {
-        self.scanner.scan.last_scan()
+        self.scanner.last_scan()
     }
 
     /// Returns the generation of connections to `server` that are opened now; behind a load
@@ -293,7 +275,7 @@ impl<P: PoolHandle> ScanTopology<P> {
     ///
     /// If one of the library's texts contains a `|`, or the metadata is a
     /// [driver's document](TopologyBuilder::client_document); then nothing is changed.
-    pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
+    pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.scanner.shared.metadata.append(library)
     }
 
@@ -309,84 +291,76 @@ impl<P: PoolHandle> ScanTopology<P> {
 /// A [`ScanTopology`] of any pool.
 struct Scanner {
     shared: Arc<Shared>,
-    srv: Option<SrvPolling>,
-    scan: ScanMachine,
-    members: Members,
+    /// The servers, kept in step with the engine.
+    members: BTreeMap<ServerId, Member>,
     sink: Option<Arc<dyn EventSink>>,
     /// Authenticates the connections of operations.
     authenticator: Option<Arc<dyn Authenticator>>,
 }
 
 impl Scanner {
-    /// Runs the scan machine from `input` until it has no more effects.
-    async fn carry_out(&mut self, input: ScanInput) {
-        self.follow(None);
+    /// Passes a request to the machine, and does all that it requires until it has ended.
+    async fn carry_out(&mut self, request: ScanRequest) {
+        self.prepare();
         if !self.is_closed() {
-            let mut next = Some(self.tell_scan(input));
-            while let Some(effect) = next {
-                next = self.execute(effect).await;
+            let mut output = self.tell(Input::Scan(request));
+            while !matches!(output, Some(Output::Finish(_))) {
+                output = self.advance(output).await;
             }
         }
         self.deliver();
     }
 
-    /// Executes one asynchronous effect and returns the next effect; `None` for any other effect.
-    async fn execute(&mut self, effect: ScanEffect) -> Option<ScanEffect> {
-        let input = match effect {
-            ScanEffect::Check { server } => ScanInput::Checked {
-                retry: self.check_server(server).await,
-            },
-            ScanEffect::SleepUntil(instant) => {
-                self.shared.io.clock.sleep_until(instant).await;
-                ScanInput::Awake
-            }
-            ScanEffect::LookUp => {
-                if let Some(srv) = &mut self.srv {
-                    srv.rescan(&self.shared).await;
-                    self.scan.schedule_rescan(srv.next_rescan());
-                    self.follow(None);
-                }
-                ScanInput::LookedUp
-            }
-            ScanEffect::Probe { server } => ScanInput::Probed {
-                alive: self.probe(server).await,
-            },
-            ScanEffect::Rest
-            | ScanEffect::Choose
-            | ScanEffect::Select { .. }
-            | ScanEffect::Fail(_) => return None,
+    /// Carries out a probe or a look-up. Without one, waits for the running check, or until the next
+    /// one begins. Returns the next output.
+    async fn advance(&mut self, output: Option<Output>) -> Option<Output> {
+        let input = match output {
+            Some(Output::Probe { server }) => Some(self.probe(server).await),
+            output => self.shared.look_up(output).await,
         };
-        Some(self.tell_scan(input))
+        let input = match input {
+            Some(input) => input,
+            None => self.answer().await,
+        };
+        self.tell(input)
     }
 
-    fn tell_scan(&mut self, input: ScanInput) -> ScanEffect {
-        let now = self.now();
-        let description = self.shared.checked_description();
-        self.scan.handle(now, &description, input)
+    /// Passes an input to the engine, and returns what it requires.
+    fn tell(&mut self, input: Input) -> Option<Output> {
+        let output = self.shared.ask(input);
+        self.follow();
+        output
     }
 
-    /// Passes an input of the checks of `server` to the engine, and follows it.
-    fn tell(&mut self, server: ServerId, input: Input<'_>) {
-        self.shared.handle(input);
-        self.follow(Some(server));
-    }
-
-    /// Brings the members in step with the engine; see [`Members::follow`]. Every call begins with
-    /// it, because pools may have reported meanwhile.
-    fn follow(&mut self, checked: Option<ServerId>) {
-        let lost = self.members.follow(&self.shared, checked);
-        self.lose(&lost);
-    }
-
-    fn lose(&mut self, servers: &[ServerId]) {
-        let snapshot = self.shared.published.load();
-        for server in servers {
-            self.scan.server_lost(&snapshot.description, *server);
+    /// Begins a call: pools may have reported meanwhile, and operations may have been dropped.
+    fn prepare(&mut self) {
+        self.follow();
+        let is_abandoned = |member: &mut Member| member.is_abandoned().then_some(member.id());
+        let abandoned: Vec<_> = self.members.values_mut().filter_map(is_abandoned).collect();
+        for server in abandoned {
+            self.lose_connection(server);
         }
+    }
+
+    /// Brings the members in step with the engine: adds and removes them, and carries out the orders
+    /// for their connections.
+    fn follow(&mut self) {
+        for server in self.shared.published.load().servers.iter() {
+            let new = || Member::new(Arc::clone(server));
+            if !server.orders.is_ended() {
+                self.members.entry(server.id()).or_insert_with(new);
+            }
+        }
+        let shared = &self.shared;
+        self.members.retain(|_, member| member.follow(shared));
     }
 
     fn now(&self) -> Instant {
         self.shared.now()
+    }
+
+    fn last_scan(&self) -> Option<Instant> {
+        self.shared.read(Deployment::last_scan)
     }
 
     fn is_closed(&self) -> bool {
@@ -399,8 +373,7 @@ impl Scanner {
 
     fn close(&mut self) {
         if !self.is_closed() {
-            self.shared.handle(Input::Close);
-            self.follow(None);
+            self.tell(Input::Close);
             self.shared.events.close();
             self.deliver();
         }
@@ -427,7 +400,7 @@ impl<P> fmt::Debug for ScanTopology<P> {
         f.debug_struct("ScanTopology")
             .field("id", &scanner.shared.events.topology())
             .field("description", &scanner.snapshot().description)
-            .field("last_scan", &scanner.scan.last_scan())
+            .field("last_scan", &scanner.last_scan())
             .finish_non_exhaustive()
     }
 }

@@ -1,9 +1,9 @@
 //! Connection strings of both kinds, with the look-ups of `mongodb+srv` (Initial DNS Seedlist
 //! Discovery).
 
-use std::{fmt, panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::{self, FutureExt};
+use futures::future::{self, FutureExt, TryFutureExt as _};
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     options::{ConfigError, Options},
@@ -12,19 +12,19 @@ use sdam_core::{
     time::Instant,
     uri::ConnectionString,
 };
-use sdam_transport::{race, resolve::Resolver, runtime::Io};
+use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
 /// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`, by the
-/// [resolver](Io::resolver), which the functions of [`runtime`](crate::runtime) set with the feature
+/// [resolver](Backend::resolver), which the functions of [`runtime`](crate::runtime) set with the feature
 /// `srv`. A `mongodb://` string needs no look-up, so the future is ready at once.
 ///
 /// ```no_run
 /// # #[cfg(feature = "runtime-tokio")]
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// let runtime = sdam::runtime::tokio()?;
-/// let options = sdam::resolve("mongodb+srv://cluster.example.com", &runtime.io).await?;
+/// let options = sdam::resolve("mongodb+srv://cluster.example.com", &runtime.backend).await?;
 /// for seed in &options.seeds {
 ///     println!("{seed}");
 /// }
@@ -34,41 +34,48 @@ use sdam_transport::{race, resolve::Resolver, runtime::Io};
 ///
 /// # Errors
 ///
-/// If the string is invalid, if a look-up fails, or if the records are missing or invalid.
+/// If a look-up fails, at [`Stage::Dns`]: it may succeed if it is repeated. If the string or its
+/// records are invalid, of kind [`Invalid`](ErrorKind::Invalid), with the [`ConfigError`] as the
+/// source.
 ///
 /// # Cancel safety
 ///
 /// May be dropped at any time without side effects.
-pub async fn resolve(uri: &str, io: &Io) -> Result<Options, ResolveError> {
+pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
     let string = ConnectionString::parse(uri)?;
     let Some(srv) = string.srv() else {
         return Ok(string.into_options()?);
     };
-    let Some(resolver) = &io.resolver else {
-        return Err(ResolveError::Config(ConfigError::new(
+    let Some(resolver) = &backend.resolver else {
+        return Err(Error::from(ConfigError::new(
             "mongodb+srv",
             srv.host.clone(),
             "the runtime has no resolver to look up its hosts",
-            "enable the Cargo feature `srv` of sdam, set one with `Io::with_resolver`, or list the \
+            "enable the Cargo feature `srv` of sdam, set one with `Backend::with_resolver`, or list the \
              hosts in a mongodb:// string",
         )));
     };
-    let lookup = Lookup::new(io, resolver, string.connect_timeout());
+    let timeout = string.connect_timeout();
+    let deadline = timeout.map(|timeout| backend.clock.now() + timeout);
+    let lookup = Lookup::new(backend, resolver, timeout, deadline);
     let (srv_name, txt_name) = (srv.query_name(), &srv.host);
-    let records = lookup
-        .srv(&srv_name)
-        .map(|outcome| outcome.map_err(|error| ResolveError::failed("SRV", &srv_name, error)));
-    let txt = lookup
-        .txt(txt_name)
-        .map(|outcome| outcome.map_err(|error| ResolveError::failed("TXT", txt_name, error)));
+    let failed = |record, name: &str, error: Error| {
+        error.within(&format!(
+            "the {record} record of {name} could not be looked up"
+        ))
+    };
+    let records = lookup.srv(&srv_name);
+    let records = records.map_err(|error| failed("SRV", &srv_name, error));
+    let txt = lookup.txt(txt_name);
+    let txt = txt.map_err(|error| failed("TXT", txt_name, error));
     let (records, txt) = future::try_join(records, txt).await?;
-    let mut rng = Rng::new(io.next_seed());
+    let mut rng = Rng::new(backend.next_seed());
     Ok(string.resolved(&records, &txt, &mut rng)?.into_options()?)
 }
 
-/// Look-ups that begin now, at a resolver that may panic.
+/// Look-ups until `deadline`, at a resolver that may panic.
 pub(crate) struct Lookup<'l> {
-    io: &'l Io,
+    backend: &'l Backend,
     resolver: &'l dyn Resolver,
     /// `connectTimeoutMS`; `None` for no limit.
     timeout: Option<Duration>,
@@ -77,15 +84,16 @@ pub(crate) struct Lookup<'l> {
 
 impl<'l> Lookup<'l> {
     pub(crate) fn new(
-        io: &'l Io,
+        backend: &'l Backend,
         resolver: &'l Arc<dyn Resolver>,
         timeout: Option<Duration>,
+        deadline: Option<Instant>,
     ) -> Self {
         Self {
-            io,
+            backend,
             resolver: &**resolver,
             timeout,
-            deadline: timeout.map(|timeout| io.clock.now() + timeout),
+            deadline,
         }
     }
 
@@ -102,13 +110,13 @@ impl<'l> Lookup<'l> {
 
     /// Returns the time left for a resolver that blocks.
     fn left(&self) -> Option<Duration> {
-        let now = self.io.clock.now();
+        let now = self.backend.clock.now();
         self.deadline.map(|deadline| deadline.since(now))
     }
 
     async fn finish<T>(&self, lookup: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         let lookup = AssertUnwindSafe(lookup).catch_unwind();
-        match race::deadline(&*self.io.clock, self.deadline, lookup).await {
+        match race::deadline(&*self.backend.clock, self.deadline, lookup).await {
             Ok(Ok(outcome)) => outcome.map_err(Error::without_context),
             Ok(Err(_)) => {
                 let reason = "the resolver panicked";
@@ -120,70 +128,5 @@ impl<'l> Lookup<'l> {
                 Err(Error::new(ErrorKind::Timeout, Stage::Dns, reason))
             }
         }
-    }
-}
-
-/// An error of [`resolve`].
-///
-/// `Debug` shows the same text as `Display`, for programs whose `main` returns it.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ResolveError {
-    /// The connection string or its records are invalid, or the runtime has no resolver.
-    Config(ConfigError),
-    /// A look-up failed.
-    Lookup {
-        /// The kind of record, `SRV` or `TXT`.
-        record: &'static str,
-        /// The name that was looked up.
-        name: Box<str>,
-        /// The cause.
-        error: Error,
-    },
-}
-
-impl ResolveError {
-    /// Returns whether a look-up failed, which may succeed if it is repeated.
-    pub fn is_lookup(&self) -> bool {
-        matches!(self, Self::Lookup { .. })
-    }
-
-    fn failed(record: &'static str, name: &str, error: Error) -> Self {
-        Self::Lookup {
-            record,
-            name: name.into(),
-            error,
-        }
-    }
-}
-
-impl fmt::Display for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Lookup {
-                record,
-                name,
-                error,
-            } => write!(
-                f,
-                "the {record} record of {name} could not be looked up: {error}; check the name \
-                 servers of this machine, or list the hosts in a mongodb:// string"
-            ),
-        }
-    }
-}
-
-impl fmt::Debug for ResolveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for ResolveError {}
-
-impl From<ConfigError> for ResolveError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
     }
 }

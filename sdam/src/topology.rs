@@ -4,7 +4,7 @@ mod builder;
 mod layers;
 mod lock;
 mod metadata;
-pub(crate) mod polling;
+mod polling;
 mod select;
 mod server_task;
 mod servers;
@@ -32,16 +32,16 @@ use sdam_core::{
 };
 use sdam_events::queue::PendingEvents;
 use sdam_select::{criteria::Criteria, explain::Explanation};
-use sdam_transport::handshake::{InvalidMetadata, Library};
+use sdam_transport::handshake::DriverInfo;
 use sdam_transport::pool::{NoPools, PoolHandle, ServiceConnection};
-use sdam_transport::runtime::Io;
+use sdam_transport::runtime::Backend;
 
 use self::shared::{Background, Shared};
-pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::Watch};
+pub use self::{builder::TopologyBuilder, servers::KnownServer, watch::TopologyWatch};
 use crate::{
     engine::snapshot::{Snapshot, SnapshotGuard},
     select::{Limit, error::SelectionError, selected::SelectedServer},
-    srv::{self, ResolveError},
+    srv,
 };
 
 /// A deployment whose servers are monitored in the background.
@@ -112,7 +112,7 @@ impl Topology {
     /// # #[cfg(feature = "runtime-tokio")]
     /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
     /// let runtime = sdam::runtime::tokio()?;
-    /// let topology = sdam::Topology::resolve("mongodb+srv://cluster.example.com", &runtime.io)
+    /// let topology = sdam::Topology::resolve("mongodb+srv://cluster.example.com", &runtime.backend)
     ///     .await?
     ///     .start(runtime)?;
     /// # Ok(())
@@ -126,8 +126,8 @@ impl Topology {
     /// # Cancel safety
     ///
     /// May be dropped at any time without side effects.
-    pub async fn resolve(uri: &str, io: &Io) -> Result<TopologyBuilder, ResolveError> {
-        Ok(TopologyBuilder::new(srv::resolve(uri, io).await?))
+    pub async fn resolve(uri: &str, backend: &Backend) -> Result<TopologyBuilder, Error> {
+        Ok(TopologyBuilder::new(srv::resolve(uri, backend).await?))
     }
 }
 
@@ -232,8 +232,8 @@ impl<P: PoolHandle> Topology<P> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn watch(&self) -> Watch {
-        Watch::new(Arc::clone(self.shared()))
+    pub fn watch(&self) -> TopologyWatch {
+        TopologyWatch::new(Arc::clone(self.shared()))
     }
 
     /// Waits until `ready` yields a value for a snapshot, for at most `timeout`.
@@ -322,16 +322,7 @@ impl<P: PoolHandle> Topology<P> {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        self.shared().apply_handshake(server, generation, reply)
-    }
-
-    /// Applies the outcome of a check that the caller has made itself: the BSON document of a reply
-    /// to hello and its round-trip time, or an error. The checks of the topology go on by themselves.
-    ///
-    /// For tests of drivers and tools, which play the checks of monitors that have no connection.
-    /// Must not be called with a lock held that a pool's `ready`, `clear` or `close` take.
-    pub fn handle_check(&self, server: ServerId, outcome: Result<&[u8], Error>, rtt: Duration) {
-        self.shared().apply_check(server, outcome, rtt);
+        self.shared().handle_handshake(server, generation, reply)
     }
 
     /// Reports that a connection to a service behind a load balancer is closed, or has been handed
@@ -346,7 +337,7 @@ impl<P: PoolHandle> Topology<P> {
         reason = "no connection is reported as closed twice"
     )]
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
-        self.shared().apply_service_connection_closed(&connection);
+        self.shared().handle_service_connection_closed(&connection);
     }
 
     /// Returns the generation of connections to `server` that are opened now; behind a load
@@ -366,7 +357,7 @@ impl<P: PoolHandle> Topology<P> {
     /// returns.
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
     pub fn handle_srv_hosts(&self, hosts: &[ServerAddress]) {
-        self.shared().handle(Input::Hosts(hosts));
+        self.shared().handle(Input::Hosts(hosts.into()));
     }
 
     /// Requests a check of every server, no sooner than 500 ms after its last check.
@@ -388,7 +379,7 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// If one of the library's texts contains a `|`, or the metadata is a
     /// [driver's document](TopologyBuilder::client_document); then nothing is changed.
-    pub fn append_metadata(&self, library: Library) -> Result<bool, InvalidMetadata> {
+    pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.shared().metadata.append(library)
     }
 }
@@ -431,7 +422,7 @@ impl<P: PoolHandle> Topology<P> {
         tasks.monitors.finished().await;
         let patience = || {
             let end = shared.now() + Topology::<NoPools>::DELIVERY_PATIENCE;
-            shared.io.clock.sleep_until(end)
+            shared.backend.clock.sleep_until(end)
         };
         let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
         let is_late = matches!(

@@ -22,7 +22,10 @@ use sdam_events::{
     sink::{EventSink, sink_fn},
 };
 use sdam_sim::{Action, Blueprint, MemberId, config::SetConfig, runtime::Sim};
-use sdam_transport::{Runtime, Spawner, Task};
+use sdam_transport::{
+    runtime::Runtime,
+    spawn::{Spawner, Task},
+};
 
 /// The member that floods; it is not the primary.
 const MEMBER: MemberId = MemberId(1);
@@ -132,7 +135,7 @@ fn a_flood_and_a_hanging_sink_make_the_process_grow_by_no_more_than_the_bound_of
     assert_eq!(dropped, 0);
     let runtime = sim.runtime();
     let spawner = OwnThread(runtime.spawner);
-    let runtime = Runtime::new(runtime.io, Arc::new(spawner));
+    let runtime = Runtime::new(runtime.backend, Arc::new(spawner));
     let (unblock, sink) = hanging_sink();
     let (grown, dropped) = flood(&sim, runtime, sink);
     drop(unblock);

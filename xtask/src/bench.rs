@@ -35,12 +35,17 @@ const TARGETS: &[(&str, f64)] = &[
     ("pool/pair/sdam", 150.0),
     ("pool/pair/allocations", 0.0),
     ("pool/contended/sdam/p99.9_over_p50", 5.0),
+    ("reply/3_members/instructions", 26_200.0),
+    ("reply/50_members/instructions", 103_000.0),
+    ("reply/1000_mongos/instructions", 95_000.0),
+    ("engine/hold/1000_mongos/p99.9", 50.0),
+    ("memory/1000_mongos/per_server", 5.0),
     ("push/3_members/to_event", 200.0),
     ("push/3_members/cpu", 110.0),
     ("push/50_members/cpu", 130.0),
     ("idle/memory_per_further_client", 40.0),
     ("idle/memory_per_further_server", 10.0),
-    ("idle/wakeups_per_client", 1.3),
+    ("idle/wakeups_per_client", 0.7),
 ];
 
 /// One measurement.

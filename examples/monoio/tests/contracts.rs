@@ -5,7 +5,7 @@
 use futures::executor::block_on;
 use sdam::Topology;
 use sdam_examples_monoio::Monoio;
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 use sdam_transport::conformance;
 

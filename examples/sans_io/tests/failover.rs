@@ -4,7 +4,7 @@ use std::{error::Error, time::Duration};
 
 use sdam_core::uri::ConnectionString;
 use sdam_examples_sans_io::Client;
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 use sdam_sim::serve::ReplicaSet;
 
 const LIMIT: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ struct Pools;
 
 #[derive(Debug)]
 struct Pool {
-    new: NewPool,
+    context: PoolContext,
     /// The error of check-outs; `None` while the pool is ready.
     refusal: Mutex<Option<Error>>,
 }
@@ -12,9 +12,9 @@ struct Pool {
 impl PoolFactory for Pools {
     type Pool = Pool;
 
-    fn create(&self, new: NewPool) -> Pool {
-        let refusal = Mutex::new(Some(Error::pool_not_ready(&new.address)));
-        Pool { new, refusal }
+    fn create(&self, context: PoolContext) -> Pool {
+        let refusal = Mutex::new(Some(Error::pool_not_ready(&context.address)));
+        Pool { context, refusal }
     }
 }
 
@@ -24,11 +24,11 @@ impl PoolHandle for Pool {
     }
 
     fn clear(&self, clear: &PoolClear) {
-        self.refuse(Some(Error::pool_cleared(&self.new.address, &clear.cause)));
+        self.refuse(Some(Error::pool_cleared(&self.context.address, &clear.cause)));
     }
 
     fn close(&self) {
-        self.refuse(Some(Error::pool_closed(&self.new.address)));
+        self.refuse(Some(Error::pool_closed(&self.context.address)));
     }
 }
 
@@ -36,10 +36,10 @@ impl Pool {
     async fn open(&self) -> Result<Established, Error> {
         let refusal = self.refusal.lock().unwrap().clone();
         refusal.map_or(Ok(()), Err)?;
-        let connection = self.new.establish(Some(Duration::from_secs(10))).await?;
+        let connection = self.context.establish(Some(Duration::from_secs(10))).await?;
         if connection.is_stale() {
             connection.close(); // a clear came in between
-            return Err(Error::interrupted(&self.new.address));
+            return Err(Error::interrupted(&self.context.address));
         }
         Ok(connection)
     }

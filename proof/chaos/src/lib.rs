@@ -20,6 +20,7 @@
 //! | P10 | closing and dropping complete immediately |
 //! | wire | nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy |
 //! | stages | errors have the stage at which they occurred |
+//! | replay | a recording of the run is replayed to the same events, heartbeats included |
 //! | continuity, freshness, errors, selection, memory, busy-loop, panic, determinism | see [`Oracle`](sdam_sim::oracle::Oracle) |
 //!
 //! The steps of a single-threaded client ([`plan::Kind::Scan`]) are not observable, so it is

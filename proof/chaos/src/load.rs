@@ -16,7 +16,7 @@ use futures::{
 use sdam::SelectionError;
 use sdam_core::{rng::Rng, time::Instant};
 use sdam_sim::oracle::Oracle;
-use sdam_transport::{Clock, Runtime, Task};
+use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 use crate::{
     plan::Plan,
@@ -51,7 +51,7 @@ pub(crate) fn start(
     let application = |rng: &mut Rng| Application {
         topology: topology.clone(),
         record: Arc::clone(record),
-        clock: Arc::clone(&runtime.io.clock),
+        clock: Arc::clone(&runtime.backend.clock),
         rng: rng.fork(),
         commands: 0,
         until,
@@ -78,7 +78,10 @@ pub(crate) fn hold_connection(record: &Arc<RunRecord>, runtime: &Runtime, time: 
     let pools = record.connecting().clone();
     let mut idle = pools.iter().filter(|pool| pool.stats().idle > 0);
     if let Some(Ok(connection)) = idle.next().and_then(|pool| pool.check_out().now_or_never()) {
-        let end = runtime.io.clock.sleep_until(runtime.io.clock.now() + time);
+        let end = runtime
+            .backend
+            .clock
+            .sleep_until(runtime.backend.clock.now() + time);
         spawn(record, runtime, async move {
             end.await;
             drop(connection);

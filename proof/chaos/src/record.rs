@@ -19,8 +19,8 @@ use sdam_events::sink::{EventSink, Interest};
 use sdam_model::oracle::is_selectable;
 use sdam_pool::{Pool, Pools};
 use sdam_sim::oracle::{Oracle, PoolCall, PoolCalls, Violation};
-use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
-use sdam_transport::{Clock, Task};
+use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
+use sdam_transport::{clock::Clock, spawn::Task};
 
 use crate::{balanced::BalancedPool, request::SelectionRequest};
 
@@ -267,8 +267,8 @@ pub(crate) struct RecordingPool {
 impl PoolFactory for RecordingPools {
     type Pool = RecordingPool;
 
-    fn create(&self, new: NewPool) -> RecordingPool {
-        let server = new.server;
+    fn create(&self, context: PoolContext) -> RecordingPool {
+        let server = context.server;
         let before = self
             .record
             .pools()
@@ -278,7 +278,7 @@ impl PoolFactory for RecordingPools {
             let message = format!("a second pool is created for server {server}");
             self.record.violated(Oracle::Pools, message);
         }
-        let connecting = self.connecting.as_ref().map(|pools| pools.create(new));
+        let connecting = self.connecting.as_ref().map(|pools| pools.create(context));
         self.record.connecting().extend(connecting.clone());
         RecordingPool {
             server,

@@ -8,7 +8,7 @@ use sdam_core::{
     server::ServerType,
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 
 use crate::plan::pick;
 

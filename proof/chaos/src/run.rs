@@ -21,12 +21,12 @@ use sdam_sim::{
     oracle::{Oracle, Violation, audit},
     runtime::Sim,
 };
-use sdam_transport::{ClientMetadata, Environment};
+use sdam_transport::handshake::{ClientMetadata, Environment};
 
 use crate::record::{Topology, TopologyBuilder};
 use crate::{
     load,
-    oracle::{cadence, elections, pooled, step::StepOracle, truth::Truth, wire},
+    oracle::{cadence, elections, pooled, replayed, step::StepOracle, truth::Truth, wire},
     plan::{Ending, Kind, Plan, SRV_NAME, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
@@ -135,9 +135,9 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 
 fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Violation> {
     let sim = Sim::new(plan.seed, &plan.blueprint);
-    record.set_clock(sim.runtime().io.clock);
+    record.set_clock(sim.runtime().backend.clock);
     let uri = plan.access.prepare(&sim);
-    let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().io));
+    let resolved = sim.block_on(sdam::resolve(&uri, &sim.runtime().backend));
     let mut options = resolved.map_err(|error| setup_failure(&error))?;
     plan.configure(&mut options);
     if plan.kind == Kind::Scan {
@@ -171,6 +171,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     } else {
         cadence::check(&events, &options)?;
     }
+    replayed::check(&options, &events)?;
     let traffic = sim.network().traffic();
     let mut counts = *record.counts();
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
@@ -216,7 +217,7 @@ async fn run_client(
         let rng = Rng::new(plan.seed ^ 0x10AD).fork();
         load::start(plan, &topology, record, &sim.runtime(), until, rng);
     }
-    let clock = sim.runtime().io.clock;
+    let clock = sim.runtime().backend.clock;
     let faults = plan.scenario.play(sim);
     let refused = if let Ending::Abrupt(after) = plan.ending {
         let moment = clock.sleep_until((sim.now() + after).min(until));
@@ -285,7 +286,7 @@ async fn converge(
 ) -> Result<(), Violation> {
     record.note("all faults are healed");
     heal(plan, sim);
-    let clock = sim.runtime().io.clock;
+    let clock = sim.runtime().backend.clock;
     let healed = sim.now();
     let mut truth = Truth::of(plan, sim);
     let mut since = healed;
@@ -357,7 +358,7 @@ async fn finish(
     topology: Topology,
 ) -> Result<(), Violation> {
     let runtime = sim.runtime();
-    let clock = &runtime.io.clock;
+    let clock = &runtime.backend.clock;
     let began = sim.now();
     let patience = sdam::Topology::DELIVERY_PATIENCE;
     if plan.ending != Ending::Drop {

@@ -2,7 +2,7 @@
 
 use std::{fmt::Write, time::Duration};
 
-use sdam_core::{event::EventKind, machine::RecordedInput, time::Instant};
+use sdam_core::{deployment::Input, event::EventKind, time::Instant};
 
 use crate::{plan::Plan, run::Failure};
 
@@ -50,7 +50,7 @@ fn line(kind: &EventKind) -> Option<String> {
         }
         EventKind::ServerDescriptionChanged { previous, new } => {
             let error = new.error.as_ref();
-            let error = error.map_or_else(String::new, |error| format!(" ({error})"));
+            let error = error.map_or_else(String::new, |error| format!(" ({error:#})"));
             let (before, after) = (previous.server_type, new.server_type);
             format!(
                 "server {} {} {before} -> {after}{error}",
@@ -69,14 +69,15 @@ fn line(kind: &EventKind) -> Option<String> {
         }
         EventKind::ServerHeartbeatFailed {
             heartbeat, failure, ..
-        } => format!("check of {} fails: {failure}", heartbeat.address),
+        } => format!("check of {} fails: {failure:#}", heartbeat.address),
         EventKind::PoolCleared { server, clear, .. } => {
             format!("pool of {server} cleared, generation {}", clear.generation)
         }
-        EventKind::Input(input) => match &**input {
-            RecordedInput::MonitorDied { server } => format!("the monitor of {server} panicked"),
+        EventKind::Input(own) => match &own.input {
+            Input::Deserted { server } => format!("the task of {server} was dropped"),
             _ => return None,
         },
+        EventKind::RttMeasured { .. } => return None,
         EventKind::ServerSelectionWaiting {
             selection,
             remaining,

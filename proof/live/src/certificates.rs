@@ -13,9 +13,10 @@ use rcgen::{
     ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams,
     SerialNumber, date_time_ymd,
 };
+use tempfile::TempDir;
 
 use crate::error::Error;
-use crate::workdir::WorkDir;
+use crate::workdir::work_dir;
 
 /// The validity of all certificates except the expired one and the one that is not yet valid.
 /// Servers with one of those two run at another date at which it is valid, and verify the others.
@@ -81,7 +82,7 @@ impl ServerCertificate {
 /// directory that is removed on drop. Files of servers and clients include the key.
 #[derive(Debug)]
 pub struct Certificates {
-    dir: WorkDir,
+    dir: TempDir,
 }
 
 impl Certificates {
@@ -93,7 +94,7 @@ impl Certificates {
 
     /// Creates all keys and certificates.
     pub fn create() -> Result<Self, Error> {
-        let dir = WorkDir::create("certificates").map_err(Error::io("creating a directory"))?;
+        let dir = work_dir("certificates").map_err(Error::io("creating a directory"))?;
         let certificates = Self { dir };
         let ours = certificates.issuer("authority", "sdam authority")?;
         let other = certificates.issuer("other-authority", "another authority")?;

@@ -6,11 +6,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use tempfile::TempDir;
+
 use crate::error::Error;
 use crate::port;
 use crate::process::Process;
 use crate::wait::poll;
-use crate::workdir::WorkDir;
+use crate::workdir::work_dir;
 
 /// A process, its port and its directory. Dropping it kills the process and removes the directory.
 #[derive(Debug)]
@@ -19,13 +21,13 @@ pub(crate) struct Daemon {
     address: SocketAddr,
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
-    dir: WorkDir,
+    dir: TempDir,
 }
 
 impl Daemon {
     /// Chooses a port and creates the directory; [`Daemon::start`] must follow.
     pub(crate) fn new(name: &'static str) -> Result<Self, Error> {
-        let dir = WorkDir::create(name).map_err(Error::io("creating a directory"))?;
+        let dir = work_dir(name).map_err(Error::io("creating a directory"))?;
         let process = Process::guarded(dir.path()).map_err(Error::io("starting `sh`"))?;
         Ok(Self {
             name,

@@ -159,22 +159,3 @@ fn fetch(cache: &Path, home: &Path, name: &str) -> Result<(), Unavailable> {
 fn option(name: &str, dir: &Path) -> String {
     format!("{name}={}", dir.display())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsStr;
-
-    use super::installed;
-
-    #[test]
-    fn a_program_on_the_search_path_is_used_as_it_is() {
-        let package = installed(Some(OsStr::new("/nonexistent:/bin")), "sh").unwrap();
-        let output = package
-            .command("sh")
-            .args(["-c", "echo ran"])
-            .output()
-            .unwrap();
-        assert_eq!(output.stdout, b"ran\n");
-        assert!(installed(Some(OsStr::new("/bin")), "no-such-program").is_none());
-    }
-}

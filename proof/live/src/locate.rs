@@ -90,7 +90,7 @@ mod tests {
 
     use super::{on_path, overriding};
     use crate::version::Version;
-    use crate::workdir::WorkDir;
+    use crate::workdir::work_dir;
 
     /// Creates a program that answers `--version` like a `mongod` of that release.
     fn fake_mongod(dir: &Path, release: &str) -> PathBuf {
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn the_overriding_binary_is_used_only_for_its_version() {
-        let dir = WorkDir::create("locate").unwrap();
+        let dir = work_dir("locate").unwrap();
         let path = fake_mongod(dir.path(), "4.4.2");
         let check = |version, expected: Option<&PathBuf>| {
             let found = overriding(Some(path.as_os_str()), version).unwrap();
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn the_search_path_is_used_only_for_its_version() {
-        let dir = WorkDir::create("locate").unwrap();
+        let dir = work_dir("locate").unwrap();
         let path = fake_mongod(dir.path(), "5.0.4");
         let search = std::env::join_paths([Path::new("/nonexistent"), dir.path()]).unwrap();
         let check = |version, expected| assert_eq!(on_path(Some(&search), version), expected);

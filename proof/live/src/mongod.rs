@@ -11,6 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use bson::{Document, doc};
+use tempfile::TempDir;
 
 use crate::certificates::Certificates;
 use crate::client::Client;
@@ -23,7 +24,7 @@ use crate::security::{self, ROOT, Security};
 use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::{COMMAND_TIMEOUT, poll};
-use crate::workdir::WorkDir;
+use crate::workdir::work_dir;
 
 /// The journal settings of a test server; by default the journal takes 300 MB from the start.
 const JOURNAL: &str =
@@ -45,7 +46,7 @@ pub struct Mongod {
     address: SocketAddr,
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
-    dir: WorkDir,
+    dir: TempDir,
     /// True if the server has the user [`ROOT`], with which clients authenticate.
     has_root: AtomicBool,
     /// The length of the log at the start of the process.
@@ -106,7 +107,7 @@ impl Mongod {
         tls: Option<&ServerTls>,
     ) -> Result<Self, Error> {
         let executable = mongod_path(version)?;
-        let dir = WorkDir::create("mongod").map_err(Error::io("creating a directory"))?;
+        let dir = work_dir("mongod").map_err(Error::io("creating a directory"))?;
         let data = dir.path().join("data");
         fs::create_dir(&data).map_err(Error::io("creating a directory"))?;
         let process = Process::guarded(&data).map_err(Error::io("starting `sh`"))?;
@@ -230,21 +231,6 @@ impl Mongod {
     /// Resumes the server after [`Mongod::sigstop`].
     pub fn sigcont(&self) -> Result<(), Error> {
         self.signal("CONT")
-    }
-
-    /// Requests a clean shutdown and returns; [`Mongod::wait_exit`] waits for the end. A primary
-    /// steps down first, and a member newer than 4.4 answers with ShutdownInProgress for up to 15
-    /// s.
-    pub fn sigterm(&self) -> Result<(), Error> {
-        self.signal("TERM")
-    }
-
-    /// Waits until the process has exited.
-    pub fn wait_exit(&self) -> Result<(), Error> {
-        poll("a server to exit", || {
-            let mut process = self.process();
-            Ok((process.ended().is_some() || !process.has_child()).then_some(()))
-        })
     }
 
     /// Restarts the server on the same port and data, and waits until it answers. A running server

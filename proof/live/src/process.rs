@@ -61,11 +61,6 @@ impl Process {
                 .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Returns whether there is a child that is not known to have exited.
-    pub(crate) fn has_child(&self) -> bool {
-        self.child.is_some()
-    }
-
     /// Returns the exit status of the child, if it exited on its own.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         let status = self.child.as_mut()?.try_wait().ok()??;
@@ -147,7 +142,7 @@ mod tests {
 
     use super::Process;
     use crate::wait::poll;
-    use crate::workdir::WorkDir;
+    use crate::workdir::work_dir;
 
     fn sleeper() -> Command {
         let mut sleeper = Command::new("sleep");
@@ -165,7 +160,7 @@ mod tests {
 
     #[test]
     fn dropping_a_process_kills_it_and_removes_its_data() {
-        let dir = WorkDir::create("process").unwrap();
+        let dir = work_dir("process").unwrap();
         let data = dir.path().join("data");
         std::fs::create_dir(&data).unwrap();
         let mut process = Process::guarded(&data).unwrap();
@@ -178,7 +173,7 @@ mod tests {
 
     #[test]
     fn closing_the_guards_input_kills_the_process() {
-        let dir = WorkDir::create("process").unwrap();
+        let dir = work_dir("process").unwrap();
         let mut process = Process::guarded(&dir.path().join("data")).unwrap();
         process.spawn(&mut sleeper()).unwrap();
         process.signal("STOP").unwrap();
@@ -191,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_exited_process_is_detected() {
-        let dir = WorkDir::create("process").unwrap();
+        let dir = work_dir("process").unwrap();
         let mut process = Process::guarded(&dir.path().join("data")).unwrap();
         process
             .spawn(Command::new("sh").args(["-c", "exit 48"]))

@@ -12,8 +12,6 @@ pub use self::builder::ReplicaSetBuilder;
 pub use self::spec::MemberSpec;
 use crate::error::Error;
 use crate::mongod::Mongod;
-use crate::security::Security;
-use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::poll;
 
@@ -33,17 +31,13 @@ const TRANSIENT_CODES: [i32; 9] = [94, 109, 189, 24, 308, 10107, 11602, 13435, 1
 #[derive(Debug)]
 pub struct ReplicaSet {
     name: String,
-    version: Option<Version>,
-    max_wire_version: i32,
-    security: Security,
-    tls: Option<ServerTls>,
     specs: Vec<MemberSpec>,
     members: Vec<Mongod>,
 }
 
 impl ReplicaSet {
     /// Starts a set named `rs0` with an election timeout of 2 s. Waits until it has a primary,
-    /// every member is primary, secondary or arbiter, and the first writes are on a majority.
+    /// every member is primary or secondary, and the first writes are on a majority.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if there is no binary.
@@ -102,10 +96,10 @@ impl ReplicaSet {
         (0..self.size()).filter(is_secondary).collect()
     }
 
-    /// Waits until there is a primary and every member of its configuration is primary, secondary
-    /// or arbiter. Never succeeds with a dead or stopped member.
+    /// Waits until there is a primary and every member of its configuration is primary or
+    /// secondary. Never succeeds with a dead or stopped member.
     pub fn wait_until_settled(&self) -> Result<(), Error> {
-        poll("every member to be primary, secondary or arbiter", || {
+        poll("every member to be primary or secondary", || {
             let Some(primary) = self.current_primary() else {
                 return Ok(None);
             };
@@ -218,7 +212,7 @@ impl ReplicaSet {
 
     fn member_config(&self, index: usize) -> Document {
         let host = self.members[index].host();
-        self.specs[index].config(index, &host, self.max_wire_version)
+        self.specs[index].config(index, &host)
     }
 }
 
@@ -229,9 +223,7 @@ fn majority_term(hello: &Document) -> Option<i64> {
 }
 
 fn is_settled(hello: &Document) -> bool {
-    ["isWritablePrimary", "secondary", "arbiterOnly"]
-        .iter()
-        .any(|role| is_true(hello, role))
+    is_true(hello, "isWritablePrimary") || is_true(hello, "secondary")
 }
 
 fn is_true(hello: &Document, key: &str) -> bool {

@@ -85,16 +85,3 @@ fn hmac(key: &[u8], message: &str) -> Option<[u8; 32]> {
     let mac = Hmac::<Sha256>::new_from_slice(key).ok()?;
     Some(mac.chain_update(message).finalize().into_bytes().into())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::client_final;
-
-    #[test]
-    fn the_example_of_rfc_7677_is_answered() {
-        let server_first = "r=rOprNGfwEbeRWgbNEkqO%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0,\
-                            s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096";
-        let last = client_final("n=user,r=rOprNGfwEbeRWgbNEkqO", server_first, "pencil").unwrap();
-        assert!(last.ends_with("p=dHzbZapWIk4jUhN+Ute9ytag9zjfMHgsqmmiz7AndVQ="));
-    }
-}

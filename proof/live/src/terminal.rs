@@ -2,10 +2,12 @@
 
 use std::process::Command;
 
+use tempfile::TempDir;
+
 use crate::debian::Package;
 use crate::error::Error;
 use crate::wait::poll;
-use crate::workdir::WorkDir;
+use crate::workdir::work_dir;
 
 /// A terminal with a shell, in a separate tmux server.
 ///
@@ -13,7 +15,7 @@ use crate::workdir::WorkDir;
 #[derive(Debug)]
 pub struct Terminal {
     package: Package,
-    dir: WorkDir,
+    dir: TempDir,
 }
 
 /// The prompt of the shell.
@@ -28,7 +30,7 @@ impl Terminal {
     pub fn open(width: u16, height: u16) -> Result<Self, Error> {
         let terminal = Self {
             package: Package::find("tmux", "tmux")?,
-            dir: WorkDir::create("tmux").map_err(Error::io("create the directory of tmux"))?,
+            dir: work_dir("tmux").map_err(Error::io("create the directory of tmux"))?,
         };
         let (width, height) = (width.to_string(), height.to_string());
         // An interactive shell has job control. Its start-up files are disabled, so only the prompt

@@ -1,6 +1,6 @@
 //! The alphabets of steps for searches.
 
-use crate::step::{Failure, Link, MEMBERS, OperationError, Release, Reply, Role, Step};
+use crate::step::{Failure, Link, MEMBERS, OperationError, Release, Reply, Request, Role, Step};
 
 /// Returns steps for two elections and two configurations, by both rules, where every member may
 /// be lost in every way.
@@ -231,6 +231,58 @@ pub fn three_servers() -> Vec<Step> {
             reply: secondary(1),
             late: false,
         });
+    }
+    steps
+}
+
+/// Returns the steps of a client without tasks and of this number of members of a set.
+pub fn inline(members: u8) -> Vec<Step> {
+    let mut steps: Vec<_> = [
+        Request::Select,
+        Request::Scan,
+        Request::Check,
+        Request::Settle,
+    ]
+    .map(Step::Request)
+    .into();
+    steps.extend([Step::Wait, Step::Suspended]);
+    steps.extend([false, true].map(|alive| Step::Probed { alive }));
+    let chosen = |server, idle| Step::Chosen { server, idle };
+    steps.extend([chosen(MEMBERS, false), chosen(0, true)]);
+    for on in 0..members {
+        let (check, _) = links(on);
+        steps.extend([Step::Connected(check), chosen(on, false)]);
+        for role in [Role::Primary, Role::Secondary] {
+            let reply = Reply {
+                hosts: (1 << members) - 1,
+                ..Reply::member(role)
+            };
+            steps.push(answer(check, reply, false));
+        }
+        steps.push(Step::Break {
+            link: check,
+            failure: Failure::Timeout,
+        });
+        for error in [OperationError::Broken, OperationError::NotPrimary(0)] {
+            let late = false;
+            steps.push(Step::Error { on, error, late });
+        }
+        steps.push(Step::Close { on });
+    }
+    steps
+}
+
+/// Returns the steps of one seed of an SRV record that names up to three.
+pub fn srv() -> Vec<Step> {
+    let mut steps = vec![Step::LookUp, Step::Suspended];
+    steps.extend([0b000, 0b001, 0b011, 0b110].map(Step::LookedUp));
+    for on in 0..MEMBERS {
+        for role in [Role::Mongos, Role::Primary] {
+            let reply = Reply::member(role);
+            steps.push(Step::Reply { on, reply });
+        }
+        let failure = Failure::Network;
+        steps.push(Step::Failure { on, failure });
     }
     steps
 }

@@ -11,8 +11,8 @@ use sdam_core::{
 
 use crate::{
     oracle::{self, ensure},
-    start::{Call, Start},
-    step::{Failure, Link, OperationError, Reply, Step, members},
+    start::{Call, Mode, Purpose, Start},
+    step::{Failure, Link, OperationError, Reply, Step},
     watch::{Connection, Phase, Watch},
     world::World,
 };
@@ -20,15 +20,12 @@ use crate::{
 /// The number of replies that a server sends without a pause: more than a client reads.
 const BURST: usize = 51;
 
-/// The time for which a host is suspended: no deadline is longer.
-const SUSPENSION: core::time::Duration = core::time::Duration::from_secs(60);
-
 impl World {
     /// Returns whether the step can be taken: its member exists, its connection can be there, an
     /// answer is awaited, and no other timer is due before.
     pub fn can(&self, step: Step) -> bool {
         let Some(on) = step.on() else {
-            return true;
+            return self.can_go_on(step);
         };
         let Some(watch) = self.watch(on) else {
             return false;
@@ -43,8 +40,9 @@ impl World {
             Step::Answer { link, .. } => connection(watch, link).phase == Phase::Asked,
             Step::Break { link, .. } => connection(watch, link).is_asked(),
             Step::Burst { .. } => watch.check.phase == Phase::Asked && watch.check.awaited,
+            Step::Close { .. } => self.start.is_inline() && watch.check.phase == Phase::Open,
             Step::CheckRequested { .. } | Step::Played { .. } => true,
-            Step::Hosts(_) | Step::Suspended => false,
+            _ => false,
         }
     }
 
@@ -58,14 +56,7 @@ impl World {
             return Ok(false);
         }
         let Some((on, server)) = step.on().and_then(|on| Some((on, self.watch(on)?.id))) else {
-            match step {
-                Step::Hosts(mask) => {
-                    let hosts: Vec<_> = members(mask).collect();
-                    self.handle(Call::default(), Input::Hosts(&hosts))?;
-                }
-                _ => self.now = self.now + SUSPENSION,
-            }
-            return Ok(true);
+            return self.go_on(step).map(|()| true);
         };
         let other = Call {
             about: Some(server),
@@ -83,7 +74,7 @@ impl World {
             Step::Burst { reply, .. } => self.burst(on, reply)?,
             Step::CheckRequested { .. } => self.handle(other, Input::CheckRequested { server })?,
             Step::Played { reply, .. } => {
-                let outcome = Ok((reply.hello(on), &[][..]));
+                let outcome = Ok(Ok(reply.hello(on)).into());
                 let rtt = Start::MINIMUM;
                 let input = Input::Played {
                     server,
@@ -98,7 +89,8 @@ impl World {
                 }
                 self.handle(other, Input::Deserted { server })?;
             }
-            Step::Hosts(_) | Step::Suspended => {}
+            Step::Close { .. } => self.close_connection(server)?,
+            _ => {}
         }
         Ok(true)
     }
@@ -149,28 +141,32 @@ impl World {
     fn due(&mut self, server: ServerId, wanted: bool) -> Result<(), String> {
         let deadline = self.deadline(server, wanted).unwrap_or(self.now);
         self.now = self.now.max(deadline);
-        let (now, heartbeat) = (self.now, self.start.heartbeat());
-        for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
-            let missed = |deadline: &&mut Instant| now.since(**deadline) > heartbeat;
-            if let Some(deadline) = watch.check.deadline.as_mut().filter(missed) {
-                // The host was suspended: what has arrived meanwhile counts.
-                *deadline = now + core::time::Duration::from_secs(1);
-            }
-        }
+        self.extend(server);
         let timer = Timer::Server(server);
         let call = Call {
             due: Some(timer),
             wanted,
-            ..own(server)
+            ..self.own_call(server)
         };
         self.handle(call, Input::Due { timer, wanted })
+    }
+
+    /// Extends the check of the server after the host was suspended: what has arrived meanwhile counts.
+    pub(crate) fn extend(&mut self, server: ServerId) {
+        let (now, heartbeat) = (self.now, self.start.heartbeat());
+        for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
+            let missed = |deadline: &&mut Instant| now.since(**deadline) > heartbeat;
+            if let Some(deadline) = watch.check.deadline.as_mut().filter(missed) {
+                *deadline = now + core::time::Duration::from_secs(1);
+            }
+        }
     }
 
     fn connected(&mut self, link: Link) -> Result<(), String> {
         let Some(conn) = self.take(link) else {
             return Ok(());
         };
-        let call = own(conn.id.server);
+        let call = self.own_call(conn.id.server);
         self.handle(call, Input::Connected { conn: conn.id })
     }
 
@@ -183,17 +179,17 @@ impl World {
         let Some(conn) = self.take(link) else {
             return Ok(());
         };
-        let continues = |reply: &Reply| more || self.start.streaming && reply.version > 0;
+        let continues =
+            |reply: &Reply| more || self.start.mode == Mode::Streaming && reply.version > 0;
         let call = Call {
             streams: !link.ping && outcome.as_ref().is_ok_and(continues),
-            ..own(conn.id.server)
+            ..self.own_call(conn.id.server)
         };
         let input = Input::Reply {
             conn: conn.id,
             sent: conn.since,
             at: self.now,
-            hello: outcome.map(|reply| reply.hello(link.on)),
-            bytes: Vec::new().into(),
+            reply: outcome.map(|reply| reply.hello(link.on)).into(),
             more_to_come: more,
         };
         self.handle(call, input)
@@ -214,7 +210,7 @@ impl World {
             at: self.now,
             error,
         };
-        self.handle(own(conn.id.server), input)
+        self.handle(self.own_call(conn.id.server), input)
     }
 
     fn burst(&mut self, on: u8, reply: Reply) -> Result<(), String> {
@@ -239,6 +235,18 @@ impl World {
         Some(asked)
     }
 
+    fn own_call(&self, server: ServerId) -> Call {
+        Call {
+            about: Some(server),
+            purpose: if self.start.is_inline() {
+                Purpose::Request
+            } else {
+                Purpose::Server
+            },
+            ..Call::default()
+        }
+    }
+
     /// Returns the generation of a connection to `server`, the one before if it is `late`; `None` if
     /// there cannot be one.
     fn generation(&self, server: ServerId, late: bool) -> Option<Generation> {
@@ -260,8 +268,7 @@ impl World {
         let input = Input::Handshake {
             server,
             generation,
-            hello: reply.hello(on),
-            reply: &[],
+            reply: Ok(reply.hello(on)).into(),
         };
         let timers = self.timers();
         let outputs = self.deployment.handle(self.now, input);
@@ -338,14 +345,6 @@ impl World {
         ensure(close.is_none() || clear < close, || {
             format!("F-72: the check of server {server} is cancelled before its pool is cleared")
         })
-    }
-}
-
-fn own(server: ServerId) -> Call {
-    Call {
-        about: Some(server),
-        own: true,
-        ..Call::default()
     }
 }
 

@@ -12,7 +12,7 @@ use sdam_core::{
 
 use crate::{
     oracle::{self, ensure},
-    start::Call,
+    start::{Call, Purpose},
     watch::{Phase, Watch},
     world::World,
 };
@@ -65,11 +65,11 @@ impl World {
                 deadline,
             } => {
                 let awaited = request.awaiting.is_some();
-                ensure(*deadline == limit(awaited), || {
-                    format!("F-10, F-11: {conn:?} has until {deadline:?} for a reply")
-                })?;
                 ensure(!awaited || conn.role == Role::Check, || {
                     format!("G-7: {conn:?} waits for a change")
+                })?;
+                ensure(*deadline == limit(awaited), || {
+                    format!("F-10, F-11: {conn:?} has until {deadline:?} for a reply")
                 })?;
                 let own = self.own(conn.server)?;
                 own.sends(*conn, now, (Phase::Asked, awaited), *deadline)?;
@@ -101,7 +101,10 @@ impl World {
                 oracle::clear(&after, *server, clear, &mut self.own(*server)?.pool)?;
             }
             Output::Emit(event) => self.note(call, known, before, event)?,
-            Output::Publish(_) | Output::LookUp { .. } => {}
+            Output::Publish(_) => {}
+            Output::LookUp { .. } | Output::Choose | Output::Probe { .. } | Output::Finish(_) => {
+                self.require(call, output)?;
+            }
         }
         Ok(())
     }
@@ -130,7 +133,10 @@ impl World {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let own = self.own(heartbeat.server)?;
                 own.streamed &= failure.kind() != ErrorKind::Internal;
-                own.ends(now, lost && known)
+                // A request has found it past its deadline: it begins again.
+                let abandoned =
+                    call.purpose == Purpose::Request && failure.kind() == ErrorKind::Cancelled;
+                own.ends(now, lost && known || abandoned)
             }
             event => {
                 // The last events of a server come before it is closed.

@@ -49,8 +49,7 @@ impl World {
                 conn,
                 sent: at,
                 at,
-                hello: Err(error()),
-                bytes: Vec::new().into(),
+                reply: Err(error()).into(),
                 more_to_come: true,
             };
             self.ignores(conn, "a reply", input)?;
@@ -92,7 +91,7 @@ impl World {
         }
     }
 
-    fn ignores(&mut self, conn: ConnId, what: &str, input: Input<'_>) -> Result<(), String> {
+    fn ignores(&mut self, conn: ConnId, what: &str, input: Input) -> Result<(), String> {
         let outputs = self.deployment.handle(self.now, input);
         quiet(conn, what, &outputs)
     }

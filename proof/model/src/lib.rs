@@ -16,6 +16,7 @@ pub mod world;
 
 mod drive;
 mod follow;
+mod inline;
 mod key;
 mod late;
 mod timers;

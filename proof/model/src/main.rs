@@ -31,6 +31,17 @@ fn searches() -> Vec<Search> {
         ("errors", named, alphabet::errors(), some),
         ("everything", polled, alphabet::everything(), some / 2),
         ("one server", one, alphabet::one_server(), all),
+        ("inline", Start::INLINE, alphabet::inline(1), all),
+        (
+            "inline, two",
+            Start {
+                seeds: 0b011,
+                ..Start::INLINE
+            },
+            alphabet::inline(2),
+            some / 2,
+        ),
+        ("srv", Start::SRV, alphabet::srv(), some / 5),
         (
             "three servers",
             Start::STREAMING,

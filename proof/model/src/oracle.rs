@@ -74,7 +74,10 @@ pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
         | Output::Send { .. }
         | Output::Read { .. }
         | Output::Disconnect { .. }
-        | Output::LookUp { .. } => None,
+        | Output::LookUp { .. }
+        | Output::Choose
+        | Output::Probe { .. }
+        | Output::Finish(_) => None,
         Output::Emit(_) => Some(4),
         Output::PoolClear { .. } => Some(6),
         Output::CloseServer { .. } => Some(7),

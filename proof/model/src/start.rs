@@ -1,11 +1,14 @@
 //! The configuration of a deployment, and the calls of it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
-    deployment::Timer,
-    ids::ServerId,
-    options::{Options, ServerMonitoringMode},
+    deployment::{Deployment, Timer},
+    hello::Handshake,
+    ids::{ObjectId, ServerId},
+    monitor::MonitorConfig,
+    options::{Options, ServerMonitoringMode, Srv},
+    rng::Rng,
     server::WireVersions,
 };
 
@@ -21,9 +24,10 @@ pub struct Start {
     pub direct: bool,
     /// True if `replicaSet` is given.
     pub named: bool,
-    /// False for `serverMonitoringMode=poll`, `connectTimeoutMS=0` and heartbeats that are as frequent
-    /// as possible.
-    pub streaming: bool,
+    /// The way in which servers are checked.
+    pub mode: Mode,
+    /// True if the seeds come from an SRV record, which is polled.
+    pub srv: bool,
 }
 
 impl Start {
@@ -32,13 +36,28 @@ impl Start {
         seeds: 0b111,
         direct: false,
         named: false,
-        streaming: false,
+        mode: Mode::Polling,
+        srv: false,
     };
 
     /// Three members of a set that stream.
     pub const STREAMING: Self = Self {
         named: true,
-        streaming: true,
+        mode: Mode::Streaming,
+        ..Self::DISCOVERY
+    };
+
+    /// One seed of a client without tasks.
+    pub const INLINE: Self = Self {
+        seeds: 0b001,
+        mode: Mode::Inline,
+        ..Self::DISCOVERY
+    };
+
+    /// One seed from an SRV record.
+    pub const SRV: Self = Self {
+        seeds: 0b001,
+        srv: true,
         ..Self::DISCOVERY
     };
 
@@ -48,16 +67,32 @@ impl Start {
     /// Returns `heartbeatFrequencyMS`. Its tenth, by which measurements may be late, is a multiple of
     /// the least wait, so that deadlines have few distances.
     pub(crate) fn heartbeat(self) -> Duration {
-        if self.streaming {
-            Duration::from_secs(5)
-        } else {
-            Self::MINIMUM
+        match self.mode {
+            Mode::Polling => Self::MINIMUM,
+            Mode::Streaming | Mode::Inline => Duration::from_secs(5),
         }
     }
 
     /// Returns `connectTimeoutMS`.
     pub(crate) fn limit(self) -> Option<Duration> {
-        self.streaming.then_some(Duration::from_secs(3))
+        (self.mode != Mode::Polling).then_some(Duration::from_secs(3))
+    }
+
+    pub(crate) fn is_inline(self) -> bool {
+        self.mode == Mode::Inline
+    }
+
+    /// Creates the deployment, which is not open yet.
+    pub(crate) fn deployment(self) -> Deployment {
+        let options = self.options();
+        let handshake = Arc::new(Handshake::default());
+        let config = Arc::new(MonitorConfig::new(&options, handshake, false));
+        let topology = ObjectId::default();
+        let mut deployment = Deployment::new(&options, config, topology, Rng::new(1));
+        if self.is_inline() {
+            deployment = deployment.with_scans(&options);
+        }
+        deployment.with_srv_polling(&options)
     }
 
     pub(crate) fn options(self) -> Options {
@@ -72,11 +107,36 @@ impl Start {
         options.wire_versions = WireVersions { min: 0, max: 29 };
         options.heartbeat_frequency = Some(self.heartbeat());
         options.connect_timeout = self.limit();
-        if !self.streaming {
+        options.srv = self.srv.then(|| Srv::new(step::DOMAIN));
+        if self.mode != Mode::Streaming {
             options.server_monitoring_mode = ServerMonitoringMode::Poll;
         }
         options
     }
+}
+
+/// The way in which servers are checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Mode {
+    /// `serverMonitoringMode=poll`, `connectTimeoutMS=0` and heartbeats that are as frequent as
+    /// possible.
+    Polling,
+    /// Checks that wait for changes.
+    Streaming,
+    /// For the requests of a client without tasks.
+    Inline,
+}
+
+/// The purpose of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    #[default]
+    Other,
+    /// It is for the server's timer or connections.
+    Server,
+    /// It is for the request of a client without tasks.
+    Request,
 }
 
 /// A call of the deployment, as its outputs are judged.
@@ -84,8 +144,7 @@ impl Start {
 pub(crate) struct Call {
     /// The server that the call is for.
     pub(crate) about: Option<ServerId>,
-    /// True if the call is for the server's timer or connections.
-    pub(crate) own: bool,
+    pub(crate) purpose: Purpose,
     /// True if the call brings a reply after which the server sends more.
     pub(crate) streams: bool,
     /// True if the call is for the server's timer.

@@ -106,6 +106,46 @@ pub enum Step {
     },
     /// The host was suspended for longer than any deadline.
     Suspended,
+    /// Advances to the next look-up of the SRV record, if no other timer is due earlier, and begins
+    /// it.
+    LookUp,
+    /// The look-up ends with these members, one bit each, or fails if there are none.
+    LookedUp(u8),
+    /// A client without tasks makes a request. It may leave another one unfinished.
+    Request(Request),
+    /// It waits until its timer is due.
+    Wait,
+    /// It chooses a member, or none.
+    Chosen {
+        /// The member; any other number for none.
+        server: u8,
+        /// True if its connection was not used for so long that it has to be probed.
+        idle: bool,
+    },
+    /// Its probe ends.
+    Probed {
+        /// True if there was a reply.
+        alive: bool,
+    },
+    /// Its operation closes the connection to the member.
+    Close {
+        /// The member.
+        on: u8,
+    },
+}
+
+/// A request of a client without tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Request {
+    /// A server is selected, within a second.
+    Select,
+    /// All servers are scanned.
+    Scan,
+    /// The first member is checked.
+    Check,
+    /// The checks that errors have requested are made.
+    Settle,
 }
 
 /// A connection of a monitored member.
@@ -224,8 +264,16 @@ impl Step {
             | Self::Burst { on, .. }
             | Self::CheckRequested { on }
             | Self::Played { on, .. }
-            | Self::Deserted { on } => Some(on % MEMBERS),
-            Self::Hosts(_) | Self::Suspended => None,
+            | Self::Deserted { on }
+            | Self::Close { on } => Some(on % MEMBERS),
+            Self::Hosts(_)
+            | Self::Suspended
+            | Self::LookUp
+            | Self::LookedUp(_)
+            | Self::Request(_)
+            | Self::Wait
+            | Self::Chosen { .. }
+            | Self::Probed { .. } => None,
         }
     }
 }
@@ -346,13 +394,16 @@ impl fmt::Display for Step {
     }
 }
 
+/// The domain of all members.
+pub const DOMAIN: &str = "db";
+
 /// The name of the set.
 pub const SET: &str = "rs";
 
 /// Returns the address of the member.
 pub fn address(member: u8) -> ServerAddress {
     static ADDRESSES: LazyLock<[ServerAddress; 3]> =
-        LazyLock::new(|| ["a", "b", "c"].map(|name| ServerAddress::new(name, 27_017)));
+        LazyLock::new(|| ["a.db", "b.db", "c.db"].map(|name| ServerAddress::new(name, 27_017)));
     ADDRESSES[usize::from(member % MEMBERS)].clone()
 }
 

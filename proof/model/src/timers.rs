@@ -8,7 +8,7 @@ use sdam_core::{
 
 use crate::{
     oracle::ensure,
-    start::{Call, Start},
+    start::{Call, Purpose, Start},
     watch::{Phase, Timers, Watch},
     world::World,
 };
@@ -37,7 +37,7 @@ impl World {
             let nearer = after.iter().zip(before).any(|(after, before)| {
                 after.is_some_and(|after| before.is_none_or(|before| after < before))
             });
-            let own = call.own && call.about == Some(*server);
+            let own = call.purpose == Purpose::Server && call.about == Some(*server);
             let woken = outputs
                 .iter()
                 .any(|output| matches!(output, Output::Wake { server: own } if own == server));

@@ -10,7 +10,7 @@ use sdam_core::{
 
 use crate::{
     oracle::{Pool, ensure},
-    start::{Call, Start},
+    start::{Call, Purpose, Start},
 };
 
 /// The number of checks that may follow each other without a pause.
@@ -104,7 +104,12 @@ impl Watch {
         ensure(!self.checking, || {
             format!("F-40: a second check of server {} is in flight", self.id)
         })?;
-        ensure(call.own && call.about == Some(self.id), || {
+        let own = match call.purpose {
+            Purpose::Other => false,
+            Purpose::Server => call.about == Some(self.id),
+            Purpose::Request => true,
+        };
+        ensure(own, || {
             format!("a check of server {} begins in another call", self.id)
         })?;
         ensure(self.earliest <= now, || {

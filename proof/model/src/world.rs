@@ -3,11 +3,8 @@
 use std::sync::Arc;
 
 use sdam_core::{
-    deployment::{Deployment, Input, Outputs, Timer},
-    hello::Handshake,
-    ids::{ObjectId, ServerId},
-    monitor::MonitorConfig,
-    rng::Rng,
+    deployment::{Deployment, Input, Output, Outputs, Timer},
+    ids::ServerId,
     time::Instant,
     topology::TopologyDescription,
 };
@@ -31,6 +28,10 @@ pub struct World {
     pub(crate) published: Arc<TopologyDescription>,
     /// The description according to the events.
     pub(crate) reported: Arc<TopologyDescription>,
+    /// The look-up, choice or probe that is outstanding.
+    pub(crate) asked: Option<Output>,
+    /// True if a client without tasks has made a request that has not ended.
+    pub(crate) is_requested: bool,
 }
 
 /// An initial configuration, and steps.
@@ -67,17 +68,15 @@ impl World {
     ///
     /// The invariant that is broken.
     pub fn new(start: Start) -> Result<Self, String> {
-        let options = start.options();
-        let handshake = Arc::new(Handshake::default());
-        let config = Arc::new(MonitorConfig::new(&options, handshake, false));
-        let topology = ObjectId::default();
         let mut world = Self {
-            deployment: Deployment::new(&options, config, topology, Rng::new(1)),
+            deployment: start.deployment(),
             now: Instant::from_millis(60_000),
             start,
             watches: Vec::new(),
             published: Arc::default(),
             reported: Arc::default(),
+            asked: None,
+            is_requested: false,
         };
         world.handle(Call::default(), Input::Open)?;
         Ok(world)
@@ -116,7 +115,7 @@ impl World {
     }
 
     /// Passes an input and judges the outputs.
-    pub(crate) fn handle(&mut self, call: Call, input: Input<'_>) -> Result<(), String> {
+    pub(crate) fn handle(&mut self, call: Call, input: Input) -> Result<(), String> {
         let timers = self.timers();
         let outputs = self.deployment.handle(self.now, input);
         self.judge(call, &timers, &outputs)
@@ -150,6 +149,9 @@ impl World {
         let pools: Vec<_> = self.watches.iter().map(|own| (own.id, own.pool)).collect();
         oracle::state(&self.deployment, &pools)?;
         self.check_late_answers(call, &gone)?;
+        if self.start.is_inline() {
+            return self.judge_request(call);
+        }
         self.judge_timers(call, timers, outputs)?;
         self.judge_rest(call)
     }

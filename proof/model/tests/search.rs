@@ -26,6 +26,10 @@ fn states_near_the_start_break_no_invariant() {
         ..Start::STREAMING
     };
     check(one, &alphabet::one_server(), 2000);
+    // H-1, H-5, F-41
+    check(Start::INLINE, &alphabet::inline(1), 2000);
+    // N-21, N-23
+    check(Start::SRV, &alphabet::srv(), 1000);
 }
 
 #[test]
@@ -69,6 +73,8 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
         ..Start::STREAMING
     };
     check(one, alphabet::one_server());
+    check(Start::INLINE, alphabet::inline(1));
+    check(Start::SRV, alphabet::srv());
 }
 
 #[test]

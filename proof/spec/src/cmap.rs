@@ -25,7 +25,7 @@ use sdam_core::{
 };
 use sdam_events::channel;
 use sdam_pool::PooledConnection;
-use sdam_transport::Runtime;
+use sdam_transport::runtime::Runtime;
 use serde_json::Value;
 
 use self::{
@@ -158,7 +158,7 @@ impl Test {
     }
 
     async fn perform(&mut self, call: &Call) -> Result<(), Failure> {
-        let clock = Arc::clone(&self.runtime.io.clock);
+        let clock = Arc::clone(&self.runtime.backend.clock);
         match call {
             Call::Ready {} => self.owner.ready()?,
             Call::Clear {
@@ -233,7 +233,7 @@ fn compare_error(
         _ => "another error",
     };
     match expected {
-        Some(it) if it.kind == kind && it.message == error.to_string() => Ok(()),
+        Some(it) if it.kind == kind && it.message == format!("{error:#}") => Ok(()),
         _ => Err(format!("unexpected error: {error}")),
     }
 }

@@ -4,7 +4,10 @@ use std::{any::Any, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 use sdam_core::options::Options;
-use sdam_transport::{Io, Runtime, Spawner};
+use sdam_transport::{
+    runtime::{Backend, Runtime},
+    spawn::Spawner,
+};
 
 use crate::requirement::Environment;
 
@@ -20,7 +23,7 @@ pub struct Host {
 
 /// Runs a future to completion.
 type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
-type LookUp = Box<dyn Fn() -> Result<Io, String>>;
+type LookUp = Box<dyn Fn() -> Result<Backend, String>>;
 type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
 
 impl Host {
@@ -53,17 +56,17 @@ impl Host {
     /// Sets the function that returns the parts of this host's runtime, with a resolver for the
     /// records of [`zone`](crate::srv::zone).
     #[must_use]
-    pub fn with_lookups(mut self, io: impl Fn() -> Result<Io, String> + 'static) -> Self {
-        self.look_up = Some(Box::new(io));
+    pub fn with_lookups(mut self, backend: impl Fn() -> Result<Backend, String> + 'static) -> Self {
+        self.look_up = Some(Box::new(backend));
         self
     }
 
     /// Resolves a connection string on this host.
     pub(crate) fn resolve(&self, uri: &str) -> Result<Options, String> {
-        let io = self.look_up.as_ref().ok_or("the host looks nothing up")?()?;
-        let resolved = self.block_on(::sdam::resolve(uri, &io));
+        let backend = self.look_up.as_ref().ok_or("the host looks nothing up")?()?;
+        let resolved = self.block_on(::sdam::resolve(uri, &backend));
         let resolved = resolved.ok_or("the host ran no look-up")?;
-        resolved.map_err(|error| error.to_string())
+        resolved.map_err(|error| format!("{error:#}"))
     }
 
     /// Permits tests to be skipped that no environment supports, because other hosts run them.

@@ -8,7 +8,7 @@ use futures::{
 };
 use sdam_core::event::{Event, EventKind};
 use sdam_events::channel::EventStream;
-use sdam_transport::{Clock, spawn::yield_now};
+use sdam_transport::{clock::Clock, spawn::yield_now};
 
 /// The events of a client or a pool so far.
 #[derive(Debug)]

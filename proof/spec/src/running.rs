@@ -8,7 +8,7 @@ mod tests;
 
 use sdam_core::options::{Options, ServerMonitoringMode};
 use sdam_testkit::{RecordingPool, RecordingPools};
-use sdam_transport::{ClientMetadata, Environment};
+use sdam_transport::handshake::{ClientMetadata, Environment};
 
 /// A topology with recording pools.
 pub(crate) type Topology = sdam::Topology<RecordingPool>;

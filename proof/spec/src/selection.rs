@@ -4,9 +4,15 @@ pub(crate) mod file;
 
 use std::collections::BTreeSet;
 
-use sdam_core::{address::ServerAddress, options::Options, rng::Rng, rtt::RttWindow};
+use sdam_core::{
+    address::ServerAddress,
+    options::{ConfigError, Options},
+    rng::Rng,
+    rtt::RttWindow,
+};
 use sdam_select::{
-    Candidates, Criteria, CriteriaError, Settings, choose, explain, latency_window, suitable,
+    candidate::Candidates, choose, criteria::Criteria, explain::explain, latency_window,
+    settings::Settings, suitable,
 };
 use serde_json::Value;
 
@@ -52,7 +58,7 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let mut rng = Rng::new(0x5DA);
     file.compare(|| {
-        let load = |candidate: sdam_select::Candidate<'_>| {
+        let load = |candidate: sdam_select::candidate::Candidate<'_>| {
             file.loads
                 .get(&candidate.address)
                 .copied()
@@ -88,7 +94,7 @@ fn check_stages(
     criteria: &Criteria,
 ) -> Result<(), String> {
     let topology = &file.topology;
-    let describe = |error: CriteriaError| format!("unexpected error: {error}");
+    let describe = |error: ConfigError| format!("unexpected error: {error}");
     let suitable = suitable(topology, settings, criteria).map_err(describe)?;
     let window = latency_window(&suitable, settings.local_threshold);
     for (key, actual, expected) in [

@@ -19,7 +19,7 @@
 //! | `retryable-writes` | I-75, Q-1, Q-2, Q-4 |
 //! | `sessions` | R-5 |
 //! | `auth` | T-20 to T-22 |
-//! | `uri-options` | U-3, V-1, V-2 |
+//! | `uri-options` | B-12, B-15, B-22, B-23, B-35; U-3, V-1, V-2 |
 
 use serde_json::Value;
 

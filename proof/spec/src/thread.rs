@@ -7,7 +7,7 @@ use futures::{
     channel::{mpsc, oneshot},
     future::{BoxFuture, Either, select},
 };
-use sdam_transport::{Clock, Runtime, Task};
+use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 /// A thread of a test. Its jobs fail with `E`.
 ///

@@ -10,7 +10,7 @@ use sdam_core::{
     pool::PoolClear,
 };
 use sdam_sim::oracle::{PoolCall, PoolCalls};
-use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
+use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
 /// Pools that record every call of the topology and panic at a chosen one. Clones share the record.
 #[derive(Clone, Debug, Default)]
@@ -69,11 +69,6 @@ impl RecordingPools {
         self.lock().calls.clone()
     }
 
-    /// Removes and returns the calls so far, in order.
-    pub fn take_calls(&self) -> Vec<RecordedCall> {
-        std::mem::take(&mut self.lock().calls)
-    }
-
     /// Returns the number of calls of `method`, including those that panicked.
     pub fn count(&self, method: &str) -> usize {
         let record = self.lock();
@@ -103,15 +98,15 @@ impl RecordingPools {
     #[expect(clippy::panic, reason = "a test has chosen this panic")]
     fn record(
         &self,
-        new: &NewPool,
+        context: &PoolContext,
         method: &'static str,
         clear: Option<&PoolClear>,
         apply: impl FnOnce(&mut BTreeMap<ServerId, Generation>),
     ) {
         let mut record = self.lock();
         record.calls.push(RecordedCall {
-            server: new.server,
-            address: new.address.clone(),
+            server: context.server,
+            address: context.address.clone(),
             method,
             clear: clear.cloned(),
         });
@@ -135,13 +130,13 @@ impl RecordingPools {
 impl PoolFactory for RecordingPools {
     type Pool = RecordingPool;
 
-    fn create(&self, new: NewPool) -> RecordingPool {
-        self.record(&new, "create", None, |open| {
-            open.insert(new.server, new.generation);
+    fn create(&self, context: PoolContext) -> RecordingPool {
+        self.record(&context, "create", None, |open| {
+            open.insert(context.server, context.generation);
         });
         RecordingPool {
             pools: self.clone(),
-            new,
+            context,
         }
     }
 }
@@ -150,25 +145,33 @@ impl PoolFactory for RecordingPools {
 #[derive(Debug)]
 pub struct RecordingPool {
     pools: RecordingPools,
-    new: NewPool,
+    context: PoolContext,
+}
+
+impl RecordingPool {
+    /// Returns what the pool was created with, to open connections like a driver's own pool.
+    pub fn context(&self) -> &PoolContext {
+        &self.context
+    }
 }
 
 impl PoolHandle for RecordingPool {
     fn ready(&self) {
-        self.pools.record(&self.new, "ready", None, |_| {});
+        self.pools.record(&self.context, "ready", None, |_| {});
     }
 
     fn clear(&self, clear: &PoolClear) {
-        self.pools.record(&self.new, "clear", Some(clear), |open| {
-            if clear.service_id.is_none() {
-                open.insert(self.new.server, clear.generation);
-            }
-        });
+        self.pools
+            .record(&self.context, "clear", Some(clear), |open| {
+                if clear.service_id.is_none() {
+                    open.insert(self.context.server, clear.generation);
+                }
+            });
     }
 
     fn close(&self) {
-        self.pools.record(&self.new, "close", None, |open| {
-            open.remove(&self.new.server);
+        self.pools.record(&self.context, "close", None, |open| {
+            open.remove(&self.context.server);
         });
     }
 }

@@ -11,7 +11,11 @@ use sdam_core::{
     error::{Error, Stage},
     time::Instant,
 };
-use sdam_transport::{Clock, Connection, Transport, async_trait};
+use sdam_transport::{
+    async_trait,
+    clock::Clock,
+    connect::{Connection, Transport},
+};
 
 use self::connection::ServerConnection;
 pub use self::connection::reply_to;

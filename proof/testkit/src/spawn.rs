@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 
 /// A spawner that keeps tasks until they are taken. Clones share the tasks.
 #[derive(Clone, Debug, Default)]

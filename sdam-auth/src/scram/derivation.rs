@@ -3,7 +3,7 @@ use zeroize::Zeroizing;
 
 use super::{
     Mechanism,
-    keys::{Keys, sha1_mac, sha256_mac},
+    keys::{Keys, keyed},
 };
 
 /// An incremental derivation of keys (RFC 5802: `Hi`).
@@ -28,10 +28,8 @@ impl Derivation {
     pub(crate) fn new(mechanism: Mechanism, secret: &str, salt: &[u8], iterations: u32) -> Self {
         let secret = secret.as_bytes();
         match mechanism {
-            Mechanism::ScramSha1 => Self::Sha1(Block::new(sha1_mac(secret), salt, iterations)),
-            Mechanism::ScramSha256 => {
-                Self::Sha256(Block::new(sha256_mac(secret), salt, iterations))
-            }
+            Mechanism::ScramSha1 => Self::Sha1(Block::new(keyed(secret), salt, iterations)),
+            Mechanism::ScramSha256 => Self::Sha256(Block::new(keyed(secret), salt, iterations)),
         }
     }
 

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
+use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
 use zeroize::Zeroizing;
@@ -53,16 +53,16 @@ impl Keys {
 
     /// Compares `signature` with the server's proof in constant time.
     pub fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
-        match self.mechanism {
-            Mechanism::ScramSha1 => {
-                let mac = sha1_mac(&self.server).chain_update(auth_message);
-                mac.verify_slice(signature).is_ok()
-            }
-            Mechanism::ScramSha256 => {
-                let mac = sha256_mac(&self.server).chain_update(auth_message);
-                mac.verify_slice(signature).is_ok()
-            }
-        }
+        let key = &self.server;
+        let verified = match self.mechanism {
+            Mechanism::ScramSha1 => keyed::<Hmac<Sha1>>(key)
+                .chain_update(auth_message)
+                .verify_slice(signature),
+            Mechanism::ScramSha256 => keyed::<Hmac<Sha256>>(key)
+                .chain_update(auth_message)
+                .verify_slice(signature),
+        };
+        verified.is_ok()
     }
 
     fn stored_key(&self) -> Bytes {
@@ -84,24 +84,17 @@ impl fmt::Debug for Keys {
 
 fn mac(mechanism: Mechanism, key: &[u8], message: &[u8]) -> Bytes {
     match mechanism {
-        Mechanism::ScramSha1 => {
-            let mac = sha1_mac(key).chain_update(message);
-            mac.finalize().into_bytes().to_vec()
-        }
-        Mechanism::ScramSha256 => {
-            let mac = sha256_mac(key).chain_update(message);
-            mac.finalize().into_bytes().to_vec()
-        }
+        Mechanism::ScramSha1 => sum(keyed::<Hmac<Sha1>>(key), message),
+        Mechanism::ScramSha256 => sum(keyed::<Hmac<Sha256>>(key), message),
     }
-    .into()
+}
+
+fn sum(mac: impl Mac, message: &[u8]) -> Bytes {
+    let mac = mac.chain_update(message).finalize();
+    mac.into_bytes().to_vec().into()
 }
 
 #[expect(clippy::expect_used, reason = "HMAC accepts keys of every length")]
-pub(super) fn sha1_mac(key: &[u8]) -> Hmac<Sha1> {
-    Hmac::new_from_slice(key).expect("a key of any length")
-}
-
-#[expect(clippy::expect_used, reason = "HMAC accepts keys of every length")]
-pub(super) fn sha256_mac(key: &[u8]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(key).expect("a key of any length")
+pub(super) fn keyed<M: KeyInit>(key: &[u8]) -> M {
+    M::new_from_slice(key).expect("a key of any length")
 }

@@ -107,31 +107,20 @@ fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
         let error = first.challenge(message.as_bytes()).unwrap_err();
         assert_eq!(error, expected, "{message}");
     };
+    let malformed = ScramError::Malformed;
     let extended = format!("r={NONCE}x");
-    check("", ScramError::Malformed("r"));
-    check("e=other-error", ScramError::Malformed("r"));
-    check(&extended, ScramError::Malformed("s"));
-    check(&format!("{extended},s=QSXC"), ScramError::Malformed("i"));
-    check(
-        &format!("m=x,{extended},s=QSXC,i=4096"),
-        ScramError::Malformed("r"),
-    );
-    check(
-        &format!("s=QSXC,{extended},i=4096"),
-        ScramError::Malformed("r"),
-    );
+    check("", malformed("r"));
+    check("e=other-error", malformed("r"));
+    check(&extended, malformed("s"));
+    check(&format!("{extended},s=QSXC"), malformed("i"));
+    check(&format!("m=x,{extended},s=QSXC,i=4096"), malformed("r"));
+    check(&format!("s=QSXC,{extended},i=4096"), malformed("r"));
     check(&format!("r={NONCE},s=QSXC,i=4096"), ScramError::Nonce);
     check("r=other,s=QSXC,i=4096", ScramError::Nonce);
-    check(
-        &format!("{extended},s=?,i=4096"),
-        ScramError::Malformed("s"),
-    );
-    check(&format!("{extended},s=,i=4096"), ScramError::Malformed("s"));
+    check(&format!("{extended},s=?,i=4096"), malformed("s"));
+    check(&format!("{extended},s=,i=4096"), malformed("s"));
     for count in ["", "x", "+4096", "-1", "99999999999"] {
-        check(
-            &format!("{extended},s=QSXC,i={count}"),
-            ScramError::Malformed("i"),
-        );
+        check(&format!("{extended},s=QSXC,i={count}"), malformed("i"));
     }
     for count in [0, 1, MIN_ITERATIONS - 1, MAX_ITERATIONS + 1, u32::MAX] {
         check(
@@ -158,11 +147,12 @@ fn a_last_message_of_the_server_without_its_proof_is_refused() {
     let check = |message: &str, expected: ScramError| {
         assert_eq!(last.verify(message.as_bytes()), Err(expected), "{message}");
     };
-    check("", ScramError::Malformed("v"));
+    let malformed = ScramError::Malformed;
+    check("", malformed("v"));
     check("v=", ScramError::Signature);
     check("v=AAAA", ScramError::Signature);
-    check("v=?", ScramError::Malformed("v"));
-    check("x=rmF9pqV8S7suAoZWja4dJRkFsKQ=", ScramError::Malformed("v"));
+    check("v=?", malformed("v"));
+    check("x=rmF9pqV8S7suAoZWja4dJRkFsKQ=", malformed("v"));
     check(
         &format!("{},x=y", vector.server_final),
         ScramError::Malformed("v"),

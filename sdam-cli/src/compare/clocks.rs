@@ -14,8 +14,7 @@ use std::{
 use bson::RawDocument;
 use sdam_core::{
     event::{Event, EventKind},
-    ids::{ServerId, TopologyVersion},
-    machine::RecordedInput,
+    ids::TopologyVersion,
 };
 
 use crate::recording::Recording;
@@ -79,18 +78,17 @@ struct Sightings {
 impl Sightings {
     fn of(recording: &Recording) -> Self {
         let mut sightings = Self::default();
-        let mut ids = HashMap::new();
         for event in &recording.events {
             let wall = recording.wall(event.at);
             let wall = wall.and_then(|wall| wall.duration_since(UNIX_EPOCH).ok());
             if let Some(at) = wall.and_then(|wall| i64::try_from(wall.as_nanos()).ok()) {
-                sightings.observe(at, event, &mut ids);
+                sightings.observe(at, event);
             }
         }
         sightings
     }
 
-    fn observe(&mut self, at: i64, event: &Event, ids: &mut HashMap<ServerId, String>) {
+    fn observe(&mut self, at: i64, event: &Event) {
         match &event.kind {
             EventKind::ServerHeartbeatSucceeded {
                 heartbeat, reply, ..
@@ -98,23 +96,12 @@ impl Sightings {
                 let address = heartbeat.address.to_string();
                 if let Some(millis) = local_time(reply) {
                     let difference = at.saturating_sub(millis.saturating_mul(1_000_000));
-                    let (least, _) = self
-                        .servers
-                        .entry(address.clone())
-                        .or_insert((difference, None));
+                    let (least, _) = self.servers.entry(address).or_insert((difference, None));
                     *least = difference.min(*least);
                 }
-                ids.insert(heartbeat.server, address);
             }
-            EventKind::Input(input) => {
-                if let RecordedInput::Checked {
-                    server,
-                    rtt: Some(rtt),
-                    ..
-                } = &**input
-                    && let Some(address) = ids.get(server)
-                    && let Some((_, least)) = self.servers.get_mut(address)
-                {
+            EventKind::RttMeasured { address, rtt, .. } => {
+                if let Some((_, least)) = self.servers.get_mut(address.as_str()) {
                     let rtt = rtt.average;
                     *least = Some(least.map_or(rtt, |least| least.min(rtt)));
                 }

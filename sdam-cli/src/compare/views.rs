@@ -4,7 +4,7 @@ use std::{
 };
 
 use sdam_core::{
-    event::EventKind, machine::RecordedInput, server::ServerType, time::Instant,
+    deployment::Input, event::EventKind, server::ServerType, time::Instant,
     topology::TopologyDescription,
 };
 
@@ -66,7 +66,7 @@ impl Client {
             let at = wall(event.at).ok_or_else(without)?;
             match &event.kind {
                 EventKind::TopologyDescriptionChanged { new, .. } => client.observe(at, new),
-                EventKind::Input(input) if **input == RecordedInput::Close => {
+                EventKind::Input(own) if own.input == Input::Close => {
                     client.to = at;
                     break;
                 }

@@ -8,12 +8,9 @@ mod records;
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::stream::{FuturesUnordered, StreamExt};
-use sdam::{Runtime, StartError};
+use sdam::Runtime;
 use sdam_core::{
-    address::ServerAddress,
-    hello::Hello,
-    options::{ConfigError, Options},
-    topology::TopologyType,
+    address::ServerAddress, hello::Hello, options::Options, topology::TopologyType,
     uri::ConnectionString,
 };
 
@@ -33,14 +30,14 @@ pub(super) async fn observe(
     runtime: &Runtime,
     step: Option<Duration>,
 ) -> Observation {
-    let limits = Limits::new(&runtime.io, step.unwrap_or(STEP));
+    let limits = Limits::new(&runtime.backend, step.unwrap_or(STEP));
     let mut seen = Observation::default();
     let Some(options) = configured(uri, runtime, &limits, &mut seen).await else {
         return seen;
     };
     seen.warnings = options.multi_threaded_warnings();
     let started = target.builder(options.clone()).start(runtime.clone());
-    let prepared = started.map_err(refusal).and_then(|topology| {
+    let prepared = started.and_then(|topology| {
         let line = Line::new(target, &options, runtime, &limits)?;
         Ok((topology, line))
     });
@@ -72,7 +69,7 @@ async fn configured(
     };
     seen.warnings = string.warnings().to_vec();
     let string = match string.srv().cloned() {
-        Some(srv) => records::look_up(string, &srv, &runtime.io, limits, seen).await?,
+        Some(srv) => records::look_up(string, &srv, &runtime.backend, limits, seen).await?,
         None => string,
     };
     match string.into_options() {
@@ -81,16 +78,6 @@ async fn configured(
             seen.config = Some(error);
             None
         }
-    }
-}
-
-fn refusal(error: StartError) -> ConfigError {
-    match error {
-        StartError::Config(error) => error,
-        StartError::Metadata(error) => {
-            ConfigError::new(error.option(), "", error.to_string(), "shorten it")
-        }
-        error => ConfigError::new("options", "", error.to_string(), ""),
     }
 }
 

@@ -5,6 +5,7 @@ mod servers;
 
 use std::{sync::Arc, time::Duration};
 
+use futures::executor::block_on;
 use sdam::{Error, Resolver, Runtime, SrvRecords};
 use sdam_core::{address::ServerAddress, error::Stage, uri::ConnectionString};
 use sdam_sim::serve::{Builder, ReplicaSet};
@@ -13,7 +14,10 @@ use tokio::runtime::Builder as Tokio;
 
 use self::servers::{Server, listener, standalone};
 use super::*;
-use crate::terminal::{Palette, WIDTH, columns};
+use crate::{
+    terminal::{Palette, WIDTH, columns},
+    testing::capture,
+};
 
 /// A name server with the SRV records of a single name.
 #[derive(Debug)]
@@ -39,7 +43,7 @@ fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) 
         .unwrap();
     let result = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
-        runtime.io = runtime.io.with_resolver(Arc::new(Records(records)));
+        runtime.backend = runtime.backend.with_resolver(Arc::new(Records(records)));
         task(runtime).await
     });
     tokio.shutdown_background();
@@ -202,7 +206,7 @@ impl sdam::Transport for Panicking {
         Err(Error::network(Stage::Hello, "refused by the test"))
     }
 
-    fn with_layers(&self, _: sdam::transport::Layers) -> Option<Arc<dyn sdam::Transport>> {
+    fn with_layers(&self, _: sdam::transport::layers::Layers) -> Option<Arc<dyn sdam::Transport>> {
         Some(Arc::new(Self))
     }
 }
@@ -215,7 +219,7 @@ fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     let uri = "mongodb://127.0.0.1:1,127.0.0.1:2/?proxyHost=127.0.0.1";
     let exit = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
-        runtime.io.transport = Arc::new(Panicking);
+        runtime.backend.transport = Arc::new(Panicking);
         examine(&arguments(), uri, &runtime, &mut output, Palette::Plain).await
     });
     assert_eq!(exit.unwrap(), Exit::FAILED);
@@ -341,15 +345,9 @@ fn text_shows_the_matrix_the_problem_and_the_remedy_in_80_columns() {
 
 /// Runs without a runtime, so that connecting is impossible.
 fn offline(arguments: &Arguments) -> String {
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let console = Console {
-        output: &mut output,
-        remarks: &mut remarks,
-        palette: Palette::Plain,
-    };
-    let exit = futures::executor::block_on(run(arguments, console)).unwrap();
-    assert_eq!(exit, Exit::SUCCESS);
-    String::from_utf8(output).unwrap()
+    let (output, _, exit) = capture(|console| block_on(run(arguments, console)));
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    output
 }
 
 #[test]

@@ -9,8 +9,9 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 use sdam_select::{
-    Criteria, Settings,
+    criteria::Criteria,
     explain::{Rejection, Verdict, explain},
+    settings::Settings,
 };
 
 /// The maximum number of changes that a server can need: mode, staleness, tags, latency.

@@ -65,7 +65,7 @@ fn verdict(server: &ExplainedServer, is_chosen: bool) -> (Tone, String) {
         (Verdict::Eligible { .. }, _) if is_chosen => (Tone::Good, "is selected".to_owned()),
         (Verdict::Eligible { .. }, _) => (Tone::Fair, "is in the latency window".to_owned()),
         (_, Some(error)) if !server.server_type.is_available() => {
-            (Tone::Bad, format!("is not available: {error}"))
+            (Tone::Bad, format!("is not available: {error:#}"))
         }
         (_, None) if !server.server_type.is_available() => {
             (Tone::Doubtful, "has not answered yet".to_owned())

@@ -1,8 +1,10 @@
 use sdam_core::read_preference::{ReadMode, TagSet};
-use tokio::runtime::Builder as Tokio;
 
 use super::*;
-use crate::terminal::{WIDTH, columns};
+use crate::{
+    terminal::{WIDTH, columns},
+    testing::{block_on, capture},
+};
 
 /// Returns the arguments for the simulated deployment.
 fn demo() -> Arguments {
@@ -14,25 +16,13 @@ fn demo() -> Arguments {
 
 /// Runs the program; returns the exit code, the output and the remarks.
 fn select(arguments: &Arguments) -> (Exit, String, String) {
-    let tokio = Tokio::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let console = Console {
-        output: &mut output,
-        remarks: &mut remarks,
-        palette: Palette::Plain,
-    };
-    let exit = tokio.block_on(run(arguments, console)).unwrap();
-    let [output, remarks] = [output, remarks].map(|text| String::from_utf8(text).unwrap());
+    let (output, remarks, exit) = capture(|console| block_on(run(arguments, console)));
     for line in output.lines().chain(remarks.lines()) {
         // Connection strings cannot be wrapped.
         let fits = columns(line) <= WIDTH || line.contains("mongodb://");
         assert!(fits, "{line}");
     }
-    (exit, output, remarks)
+    (exit.unwrap(), output, remarks)
 }
 
 fn tags(dc: &str, rack: &str) -> TagSet {
@@ -113,7 +103,7 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
         read: Some(ReadMode::Primary),
         ..picky.clone()
     };
-    check(&primary, Exit::CONFIGURATION, "tag sets");
+    check(&primary, Exit::CONFIGURATION, "readPreferenceTags");
     let hasty = Arguments {
         read: Some(ReadMode::Secondary),
         max_staleness: Some(Duration::from_secs(10)),

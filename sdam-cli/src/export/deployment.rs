@@ -10,7 +10,7 @@ use std::{
 use sdam::{Runtime, Snapshot, Topology};
 use sdam_core::{server::ServerDescription, topology::TopologyDescription};
 use sdam_events::sink::EventSink;
-use sdam_select::Settings;
+use sdam_select::settings::Settings;
 use tokio::{
     sync::Notify,
     time::{sleep, timeout},
@@ -118,8 +118,8 @@ impl Deployment {
     }
 
     async fn try_start(&self, target: &Target, runtime: &Runtime) -> Result<Topology, String> {
-        let options = sdam::resolve(&self.named.uri, &runtime.io).await;
-        let mut builder = target.builder(options.map_err(|error| error.to_string())?);
+        let options = sdam::resolve(&self.named.uri, &runtime.backend).await;
+        let mut builder = target.builder(options.map_err(|error| format!("{error:#}"))?);
         for sink in &self.sinks {
             builder = builder.sink(Arc::clone(sink));
         }

@@ -22,7 +22,7 @@ use std::{
 
 use futures::future::join3;
 use hyper::Uri;
-use sdam::Io;
+use sdam::Backend;
 use sdam_events::sink::EventSink;
 use tokio::time::{sleep, timeout};
 
@@ -85,8 +85,8 @@ impl Push {
     }
 
     /// Returns the sink for the events of the deployment with these labels.
-    pub(super) fn sink(&self, labels: &[(&str, String)], io: &Io) -> Arc<dyn EventSink> {
-        Arc::new(Records::new(labels, io, Arc::clone(&self.queue)))
+    pub(super) fn sink(&self, labels: &[(&str, String)], backend: &Backend) -> Arc<dyn EventSink> {
+        Arc::new(Records::new(labels, backend, Arc::clone(&self.queue)))
     }
 
     /// Pushes metrics at their interval, and records soon after they are created, for ever.

@@ -7,7 +7,7 @@ use sdam_core::{
     read_preference::{ReadMode, ReadPreference},
     topology::TopologyDescription,
 };
-use sdam_select::{Criteria, Settings, explain};
+use sdam_select::{criteria::Criteria, explain::explain, settings::Settings};
 
 use super::{
     deployment::{Deployment, Watched},

@@ -56,7 +56,7 @@ impl Named {
         let string = ConnectionString::parse(&self.uri).and_then(as_if_resolved);
         let options = string.and_then(ConnectionString::into_options);
         let options = options.map_err(|error| Failure::config(error).of(origin()))?;
-        let scanned = target.builder(options).scan(runtime.io.clone());
+        let scanned = target.builder(options).scan(runtime.backend.clone());
         scanned.map_err(|error| Failure::config(error).of(origin()))?;
         Ok(())
     }

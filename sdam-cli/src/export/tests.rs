@@ -20,7 +20,10 @@ use serde_json::Value;
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::target::Target;
+use crate::{
+    target::Target,
+    testing::{Lines, block_on, capture},
+};
 
 /// A running program.
 pub(super) struct Running {
@@ -29,24 +32,6 @@ pub(super) struct Running {
     pub(super) remarks: mpsc::Receiver<String>,
     interrupt: oneshot::Sender<()>,
     thread: thread::JoinHandle<Exit>,
-}
-
-/// A writer that sends every line to a channel.
-struct Lines(String, mpsc::Sender<String>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.push_str(std::str::from_utf8(bytes).unwrap());
-        while let Some((line, rest)) = self.0.split_once('\n') {
-            self.1.send(line.to_owned()).unwrap();
-            self.0 = rest.to_owned();
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 impl Running {
@@ -76,7 +61,7 @@ impl Running {
             let interrupted = async {
                 let _ = interrupted.await;
             };
-            let [output, remarks] = [sender, say].map(|it| Lines(String::new(), it));
+            let [output, remarks] = [sender, say].map(Lines::new);
             block_on(run(&arguments, output, remarks, interrupted)).unwrap()
         });
         let first = lines.recv().expect("the address");
@@ -124,20 +109,7 @@ impl Running {
         self.interrupt.send(()).unwrap();
         assert_eq!(self.thread.join().unwrap(), Exit::SUCCESS);
         assert_eq!(self.remarks.iter().collect::<Vec<_>>(), [""; 0]);
-        assert!(
-            TcpStream::connect(self.address).is_err(),
-            "the port is closed"
-        );
     }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(future)
 }
 
 #[test]
@@ -265,60 +237,27 @@ fn lint(page: &str) {
     }
 }
 
+/// Errors of connection strings and of files of targets are the same in every subcommand.
 #[test]
-fn configuration_errors_are_printed_and_end_the_program() {
-    let check_with = |arguments: Arguments, exit: Exit, said: &str| {
-        let (mut output, mut remarks) = (Vec::new(), Vec::new());
-        let end = block_on(run(&arguments, &mut output, &mut remarks, pending()));
-        let remarks = String::from_utf8(remarks).unwrap();
-        assert_eq!((end.unwrap(), output.len()), (exit, 0), "{remarks}");
-        assert!(remarks.starts_with(said), "{remarks}");
-    };
+fn an_authority_that_is_missing_and_a_taken_address_end_the_program() {
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
         let arguments = Arguments {
             target: Target::new(uri),
             listen,
             ..Arguments::default()
         };
-        check_with(arguments, exit, said);
+        let (output, remarks, end) = capture(|console| {
+            block_on(run(&arguments, console.output, console.remarks, pending()))
+        });
+        assert_eq!((end.unwrap(), &*output), (exit, ""), "{remarks}");
+        assert!(remarks.starts_with(said), "{remarks}");
     };
     let free = "127.0.0.1:0".parse().unwrap();
-    check("mongodb://", free, Exit::CONFIGURATION, "error: ");
-    check(
-        "mongodb://a/?tlsCAFile=/no/such/file",
-        free,
-        Exit::CONFIGURATION,
-        "error: `tlsCAFile` is `/no/such/file`: ",
-    );
-    let many = |targets: &[u8], said: &str| {
-        let mut file = NamedTempFile::new().unwrap();
-        file.write_all(targets).unwrap();
-        let targets = Some(file.path().to_owned());
-        let said = said.replace("FILE", file.path().to_str().unwrap());
-        let arguments = Arguments {
-            targets,
-            listen: free,
-            ..Arguments::default()
-        };
-        check_with(arguments, Exit::CONFIGURATION, &said);
-    };
-    many(b"a = 1", "error: --targets FILE: line 1: a: ");
-    many(b"\xff", "error: --targets FILE: ");
-    let good = "a = 'mongodb://a'\n";
-    for bad in [
-        "mongodb://",
-        "mongodb+srv://a.b.c:1/",
-        "mongodb+srv://a.b.c/?loadBalanced=true&replicaSet=x",
-    ] {
-        let text = format!("{good}b = '{bad}'");
-        many(text.as_bytes(), "error: --targets FILE: line 2: b: ");
+    for scheme in ["mongodb", "mongodb+srv"] {
+        let uri = format!("{scheme}://a.example.com/?tlsCAFile=/no/such/file");
+        let said = "error: `tlsCAFile` is `/no/such/file`: ";
+        check(&uri, free, Exit::CONFIGURATION, said);
     }
-    check(
-        "mongodb+srv://a.example.com/?tlsCAFile=/no/such/file",
-        free,
-        Exit::CONFIGURATION,
-        "error: `tlsCAFile` is `/no/such/file`: ",
-    );
     let listener = std::net::TcpListener::bind(free).unwrap();
     let taken = listener.local_addr().unwrap();
     let said = format!("error: --listen {taken}: another program listens there; ");

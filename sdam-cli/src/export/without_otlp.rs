@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sdam::Io;
+use sdam::Backend;
 use sdam_events::sink::EventSink;
 
 /// A push that cannot exist.
@@ -27,7 +27,7 @@ impl Push {
         ))
     }
 
-    pub(super) fn sink(&self, _: &[(&str, String)], _: &Io) -> Arc<dyn EventSink> {
+    pub(super) fn sink(&self, _: &[(&str, String)], _: &Backend) -> Arc<dyn EventSink> {
         match self.0 {}
     }
 

@@ -90,27 +90,6 @@ fn every_known_field_has_a_key() {
     check(&topology, RoundTrips::Shown, &expected);
 }
 
-#[test]
-fn round_trip_times_can_be_omitted() {
-    let standalone = doc! { "ok": 1, "maxWireVersion": 8 };
-    let server = answered("h:1", &standalone, Some(Rtt::default()));
-    let topology = TopologyDescription::new(TopologyType::Single, [server]);
-    let expected = json!({
-        "v": 1, "topologyType": "Single", "setName": null, "maxSetVersion": null,
-        "maxElectionId": null, "compatible": true, "compatibilityError": null,
-        "logicalSessionTimeoutMinutes": null,
-        "servers": [{
-            "address": "h:1", "type": "Standalone",
-            "setName": null, "setVersion": null, "electionId": null, "primary": null, "me": null,
-            "hosts": [], "passives": [], "arbiters": [], "tags": {},
-            "minWireVersion": 0, "maxWireVersion": 8, "topologyVersion": null,
-            "lastWriteDate": null, "logicalSessionTimeoutMinutes": null, "error": null,
-        }],
-        "departures": [],
-    });
-    check(&topology, RoundTrips::LeftOut, &expected);
-}
-
 /// The topology's own fields can only come from a machine that has processed its history.
 #[test]
 fn topologies_have_their_max_election_and_incompatibility() {

@@ -11,7 +11,7 @@ use std::{
 
 use futures::io::Cursor;
 use sdam::{
-    Error, ErrorReport, NewPool, PoolClear, PoolFactory, PoolHandle, Stage, async_trait,
+    Error, ErrorReport, PoolClear, PoolContext, PoolFactory, PoolHandle, Stage, async_trait,
     transport::{
         layers::Layers,
         stream::{ByteStream, NonBlocking},
@@ -30,9 +30,9 @@ pub(super) struct Ways {
 impl PoolFactory for Ways {
     type Pool = Way;
 
-    fn create(&self, new: NewPool) -> Way {
+    fn create(&self, context: PoolContext) -> Way {
         let tls = self.tls.clone();
-        Way { new, tls }
+        Way { context, tls }
     }
 }
 
@@ -41,7 +41,7 @@ impl PoolFactory for Ways {
 /// pool.
 #[derive(Debug)]
 pub(super) struct Way {
-    new: NewPool,
+    context: PoolContext,
     tls: Option<Arc<dyn Tls>>,
 }
 
@@ -58,7 +58,7 @@ impl Way {
     ///
     /// Dropping the future closes the socket.
     pub(super) async fn open(&self, limit: Option<Duration>) -> Result<Box<dyn ByteStream>, Error> {
-        let io = &self.new.io;
+        let backend = &self.context.backend;
         let slot = Arc::new(Slot {
             tls: self.tls.clone(),
             stream: Mutex::new(None),
@@ -66,15 +66,15 @@ impl Way {
         let mut layers = Layers::default();
         layers.tls = Some(slot.clone());
         let none = || Error::network(Stage::Connect, "the transport has no byte streams");
-        let transport = io.transport.with_layers(layers).ok_or_else(none)?;
-        let deadline = limit.map(|limit| io.clock.now() + limit);
-        transport.connect(&self.new.address, deadline).await?;
+        let transport = backend.transport.with_layers(layers).ok_or_else(none)?;
+        let deadline = limit.map(|limit| backend.clock.now() + limit);
+        transport.connect(&self.context.address, deadline).await?;
         slot.take().ok_or_else(none)
     }
 
     /// Reports a connection error to the topology.
     pub(super) fn report(&self, error: &ErrorReport) {
-        self.new.reporter.handle_error(error);
+        self.context.reporter.handle_error(error);
     }
 }
 

@@ -120,7 +120,7 @@ impl Port {
             selected.pool().report(&report);
             self.topology.request_check();
             if Instant::now() >= deadline {
-                return Err(error.to_string());
+                return Err(format!("{error:#}"));
             }
             select_biased! {
                 () = lost => {}

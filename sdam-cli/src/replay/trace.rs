@@ -29,7 +29,7 @@ pub fn trace(
     mut remarks: impl Write,
 ) -> io::Result<Exit> {
     let mut written = Ok(());
-    let outcome = replay_to(recording, |event| {
+    let outcome = replay_to(recording, |_, event| {
         if let (Ok(()), EventKind::TopologyDescriptionChanged { new, .. }) = (&written, &event.kind)
         {
             written = writeln!(output, "{}", json::snapshot(new, RoundTrips::Shown));

@@ -5,9 +5,9 @@ use std::{borrow::Cow, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
+    deployment::Input,
     event::{Event, EventKind},
     ids::ServerId,
-    machine::RecordedInput,
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
@@ -106,7 +106,7 @@ impl<'e> Words<'e> {
             EventKind::PoolReady { address, .. } => Self::new(Kind::Pool, of(address), "ready"),
             EventKind::PoolCleared { address, clear, .. } => {
                 let (generation, cause) = (clear.generation.as_u64(), &clear.cause);
-                let text = format!("generation {generation} from now on: {cause}");
+                let text = format!("generation {generation} from now on: {cause:#}");
                 // A paused pool has nothing to clear (CMAP: "Clearing a Connection Pool").
                 let kind = if clear.was_paused {
                     Kind::Pool
@@ -115,7 +115,7 @@ impl<'e> Words<'e> {
                 };
                 Self::new(kind, of(address), text)
             }
-            EventKind::Input(input) => return of_input(input),
+            EventKind::Input(input) => return of_input(&input.input),
             kind => return of_operation(kind),
         })
     }
@@ -146,7 +146,7 @@ fn of_operation(kind: &EventKind) -> Option<Words<'_>> {
             failure,
         } => {
             let server = of(&heartbeat.address);
-            let words = Words::new(Kind::HeartbeatFailed, server, failure.to_string());
+            let words = Words::new(Kind::HeartbeatFailed, server, format!("{failure:#}"));
             (words, duration)
         }
         EventKind::ServerSelectionWaiting { selection, .. } => {
@@ -177,9 +177,9 @@ fn of_operation(kind: &EventKind) -> Option<Words<'_>> {
     Some(words.timed(*time))
 }
 
-fn of_input(input: &RecordedInput) -> Option<Words<'_>> {
+fn of_input(input: &Input) -> Option<Words<'_>> {
     match input {
-        RecordedInput::Error { server, report } => {
+        Input::Error { server, report } => {
             let error = &report.error;
             let cause = match error.kind() {
                 // The reply's error is in the events that follow, if it has an effect.
@@ -192,8 +192,8 @@ fn of_input(input: &RecordedInput) -> Option<Words<'_>> {
             let text = format!("reported by an operation at {}: {cause}", error.stage());
             Some(Words::new(Kind::Operation, Subject::Id(*server), text))
         }
-        RecordedInput::MonitorDied { server } => {
-            let text = "the monitor ended unexpectedly and is restarted";
+        Input::Deserted { server } => {
+            let text = "the checks of the server ended unexpectedly";
             Some(Words::new(
                 Kind::HeartbeatFailed,
                 Subject::Id(*server),
@@ -222,7 +222,7 @@ fn set_change(previous: &TopologyDescription, new: &TopologyDescription) -> Opti
 
 /// Describes the changes of a server.
 fn server_change(previous: &ServerDescription, new: &ServerDescription) -> String {
-    let error = |of: &ServerDescription| of.error.as_ref().map(ToString::to_string);
+    let error = |of: &ServerDescription| of.error.as_ref().map(|error| format!("{error:#}"));
     if previous.server_type != new.server_type {
         let types = format!("{} \u{2192} {}", previous.server_type, new.server_type);
         return match error(new) {

@@ -4,8 +4,8 @@
 //! stopped monitoring, because an unknown topology after that is not a finding.
 
 use sdam_core::{
+    deployment::Input,
     event::EventKind,
-    machine::RecordedInput,
     server::{ServerDescription, ServerType},
     time::Instant,
     topology::TopologyDescription,
@@ -142,15 +142,14 @@ impl Timeline {
         let mut builder = Builder::new(recording.start());
         let mut last = recording.start();
         let mut pauses = Vec::new();
-        for (event, number) in recording.events.iter().zip(2..) {
-            let is_end =
-                matches!(&event.kind, EventKind::Input(input) if **input == RecordedInput::Close);
+        for (event, number) in recording.events.iter().zip(&recording.lines) {
+            let is_end = matches!(&event.kind, EventKind::Input(own) if own.input == Input::Close);
             pauses.push((last, event.at));
             last = event.at;
             if is_end {
                 break;
             }
-            builder.observe(event, number);
+            builder.observe(event, *number);
         }
         let mut timeline = builder.finish(last);
         timeline.gaps = gaps(&pauses, timeline.start);
@@ -192,7 +191,7 @@ impl Change {
         let cause = outage.lost.as_ref().map(|lost| match new.server(lost) {
             None => "it is not a member any more".to_owned(),
             Some(server) => match &server.error {
-                Some(error) => error.to_string(),
+                Some(error) => format!("{error:#}"),
                 None => format!("it stepped down and is {} now", server.server_type),
             },
         });

@@ -1,54 +1,20 @@
 use std::fs;
 
-use futures::{
-    channel::mpsc::{self, UnboundedSender},
-    stream,
-};
+use futures::stream;
 
 use super::*;
-use crate::{cli::tests::serve, terminal::Palette};
-
-/// An output that sends each line.
-struct Lines(Vec<u8>, UnboundedSender<String>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.extend_from_slice(bytes);
-        while let Some(end) = self.0.iter().position(|byte| *byte == b'\n') {
-            let line: Vec<u8> = self.0.drain(..=end).collect();
-            let line = String::from_utf8(line).unwrap();
-            // The test may have stopped reading.
-            let _ = self.1.unbounded_send(line.trim_end().to_owned());
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
-    runtime.block_on(future)
-}
+use crate::{
+    cli::tests::serve,
+    testing::{block_on, capture},
+};
 
 /// Serves `commands`; returns the output, the remarks and the exit code.
 fn run_to_end(words: &[&str], commands: &[&str]) -> (Vec<String>, String, Exit) {
-    let (lines, printed) = mpsc::unbounded();
-    let mut remarks = Vec::new();
-    let console = Console {
-        output: Lines(Vec::new(), lines),
-        remarks: &mut remarks,
-        palette: Palette::Plain,
-    };
     let commands = stream::iter(commands.iter().map(|line| (*line).to_owned()));
-    let exit = block_on(run(&serve(words), console, commands, pending())).unwrap();
-    let printed = block_on(printed.collect());
-    (printed, String::from_utf8(remarks).unwrap(), exit)
+    let (output, remarks, exit) =
+        capture(|console| block_on(run(&serve(words), console, commands, pending())));
+    let printed = output.lines().map(str::to_owned).collect();
+    (printed, remarks, exit.unwrap())
 }
 
 /// Creates a file of steps.

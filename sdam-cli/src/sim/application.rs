@@ -5,7 +5,7 @@ use std::{cell::RefCell, time::Duration};
 use bson::rawdoc;
 use sdam::{
     client::{Client, Command},
-    transport::Clock,
+    transport::clock::Clock,
 };
 use sdam_core::time::Instant;
 
@@ -42,7 +42,7 @@ pub(super) async fn write(
         clock.sleep_until(clock.now() + pause).await;
         writes.borrow_mut().current = Some(clock.now());
         let error = client.run(&insert).await.err();
-        let error = error.map(|error| error.to_string());
+        let error = error.map(|error| format!("{error:#}"));
         writes.borrow_mut().ended(clock.now(), error);
     }
 }

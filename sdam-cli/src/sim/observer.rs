@@ -3,13 +3,13 @@
 use std::sync::{Mutex, PoisonError};
 
 use sdam_core::{
-    event::{Event, EventKind},
-    machine::RecordedInput,
+    deployment::Input,
+    event::{Event, EventKind, EventName},
     options::Options,
     time::Instant,
 };
 use sdam_events::sink::{EventSink, Interest};
-use sdam_select::Settings;
+use sdam_select::settings::Settings;
 
 use crate::watch::{
     Access,
@@ -69,9 +69,9 @@ impl Observer {
 
 impl State {
     fn observe(&mut self, event: &Event) {
-        if let EventKind::Input(input) = &event.kind {
+        if let EventKind::Input(own) = &event.kind {
             // The servers lost after this are no change of the deployment.
-            self.is_over |= **input == RecordedInput::Close;
+            self.is_over |= own.input == Input::Close;
         }
         if self.is_over {
             return;
@@ -95,6 +95,6 @@ impl EventSink for Observer {
     }
 
     fn interest(&self) -> Interest {
-        Model::INTEREST
+        Model::INTEREST.union(EventName::Input.into())
     }
 }

@@ -120,7 +120,7 @@ impl Plan {
         show: Show<'_, O, R>,
     ) -> io::Result<Result<Outcome, Failure>> {
         let sim = Sim::new(seed, &self.blueprint);
-        let clock = sim.runtime().io.clock;
+        let clock = sim.runtime().backend.clock;
         let wall = (Instant::EPOCH, UNIX_EPOCH + BEGIN);
         let recorder = match show.record {
             Some(path) => match record(path, &self.options, wall) {
@@ -182,7 +182,7 @@ impl Plan {
     async fn play(&self, sim: &Sim, notes: &UnboundedSender<String>, taken: &RefCell<Vec<Taken>>) {
         // A closed receiver is no error: the note is dropped.
         let say = |note: String| drop(notes.unbounded_send(note));
-        let clock = sim.runtime().io.clock;
+        let clock = sim.runtime().backend.clock;
         let start = clock.now();
         for line in &self.script.lines {
             clock.sleep_until(start + line.at).await;

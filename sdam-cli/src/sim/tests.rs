@@ -6,20 +6,13 @@ use super::*;
 use crate::{
     cli::tests::{replay, report, sim, watch},
     recording::Recording,
-    terminal::Palette,
+    testing::{block_on, capture},
 };
 
 /// Runs a simulation; returns the output, the remarks and the exit code.
 fn simulate(words: &[&str]) -> (String, String, Exit) {
-    let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let console = Console {
-        output: &mut output,
-        remarks: &mut remarks,
-        palette: Palette::Plain,
-    };
-    let exit = run(&sim(words), console).unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    (text(output), text(remarks), exit)
+    let (output, remarks, exit) = capture(|console| run(&sim(words), console));
+    (output, remarks, exit.unwrap())
 }
 
 /// A folder with the file `faults.txt`.
@@ -98,21 +91,12 @@ fn the_same_seed_yields_the_same_bytes_and_another_one_does_not() {
 
 /// Returns the lines of `sdam watch --from`.
 fn watched(words: &[&str]) -> String {
-    let mut output = Vec::new();
-    let console = Console {
-        output: &mut output,
-        remarks: io::sink(),
-        palette: Palette::Plain,
-    };
     let arguments = watch(&[words, &["--speed", "max"]].concat());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
     let never = std::future::pending();
-    let exit = runtime.block_on(crate::watch::run(&arguments, console, never));
+    let (output, _, exit) =
+        capture(|console| block_on(crate::watch::run(&arguments, console, never)));
     assert_eq!(exit.unwrap(), Exit::SUCCESS);
-    String::from_utf8(output).unwrap()
+    output
 }
 
 #[test]

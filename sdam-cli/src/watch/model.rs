@@ -19,8 +19,7 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     error::Error,
-    event::{Event, EventKind},
-    machine::RecordedInput,
+    event::{Event, EventKind, EventName},
     options::Options,
     read_preference::ReadPreference,
     server::{ServerDescription, ServerType},
@@ -31,7 +30,7 @@ use sdam_events::{
     facts::{Fact, Facts},
     sink::Interest,
 };
-use sdam_select::{Criteria, Settings, explain::Explanation};
+use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 
 use self::lag::{GRACE, Writes};
 pub(crate) use self::{
@@ -71,7 +70,7 @@ impl Model {
     /// The events from which the state is derived.
     pub(crate) const INTEREST: Interest = Interest::SDAM
         .union(Interest::POOL_STATES)
-        .union(Interest::INPUTS);
+        .union(Interest::of(&[EventName::RttMeasured]));
 
     /// Creates the state of a topology without events; `options` determine selections.
     pub(crate) fn new(options: &Options) -> Self {
@@ -164,22 +163,12 @@ impl Model {
                 }
                 self.stopwatch.checked(at, &heartbeat.address);
             }
-            EventKind::Input(input) => self.take_input(at, input),
-            kind => self.take_rest(at, kind),
-        }
-    }
-
-    fn take_input(&mut self, at: Instant, input: &RecordedInput) {
-        if let RecordedInput::Checked {
-            server,
-            error: None,
-            rtt: Some(rtt),
-        } = input
-        {
-            let mut servers = self.servers.values_mut();
-            if let Some(server) = servers.find(|own| own.description.id == *server) {
-                server.timed(at, *rtt);
+            EventKind::RttMeasured { address, rtt, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.timed(at, *rtt);
+                }
             }
+            kind => self.take_rest(at, kind),
         }
     }
 

@@ -10,8 +10,8 @@ use std::{
 
 use futures::{FutureExt, channel::mpsc, select_biased};
 use sdam_core::{
+    deployment::Input,
     event::{Event, EventKind},
-    machine::RecordedInput,
 };
 
 use super::{
@@ -43,7 +43,7 @@ pub(super) async fn run<O: Write, R: Write>(
     let mut events = recording.events;
     // Closing the topology is no change of the deployment.
     let is_end = |event: &Event| match &event.kind {
-        EventKind::Input(input) => **input == RecordedInput::Close,
+        EventKind::Input(own) => own.input == Input::Close,
         _ => false,
     };
     events.truncate(events.iter().position(is_end).unwrap_or(events.len()));

@@ -172,7 +172,7 @@ impl Screen {
             self.paragraph(text, Tone::Faint, news);
         }
         if let Some(error) = &server.error {
-            self.paragraph(text, Tone::Bad, &error.to_string());
+            self.paragraph(text, Tone::Bad, &format!("{error:#}"));
         }
     }
 

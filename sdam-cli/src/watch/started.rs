@@ -43,7 +43,7 @@ impl Started {
         options: Options,
         arguments: &Arguments,
     ) -> Result<Self, Failure> {
-        let clock = Arc::clone(&runtime.io.clock);
+        let clock = Arc::clone(&runtime.backend.clock);
         let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
         let tape = match &arguments.record {
             Some(path) => Some(named_tape(path)?),

@@ -7,7 +7,7 @@ use sdam_core::{
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
-use sdam_select::{Settings, has_readable_server};
+use sdam_select::{readable::has_readable_server, settings::Settings};
 
 use crate::{exit::Exit, terminal::Tone};
 
@@ -164,29 +164,5 @@ mod tests {
         check(2, "in time from h:10, h:11");
         check(10, ", h:18, h:19");
         check(50, ", h:18, h:19 and 40 others");
-    }
-
-    #[test]
-    fn access_depends_on_the_server_types() {
-        let check = |topology_type, server_type, expected| {
-            let topology = TopologyDescription::new(topology_type, [checked(1, server_type)]);
-            let access = Access::of(&topology, &Settings::default());
-            assert_eq!(access, expected, "{topology}");
-        };
-        let set = TopologyType::ReplicaSetNoPrimary;
-        check(
-            TopologyType::ReplicaSetWithPrimary,
-            Some(ServerType::RsPrimary),
-            Access::Writable,
-        );
-        check(
-            TopologyType::Single,
-            Some(ServerType::Standalone),
-            Access::Writable,
-        );
-        check(set, Some(ServerType::RsSecondary), Access::ReadableOnly);
-        check(set, Some(ServerType::RsOther), Access::Neither);
-        check(set, None, Access::Neither);
-        check(TopologyType::Unknown, None, Access::Neither);
     }
 }

@@ -6,7 +6,7 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use sdam::transport::Clock;
+use sdam::transport::clock::Clock;
 use sdam_core::{
     event::{Event, EventKind},
     options::Options,
@@ -14,7 +14,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 use sdam_events::facts::Facts;
-use sdam_select::Settings;
+use sdam_select::settings::Settings;
 
 use super::{Access, screen::Screen};
 use crate::{

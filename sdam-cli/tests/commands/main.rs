@@ -9,6 +9,7 @@ mod fixture;
 mod pages;
 mod program;
 mod refusals;
+mod streams;
 mod table;
 
 use std::{

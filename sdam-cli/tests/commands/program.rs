@@ -143,6 +143,11 @@ impl Running {
         self.child.stdin.as_mut().unwrap().write_all(bytes).unwrap();
     }
 
+    /// Ends the standard input.
+    pub(crate) fn close_input(&mut self) {
+        self.child.stdin = None;
+    }
+
     /// Reads up to `most` bytes of the output; returns their number.
     pub(crate) fn read(&mut self, most: usize) -> usize {
         let output = self.output.as_mut().unwrap();

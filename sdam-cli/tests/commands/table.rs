@@ -118,7 +118,10 @@ pub(crate) const CASES: &[Case] = &[
         paths: &[URI_FILE],
         refused: &[
             ("--write --read nearest URI", ["--write", "--read"]),
-            ("--read primary --tags dc:ny URI", ["tag sets", "choose"]),
+            (
+                "--read primary --tags dc:ny URI",
+                ["mode primary", "choose"],
+            ),
             ("--max-staleness 5 URI", ["maxStalenessSeconds", "choose"]),
         ],
     },
@@ -154,7 +157,10 @@ pub(crate) const CASES: &[Case] = &[
                 "mongodb://a/?directConnection=true",
                 ["directConnection=true", "remove"],
             ),
-            ("--read primary --tags dc:ny URI", ["tag sets", "choose"]),
+            (
+                "--read primary --tags dc:ny URI",
+                ["mode primary", "choose"],
+            ),
         ],
     },
     Case {

@@ -1,13 +1,10 @@
 //! The consequences of a change for the other parts: the only place where one part acts on another.
 
-use alloc::sync::Arc;
-
 use super::{Deployment, Server};
 use crate::{
     error::{ErrorKind, ErrorOutcome},
-    event::EventKind,
     ids::ServerId,
-    machine::{self, Effect, Effects, RecordedInput},
+    machine::{self, Effect, Effects},
     monitor::Report,
     output::{Output, Outputs},
     report::ErrorReport,
@@ -23,13 +20,10 @@ impl Deployment {
         report: Report,
         out: &mut Outputs,
     ) {
-        let Some(own) = self.server_mut(server) else {
-            return;
-        };
         if let Some(sample) = report.sample {
-            own.rtt.add(sample);
+            self.measured(server, sample, out);
         }
-        let rtt = own.rtt.rtt();
+        let rtt = self.rtt(server);
         let input = match report.outcome {
             Err(error) if error.kind() == ErrorKind::Internal => {
                 machine::Input::MonitorDied { server }
@@ -45,44 +39,12 @@ impl Deployment {
 
     /// Applies an input to the topology.
     pub(super) fn apply(&mut self, now: Instant, input: machine::Input<'_>, out: &mut Outputs) {
-        if self.records
-            && let Some(recorded) = RecordedInput::of(&input)
-        {
-            out.emit(EventKind::Input(Arc::new(recorded)));
-        }
         let checked = match &input {
             machine::Input::Checked { server, .. } => Some(*server),
             _ => None,
         };
         let effects = self.topology.handle(now, input);
         self.follow(now, (effects, checked), out);
-    }
-
-    /// Applies the reply to a hello that no check has sent, together with the bytes for a recording.
-    pub(super) fn apply_hello(
-        &mut self,
-        now: Instant,
-        input: machine::Input<'_>,
-        reply: &[u8],
-        out: &mut Outputs,
-    ) {
-        if self.records
-            && let machine::Input::Handshake {
-                server,
-                generation,
-                rtt,
-                ..
-            } = input
-        {
-            out.emit(EventKind::Input(Arc::new(RecordedInput::Handshake {
-                server,
-                generation,
-                reply: reply.into(),
-                rtt,
-            })));
-        }
-        let effects = self.topology.handle(now, input);
-        self.follow(now, (effects, None), out);
     }
 
     /// Applies an error of an operation or of a pool.
@@ -93,12 +55,15 @@ impl Deployment {
         error: &ErrorReport,
         out: &mut Outputs,
     ) -> ErrorOutcome {
-        if self.records {
-            let recorded = RecordedInput::of_error(server, error);
-            out.emit(EventKind::Input(Arc::new(recorded)));
-        }
         let (outcome, effects) = self.topology.handle_error(now, server, error);
         self.follow(now, (effects, None), out);
+        if let Some(inline) = &mut self.inline
+            && matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared)
+        {
+            inline
+                .scans
+                .server_lost(self.topology.description(), server);
+        }
         outcome
     }
 
@@ -139,7 +104,7 @@ impl Deployment {
                     let is_whole = clear.service_id.is_none();
                     out.push(Output::PoolClear { server, clear });
                     // A check has decided already whether its connection is kept.
-                    if self.is_inline && is_whole && checked != Some(server) {
+                    if self.inline.is_some() && is_whole && checked != Some(server) {
                         self.cancel_check(now, server, out);
                     }
                 }
@@ -150,14 +115,12 @@ impl Deployment {
                         server.rtt.reset();
                     }
                 }
-                Effect::CancelCheck { server, .. } => self.cancel_check(now, server, out),
+                Effect::CancelCheck { server } => self.cancel_check(now, server, out),
                 Effect::RequestCheck { server } => {
                     if let Some(server) = self.server_mut(server) {
                         server.request_check(now, out);
                     }
                 }
-                // Read when it is needed.
-                Effect::ServerKnown { .. } => {}
             }
         }
     }

@@ -6,8 +6,9 @@ use core::time::Duration;
 use crate::{
     address::ServerAddress,
     ids::ServerId,
+    input::{ConnId, Role},
     monitor::{Check, MonitorConfig, Waiting},
-    output::{ConnId, Output, Outputs, Role},
+    output::{Output, Outputs},
     rtt::{Ping, RttWindow},
     time::Instant,
 };

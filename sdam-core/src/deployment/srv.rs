@@ -1,31 +1,31 @@
-//! The polling of the SRV record.
+//! The polling of the SRV record (Polling SRV Records for mongos Discovery).
 
-use alloc::sync::Arc;
+use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use super::Deployment;
 use crate::{
-    error::Error,
+    error::{Error, ErrorKind, Stage},
+    event::EventKind,
     monitor::MonitorConfig,
-    options::Options,
+    options::{Options, Srv},
     output::{Output, Outputs},
-    srv::{SrvEffect, SrvMachine, SrvRecords},
+    scan::Scans,
+    srv::{MIN_RESCAN_INTERVAL, SrvRecords},
     time::Instant,
 };
 
 /// The look-ups of the SRV record of a deployment, one at a time.
 #[derive(Clone, Debug)]
 pub(super) struct SrvPolling {
-    machine: SrvMachine,
+    srv: Srv,
+    name: Arc<str>,
+    /// `heartbeatFrequencyMS`: the interval after a failure.
+    heartbeat_frequency: Duration,
     timeout: Option<Duration>,
-    state: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    NotOpen,
-    Waiting,
-    LookingUp,
+    /// When the next look-up is due, or was if it is outstanding; `None` before the topology opens.
+    next: Option<Instant>,
+    is_outstanding: bool,
 }
 
 impl SrvPolling {
@@ -34,41 +34,88 @@ impl SrvPolling {
         let srv = options.srv.clone()?;
         let polls = options.topology_type().polls_srv();
         polls.then(|| Self {
-            machine: SrvMachine::new(srv, config.heartbeat_frequency, Instant::EPOCH),
+            name: srv.query_name().into(),
+            heartbeat_frequency: config.heartbeat_frequency,
             timeout: options.connect_timeout,
-            state: State::NotOpen,
+            next: None,
+            is_outstanding: false,
+            srv,
         })
+    }
+
+    /// Returns the look-up whose record is polled.
+    pub(super) fn srv(&self) -> Srv {
+        self.srv.clone()
     }
 
     /// Begins the first interval, unless it has begun.
     pub(super) fn open(&mut self, now: Instant) {
-        if self.state == State::NotOpen {
-            self.machine.restart(now);
-            self.state = State::Waiting;
+        let interval = self.srv.ttl.max(MIN_RESCAN_INTERVAL);
+        self.next.get_or_insert(now + interval);
+    }
+
+    /// Writes what decides its future.
+    #[cfg(feature = "model")]
+    pub(super) fn write_key(&self, now: Instant, hasher: &mut impl core::hash::Hasher) {
+        use core::hash::Hash;
+        let next = self.next.map(|next| next.since(now));
+        (next, self.is_outstanding).hash(hasher);
+    }
+
+    /// Returns the hosts that may be used, of which there is at least one.
+    fn verify(&self, mut records: SrvRecords, out: &mut Outputs) -> Result<SrvRecords, Error> {
+        let unusable = |reason| Err(Error::new(ErrorKind::Protocol, Stage::Dns, reason));
+        if records.hosts.is_empty() {
+            return unusable("the name has no SRV record");
         }
+        let hosts = &mut records.hosts;
+        let foreign: Vec<_> = hosts
+            .extract_if(.., |host| !self.srv.allows(host))
+            .collect();
+        if !foreign.is_empty() {
+            out.emit(EventKind::SrvHostsIgnored {
+                name: Arc::clone(&self.name),
+                domain: self.srv.domain().into(),
+                hosts: foreign.into(),
+            });
+        }
+        if records.hosts.is_empty() {
+            return unusable("no host of the SRV record is in its domain");
+        }
+        Ok(records)
     }
 }
 
 impl Deployment {
-    /// Returns when the next look-up is due; `None` while one is outstanding, and for ever once the
-    /// topology has a type that is not polled.
+    /// Returns when the timer of look-ups is due; `None` while one is outstanding, and in inline mode.
     pub(super) fn next_look_up(&self) -> Option<Instant> {
-        let srv = self.srv.as_ref()?;
-        let polls = !self.is_closed() && self.description().topology_type().polls_srv();
-        (polls && srv.state == State::Waiting).then(|| srv.machine.next_rescan())
+        let srv = self.srv.as_ref().filter(|srv| !srv.is_outstanding)?;
+        srv.next
+            .filter(|_| self.polls_srv() && self.inline.is_none())
+    }
+
+    /// Returns whether the record has to be looked up, also if a look-up was abandoned.
+    pub(super) fn look_up_is_due(&self, now: Instant) -> bool {
+        let next = self.srv.as_ref().and_then(|srv| srv.next);
+        next.is_some_and(|next| next <= now) && self.polls_srv()
     }
 
     pub(super) fn look_up(&mut self, now: Instant, out: &mut Outputs) {
-        let is_due = self.next_look_up().is_some_and(|next| next <= now);
-        if let Some(srv) = self.srv.as_mut().filter(|_| is_due) {
-            srv.state = State::LookingUp;
+        if let Some(srv) = &mut self.srv {
+            srv.is_outstanding = true;
             out.push(Output::LookUp {
-                name: Arc::clone(srv.machine.query_name()),
+                name: Arc::clone(&srv.name),
                 deadline: srv.timeout.map(|timeout| now + timeout),
             });
         }
     }
 
+    /// Returns whether the topology has a type that is polled. Once it has not, it never will.
+    fn polls_srv(&self) -> bool {
+        !self.is_closed() && self.description().topology_type().polls_srv()
+    }
+
+    /// Handles the outcome of a look-up, whose end is the start of the next interval.
     pub(super) fn looked_up(
         &mut self,
         now: Instant,
@@ -76,16 +123,25 @@ impl Deployment {
         out: &mut Outputs,
     ) {
         let closed = self.is_closed();
-        let outstanding = |srv: &&mut SrvPolling| srv.state == State::LookingUp && !closed;
+        let outstanding = |srv: &&mut SrvPolling| srv.is_outstanding && !closed;
         let Some(srv) = self.srv.as_mut().filter(outstanding) else {
             return;
         };
-        srv.state = State::Waiting;
-        for effect in srv.machine.rescanned(now, outcome) {
-            match effect {
-                SrvEffect::Emit(event) => out.emit(event),
-                SrvEffect::Hosts(hosts) => self.hosts(now, &hosts, out),
-            }
+        srv.is_outstanding = false;
+        let verified = outcome.and_then(|records| srv.verify(records, out));
+        let interval = match &verified {
+            Ok(records) => records.ttl.max(MIN_RESCAN_INTERVAL),
+            Err(_) => srv.heartbeat_frequency,
+        };
+        srv.next = Some(now + interval);
+        match verified {
+            Ok(records) => self.hosts(now, &records.hosts, out),
+            Err(failure) => out.emit(EventKind::SrvLookupFailed {
+                name: Arc::clone(&srv.name),
+                failure,
+                next: interval,
+            }),
         }
+        self.step(now, out, Scans::looked_up);
     }
 }

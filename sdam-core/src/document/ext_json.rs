@@ -203,19 +203,12 @@ fn write_double(out: &mut impl Write, number: f64) -> fmt::Result {
 /// Writes a date: as ISO 8601 for the years 1970 to 9999, otherwise as a number (relaxed Extended
 /// JSON).
 fn write_date(out: &mut impl Write, date: DateTime) -> fmt::Result {
-    const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
     let millis = date.timestamp_millis();
-    // Milliseconds have three digits, or none if they are zero.
-    let (whole, fraction) = (millis - millis.rem_euclid(1000), millis.rem_euclid(1000));
-    match DateTime::from_millis(whole).try_to_rfc3339_string() {
-        Ok(text) if (0..FIRST_OF_YEAR_10000).contains(&millis) => {
-            write!(out, r#"{{"$date":"{}"#, text.trim_end_matches('Z'))?;
-            if fraction > 0 {
-                write!(out, ".{fraction:03}")?;
-            }
-            out.write_str(r#"Z"}"#)
-        }
-        _ => write!(out, r#"{{"$date":{{"$numberLong":"{millis}"}}}}"#),
+    match super::rfc_3339(millis) {
+        // Milliseconds have three digits, or none if they are zero.
+        Some((text, 0)) => write!(out, r#"{{"$date":"{text}Z"}}"#),
+        Some((text, fraction)) => write!(out, r#"{{"$date":"{text}.{fraction:03}Z"}}"#),
+        None => write!(out, r#"{{"$date":{{"$numberLong":"{millis}"}}}}"#),
     }
 }
 

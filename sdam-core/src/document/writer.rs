@@ -1,5 +1,4 @@
 use alloc::{string::ToString, vec::Vec};
-use core::fmt;
 
 use bson::{
     raw::RawDocument,
@@ -55,26 +54,18 @@ impl DocumentWriter {
 
     /// Writes a 32-bit integer.
     pub fn int32(&mut self, key: &str, value: impl Into<Option<i32>>) {
-        if let Some(value) = value.into() {
-            self.key(ElementType::Int32, key);
-            self.0.extend_from_slice(&value.to_le_bytes());
-        }
+        self.scalar(ElementType::Int32, key, value.into().map(i32::to_le_bytes));
     }
 
     /// Writes a 64-bit integer.
     pub fn int64(&mut self, key: &str, value: impl Into<Option<i64>>) {
-        if let Some(value) = value.into() {
-            self.key(ElementType::Int64, key);
-            self.0.extend_from_slice(&value.to_le_bytes());
-        }
+        self.scalar(ElementType::Int64, key, value.into().map(i64::to_le_bytes));
     }
 
     /// Writes a boolean.
     pub fn boolean(&mut self, key: &str, value: impl Into<Option<bool>>) {
-        if let Some(value) = value.into() {
-            self.key(ElementType::Boolean, key);
-            self.0.push(value.into());
-        }
+        let value = value.into().map(|value| [value.into()]);
+        self.scalar(ElementType::Boolean, key, value);
     }
 
     /// Writes a string.
@@ -89,28 +80,20 @@ impl DocumentWriter {
 
     /// Writes an ObjectId.
     pub fn object_id(&mut self, key: &str, value: impl Into<Option<ObjectId>>) {
-        if let Some(value) = value.into() {
-            self.key(ElementType::ObjectId, key);
-            self.0.extend_from_slice(&value.bytes());
-        }
+        let value = value.into().map(ObjectId::bytes);
+        self.scalar(ElementType::ObjectId, key, value);
     }
 
     /// Writes bytes of the generic binary subtype.
     pub fn binary<'b>(&mut self, key: &str, value: impl Into<Option<&'b [u8]>>) {
         if let Some(value) = value.into() {
-            self.key(ElementType::Binary, key);
-            self.length(value.len());
-            self.0.push(BinarySubtype::Generic.into());
-            self.0.extend_from_slice(value);
+            self.bytes(key, BinarySubtype::Generic, value);
         }
     }
 
     /// Writes a UUID, such as the id of a session.
     pub fn uuid(&mut self, key: &str, value: [u8; 16]) {
-        self.key(ElementType::Binary, key);
-        self.length(value.len());
-        self.0.push(BinarySubtype::Uuid.into());
-        self.0.extend_from_slice(&value);
+        self.bytes(key, BinarySubtype::Uuid, &value);
     }
 
     /// Writes an embedded document with the fields that `write` adds.
@@ -174,6 +157,20 @@ impl DocumentWriter {
         });
     }
 
+    fn scalar<const N: usize>(&mut self, of: ElementType, key: &str, value: Option<[u8; N]>) {
+        if let Some(value) = value {
+            self.key(of, key);
+            self.0.extend_from_slice(&value);
+        }
+    }
+
+    fn bytes(&mut self, key: &str, subtype: BinarySubtype, value: &[u8]) {
+        self.key(ElementType::Binary, key);
+        self.length(value.len());
+        self.0.push(subtype.into());
+        self.0.extend_from_slice(value);
+    }
+
     /// Writes the type and the name of a field.
     fn key(&mut self, element_type: ElementType, key: &str) {
         self.0.push(element_type as u8);
@@ -226,17 +223,10 @@ fn check_frame(document: &[u8]) -> Result<(), MalformedDocument> {
 
 /// The error for bytes that are not framed as a BSON document: their length differs from the
 /// declared one, or they do not end with a zero byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[error("the bytes are not framed as a BSON document")]
 pub struct MalformedDocument;
-
-impl fmt::Display for MalformedDocument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the bytes are not framed as a BSON document")
-    }
-}
-
-impl core::error::Error for MalformedDocument {}
 
 #[cfg(test)]
 mod tests {

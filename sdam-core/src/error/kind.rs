@@ -21,6 +21,9 @@ pub enum ErrorKind {
     /// A clear of the pool interrupted the connection in use or being established
     /// ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
     Interrupted,
+    /// The configuration or the command is invalid, so nothing was sent. The source of an invalid
+    /// configuration is a [`ConfigError`](crate::options::ConfigError).
+    Invalid,
     /// The connection could not be opened or broke.
     Network,
     /// The pool was cleared, and is paused or has evicted its wait queue (PoolClearedError).
@@ -36,10 +39,18 @@ pub enum ErrorKind {
     Protocol,
     /// The runtime ended before the pool, the client or the topology was closed.
     RuntimeShutDown,
+    /// No server could be selected for the command, which was not sent. The source says why.
+    Selection,
+    /// No suitable server appeared in time for the command, which was not sent. The source has the
+    /// diagnostics.
+    SelectionTimeout,
     /// The server's replica set name is not the configured one.
     SetName,
     /// A newer primary is known (SDAM: "primary marked stale").
     StalePrimary,
+    /// The time limit of the operation has passed, or is too short for a round trip to the server.
+    /// The command was not sent.
+    TimeLimit,
     /// The connection or reply took longer than allowed.
     Timeout,
     /// No connection of the pool became available in time (WaitQueueTimeoutError).
@@ -54,14 +65,18 @@ impl ErrorKind {
         Self::Command,
         Self::Internal,
         Self::Interrupted,
+        Self::Invalid,
         Self::Network,
         Self::PoolCleared,
         Self::PoolClosed,
         Self::PoolNotReady,
         Self::Protocol,
         Self::RuntimeShutDown,
+        Self::Selection,
+        Self::SelectionTimeout,
         Self::SetName,
         Self::StalePrimary,
+        Self::TimeLimit,
         Self::Timeout,
         Self::WaitQueueTimeout,
     ];
@@ -73,14 +88,18 @@ impl ErrorKind {
             Self::Command => "command",
             Self::Internal => "internal",
             Self::Interrupted => "interrupted",
+            Self::Invalid => "invalid",
             Self::Network => "network",
             Self::PoolCleared => "pool_cleared",
             Self::PoolClosed => "pool_closed",
             Self::PoolNotReady => "pool_not_ready",
             Self::Protocol => "protocol",
             Self::RuntimeShutDown => "runtime_shut_down",
+            Self::Selection => "selection",
+            Self::SelectionTimeout => "selection_timeout",
             Self::SetName => "set_name",
             Self::StalePrimary => "stale_primary",
+            Self::TimeLimit => "time_limit",
             Self::Timeout => "timeout",
             Self::WaitQueueTimeout => "wait_queue_timeout",
         }

@@ -15,9 +15,9 @@ impl Error {
     /// because of `cause`, which becomes the source.
     pub fn pool_cleared(address: &ServerAddress, cause: &Self) -> Self {
         let text = format!(
-            "Connection pool for {address} was cleared because another operation failed with: {cause}"
+            "Connection pool for {address} was cleared because another operation failed with"
         );
-        Self::of_pool(ErrorKind::PoolCleared, address, text).with_cause(cause.clone())
+        Self::of_pool(ErrorKind::PoolCleared, address, text).with_source(cause.clone())
     }
 
     /// Creates the error of check-outs from a pool that has not been ready yet.
@@ -88,8 +88,6 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use alloc::string::ToString;
-
     use super::*;
 
     #[test]
@@ -97,7 +95,7 @@ mod tests {
         // F-65, F-68, F-68b, L-36
         let address = ServerAddress::new("a", 27017);
         let check = |error: Error, kind, text: &str, retryable| {
-            assert_eq!(error.to_string(), text);
+            assert_eq!(format!("{error:#}"), text);
             assert_eq!(error.kind(), kind);
             assert_eq!(error.is_retryable_pool(), retryable, "{text}");
             assert_eq!(error.is_retryable_read(), retryable, "{text}");

@@ -22,9 +22,15 @@ impl Error {
             ErrorKind::WaitQueueTimeout => {
                 Some("run fewer operations at once, or raise `maxPoolSize` or `waitQueueTimeoutMS`")
             }
+            ErrorKind::TimeLimit => {
+                Some("raise the time limit, or find out why the server is slow")
+            }
             ErrorKind::Cancelled
             | ErrorKind::Command
             | ErrorKind::Internal
+            | ErrorKind::Invalid
+            | ErrorKind::Selection
+            | ErrorKind::SelectionTimeout
             | ErrorKind::StalePrimary => None,
         }
     }

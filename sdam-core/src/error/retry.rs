@@ -32,9 +32,9 @@ impl Error {
     /// be run again after this error, on a server whose greatest wire version is `max_wire_version`
     /// (Retryable Writes: "RetryableWriteError Labels").
     ///
-    /// The pool had no connection to give, the connection broke, or the server has labelled the error; a server before 4.4 labels none,
-    /// so the code decides. That is not so for an error of the write concern from a mongos before
-    /// 4.4, after which a write is never run again.
+    /// True if the pool had no connection to give, if the connection broke, or if the server has
+    /// labelled the error. A server before 4.4 labels none, so the code decides; but after an
+    /// error of the write concern from a mongos before 4.4 a write is never run again.
     ///
     /// A write without such a number could be run twice, so it is run again only after an
     /// [overload](Self::is_retryable_overload), or if it was not sent.

@@ -41,32 +41,20 @@ mod tests {
     fn codes_take_precedence_over_messages() {
         // I-30, I-31
         let check = |code, message, expected| {
-            assert_eq!(
-                StateChange::classify(code, message),
-                expected,
-                "{code:?} {message}"
-            );
+            let found = StateChange::classify(code, message);
+            assert_eq!(found, expected, "{code:?} {message}");
         };
-        check(Some(10107), "", Some(StateChange::NotWritablePrimary));
-        check(
-            Some(13436),
-            "not master",
-            Some(StateChange::NodeIsRecovering),
-        );
-        check(Some(91), "", Some(StateChange::ShuttingDown));
-        check(Some(11600), "", Some(StateChange::ShuttingDown));
+        let not_writable = Some(StateChange::NotWritablePrimary);
+        let recovering = Some(StateChange::NodeIsRecovering);
+        let shutting_down = Some(StateChange::ShuttingDown);
+        check(Some(10107), "", not_writable);
+        check(Some(13436), "not master", recovering);
+        check(Some(91), "", shutting_down);
+        check(Some(11600), "", shutting_down);
         check(Some(1), "not master", None);
-        check(None, "not master", Some(StateChange::NotWritablePrimary));
-        check(
-            None,
-            "not master or secondary",
-            Some(StateChange::NodeIsRecovering),
-        );
-        check(
-            None,
-            "the node is recovering",
-            Some(StateChange::NodeIsRecovering),
-        );
+        check(None, "not master", not_writable);
+        check(None, "not master or secondary", recovering);
+        check(None, "the node is recovering", recovering);
         check(None, "not primary", None);
     }
 }

@@ -19,24 +19,60 @@ fn display_names_kind_stage_code_and_text() {
 }
 
 #[test]
-fn text_is_one_line_with_server_kind_stage_and_every_cause() {
+fn the_chain_of_sources_has_the_same_text_as_the_line_with_all_causes_and_repeats_nothing() {
+    let check = |error: &Error, links: &[&str]| {
+        let chain = core::iter::successors(Some::<&dyn StdError>(error), |error| (*error).source());
+        let chain: Vec<_> = chain.map(ToString::to_string).collect();
+        assert_eq!(chain, links);
+        assert_eq!(format!("{error:#}"), links.join(": "));
+    };
+    check(&refused(), &["network error at connect: refused"]);
     let inner = refused().with_source("by peer");
     let error = Error::network(Stage::Connect, "connecting").with_source(inner);
-    let line = "network error at connect: connecting: network error at connect: refused: by peer";
-    assert_eq!(error.to_string(), line);
+    let links = [
+        "network error at connect: connecting",
+        "network error at connect: refused",
+        "by peer",
+    ];
+    check(&error, &links);
     let named = error.clone().with_address(&ServerAddress::new("a", 1));
-    assert_eq!(named.to_string(), format!("a:1: {line}"));
-    // A program that prints the chain of sources must not print the causes twice.
-    assert!(StdError::source(&error).is_none());
+    let within = named.clone().within("dialling");
+    let first = "a:1: network error at connect: dialling: connecting";
+    check(&within, &[first, links[1], links[2]]);
     assert_eq!(named.without_context(), error);
 }
 
 #[test]
-fn debug_and_the_alternate_form_add_the_remedy() {
-    let error = Error::timeout(Stage::Connect, "no answer");
+fn a_command_is_named_with_its_server_and_its_retries() {
+    let check = |error: &Error, expected: &str| assert_eq!(error.to_string(), expected);
+    let error = refused().with_command("ping");
+    assert_eq!((error.command(), error.retries()), (Some("ping"), 0));
+    check(&error, "`ping` failed: network error at connect: refused");
+    let error = Error::pool_closed(&ServerAddress::new("a", 1))
+        .with_command("ping")
+        .retried(2);
+    let closed = "Attempted to check out a connection from closed connection pool";
+    check(
+        &error,
+        &format!("`ping` failed on a:1 after 2 retries: {closed}"),
+    );
+    assert!(!error.is_timeout());
+    let late = error.retried(1).out_of_time();
+    assert!(late.is_timeout());
+    check(
+        &late,
+        &format!(
+            "`ping` failed on a:1 after 1 retry, and the time limit allows no other attempt: {closed}"
+        ),
+    );
+    check(&late.without_context(), closed);
+}
+
+#[test]
+fn debug_adds_the_causes_and_the_remedy() {
+    let error = Error::timeout(Stage::Connect, "no answer").with_source("late");
     let remedy = error.remedy().unwrap();
-    let full = format!("timeout at connect: no answer; {remedy}");
-    assert_eq!(format!("{error:#}"), full);
+    let full = format!("timeout at connect: no answer: late; {remedy}");
     assert_eq!(format!("{error:?}"), full);
     let stale = Error::new(
         ErrorKind::StalePrimary,

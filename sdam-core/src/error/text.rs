@@ -2,25 +2,24 @@
 
 use core::fmt;
 
-use super::{Error, ErrorKind};
+use super::{Error, ErrorKind, FailedCommand};
+use crate::address::ServerAddress;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(kind) = self.kind_text() {
-            self.fmt_head(f, kind)?;
-        }
-        f.write_str(self.message())?;
-        match self.remedy() {
-            Some(remedy) if f.alternate() => write!(f, "; {remedy}"),
-            _ => Ok(()),
-        }
+        self.fmt_head(f)?;
+        let message = self.message();
+        let own = message.get(..self.0.own).filter(|_| !f.alternate());
+        f.write_str(own.unwrap_or(message))
     }
 }
 
 impl fmt::Debug for Error {
-    /// Prints the `Display` text with the remedy, for programs whose `main` returns the error.
+    /// Prints the text with all causes and the remedy, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{self:#}")
+        write!(f, "{self:#}")?;
+        self.remedy()
+            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 
@@ -35,27 +34,53 @@ impl Error {
             ErrorKind::Protocol => Some("protocol error"),
             ErrorKind::Timeout => Some("timeout"),
             ErrorKind::Interrupted
+            | ErrorKind::Invalid
             | ErrorKind::PoolCleared
             | ErrorKind::PoolClosed
             | ErrorKind::PoolNotReady
             | ErrorKind::RuntimeShutDown
+            | ErrorKind::Selection
+            | ErrorKind::SelectionTimeout
             | ErrorKind::SetName
             | ErrorKind::StalePrimary
+            | ErrorKind::TimeLimit
             | ErrorKind::WaitQueueTimeout => None,
         }
     }
 
-    /// Writes the server, the kind, the stage and the code.
-    fn fmt_head(&self, f: &mut fmt::Formatter<'_>, kind: &str) -> fmt::Result {
-        if let Some(address) = self.address() {
-            write!(f, "{address}: ")?;
+    /// Writes the command, the server, the kind, the stage and the code.
+    fn fmt_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = self.kind_text();
+        match (&self.0.command, self.address()) {
+            (Some(command), address) => command.fmt_head(f, address)?,
+            (None, Some(address)) if kind.is_some() => write!(f, "{address}: ")?,
+            (None, _) => {}
         }
+        let Some(kind) = kind else { return Ok(()) };
         write!(f, "{kind} at {}", self.stage())?;
         match (self.code(), self.code_name()) {
             (Some(code), Some(name)) => write!(f, " ({code} {name})")?,
             (Some(code), None) => write!(f, " ({code})")?,
             (None, Some(name)) => write!(f, " ({name})")?,
             (None, None) => {}
+        }
+        f.write_str(": ")
+    }
+}
+
+impl FailedCommand {
+    fn fmt_head(&self, f: &mut fmt::Formatter<'_>, address: Option<&ServerAddress>) -> fmt::Result {
+        write!(f, "`{}` failed", self.name)?;
+        if let Some(address) = address {
+            write!(f, " on {address}")?;
+        }
+        match self.retries {
+            0 => {}
+            1 => f.write_str(" after 1 retry")?,
+            count => write!(f, " after {count} retries")?,
+        }
+        if self.is_late {
+            f.write_str(", and the time limit allows no other attempt")?;
         }
         f.write_str(": ")
     }

@@ -61,6 +61,7 @@ names! {
     ServerSelectionWaiting,
     ServerSelectionSucceeded,
     ServerSelectionFailed,
+    RttMeasured,
     Input,
 }
 

@@ -108,41 +108,41 @@ impl<'a> Reply<'a> {
         Ok(reply)
     }
 
-    fn take(&mut self, field: Field<'_, 'a>) -> Result<(), Malformed> {
+    fn take(&mut self, field: Field<'a>) -> Result<(), Malformed> {
         let hello = &mut self.hello;
         let role = &mut self.role;
-        match field.key() {
-            "isWritablePrimary" => role.is_writable_primary = field.truth(),
-            "ismaster" => role.is_master = field.truth() == Some(true),
-            "isreplicaset" => role.is_replica_set = field.truth() == Some(true),
-            "msg" => role.is_mongos = field.text() == Some("isdbgrid"),
-            "hidden" => role.hidden = field.truth() == Some(true),
-            "secondary" => role.secondary = field.truth() == Some(true),
-            "arbiterOnly" => role.arbiter_only = field.truth() == Some(true),
-            "minWireVersion" => hello.wire_versions.min = field.int32().unwrap_or(0),
-            "maxWireVersion" => hello.wire_versions.max = field.int32().unwrap_or(0),
-            "me" => self.me = field.text(),
-            "primary" => self.primary = field.text(),
-            "hosts" => hello.hosts = members(field)?,
-            "passives" => hello.passives = members(field)?,
-            "arbiters" => hello.arbiters = members(field)?,
-            "tags" => hello.tags = tags(field)?,
-            "setName" => hello.set_name = set_name(field),
-            "setVersion" => hello.election.set_version = field.integer(),
-            "electionId" => hello.election.election_id = field.object_id(),
-            "lastWrite" => hello.last_write_date = last_write_date(field)?,
-            "logicalSessionTimeoutMinutes" => {
+        match field.name() {
+            b"isWritablePrimary" => role.is_writable_primary = field.truth(),
+            b"ismaster" => role.is_master = field.truth() == Some(true),
+            b"isreplicaset" => role.is_replica_set = field.truth() == Some(true),
+            b"msg" => role.is_mongos = field.text() == Some("isdbgrid"),
+            b"hidden" => role.hidden = field.truth() == Some(true),
+            b"secondary" => role.secondary = field.truth() == Some(true),
+            b"arbiterOnly" => role.arbiter_only = field.truth() == Some(true),
+            b"minWireVersion" => hello.wire_versions.min = field.int32().unwrap_or(0),
+            b"maxWireVersion" => hello.wire_versions.max = field.int32().unwrap_or(0),
+            b"me" => self.me = field.text(),
+            b"primary" => self.primary = field.text(),
+            b"hosts" => hello.hosts = members(field)?,
+            b"passives" => hello.passives = members(field)?,
+            b"arbiters" => hello.arbiters = members(field)?,
+            b"tags" => hello.tags = tags(field)?,
+            b"setName" => hello.set_name = set_name(field),
+            b"setVersion" => hello.election.set_version = field.integer(),
+            b"electionId" => hello.election.election_id = field.object_id(),
+            b"lastWrite" => hello.last_write_date = last_write_date(field)?,
+            b"logicalSessionTimeoutMinutes" => {
                 hello.logical_session_timeout_minutes = field.int32();
             }
-            "iscryptd" => hello.is_cryptd = field.truth(),
-            "helloOk" => hello.hello_ok = field.truth() == Some(true),
-            "serviceId" => hello.service_id = field.object_id(),
-            "connectionId" => hello.connection_id = field.integer(),
-            "maxBsonObjectSize" => hello.max_bson_object_size = field.int32(),
-            "maxMessageSizeBytes" => hello.max_message_size_bytes = field.int32(),
-            "maxWriteBatchSize" => hello.max_write_batch_size = field.int32(),
+            b"iscryptd" => hello.is_cryptd = field.truth(),
+            b"helloOk" => hello.hello_ok = field.truth() == Some(true),
+            b"serviceId" => hello.service_id = field.object_id(),
+            b"connectionId" => hello.connection_id = field.integer(),
+            b"maxBsonObjectSize" => hello.max_bson_object_size = field.int32(),
+            b"maxMessageSizeBytes" => hello.max_message_size_bytes = field.int32(),
+            b"maxWriteBatchSize" => hello.max_write_batch_size = field.int32(),
             // `ok`, `topologyVersion` and the fields of errors.
-            key => self.failure.take(key, field)?,
+            _ => self.failure.take(field)?,
         }
         Ok(())
     }
@@ -170,15 +170,14 @@ impl Hello {
     /// Returns the address in `text`, sharing the memory of an equal member, which nearly always
     /// exists.
     fn member(&self, text: &str) -> Option<ServerAddress> {
-        let known = |own: &&ServerAddress| own.as_str().eq_ignore_ascii_case(text);
-        let mut members = self
-            .hosts
-            .iter()
-            .chain(&self.passives)
-            .chain(&self.arbiters);
-        match members.find(known) {
-            Some(member) if !member.is_unix() => Some(member.clone()),
-            _ => ServerAddress::parse(text).ok(),
+        let members = [&self.hosts, &self.passives, &self.arbiters];
+        let known = members
+            .into_iter()
+            .flatten()
+            .find(|own| own.as_str() == text);
+        match known {
+            Some(member) => Some(member.clone()),
+            None => ServerAddress::read(text).ok(),
         }
     }
 }
@@ -207,7 +206,7 @@ impl Role {
 }
 
 /// Returns the set name. An invalid UTF-8 name counts, because its server is not standalone.
-fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
+fn set_name(field: Field<'_>) -> Option<Box<str>> {
     match field.text() {
         Some(name) => Some(name.into()),
         None => field.text_lossy().map(String::into_boxed_str),
@@ -215,7 +214,7 @@ fn set_name(field: Field<'_, '_>) -> Option<Box<str>> {
 }
 
 /// Returns the members, sorted and without duplicates.
-fn members(field: Field<'_, '_>) -> Result<Box<[ServerAddress]>, Malformed> {
+fn members(field: Field<'_>) -> Result<Box<[ServerAddress]>, Malformed> {
     let mut members = SmallVec::<[ServerAddress; 8]>::new();
     if let Some(elements) = field.elements() {
         elements.each(|element| {
@@ -223,7 +222,7 @@ fn members(field: Field<'_, '_>) -> Result<Box<[ServerAddress]>, Malformed> {
                 members.extend(
                     element
                         .text()
-                        .and_then(|text| ServerAddress::parse(text).ok()),
+                        .and_then(|text| ServerAddress::read(text).ok()),
                 );
             }
             Ok(())
@@ -234,7 +233,7 @@ fn members(field: Field<'_, '_>) -> Result<Box<[ServerAddress]>, Malformed> {
     Ok(members.into_boxed_slice())
 }
 
-fn tags(field: Field<'_, '_>) -> Result<TagSet, Malformed> {
+fn tags(field: Field<'_>) -> Result<TagSet, Malformed> {
     let mut tags = SmallVec::<[(&str, &str); 8]>::new();
     if let Some(fields) = field.fields() {
         fields.each(|tag| {
@@ -247,11 +246,11 @@ fn tags(field: Field<'_, '_>) -> Result<TagSet, Malformed> {
     Ok(tags.into_iter().collect())
 }
 
-fn last_write_date(field: Field<'_, '_>) -> Result<Option<i64>, Malformed> {
+fn last_write_date(field: Field<'_>) -> Result<Option<i64>, Malformed> {
     let mut date = None;
     if let Some(fields) = field.fields() {
         fields.each(|field| {
-            if field.key() == "lastWriteDate" {
+            if field.name() == b"lastWriteDate" {
                 date = field.date();
             }
             Ok(())

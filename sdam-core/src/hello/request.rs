@@ -24,12 +24,8 @@ impl HelloRequest {
         Self {
             modern,
             handshake: Some(handshake),
-            awaiting: None,
-            exhaust_allowed: false,
             op_query: !modern && opcode == HandshakeOpcode::OpQuery,
-            server_api,
-            auth: None,
-            fields: None,
+            ..Self::poll(modern, server_api)
         }
     }
 

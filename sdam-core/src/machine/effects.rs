@@ -5,10 +5,7 @@ use alloc::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::{
-    address::ServerAddress,
-    event::EventKind,
-    ids::{Generation, ServerId},
-    pool::PoolClear,
+    address::ServerAddress, event::EventKind, ids::ServerId, pool::PoolClear,
     topology::TopologyDescription,
 };
 
@@ -45,26 +42,15 @@ pub enum Effect {
         /// The server id.
         server: ServerId,
     },
-    /// Notify the server's monitor whether the server is known. Before the first notification, it
-    /// is not.
-    ServerKnown {
-        /// The server id.
-        server: ServerId,
-        /// True if the server's type is now known.
-        known: bool,
-    },
     /// Reset the server's round-trip times: it was lost, or its check has failed again.
     ResetRtt {
         /// The server id.
         server: ServerId,
     },
-    /// Close the connection of the server's monitor, and cancel its running check, if the opening
-    /// of the connection began under an earlier generation.
+    /// Close the connection of the server's monitor, and cancel its running check.
     CancelCheck {
         /// The server id.
         server: ServerId,
-        /// The new generation.
-        generation: Generation,
     },
     /// Ask the server's monitor to check soon.
     #[doc(alias = "requestImmediateCheck")]
@@ -74,8 +60,8 @@ pub enum Effect {
     },
 }
 
-/// Effects in the order in which they must run: open, ready, publish, emit, known or not, clear,
-/// close, then all other effects on monitors.
+/// Effects in the order in which they must run: open, ready, publish, emit, reset of the round-trip
+/// times, clear, close, then all other effects on monitors.
 ///
 /// "Ready before publish" means that no reader sees a selectable server with a paused pool. "Clear
 /// after publish" means that no reader of the new description gets a connection of the old

@@ -1,7 +1,7 @@
 //! Updates a topology from the new description of one server, and determines the effects.
 
 use alloc::{format, sync::Arc, vec::Vec};
-use core::{cmp::Ordering, mem::discriminant};
+use core::mem::discriminant;
 
 use smallvec::SmallVec;
 
@@ -74,7 +74,7 @@ impl TopologyMachine {
             next.remember(&departed);
         }
         let differs = !diff.is_equal() || previous.topology_type != next.topology_type;
-        if differs {
+        if diff.concerns_all() {
             next.refresh_session_timeout();
             next.compatibility_error = self.incompatibility(&next);
         }
@@ -92,8 +92,10 @@ impl TopologyMachine {
                 monitored: true,
             });
         }
-        // Ids are assigned in the order in which members are listed, not by address.
-        self.pools.sort_unstable_by_key(|pool| pool.server);
+        if !diff.added.is_empty() {
+            // Ids are assigned in the order in which members are listed, not by address.
+            self.pools.sort_unstable_by_key(|pool| pool.server);
+        }
         if let Some(responder) = responder.filter(|_| consequences.checked) {
             self.make_ready(&next, responder, &mut effects);
         }
@@ -125,7 +127,7 @@ impl TopologyMachine {
             effects.push(Effect::Emit(EventKind::TopologyEmptied));
         }
         let responder_id = responder.map(|server| server.id);
-        diff.follow_availability(responder_id, &mut effects);
+        diff.reset_round_trips(responder_id, &mut effects);
         self.clear_pools(
             responder_id,
             consequences.clear.take(),
@@ -210,10 +212,10 @@ impl TopologyMachine {
         displaced: &[Arc<ServerDescription>],
         effects: &mut Effects,
     ) {
-        if let Some(pool) = self.pool(responder) {
-            let (server, generation) = (responder, pool.generation);
+        if self.pool(responder).is_some() {
+            let server = responder;
             if consequences.cancel_check {
-                effects.push(Effect::CancelCheck { server, generation });
+                effects.push(Effect::CancelCheck { server });
             }
             if consequences.request_check {
                 effects.push(Effect::RequestCheck { server });
@@ -317,38 +319,46 @@ impl Diff {
     /// Compares two sorted lists in one pass; descriptions shared by pointer are skipped.
     fn between(previous: &TopologyDescription, next: &TopologyDescription) -> Self {
         let mut diff = Self::default();
-        let mut old = previous.servers.iter().peekable();
-        let mut new = next.servers.iter().peekable();
-        while let (Some(before), Some(after)) = (old.peek(), new.peek()) {
-            let order = if Arc::ptr_eq(before, after) || before.id == after.id {
-                Ordering::Equal
-            } else {
-                // A server that was removed and added again counts as both.
-                before.address.cmp(&after.address).then(Ordering::Less)
-            };
-            if order.is_eq() && !Arc::ptr_eq(before, after) {
+        let (mut old, mut new) = (&previous.servers[..], &next.servers[..]);
+        while let (Some((before, older)), Some((after, newer))) =
+            (old.split_first(), new.split_first())
+        {
+            if Arc::ptr_eq(before, after) {
+                (old, new) = (older, newer);
+                continue;
+            }
+            if before.id == after.id {
+                (old, new) = (older, newer);
                 if before == after {
                     diff.refreshed.push(Arc::clone(after));
                 } else {
                     diff.changed.push((Arc::clone(before), Arc::clone(after)));
                 }
-            }
-            if order.is_le()
-                && let Some(before) = old.next()
-                && order.is_lt()
-            {
+            } else if before.address <= after.address {
+                // A server that was removed and added again counts as both.
+                old = older;
                 diff.removed.push(Arc::clone(before));
-            }
-            if order.is_ge()
-                && let Some(after) = new.next()
-                && order.is_gt()
-            {
+            } else {
+                new = newer;
                 diff.added.push(Arc::clone(after));
             }
         }
-        diff.removed.extend(old.cloned());
-        diff.added.extend(new.cloned());
+        diff.removed.extend_from_slice(old);
+        diff.added.extend_from_slice(new);
         diff
+    }
+
+    /// Returns whether values that are derived from all servers may have changed: the session
+    /// time-out and the compatibility.
+    fn concerns_all(&self) -> bool {
+        let derived = |server: &ServerDescription| {
+            let timeout = server.logical_session_timeout_minutes;
+            (server.server_type, server.wire_versions, timeout)
+        };
+        let mut changed = self.changed.iter();
+        !self.added.is_empty()
+            || !self.removed.is_empty()
+            || changed.any(|(before, after)| derived(before) != derived(after))
     }
 
     fn is_equal(&self) -> bool {
@@ -384,16 +394,13 @@ impl Diff {
         met.collect()
     }
 
-    /// Adds the effects on the monitor and the round-trip times of a server that was found or lost,
-    /// for any cause. Only this function does so (C-20, G-3).
-    fn follow_availability(&self, responder: Option<ServerId>, effects: &mut Effects) {
+    /// Resets the round-trip times of a server that was lost, for any cause. Only this function does
+    /// so (C-20, G-3).
+    fn reset_round_trips(&self, responder: Option<ServerId>, effects: &mut Effects) {
         for (before, after) in &self.changed {
-            let (server, known) = (after.id, after.server_type.is_available());
+            let server = after.id;
             let was_known = before.server_type.is_available();
-            if known != was_known {
-                effects.push(Effect::ServerKnown { server, known });
-            }
-            if !known && (was_known || responder == Some(server)) {
+            if !after.server_type.is_available() && (was_known || responder == Some(server)) {
                 effects.push(Effect::ResetRtt { server });
             }
         }

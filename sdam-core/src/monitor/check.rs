@@ -14,7 +14,8 @@ use crate::{
     error::Error,
     hello::Hello,
     ids::ServerId,
-    output::{ConnId, Outputs, Role},
+    input::{ConnId, Role},
+    output::Outputs,
     time::Instant,
 };
 
@@ -112,10 +113,18 @@ impl Check {
         }
     }
 
+    pub(crate) fn address(&self) -> &ServerAddress {
+        &self.address
+    }
+
     /// Returns whether the checks wait for changes, so that round trips have to be measured on
     /// another connection.
     pub(crate) fn is_streaming(&self) -> bool {
         self.streaming
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.state, State::Running(_))
     }
 
     /// Returns the answer that is outstanding on `conn`.
@@ -131,21 +140,6 @@ impl Check {
         if let Some(check) = self.take_running(conn, Waiting::Connection) {
             self.state = self.greet(now, check, out);
         }
-    }
-
-    /// Handles a reply on `conn`.
-    pub(crate) fn reply(
-        &mut self,
-        now: Instant,
-        known: bool,
-        conn: ConnId,
-        reply: Reply,
-        out: &mut Outputs,
-    ) -> Option<Report> {
-        let check = self.take_running(conn, Waiting::Reply)?;
-        let (state, report) = self.answered(now, known, check, reply, out);
-        self.state = state;
-        report
     }
 
     /// Handles that `conn` could not be opened, or broke.
@@ -262,7 +256,7 @@ impl Check {
 
     /// Takes the running check if `conn` is its connection and it waits for this, or for anything.
     /// The caller sets the next state.
-    fn take_running(
+    pub(super) fn take_running(
         &mut self,
         conn: ConnId,
         waiting: impl Into<Option<Waiting>>,

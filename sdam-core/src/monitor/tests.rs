@@ -3,9 +3,7 @@
 
 mod cancelling;
 mod failing;
-mod machine;
 mod polling;
-mod properties;
 mod script;
 mod sharing;
 mod streaming;

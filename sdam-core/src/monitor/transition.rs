@@ -7,6 +7,7 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::HelloRequest,
+    input::ConnId,
     output::{Output, Outputs},
     time::Instant,
 };
@@ -57,8 +58,23 @@ impl Check {
         State::Running(self.send(now, check, request, out))
     }
 
+    /// Handles a reply on `conn`.
+    pub(crate) fn reply(
+        &mut self,
+        now: Instant,
+        known: bool,
+        conn: ConnId,
+        reply: Reply,
+        out: &mut Outputs,
+    ) -> Option<Report> {
+        let check = self.take_running(conn, Waiting::Reply)?;
+        let (state, report) = self.answered(now, known, check, reply, out);
+        self.state = state;
+        report
+    }
+
     /// Ends the check with the reply.
-    pub(super) fn answered(
+    fn answered(
         &mut self,
         now: Instant,
         known: bool,
@@ -160,7 +176,7 @@ impl Check {
         self.streaming &= !panicked;
         let is_retry = mem::take(&mut self.withheld);
         let retry = lost && known && !is_retry;
-        self.withheld = retry && self.config.legacy_retry_before_unknown;
+        self.withheld = retry && self.config.retry_before_unknown;
         let kept = |connection: &Connection| connection.outlives(&error);
         if !self.connection.as_ref().is_some_and(kept) {
             self.disconnect(out);

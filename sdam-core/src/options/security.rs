@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::{ConfigError, Warning};
-use crate::uri_options::{HIDDEN, Secret, Settings, Value};
+use crate::uri_options::{HIDDEN, Secret, Settings, typed};
 
 /// The port of a proxy whose address does not contain one (URI Options: "proxyPort").
 const DEFAULT_PROXY_PORT: u16 = 1080;
@@ -48,8 +48,8 @@ impl TlsOptions {
     pub(crate) fn of(settings: &Settings) -> Result<Option<Self>, ConfigError> {
         let other = |name: &&'static str| name.starts_with("tls") && *name != "tls";
         let other = settings.keys().copied().find(other);
-        match (settings.get("tls"), other) {
-            (Some(Value::Flag(false)), Some(other)) => {
+        match (typed(settings, "tls"), other) {
+            (Some(false), Some(other)) => {
                 return Err(ConfigError::new(
                     "tls",
                     "false",
@@ -57,15 +57,20 @@ impl TlsOptions {
                     "leave one of the two out",
                 ));
             }
-            (Some(Value::Flag(true)), _) | (_, Some(_)) => {}
+            (Some(true), _) | (_, Some(_)) => {}
             _ => return Ok(None),
         }
-        let flag = |name| matches!(settings.get(name), Some(Value::Flag(true)));
+        let flag = |name| typed(settings, name) == Some(true);
+        let text = |name| typed::<&str>(settings, name).map(Box::from);
         let insecure = flag("tlsInsecure");
         Ok(Some(Self {
-            ca_file: text(settings, "tlsCAFile"),
-            certificate_key_file: text(settings, "tlsCertificateKeyFile"),
-            certificate_key_file_password: secret(settings, "tlsCertificateKeyFilePassword"),
+            ca_file: text("tlsCAFile"),
+            certificate_key_file: text("tlsCertificateKeyFile"),
+            certificate_key_file_password: typed::<&Secret>(
+                settings,
+                "tlsCertificateKeyFilePassword",
+            )
+            .cloned(),
             allow_invalid_certificates: insecure || flag("tlsAllowInvalidCertificates"),
             allow_invalid_hostnames: insecure || flag("tlsAllowInvalidHostnames"),
             disable_certificate_revocation_check: insecure
@@ -85,7 +90,7 @@ impl TlsOptions {
         ];
         let asked = checks
             .into_iter()
-            .filter(|check| settings.get(check) == Some(&Value::Flag(false)));
+            .filter(|check| typed(settings, check) == Some(false));
         asked.map(|check| {
             Warning::new(
                 check,
@@ -162,29 +167,13 @@ impl ProxyOptions {
 
     /// Returns the proxy in a connection string.
     pub(crate) fn of(settings: &Settings) -> Option<Self> {
-        let port = match settings.get("proxyPort") {
-            Some(Value::Number(port)) => u16::try_from(*port).unwrap_or(DEFAULT_PROXY_PORT),
-            _ => DEFAULT_PROXY_PORT,
-        };
-        let user = text(settings, "proxyUsername");
+        let host: &str = typed(settings, "proxyHost")?;
+        let user = typed::<&str>(settings, "proxyUsername").map(Box::from);
+        let password: Option<&Secret> = typed(settings, "proxyPassword");
         Some(Self {
-            host: text(settings, "proxyHost")?,
-            port,
-            credential: user.zip(secret(settings, "proxyPassword")),
+            host: host.into(),
+            port: typed(settings, "proxyPort").unwrap_or(DEFAULT_PROXY_PORT),
+            credential: user.zip(password.cloned()),
         })
-    }
-}
-
-fn text(settings: &Settings, name: &str) -> Option<Box<str>> {
-    match settings.get(name) {
-        Some(Value::Text(text)) => Some(text.clone()),
-        _ => None,
-    }
-}
-
-fn secret(settings: &Settings, name: &str) -> Option<Secret> {
-    match settings.get(name) {
-        Some(Value::Secret(secret)) => Some(secret.clone()),
-        _ => None,
     }
 }

@@ -4,7 +4,8 @@ use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    Credential, HandshakeOpcode, Options, SelectionStrategy, ServerApi, ServerMonitoringMode,
+    Credential, Deviations, HandshakeOpcode, Options, SelectionStrategy, ServerApi,
+    ServerMonitoringMode,
 };
 use crate::{
     address::ServerAddress, read_preference::ReadPreference, topology_type::TopologyType,
@@ -44,9 +45,6 @@ impl Options {
 
         /// Sets `heartbeatFrequencyMS`; at least 500 ms.
         with_heartbeat_frequency(heartbeat_frequency: Duration) = Some(heartbeat_frequency);
-
-        /// Sets the minimum time between two checks, for tests of drivers; at least 1 ms.
-        with_min_heartbeat_frequency(min_heartbeat_frequency: Duration) = min_heartbeat_frequency;
 
         /// Sets `connectTimeoutMS`; `None` for no limit.
         with_connect_timeout(connect_timeout: impl Into<Option<Duration>>) = connect_timeout.into();
@@ -96,15 +94,8 @@ impl Options {
         /// Sets the framing of the first hello.
         with_handshake_opcode(handshake_opcode: HandshakeOpcode) = handshake_opcode;
 
-        /// Sets whether to retry a failed check before marking the server Unknown.
-        with_legacy_retry_before_unknown(legacy_retry_before_unknown: bool) = legacy_retry_before_unknown;
-
-        /// Sets whether every failure to establish a connection marks the server Unknown.
-        with_handshake_errors_mark_unknown(handshake_errors_mark_unknown: bool) = handshake_errors_mark_unknown;
-
-        /// Sets whether single-threaded clients check a server at once after its "not writable primary"
-        /// error.
-        with_single_threaded_immediate_check(single_threaded_immediate_check: bool) = single_threaded_immediate_check;
+        /// Sets the deviations from the specifications, for drivers and their tests.
+        with_deviations(deviations: Deviations) = deviations;
 
         /// Sets the user as which pooled connections authenticate.
         with_credential(credential: Credential) = Some(credential);

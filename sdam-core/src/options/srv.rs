@@ -8,6 +8,11 @@ use crate::address::ServerAddress;
 /// The SRV look-up of an SRV string.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", deny_unknown_fields)
+)]
 pub struct Srv {
     /// The host of the connection string, in lower case and without a final dot. Its TXT record may
     /// contain options.
@@ -18,6 +23,7 @@ pub struct Srv {
     pub max_hosts: u32,
     /// The minimum time to live (TTL) of the records from which the seeds came; zero if unknown.
     /// The first subsequent look-up is due when it has passed, but not before 60 s.
+    #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
     pub ttl: Duration,
 }
 

@@ -1,13 +1,9 @@
 //! Validates options, from a connection string or from code.
 
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
-use core::time::Duration;
 
 use super::{ConfigError, Options, TlsOptions, Warning};
-use crate::{
-    read_preference::{ReadMode, ReadPreference, TagSet},
-    topology_type::TopologyType,
-};
+use crate::topology_type::TopologyType;
 
 /// The maximum length of `appName` in bytes (MongoDB Handshake: "client.application.name").
 const MAX_APP_NAME_LEN: usize = 128;
@@ -30,7 +26,7 @@ impl Options {
         self.check_seeds()?;
         self.check_load_balanced()?;
         self.check_srv()?;
-        check_read_preference(&self.read_preference)
+        self.read_preference.validate()
     }
 
     /// Returns the warnings for a client with background monitors: ignored parts of the connection
@@ -89,7 +85,7 @@ impl Options {
     }
 
     fn check_times(&self) -> Outcome {
-        let min = self.min_heartbeat_frequency.as_millis();
+        let min = self.deviations.min_heartbeat_frequency.as_millis();
         if min == 0 {
             return Err(ConfigError::new(
                 "minHeartbeatFrequencyMS",
@@ -107,12 +103,14 @@ impl Options {
             ));
         }
         match self.heartbeat_frequency {
-            Some(frequency) if frequency < self.min_heartbeat_frequency => Err(ConfigError::new(
-                "heartbeatFrequencyMS",
-                frequency.as_millis().to_string(),
-                "servers must not be checked that often",
-                format!("allow at least {min} ms"),
-            )),
+            Some(frequency) if frequency < self.deviations.min_heartbeat_frequency => {
+                Err(ConfigError::new(
+                    "heartbeatFrequencyMS",
+                    frequency.as_millis().to_string(),
+                    "servers must not be checked that often",
+                    format!("allow at least {min} ms"),
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -298,37 +296,4 @@ impl Options {
             _ => Ok(()),
         }
     }
-}
-
-/// Checks a read preference (Server Selection: "Read preference"; Max Staleness: "Validation of
-/// maxStalenessSeconds").
-fn check_read_preference(preference: &ReadPreference) -> Outcome {
-    if preference.mode != ReadMode::Primary {
-        return Ok(());
-    }
-    let invalid = |option, value, thing| {
-        Err(ConfigError::new(
-            option,
-            value,
-            format!("the read preference is primary, for which there are no {thing}"),
-            "choose another `readPreference`, or leave it out",
-        ))
-    };
-    if let Some(limit) = preference.max_staleness
-        && limit > Duration::ZERO
-    {
-        let shown = limit.as_secs().to_string();
-        return invalid("maxStalenessSeconds", shown, "limits on staleness");
-    }
-    if let Some(tags) = preference
-        .tag_sets
-        .iter()
-        .find(|tags| !TagSet::is_empty(tags))
-    {
-        return invalid("readPreferenceTags", tags.to_string(), "tags");
-    }
-    if let Some(hedge) = preference.hedge {
-        return invalid("hedge", hedge.to_string(), "hedged reads");
-    }
-    Ok(())
 }

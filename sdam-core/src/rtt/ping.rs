@@ -10,8 +10,9 @@ use core::time::Duration;
 use crate::{
     hello::Hello,
     ids::ServerId,
+    input::{ConnId, Role},
     monitor::{MonitorConfig, Negotiation, Trip, Waiting},
-    output::{ConnId, Output, Outputs, Role},
+    output::{Output, Outputs},
     time::Instant,
 };
 

@@ -18,7 +18,7 @@ use crate::{
 const MAX_CHECKS: u8 = 2;
 
 /// A scan in progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Scan {
     started: Instant,
     /// The number of checks per address, sorted by address.
@@ -50,6 +50,16 @@ impl Scan {
             single: true,
             ..Self::new(now)
         }
+    }
+
+    /// Returns what decides its future.
+    #[cfg(feature = "model")]
+    pub(super) fn key(
+        &self,
+        age: impl Fn(Instant) -> core::time::Duration,
+    ) -> impl core::hash::Hash {
+        let started = age(self.started);
+        (started, self.checks.clone(), self.single, self.resumed)
     }
 
     pub(super) fn is_single(&self) -> bool {

@@ -3,15 +3,15 @@
 
 use core::time::Duration;
 
-use super::{ScanEffect, ScanFailure, ScanMachine, State};
+use super::{Scans, State, Step, View};
 use crate::{
     ids::ServerId,
+    output::{Output, ScanFailure},
     time::Instant,
-    topology::{TopologyDescription, TopologyType},
 };
 
 /// A selection in progress.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Selection {
     /// "maxTime": no further attempt is made after this time.
     pub(super) deadline: Instant,
@@ -29,45 +29,42 @@ impl Selection {
             probed: false,
         }
     }
+
+    /// Returns what decides its future.
+    #[cfg(feature = "model")]
+    pub(super) fn key(&self, now: Instant) -> impl core::hash::Hash {
+        let late = self.deadline < now;
+        (self.deadline.since(now), late, self.scanned, self.probed)
+    }
 }
 
-impl ScanMachine {
-    /// Requests a choice from the current description; rests if no selection is in progress.
-    pub(super) fn attempt(&mut self, topology: &TopologyDescription) -> ScanEffect {
+impl Scans {
+    /// Requires a choice from the current description; finishes if no selection is in progress.
+    pub(super) fn attempt(&mut self, view: View<'_>) -> Step {
         if self.selection.is_none() {
-            return self.rest();
+            return self.finish(Ok(None));
         }
-        if !topology.is_compatible() {
+        if !view.topology.is_compatible() {
             self.stale = true;
-            return self.fail(ScanFailure::Incompatible);
+            return self.finish(Err(ScanFailure::Incompatible));
         }
         self.state = State::Choosing;
-        ScanEffect::Choose
+        Step::Output(Output::Choose)
     }
 
-    pub(super) fn not_found(&mut self, now: Instant, topology: &TopologyDescription) -> ScanEffect {
-        let (State::Choosing, Some(selection)) = (&self.state, &self.selection) else {
-            return self.due();
-        };
-        if topology.topology_type() == TopologyType::LoadBalanced {
-            // The single server is always suitable, so the application's selector has dropped it,
-            // and another scan would not change that.
-            return self.fail(ScanFailure::TriedOnce);
-        }
-        self.stale = true;
-        if self.config.try_once {
-            if selection.scanned {
-                return self.fail(ScanFailure::TriedOnce);
-            }
-        } else if now > selection.deadline {
-            return self.fail(ScanFailure::Timeout);
-        }
-        self.advance(now, topology)
-    }
-
-    pub(super) fn found(&mut self, server: ServerId, idle: Option<Duration>) -> ScanEffect {
+    /// Goes on after a choice: with the chosen server and the time for which its connection, if there
+    /// is one, has been idle; or without a suitable one.
+    pub(crate) fn chosen(
+        &mut self,
+        view: View<'_>,
+        server: Option<ServerId>,
+        idle: Option<Duration>,
+    ) -> Step {
         let (State::Choosing, Some(selection)) = (&self.state, &mut self.selection) else {
-            return self.due();
+            return Step::Wait;
+        };
+        let Some(server) = server else {
+            return self.not_found(view);
         };
         let unused = idle.is_some_and(|idle| idle >= self.config.socket_check_interval);
         if unused && !selection.probed {
@@ -76,48 +73,50 @@ impl ScanMachine {
                 server,
                 superseded: false,
             };
-            return ScanEffect::Probe { server };
+            return Step::Output(Output::Probe { server });
         }
-        self.select(server)
+        self.finish(Ok(Some(server)))
     }
 
-    /// Handles the end of a probe. A failure leads to exactly one more selection, whose server is
-    /// not probed (Server Selection: "socketCheckIntervalMS").
-    pub(super) fn probed(
-        &mut self,
-        now: Instant,
-        topology: &TopologyDescription,
-        alive: bool,
-    ) -> ScanEffect {
+    fn not_found(&mut self, view: View<'_>) -> Step {
+        if view.is_load_balanced() {
+            // The single server is always suitable, so the application's selector has dropped it,
+            // and another scan would not change that.
+            return self.finish(Err(ScanFailure::TriedOnce));
+        }
+        self.stale = true;
+        let selection = self.selection.as_ref();
+        if self.config.try_once {
+            if selection.is_some_and(|selection| selection.scanned) {
+                return self.finish(Err(ScanFailure::TriedOnce));
+            }
+        } else if selection.is_some_and(|selection| view.now > selection.deadline) {
+            return self.finish(Err(ScanFailure::Timeout));
+        }
+        self.advance(view)
+    }
+
+    /// Handles the end of the probe of `server`; a failure is already in the topology. It leads to
+    /// exactly one more selection, whose server is not probed (Server Selection:
+    /// "socketCheckIntervalMS").
+    pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {
         let State::Probing { server, superseded } = self.state else {
-            return self.due();
+            return Step::Wait;
         };
         self.state = State::Resting;
         if alive && !superseded && self.selection.is_some() {
-            return self.select(server);
+            return self.finish(Ok(Some(server)));
         }
         if let Some(selection) = &mut self.selection
             && !alive
         {
             selection.probed = true;
             selection.scanned = false;
-            if !self.config.try_once && now > selection.deadline {
+            if !self.config.try_once && view.now > selection.deadline {
                 // There is no time for a scan, but another server may be known.
-                return self.attempt(topology);
+                return self.attempt(view);
             }
         }
-        self.advance(now, topology)
-    }
-
-    pub(super) fn fail(&mut self, failure: ScanFailure) -> ScanEffect {
-        self.selection = None;
-        self.state = State::Resting;
-        ScanEffect::Fail(failure)
-    }
-
-    fn select(&mut self, server: ServerId) -> ScanEffect {
-        self.selection = None;
-        self.state = State::Resting;
-        ScanEffect::Select { server }
+        self.advance(view)
     }
 }

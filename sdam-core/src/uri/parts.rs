@@ -193,7 +193,7 @@ impl<'a> Parts<'a> {
             // Without a `/`, it is a host name, which an address alone cannot express.
             decoded.push_str(":27017");
         }
-        ServerAddress::parse(&decoded).map_err(|error| invalid(error.reason()))
+        ServerAddress::read(&decoded).map_err(invalid)
     }
 
     /// Returns `hosts`, or a placeholder if it might contain part of a password: the text after a
@@ -255,7 +255,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
 fn has_port(text: &str) -> bool {
     let port = text.rsplit_once(':').map_or("", |(_, port)| port);
     let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
-    is_number && !text.contains(['@', '/', '?']) && ServerAddress::parse(text).is_ok()
+    is_number && !text.contains(['@', '/', '?']) && ServerAddress::read(text).is_ok()
 }
 
 /// Splits `text` before the first of `separators`.

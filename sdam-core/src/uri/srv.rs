@@ -5,18 +5,16 @@ use alloc::{boxed::Box, format, string::ToString, vec::Vec};
 use super::query::{Place, Query};
 use crate::{
     options::{ConfigError, Srv, Warning},
-    uri_options::{Settings, Value},
+    uri_options::{Settings, Value, typed},
 };
 
 /// Creates the look-up of `host` from the options.
 pub(super) fn lookup(host: &str, settings: &Settings) -> Srv {
     let mut srv = Srv::new(host);
-    if let Some(Value::Text(service)) = settings.get("srvServiceName") {
-        srv.service = service.clone();
+    if let Some(service) = typed::<&str>(settings, "srvServiceName") {
+        srv.service = service.into();
     }
-    if let Some(Value::Number(max)) = settings.get("srvMaxHosts") {
-        srv.max_hosts = u32::try_from(*max).unwrap_or_default();
-    }
+    srv.max_hosts = typed(settings, "srvMaxHosts").unwrap_or_default();
     srv
 }
 

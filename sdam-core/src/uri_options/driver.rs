@@ -56,7 +56,7 @@ macro_rules! methods {
                 #[doc = concat!("`", $name, "`:")]
                 $(#[$doc])*
                 pub fn $method(&self) -> Option<$type> {
-                    self.0.get($name).and_then(Typed::of)
+                    typed(&self.0, $name)
                 }
             )*
         }
@@ -111,12 +111,17 @@ methods! {
     zlib_compression_level: i32 = "zlibCompressionLevel";
 }
 
+/// Returns the value of an option in this type.
+pub(crate) fn typed<'s, T: Typed<'s>>(settings: &'s Settings, name: &str) -> Option<T> {
+    settings.get(name).and_then(T::of)
+}
+
 /// A type to which the values of some options can be converted.
-trait Typed<'a>: Sized {
+pub(crate) trait Typed<'a>: Sized {
     fn of(value: &'a Value) -> Option<Self>;
 }
 
-macro_rules! typed {
+macro_rules! types {
     ($($type:ty: $pattern:pat => $value:expr;)*) => {
         $(
             impl<'a> Typed<'a> for $type {
@@ -131,7 +136,7 @@ macro_rules! typed {
     };
 }
 
-typed! {
+types! {
     bool: Value::Flag(on) => Some(*on);
     u16: Value::Number(number) => (*number).try_into().ok();
     u32: Value::Number(number) => (*number).try_into().ok();

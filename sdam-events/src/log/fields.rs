@@ -115,7 +115,7 @@ pub enum Failure<'e> {
 impl Display for Failure<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Error(error) => error.fmt(f),
+            Self::Error(error) => write!(f, "{error:#}"),
             Self::Text(text) => f.write_str(text),
         }
     }

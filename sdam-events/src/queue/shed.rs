@@ -3,9 +3,10 @@
 use std::{collections::BTreeSet, mem, sync::atomic::Ordering};
 
 use sdam_core::{
+    address::ServerAddress,
+    deployment::Input,
     event::{EventKind, EventName},
     ids::ServerId,
-    machine::RecordedInput,
     server::ServerDescription,
     time::Instant,
 };
@@ -140,7 +141,8 @@ impl EventQueue {
 }
 
 /// Returns the approximate size in bytes of an event of this kind. Data shared with other events or
-/// with the topology is counted once, in the event where it first appears.
+/// with the topology is counted once, in the event where it first appears; a reply also in the input
+/// that contains it, which few sinks receive.
 pub(super) fn weight(kind: &EventKind) -> usize {
     let payload = match kind {
         EventKind::ServerHeartbeatSucceeded { reply, .. }
@@ -158,21 +160,29 @@ pub(super) fn weight(kind: &EventKind) -> usize {
         EventKind::ConnectionCheckOutFailed { failure, .. }
         | EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
         EventKind::CommandStarted { document, .. } => document.len(),
-        EventKind::Input(input) => match &**input {
-            RecordedInput::Handshake { reply, .. } => reply.len(),
-            RecordedInput::Error { report, .. } => {
+        EventKind::Input(recorded) => match &recorded.input {
+            Input::Reply { reply, .. }
+            | Input::Handshake { reply, .. }
+            | Input::Played {
+                outcome: Ok(reply), ..
+            } => reply.document.len(),
+            Input::Failed { error, .. } => error.message().len(),
+            Input::Error { report, .. } => {
                 let reply = report.error.reply().map_or(0, <[u8]>::len);
                 reply + report.error.message().len()
             }
-            RecordedInput::Hosts(hosts) => hosts
-                .iter()
-                .map(|host| EVENT / 4 + host.as_str().len())
-                .sum(),
+            Input::Hosts(hosts) => addresses(hosts),
+            Input::LookedUp(Ok(records)) => addresses(&records.hosts),
             _ => 0,
         },
         _ => 0,
     };
     EVENT + payload
+}
+
+fn addresses(hosts: &[ServerAddress]) -> usize {
+    let size = |host: &ServerAddress| EVENT / 4 + host.as_str().len();
+    hosts.iter().map(size).sum()
 }
 
 fn description(server: &ServerDescription) -> usize {

@@ -4,17 +4,22 @@ use std::{
     time::Duration,
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bson::doc;
 use sdam_core::{
+    deployment::{ConnId, Input, RecordedInput, Role, Setup, Timer},
     error::{Error, ErrorKind, Stage},
     event::{CheckOutFailure, ConnectionClosedReason, EventKind, EventName, SelectionFailure},
+    hello::{Hello, HelloReply},
     ids::{Generation, ObjectId, ServerId, TopologyVersion},
-    machine::RecordedInput,
-    options::Options,
+    options::{Options, Srv},
     pool::{PoolClear, PoolOptions},
     read_preference::TagSet,
+    reply,
     report::ErrorReport,
     server::{Rtt, ServerType},
+    srv::SrvRecords,
+    time::Instant,
     topology::{Obstacle, TopologyDescription, TopologyType},
 };
 
@@ -33,8 +38,10 @@ fn check(kind: EventKind, expected: &str) {
     assert_eq!(line, format!("{{{common},{expected}}}"));
 }
 
-fn check_input(input: RecordedInput, expected: &str) {
-    check(EventKind::Input(Arc::new(input)), expected);
+/// Checks that `input` is written like this, and read back.
+fn check_input(input: &Input, expected: &str) {
+    assert_eq!(serde_json::to_string(input).unwrap(), expected);
+    assert_eq!(serde_json::from_str::<Input>(expected).unwrap(), *input);
 }
 
 fn error() -> Error {
@@ -49,6 +56,9 @@ fn error() -> Error {
 }
 
 const ERROR: &str = r#"{"kind":"command","stage":"hello","code":10107,"codeName":"NotWritablePrimary","labels":["L"],"message":"no \"primary\"","topologyVersion":{"processId":"010101010101010101010101","counter":4}}"#;
+
+/// The document `{ ok: 1 }`.
+const DOCUMENT: &str = r#""DQAAABBvawABAAAAAA==""#;
 
 #[test]
 fn topology_and_server_events_are_written_as_documented() {
@@ -232,47 +242,124 @@ fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
 }
 
 #[test]
-fn inputs_are_written_as_documented() {
+fn answers_and_timers_are_written_as_documented() {
     let server = ServerId::from_u64(3);
-    check_input(RecordedInput::Open, r#""input":"Open""#);
+    let at = Instant::from_nanos;
+    let conn = |role| ConnId {
+        server,
+        role,
+        number: 2,
+    };
+    let check_conn = |role: &str| format!(r#"{{"server":3,"role":"{role}","number":2}}"#);
+    let [check, ping] = ["Check", "Ping"].map(check_conn);
+    check_input(&Input::Open, r#""Open""#);
+    check_input(&Input::Close, r#""Close""#);
     check_input(
-        RecordedInput::Checked {
-            server,
-            error: Some(error()),
-            rtt: None,
+        &Input::Due {
+            timer: Timer::Server(server),
+            wanted: true,
         },
-        &format!(r#""input":{{"Checked":{{"server":3,"error":{ERROR},"rtt":null}}}}"#),
+        r#"{"Due":{"timer":{"Server":3},"wanted":true}}"#,
     );
     check_input(
-        RecordedInput::Handshake {
+        &Input::Connected {
+            conn: conn(Role::Ping),
+        },
+        &format!(r#"{{"Connected":{{"conn":{ping}}}}}"#),
+    );
+    let reply = |role, conn_text: &str, reply, text: &str| {
+        let input = Input::Reply {
+            conn: conn(role),
+            sent: at(4),
+            at: at(5),
+            reply,
+            more_to_come: true,
+        };
+        let fields = format!(r#""conn":{conn_text},"sent":4,"at":5,"reply":{text}"#);
+        check_input(
+            &input,
+            &format!(r#"{{"Reply":{{{fields},"moreToCome":true}}}}"#),
+        );
+    };
+    let document = doc! { "ok": 1 }.to_vec().unwrap();
+    let text = DOCUMENT;
+    reply(Role::Check, &check, HelloReply::parse(document), text);
+    reply(
+        Role::Check,
+        &check,
+        HelloReply::parse(vec![1, 2, 3, 4]),
+        r#""AQIDBA==""#,
+    );
+    // Without a document, it is only known whether there is an error.
+    reply(Role::Ping, &ping, Ok(Hello::default()).into(), "null");
+    reply(Role::Ping, &ping, Err(error()).into(), ERROR);
+    check_input(
+        &Input::Failed {
+            conn: conn(Role::Check),
+            at: at(5),
+            error: error(),
+        },
+        &format!(r#"{{"Failed":{{"conn":{check},"at":5,"error":{ERROR}}}}}"#),
+    );
+}
+
+#[test]
+fn inputs_about_servers_are_written_as_documented() {
+    let server = ServerId::from_u64(3);
+    let document = doc! { "ok": 1 }.to_vec().unwrap();
+    let text = DOCUMENT;
+    check_input(
+        &Input::CheckRequested { server },
+        r#"{"CheckRequested":{"server":3}}"#,
+    );
+    check_input(
+        &Input::Handshake {
             server,
             generation: Generation::from_u64(1),
-            reply: vec![1, 2, 3, 4].into(),
-            rtt: Some(Rtt {
-                average: Duration::from_nanos(7),
-                minimum: Duration::ZERO,
-                p90: Duration::from_nanos(8),
-            }),
+            reply: HelloReply::parse(document.clone()),
         },
-        r#""input":{"Handshake":{"server":3,"generation":1,"reply":"AQIDBA==","rtt":{"average":7,"minimum":0,"p90":8}}}"#,
+        &format!(r#"{{"Handshake":{{"server":3,"generation":1,"reply":{text}}}}}"#),
+    );
+    let played = |outcome| Input::Played {
+        server,
+        outcome,
+        rtt: Duration::from_nanos(7),
+    };
+    check_input(
+        &played(Ok(HelloReply::parse(document))),
+        &format!(r#"{{"Played":{{"server":3,"outcome":{{"Ok":{text}}},"rtt":7}}}}"#),
     );
     check_input(
-        RecordedInput::ServiceConnectionClosed {
+        &played(Err(error())),
+        &format!(r#"{{"Played":{{"server":3,"outcome":{{"Err":{ERROR}}},"rtt":7}}}}"#),
+    );
+    check_input(
+        &Input::ServiceConnectionClosed {
             server,
             service: ObjectId::from_bytes([2; 12]),
             generation: Generation::from_u64(1),
         },
-        r#""input":{"ServiceConnectionClosed":{"server":3,"serviceId":"020202020202020202020202","generation":1}}"#,
+        r#"{"ServiceConnectionClosed":{"server":3,"serviceId":"020202020202020202020202","generation":1}}"#,
     );
     check_input(
-        RecordedInput::Hosts([address("a"), address("b")].into()),
-        r#""input":{"Hosts":["a:27017","b:27017"]}"#,
+        &Input::Hosts([address("a"), address("b")].into()),
+        r#"{"Hosts":["a:27017","b:27017"]}"#,
     );
+    let records = SrvRecords::new(vec![address("a")], Duration::from_nanos(9));
+    check_input(
+        &Input::LookedUp(Ok(records)),
+        r#"{"LookedUp":{"Ok":{"hosts":["a:27017"],"ttl":9}}}"#,
+    );
+}
+
+#[test]
+fn reported_errors_are_written_as_documented() {
+    let server = ServerId::from_u64(3);
     let check_error = |error: ErrorReport, fields: &str| {
-        let recorded = RecordedInput::of_error(server, &error);
-        let error = format!(r#"{{"generation":1,{fields}}}"#);
-        let expected = format!(r#""input":{{"AppError":{{"server":3,"error":{error}}}}}"#);
-        check_input(recorded, &expected);
+        let report = format!(r#"{{"generation":1,{fields}}}"#);
+        let expected = format!(r#"{{"Error":{{"server":3,"report":{report}}}}}"#);
+        let report = error;
+        check_input(&Input::Error { server, report }, &expected);
     };
     let generation = Generation::from_u64(1);
     check_error(
@@ -291,17 +378,61 @@ fn inputs_are_written_as_documented() {
         ErrorReport::new(generation, Error::auth("m")).with_max_wire_version(21),
         r#""serviceId":null,"stage":"auth","cause":{"auth":"m"},"maxWireVersion":21"#,
     );
+    let reply = doc! { "ok": 0, "code": 7 }.to_vec().unwrap();
+    let cause = STANDARD.encode(&reply);
     check_error(
-        ErrorReport::new(generation, error().at(Stage::Operation).with_reply(*b"x"))
+        ErrorReport::new(generation, reply::error(&reply, Stage::Operation).unwrap())
             .with_service(ObjectId::from_bytes([2; 12]))
             .with_max_wire_version(7),
-        r#""serviceId":"020202020202020202020202","stage":"operation","cause":{"reply":"eA=="},"maxWireVersion":7"#,
+        &format!(
+            r#""serviceId":"020202020202020202020202","stage":"operation","cause":{{"reply":"{cause}"}},"maxWireVersion":7"#
+        ),
     );
     check_error(
         ErrorReport::new(generation, error()),
         &format!(
             r#""serviceId":null,"stage":"hello","cause":{{"error":{ERROR}}},"maxWireVersion":null"#
         ),
+    );
+}
+
+#[test]
+fn measured_round_trip_times_are_written_as_documented() {
+    let measured = EventKind::RttMeasured {
+        server: ServerId::from_u64(1),
+        address: address("host1"),
+        rtt: Rtt {
+            average: Duration::from_nanos(7),
+            minimum: Duration::ZERO,
+            p90: Duration::from_nanos(8),
+        },
+    };
+    check(
+        measured,
+        r#""event":"RttMeasured","server":1,"address":"host1:27017","rtt":{"average":7,"minimum":0,"p90":8}"#,
+    );
+}
+
+#[test]
+fn an_input_is_written_with_its_time_and_the_first_one_with_the_setup() {
+    let input = |input, setup| {
+        EventKind::Input(Arc::new(RecordedInput {
+            now: Instant::from_nanos(5),
+            input,
+            setup,
+        }))
+    };
+    check(input(Input::Close, None), r#""now":5,"input":"Close""#);
+    let options = Options::new(vec![address("a")]);
+    let mut srv = Srv::new("c.example.com");
+    srv.max_hosts = 3;
+    let text = r#"{"seed":7,"heartbeatFrequency":10000000000,"minHeartbeatFrequency":500000000,"connectTimeout":10000000000,"streaming":true,"retryBeforeUnknown":false,"scans":{"frequency":60000000000,"tryOnce":true,"socketCheckInterval":5000000000,"immediateCheck":false},"maxHosts":3,"srv":{"host":"c.example.com","service":"mongodb","maxHosts":3,"ttl":0}}"#;
+    let setup: Setup = serde_json::from_str(text).unwrap();
+    assert_eq!(setup.connect_timeout, options.connect_timeout);
+    assert_eq!(setup.srv, Some(srv));
+    check(
+        input(Input::Open, Some(setup)),
+        &format!(r#""now":5,"input":"Open","setup":{text}"#),
     );
 }
 
@@ -356,19 +487,21 @@ fn a_recording_starts_with_the_recorded_options() {
     let sink = RecordSink::new(Vec::new(), &options).unwrap();
     assert!(
         sink.interest()
-            .contains_all(Interest::INPUTS.union(Interest::HEARTBEATS))
+            .contains_all(Interest::HEARTBEATS.union(EventName::Input.into()))
     );
     assert!(
         sink.interest()
             .intersection(Interest::OPERATIONS)
             .is_empty()
     );
+    sink.emit(&event(succeeded(1, &doc! { "ok": 1 })));
     sink.emit(&event(EventKind::TopologyClosed));
     let text = String::from_utf8(sink.finish().unwrap()).unwrap();
     assert_eq!(
         text.lines().collect::<Vec<_>>(),
         [
-            r#"{"recording":"sdam","version":4,"epoch":null,"vantage":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"recording":"sdam","version":5,"epoch":null,"vantage":null,"options":{"seeds":["a:27017","b:5"],"directConnection":null,"loadBalanced":false,"replicaSet":"rs","initialTopologyType":null,"wireVersions":{"minWireVersion":8,"maxWireVersion":29},"driverName":"sdam","maxServers":1024,"handshakeErrorsMarkUnknown":false}}"#,
+            r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"ServerHeartbeatSucceeded","server":1,"address":"host1:27017","driverConnectionId":1,"serverConnectionId":null,"awaited":false,"duration":1500000,"reply":""}"#,
             r#"{"seq":1,"at":1000000,"topology":"070707070707070707070707","event":"TopologyClosed"}"#,
         ]
     );

@@ -1,6 +1,9 @@
-use std::io::BufRead;
+use std::io::{BufRead, Read};
 
 use super::{ReplayError, at};
+
+/// The maximum length of a line: an error may contain a reply of 48 MB, which base64 makes longer.
+const LIMIT: usize = 128 << 20;
 
 /// The non-empty lines of a recording.
 pub(super) struct Lines<R> {
@@ -31,8 +34,13 @@ impl<R: BufRead> Lines<R> {
         loop {
             self.number += 1;
             bytes.clear();
-            if self.recording.read_until(b'\n', &mut bytes)? == 0 {
+            let mut line = (&mut self.recording).take(LIMIT as u64);
+            if line.read_until(b'\n', &mut bytes)? == 0 {
                 return Ok(None);
+            }
+            if bytes.len() == LIMIT {
+                let reason = "longer than 128 MiB, which no line of a recording is";
+                return Err(at(self.number, reason.into()));
             }
             if !bytes.trim_ascii().is_empty() {
                 break;

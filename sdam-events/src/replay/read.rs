@@ -1,18 +1,17 @@
 use std::{sync::Arc, time::Duration};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use sdam_core::{
     address::ServerAddress,
-    error::Error,
-    event::{ConnectionId, Event, EventKind, EventName, Heartbeat, Selection, SelectionFailure},
+    deployment::{Input, RecordedInput, Setup},
+    event::{Event, EventKind, EventName, Selection, SelectionFailure},
     ids::{ObjectId, ServerId},
-    machine::RecordedInput,
     options::Options,
     time::{Instant, UnixTime},
     topology::TopologyDescription,
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
+use super::earlier::{self, EarlierEntry};
 use crate::{
     record::{Header, Origin, VERSION},
     sink::Interest,
@@ -31,8 +30,8 @@ pub(super) struct Record {
 }
 
 pub(super) enum Entry {
-    Input(RecordedInput),
-    Heartbeat(EventKind),
+    Input(Box<RecordedInput>),
+    Earlier(EarlierEntry),
     Selection(SelectionLine),
     /// Any other event; a replay compares its line as text.
     Event(EventName),
@@ -56,27 +55,9 @@ struct InputLine {
     at: Instant,
     time: Option<UnixTime>,
     topology: ObjectId,
-    input: RecordedInput,
-}
-
-/// A line of a heartbeat event; each event has its own subset of the last three keys.
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-#[expect(dead_code, reason = "serde rejects keys without a field")]
-struct HeartbeatLine {
-    seq: u64,
-    at: Instant,
-    time: Option<UnixTime>,
-    topology: ObjectId,
-    event: EventName,
-    server: ServerId,
-    address: ServerAddress,
-    driver_connection_id: u64,
-    server_connection_id: Option<i64>,
-    awaited: bool,
-    duration: Option<u64>,
-    reply: Option<String>,
-    error: Option<Error>,
+    now: Instant,
+    input: Input,
+    setup: Option<Setup>,
 }
 
 /// A line of a selection event; each event has its own subset of the keys after `operationId`.
@@ -100,8 +81,8 @@ pub(super) struct SelectionLine {
     duration: Option<u64>,
 }
 
-/// Reads a header line.
-pub(super) fn header(text: &str) -> Result<(Options, Origin), Box<str>> {
+/// Reads a header line. Returns the version, too.
+pub(super) fn header(text: &str) -> Result<(u32, Options, Origin), Box<str>> {
     #[derive(Deserialize)]
     struct Format {
         recording: String,
@@ -122,16 +103,22 @@ pub(super) fn header(text: &str) -> Result<(Options, Origin), Box<str>> {
     }
     let mut header = parse::<Header>(text)?;
     let origin = header.origin();
-    Ok((header.options.into(), origin))
+    Ok((header.version, header.options.into(), origin))
 }
 
 impl Record {
-    pub(super) fn read(text: &str) -> Result<Self, Box<str>> {
+    /// Reads a line of a recording of this version.
+    pub(super) fn read(text: &str, version: u32) -> Result<Self, Box<str>> {
         let line: Line = parse(text)?;
         let entry = match line.event {
-            None => Entry::Input(parse::<InputLine>(text)?.input),
-            Some(name) if Interest::HEARTBEATS.contains(name) => {
-                Entry::Heartbeat(parse::<HeartbeatLine>(text)?.event()?)
+            name if earlier::is_special(version, name) => {
+                Entry::Earlier(EarlierEntry::read(text, name)?)
+            }
+            None => {
+                let InputLine {
+                    now, input, setup, ..
+                } = parse(text)?;
+                Entry::Input(Box::new(RecordedInput { now, input, setup }))
             }
             Some(name) if Interest::SELECTION.contains(name) => Entry::Selection(parse(text)?),
             Some(name) => Entry::Event(name),
@@ -150,47 +137,6 @@ impl Record {
         let mut event = Event::new(self.seq, self.at, self.topology, kind);
         event.time = self.time;
         event
-    }
-}
-
-impl HeartbeatLine {
-    fn event(self) -> Result<EventKind, Box<str>> {
-        let connection = ConnectionId {
-            driver: self.driver_connection_id,
-            server: self.server_connection_id,
-        };
-        let heartbeat = Heartbeat::new(self.server, self.address, connection, self.awaited);
-        let duration = self.duration.map(Duration::from_nanos);
-        Ok(match (self.event, duration, self.reply, self.error) {
-            (EventName::ServerHeartbeatStarted, None, None, None) => {
-                EventKind::ServerHeartbeatStarted(heartbeat)
-            }
-            (EventName::ServerHeartbeatSucceeded, Some(duration), Some(reply), None) => {
-                let reply = STANDARD.decode(reply);
-                EventKind::ServerHeartbeatSucceeded {
-                    heartbeat,
-                    duration,
-                    reply: reply
-                        .map_err(|error| format!("`reply` is not base64: {error}"))?
-                        .into(),
-                }
-            }
-            (EventName::ServerHeartbeatFailed, Some(duration), None, Some(error)) => {
-                EventKind::ServerHeartbeatFailed {
-                    heartbeat,
-                    duration,
-                    failure: error,
-                }
-            }
-            (name, ..) => {
-                let keys = match name {
-                    EventName::ServerHeartbeatSucceeded => "`duration` and `reply`",
-                    EventName::ServerHeartbeatFailed => "`duration` and `error`",
-                    _ => "none",
-                };
-                return Err(misfit(name, "`duration`, `reply` and `error`", keys));
-            }
-        })
     }
 }
 
@@ -257,12 +203,12 @@ impl SelectionLine {
     }
 }
 
-fn misfit(name: EventName, all: &str, keys: &str) -> Box<str> {
+pub(super) fn misfit(name: EventName, all: &str, keys: &str) -> Box<str> {
     format!("of the keys {all}, {} has {keys}", name.as_str()).into()
 }
 
 /// Parses one line. The error names the column, and the expected field or value.
-fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<str>> {
+pub(super) fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Box<str>> {
     serde_json::from_str(text).map_err(|error| {
         let column = error.column();
         let text = error.to_string();

@@ -1,134 +1,172 @@
 use std::{
+    collections::BTreeMap,
     sync::Arc,
     time::{Duration, UNIX_EPOCH},
 };
 
-use bson::{Document, RawDocumentBuf, doc};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use bson::{Document, doc};
 use sdam_core::{
+    deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
     error::{Error, ErrorKind, Stage},
     event::{EventKind, Selection, SelectionFailure},
-    hello::Hello,
+    hello::{Handshake, Hello, HelloReply},
     ids::{Generation, ServerId},
-    machine::{Effect, Effects, Input, RecordedInput, TopologyMachine},
+    monitor::MonitorConfig,
     options::Options,
     report::ErrorReport,
-    server::Rtt,
+    rng::Rng,
     time::Instant,
     topology::TopologyType,
 };
 
-use super::{ReplayError, consequence, line, read, replay, replay_to};
+use super::{ReplayError, read, replay, replay_to};
 use crate::{
     queue::EventQueue,
-    record::{Origin, RecordSink},
-    sink::EventSink,
-    test_support::{TOPOLOGY, address, at, event, failed, heartbeat, started},
+    record::{self, Origin, RecordSink},
+    sink::{EventSink, Interest},
+    test_support::{Recorder, TOPOLOGY, address, at, event},
 };
 
-/// A topology without monitors whose inputs are recorded as in the engine.
-struct Topology {
-    machine: TopologyMachine,
+mod earlier;
+mod malformed;
+
+/// A recorded deployment whose connections are opened and answered by hand.
+struct Client {
+    deployment: Deployment,
     queue: EventQueue,
     sink: RecordSink<Vec<u8>>,
+    events: Arc<Recorder>,
+    addresses: BTreeMap<ServerId, sdam_core::address::ServerAddress>,
+    /// The open or requested connections of the servers.
+    connections: BTreeMap<(ServerId, Role), ConnId>,
     now: Instant,
 }
 
-impl Topology {
+impl Client {
     fn new(options: &Options) -> Self {
         let sink = RecordSink::new(Vec::new(), options).unwrap();
+        let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
+        let deployment = Deployment::new(options, Arc::new(config), TOPOLOGY, Rng::new(9));
         Self {
-            machine: TopologyMachine::new(options, TOPOLOGY),
-            queue: EventQueue::new(TOPOLOGY, sink.interest()),
+            deployment: deployment.with_recorded_inputs(),
+            queue: EventQueue::new(TOPOLOGY, Interest::ALL),
             sink,
+            events: Recorder::shared(),
+            addresses: BTreeMap::new(),
+            connections: BTreeMap::new(),
             now: Instant::EPOCH,
         }
     }
 
-    fn tell(&mut self, input: Input<'_>) {
-        let recorded = RecordedInput::of(&input).unwrap();
-        self.push(EventKind::Input(Arc::new(recorded)));
-        let effects = self.machine.handle(self.now, input);
-        self.run(effects);
+    fn handle(&mut self, input: Input) {
+        let outputs = self.deployment.handle(self.now, input);
+        self.run(outputs);
     }
 
-    fn push(&mut self, kind: EventKind) {
-        self.queue.push(self.now, kind);
+    fn error(&mut self, millis: u64, host: &str, report: &ErrorReport) {
+        self.now = at(millis);
+        let server = self.id(host);
+        let (_, outputs) = self.deployment.handle_error(self.now, server, report);
+        self.run(outputs);
     }
 
-    fn run(&mut self, effects: Effects) {
-        let address_of = |topology: &Self, server: ServerId| {
-            let description = topology.machine.description();
-            description.server_by_id(server).unwrap().address.clone()
-        };
-        for effect in effects {
-            match effect {
-                Effect::Emit(kind) => self.push(kind),
-                Effect::PoolReady { server } => {
-                    let address = address_of(self, server);
-                    self.push(EventKind::PoolReady { server, address });
+    fn run(&mut self, outputs: Outputs) {
+        for output in outputs {
+            match output {
+                Output::Emit(kind) => self.queue.push(self.now, kind),
+                Output::PoolReady { server } => {
+                    let address = self.addresses[&server].clone();
+                    let ready = EventKind::PoolReady { server, address };
+                    self.queue.push(self.now, ready);
                 }
-                Effect::PoolClear { server, clear } => {
-                    let address = address_of(self, server);
-                    self.push(EventKind::PoolCleared {
+                Output::PoolClear { server, clear } => {
+                    let address = self.addresses[&server].clone();
+                    let cleared = EventKind::PoolCleared {
                         server,
                         address,
                         clear,
-                    });
+                    };
+                    self.queue.push(self.now, cleared);
                 }
-                Effect::OpenServer { .. }
-                | Effect::Publish(_)
-                | Effect::CloseServer { .. }
-                | Effect::ServerKnown { .. }
-                | Effect::ResetRtt { .. }
-                | Effect::CancelCheck { .. }
-                | Effect::RequestCheck { .. } => {}
+                Output::OpenServer {
+                    server, address, ..
+                } => {
+                    self.addresses.insert(server, address);
+                }
+                Output::Connect { conn, .. } => {
+                    self.connections.insert((conn.server, conn.role), conn);
+                }
+                _ => {}
             }
         }
     }
 
     fn id(&self, host: &str) -> ServerId {
-        self.machine
-            .description()
-            .server(&address(host))
-            .unwrap()
-            .id
+        let description = self.deployment.description();
+        description.server(&address(host)).unwrap().id
     }
 
-    fn answers(&mut self, millis: u64, host: &str, reply: &Document) {
+    /// Opens a new connection to the server for a check, with a measurement if it streams.
+    fn connects(&mut self, millis: u64, host: &str) {
         self.now = at(millis);
         let server = self.id(host);
-        let reply = RawDocumentBuf::try_from(reply).unwrap();
-        let mut heartbeat = heartbeat(server.as_u64());
-        heartbeat.address = address(host);
-        self.push(EventKind::ServerHeartbeatStarted(heartbeat.clone()));
-        self.push(EventKind::ServerHeartbeatSucceeded {
-            heartbeat,
-            duration: Duration::from_millis(1),
-            reply: reply.as_bytes().into(),
+        self.handle(Input::Due {
+            timer: Timer::Server(server),
+            wanted: true,
         });
-        self.tell(Input::Checked {
-            server,
-            outcome: Ok(Hello::parse(reply.as_bytes()).unwrap()),
-            rtt: Some(Rtt::default()),
+        let conn = self.connections[&(server, Role::Check)];
+        self.handle(Input::Connected { conn });
+    }
+
+    /// Answers the request of the server's check, which took 3 ms.
+    fn answers(&mut self, millis: u64, host: &str, reply: &Document) {
+        let reply = HelloReply::parse(reply.to_vec().unwrap());
+        self.reply(millis, (host, Role::Check), reply);
+    }
+
+    fn reply(&mut self, millis: u64, (host, role): (&str, Role), reply: HelloReply) {
+        self.now = at(millis);
+        let server = self.id(host);
+        self.handle(Input::Reply {
+            conn: self.connections[&(server, role)],
+            sent: at(millis - 3),
+            at: self.now,
+            reply,
+            more_to_come: false,
         });
+    }
+
+    /// Opens the connection for measurements, and answers the first one.
+    fn pongs(&mut self, millis: u64, host: &str) {
+        let server = self.id(host);
+        let conn = self.connections[&(server, Role::Ping)];
+        self.now = at(millis - 3);
+        self.handle(Input::Connected { conn });
+        self.reply(millis, (host, Role::Ping), Ok(Hello::default()).into());
     }
 
     fn fails(&mut self, millis: u64, host: &str) {
         self.now = at(millis);
         let server = self.id(host);
-        self.push(started(server.as_u64()));
-        self.push(failed(server.as_u64()));
-        self.tell(Input::Checked {
-            server,
-            outcome: Err(Error::new(ErrorKind::Timeout, Stage::Connect, "late")),
-            rtt: None,
+        self.handle(Input::Failed {
+            conn: self.connections[&(server, Role::Check)],
+            at: self.now,
+            error: Error::new(ErrorKind::Network, Stage::Connect, "refused"),
         });
     }
 
-    fn recording(self) -> String {
-        self.queue.drain_now(&self.sink);
-        assert_eq!(self.queue.sink_failed(), None);
-        String::from_utf8(self.sink.finish().unwrap()).unwrap()
+    /// Returns the recording, and all events.
+    fn finish(self) -> (String, Vec<sdam_core::event::Event>) {
+        self.queue.drain_now(&*self.events);
+        let interest = self.sink.interest();
+        for event in self.events.events() {
+            if interest.contains(event.kind.name()) {
+                self.sink.emit(&event);
+            }
+        }
+        let recording = self.sink.finish().unwrap();
+        (String::from_utf8(recording).unwrap(), self.events.events())
     }
 }
 
@@ -147,16 +185,19 @@ fn member(name: &str, primary: bool) -> Document {
     reply
 }
 
-/// Returns a recording of discovery, errors of every kind, a failed check, and a close while a
-/// heartbeat is under way.
-fn recording() -> String {
+/// Returns a recording of discovery, pushed replies, measurements, errors of every kind, a failed
+/// check, and a close while heartbeats are under way; and its events.
+fn recorded() -> (String, Vec<sdam_core::event::Event>) {
     let options = Options::parse("mongodb://a,b/?replicaSet=rs").unwrap();
-    let mut topology = Topology::new(&options);
-    topology.tell(Input::Open);
-    topology.answers(10, "a", &member("a", true));
-    topology.answers(20, "b", &member("b", false));
-    topology.fails(30, "c");
-    let server = topology.id("a");
+    let mut client = Client::new(&options);
+    client.handle(Input::Open);
+    for (millis, host, primary) in [(10, "a", true), (20, "b", false)] {
+        client.connects(millis, host);
+        client.answers(millis + 5, host, &member(host, primary));
+    }
+    client.connects(30, "c");
+    client.fails(31, "c");
+    client.pongs(35, "a");
     let errors = [
         ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset")),
         ErrorReport::new(Generation::from_u64(1), Error::auth("no")),
@@ -170,35 +211,45 @@ fn recording() -> String {
         ),
     ];
     for (millis, error) in (40..).zip(errors) {
-        topology.now = at(millis);
-        topology.push(EventKind::Input(Arc::new(RecordedInput::of_error(
-            server, &error,
-        ))));
-        let (_, effects) = topology.machine.handle_error(topology.now, server, &error);
-        topology.run(effects);
+        client.error(millis, "a", &error);
     }
-    topology.answers(50, "a", &member("a", true));
-    topology.now = at(60);
-    topology.tell(Input::MonitorDied { server });
-    topology.push(started(2));
-    topology.tell(Input::Close);
-    topology.now = at(70);
-    topology.push(failed(2));
-    topology.recording()
+    client.answers(50, "b", &member("b", false));
+    client.connects(10_050, "a");
+    client.answers(10_060, "a", &member("a", true));
+    client.pongs(10_070, "a");
+    let server = client.id("b");
+    client.handle(Input::Deserted { server });
+    client.now = at(10_080);
+    client.handle(Input::Close);
+    client.finish()
+}
+
+fn recording() -> String {
+    recorded().0
 }
 
 #[test]
 fn a_recording_is_replayed_without_divergence() {
-    let recording = recording();
+    let (recording, events) = recorded();
     let outcome = replay(recording.as_bytes()).unwrap();
     assert_eq!(outcome.divergence, None);
-    assert_eq!(outcome.inputs, 11);
-    let is_replayed = |line: &&str| line.contains("\"event\":") && !line.contains("Heartbeat");
-    assert_eq!(
-        outcome.matched,
-        recording.lines().filter(is_replayed).count() as u64
+    let count = |key: &str| recording.lines().filter(|line| line.contains(key)).count() as u64;
+    assert_eq!(outcome.inputs, count("\"input\":"));
+    assert_eq!(outcome.matched, count("\"event\":"));
+    for name in [
+        "PoolCleared",
+        "PoolReady",
+        "ServerHeartbeatFailed",
+        "\"awaited\":true",
+        "\"role\":\"Ping\"",
+    ] {
+        assert!(recording.contains(name), "{name}");
+    }
+    assert!(
+        events
+            .iter()
+            .any(|event| event.kind == EventKind::TopologyClosed)
     );
-    assert!(recording.contains("PoolCleared") && recording.contains("PoolReady"));
     assert!(
         recording
             .trim_end()
@@ -208,23 +259,60 @@ fn a_recording_is_replayed_without_divergence() {
 }
 
 #[test]
-fn everything_but_the_header_is_observed_as_it_was_recorded() {
-    let recording = recording();
-    let mut observed = Vec::new();
-    replay_to(recording.as_bytes(), |event| {
-        observed.push(line(event).unwrap());
+fn everything_is_observed_as_it_was_published_with_its_line() {
+    let (recording, events) = recorded();
+    let (mut observed, mut lines) = (Vec::new(), Vec::new());
+    replay_to(recording.as_bytes(), |line, event| {
+        observed.push(event.clone());
+        lines.push(line);
     })
     .unwrap();
-    assert!(recording.lines().skip(1).eq(observed));
+    assert_eq!(observed.len(), events.len());
+    let texts: Vec<_> = recording.lines().collect();
+    for ((own, published), line) in observed.iter().zip(&events).zip(&lines) {
+        match (&own.kind, &published.kind) {
+            (EventKind::Input(own), EventKind::Input(published)) => {
+                assert_eq!((own.now, &own.setup), (published.now, &published.setup));
+            }
+            (own, published) => assert_eq!(own, published),
+        }
+        if !matches!(own.kind, EventKind::RttMeasured { .. }) {
+            let text = record::line(own).unwrap();
+            assert_eq!(text.trim_end(), texts[*line as usize - 1]);
+        }
+    }
+    let is_measured =
+        |own: &&sdam_core::event::Event| matches!(own.kind, EventKind::RttMeasured { .. });
+    assert_eq!(observed.iter().filter(is_measured).count(), 5);
+}
+
+#[test]
+fn a_reply_is_recorded_once_and_that_to_a_measurement_not_at_all() {
+    let recording = recording();
+    let reply = member("a", true).to_vec().unwrap();
+    let count = |text: &str| recording.matches(text).count();
+    assert_eq!(count(&STANDARD.encode(reply)), 2, "of two checks");
+    let is_pong = |line: &&str| line.contains("\"Reply\":") && line.contains("\"Ping\"");
+    for pong in recording.lines().filter(is_pong) {
+        assert!(
+            pong.contains("\"reply\":null") && pong.len() < 220,
+            "{pong}"
+        );
+    }
+}
+
+fn text(event: &sdam_core::event::Event) -> String {
+    serde_json::to_string(event).unwrap()
 }
 
 #[test]
 fn selections_are_observed_with_the_description_at_that_moment() {
     let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
-    let mut topology = Topology::new(&options);
-    topology.tell(Input::Open);
-    topology.answers(10, "a", &member("a", true));
-    let mut recording = topology.recording();
+    let mut client = Client::new(&options);
+    client.handle(Input::Open);
+    client.connects(10, "a");
+    client.answers(15, "a", &member("a", true));
+    let (mut recording, _) = client.finish();
     let selection = Arc::new(Selection::new("{ mode: primary }").with_operation("find", Some(4)));
     let kinds = [
         EventKind::ServerSelectionStarted {
@@ -251,15 +339,15 @@ fn selections_are_observed_with_the_description_at_that_moment() {
             duration: Duration::from_millis(4),
         },
     ];
-    let lines: Vec<_> = kinds.map(|kind| line(&event(kind)).unwrap()).into();
+    let lines: Vec<_> = kinds.map(|kind| text(&event(kind))).into();
     recording += &lines.join("\n");
     let (mut observed, mut types) = (Vec::new(), Vec::new());
-    replay_to(recording.as_bytes(), |event| match &event.kind {
+    replay_to(recording.as_bytes(), |_, event| match &event.kind {
         EventKind::ServerSelectionStarted { description, .. }
         | EventKind::ServerSelectionWaiting { description, .. }
         | EventKind::ServerSelectionSucceeded { description, .. }
         | EventKind::ServerSelectionFailed { description, .. } => {
-            observed.push(line(event).unwrap());
+            observed.push(text(event));
             types.push(description.topology_type());
         }
         _ => {}
@@ -280,22 +368,6 @@ fn the_origin_of_a_recording_is_read_back() {
     assert_eq!(read, origin);
     assert_eq!(read.wall(at(2500)), Some(wall + Duration::from_millis(500)));
     assert_eq!(&*read.vantage.unwrap(), "web \"1\"");
-}
-
-#[test]
-fn recordings_of_earlier_versions_are_replayed() {
-    for header in [
-        r#""version":2,"#,
-        r#""version":3,"epoch":null,"vantage":null,"#,
-    ] {
-        let own = r#""version":4,"epoch":null,"vantage":null,"#;
-        let old = recording().replacen(own, header, 1);
-        assert!(old.contains(header) && !old.contains("time\":"));
-        let outcome = replay(old.as_bytes()).unwrap();
-        assert_eq!(outcome.divergence, None);
-        assert_eq!(outcome.origin, Origin::default());
-        assert!(outcome.matched > 15);
-    }
 }
 
 #[test]
@@ -332,7 +404,7 @@ fn recorded_options_are_read_back() {
         let mut options = default();
         change(&mut options);
         let text = header(&options);
-        let (read, _) = read::header(text.trim_end()).unwrap();
+        let (_, read, _) = read::header(text.trim_end()).unwrap();
         assert_eq!(header(&read), text);
         assert!(!known.contains(&text), "it is recorded: {text}");
         known.push(text);
@@ -346,7 +418,7 @@ fn recorded_options_are_read_back() {
     check(|options| options.wire_versions.max = 30);
     check(|options| options.driver_name = "other".into());
     check(|options| options.max_servers = 7);
-    check(|options| options.handshake_errors_mark_unknown ^= true);
+    check(|options| options.deviations.handshake_errors_mark_unknown ^= true);
     check(|options| options.initial_topology_type = Some(TopologyType::Unknown));
     check(|options| options.initial_topology_type = Some(TopologyType::Single));
     check(|options| options.initial_topology_type = Some(TopologyType::ReplicaSetNoPrimary));
@@ -376,7 +448,7 @@ fn every_changed_or_missing_event_is_a_divergence() {
     let lines: Vec<&str> = recording.lines().collect();
     let mut changed = 0;
     for (index, line) in lines.iter().enumerate() {
-        if !line.contains("\"event\":") || line.contains("Heartbeat") {
+        if !line.contains("\"event\":") {
             continue;
         }
         changed += 1;
@@ -394,8 +466,7 @@ fn every_changed_or_missing_event_is_a_divergence() {
         let divergence = with(Some(more.clone())).divergence.unwrap();
         let number = index as u64 + 1;
         assert_eq!((divergence.line, divergence.recorded), (number, more));
-        let expected = divergence.replayed.unwrap();
-        assert_eq!(consequence(&expected), consequence(line));
+        assert_eq!(divergence.replayed.as_deref(), Some(*line));
         // The event is missing. Only the last one may be, because a recording may end early.
         let is_missed = with(None).divergence.is_some();
         assert_eq!(is_missed, index + 1 < lines.len(), "{line}");
@@ -422,97 +493,15 @@ fn header() -> String {
 }
 
 #[test]
-fn a_malformed_header_is_refused_with_the_column_and_the_reason() {
-    let header = header();
-    let check = |text: &str, reason: &str| check_refused(text, 1, reason);
-    check("", "empty");
-    check("x", "column 1: expected value");
-    check("{}", "column 2: missing field `recording`");
-    let changed = |from: &str, to: &str| header.replace(from, to);
-    check(
-        &changed("\"sdam\",\"version", "\"x\",\"version"),
-        "a recording of `x`",
-    );
-    check(&changed("\"version\":4", "\"version\":1"), "version 1");
-    check(&changed("\"version\":4", "\"version\":5"), "version 5");
-    check(
-        &changed("\"loadBalanced\":false,", ""),
-        "missing field `loadBalanced`",
-    );
-    check(
-        &changed("\"maxServers\"", "\"most\""),
-        "unknown field `most`, expected one of `seeds`",
-    );
-    check(&changed("\"a:27017\"", "\"a:x\""), "column 86: `a:x`");
-}
-
-#[test]
-fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
-    let header = header();
-    let check = |line: &str, reason: &str| {
-        check_refused(&format!("{header}\n{line}\n"), 2, reason);
-    };
-    check(
-        r#"{"seq":1,"at":-1}"#,
-        "column 16: invalid value: integer `-1`",
-    );
-    check(
-        r#"{"seq":1,"at":1,"topology":"0"}"#,
-        "column 31: `0` is not 24 hexadecimal digits",
-    );
-    let check_line = |rest: &str, reason: &str| {
-        let common = r#""seq":1,"at":1,"topology":"000000000000000000000000""#;
-        check(&format!("{{{common},{rest}}}"), reason);
-    };
-    check_line(r#""at":2"#, "duplicate field `at`");
-    check_line(
-        r#""input":"Jump""#,
-        "unknown variant `Jump`, expected one of `Open`",
-    );
-    check_line(
-        r#""event":"Jump""#,
-        "unknown variant `Jump`, expected one of `TopologyOpening`",
-    );
-    check_line(r#""more":1"#, "unknown field `more`");
-    check_line(r#""input":"Open","more":1"#, "unknown field `more`");
-    check_line(
-        r#""input":{"MonitorDied":{"server":1,"more":1}}"#,
-        "unknown field `more`, expected `server`",
-    );
-    check_line(r#""input":{"MonitorDied":{}}"#, "missing field `server`");
-    check_line(
-        r#""input":{"MonitorDied":{"server":"x"}}"#,
-        "column 90: invalid type: string",
-    );
-    check_line(r#""input":{"Checked":{"server":9}}"#, "no heartbeat");
-    check_line(
-        r#""input":{"Checked":{"server":9,"error":{"kind":"network","stage":"none"}}}"#,
-        "unknown variant `none`, expected one of `check_out`, `dns`",
-    );
-    check_line(
-        r#""input":{"Checked":{"server":9,"rtt":{"average":1,"minimum":1}}}"#,
-        "missing field `p90`",
-    );
-    check_line(
-        r#""input":{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#,
-        "not base64",
-    );
-    let heartbeat = |rest: &str| {
-        format!(
-            r#""event":"ServerHeartbeatSucceeded","server":1,"address":"a:1","driverConnectionId":1,"awaited":false,"duration":1{rest}"#
-        )
-    };
-    check_line(
-        &heartbeat(""),
-        "ServerHeartbeatSucceeded has `duration` and `reply`",
-    );
-    check_line(
-        r#""event":"ServerSelectionFailed","selector":"s","reason":"timeout""#,
-        "ServerSelectionFailed has `reason`, `failure` and `duration`",
-    );
-    check_line(&heartbeat(r#","reply":"?""#), "`reply` is not base64");
-    check_line(
-        &heartbeat(r#","reply":"","more":1"#),
-        "unknown field `more`",
+fn a_difference_names_its_line_and_both_texts() {
+    let recording = recording().replacen("\"PoolReady\"", "\"PoolCleared\"", 1);
+    let divergence = replay(recording.as_bytes()).unwrap().divergence.unwrap();
+    let message = divergence.to_string();
+    let line = &recording.lines().nth(divergence.line as usize - 1).unwrap();
+    let expected = line.replace("PoolCleared", "PoolReady");
+    let number = divergence.line;
+    assert_eq!(
+        message,
+        format!("line {number}: recorded {line}, replayed {expected}")
     );
 }

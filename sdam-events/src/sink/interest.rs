@@ -97,8 +97,9 @@ impl Interest {
         .union(Self::CHECK_OUTS)
         .union(Self::COMMANDS);
 
-    /// The inputs of the topology, for recordings.
-    pub const INPUTS: Self = Self::of(&[EventName::Input]);
+    /// The inputs of the topology, for recordings, and its round-trip times. Each answer of a server
+    /// publishes one or both.
+    pub const INPUTS: Self = Self::of(&[EventName::Input, EventName::RttMeasured]);
 
     /// All events, including those added by later versions.
     pub const ALL: Self = Self(u64::MAX);

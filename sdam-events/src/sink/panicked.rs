@@ -1,32 +1,21 @@
 use std::{
     any::Any,
-    fmt, mem,
+    mem,
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use super::{Event, EventSink};
 
 /// The panic of a sink, which is then no longer called.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[error("the event sink panicked at event {seq} and is disabled: {message}")]
 pub struct SinkPanicked {
     /// The sequence number of the event during which the sink panicked.
     pub seq: u64,
     /// The panic message.
     pub message: Box<str>,
 }
-
-impl fmt::Display for SinkPanicked {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the event sink panicked at event {} and is disabled: {}",
-            self.seq, self.message
-        )
-    }
-}
-
-impl std::error::Error for SinkPanicked {}
 
 impl SinkPanicked {
     /// Logs the panic through `tracing` if that feature is enabled.

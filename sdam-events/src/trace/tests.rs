@@ -2,14 +2,9 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{Arc, Mutex},
-    time::Duration,
 };
 
-use sdam_core::{
-    event::{CheckOutFailure, EventKind, EventName},
-    options::{Options, Warning},
-    pool::PoolOptions,
-};
+use sdam_core::event::EventName;
 use tracing::{
     Metadata, Subscriber,
     field::{Field, Visit},
@@ -18,10 +13,10 @@ use tracing::{
 
 use super::TracingSink;
 use crate::{
-    log::{DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, Severity},
+    log::{DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogMessage, Severity, tests::logged},
     queue::EventQueue,
     sink::{EventSink, Fanout, Interest, sink_fn},
-    test_support::{TOPOLOGY, address, at, command, event, failed, opening, selection, started},
+    test_support::{TOPOLOGY, at, event, opening},
 };
 
 /// One `tracing` event as received by the subscriber.
@@ -86,87 +81,11 @@ fn capture(action: impl FnOnce()) -> Vec<Seen> {
     seen.clone()
 }
 
-fn all_kinds() -> Vec<EventKind> {
-    vec![
-        EventKind::TopologyOpening,
-        opening(1),
-        EventKind::ServerClosed {
-            server: sdam_core::ids::ServerId::from_u64(1),
-            address: address("/tmp/x.sock"),
-            reason: sdam_core::topology::DepartureReason::Closed,
-        },
-        started(1),
-        failed(1),
-        EventKind::MembersIgnored {
-            ignored: 1,
-            limit: 2,
-        },
-        EventKind::TopologyEmptied,
-        EventKind::ServerUnusable {
-            server: sdam_core::ids::ServerId::from_u64(1),
-            address: address("a"),
-            obstacle: sdam_core::topology::Obstacle::Tls(sdam_core::error::Error::new(
-                sdam_core::error::ErrorKind::Protocol,
-                sdam_core::error::Stage::Tls,
-                "expired",
-            )),
-        },
-        EventKind::ConfigWarning(warning()),
-        EventKind::PoolReady {
-            server: sdam_core::ids::ServerId::from_u64(1),
-            address: address("a"),
-        },
-        EventKind::ServerSelectionStarted {
-            selection: selection(),
-            description: Arc::default(),
-        },
-        EventKind::ServerSelectionWaiting {
-            selection: selection(),
-            description: Arc::default(),
-            remaining: None,
-        },
-        EventKind::TopologyClosed,
-    ]
-    .into_iter()
-    .chain(connections())
-    .collect()
-}
-
-fn connections() -> [EventKind; 4] {
-    let (server, host) = (sdam_core::ids::ServerId::from_u64(1), address("a"));
-    let (info, document) = command(&bson::doc! { "ping": 1 });
-    let mut options = PoolOptions::default();
-    options.min_pool_size = 1;
-    options.max_idle_time = Some(Duration::from_secs(1));
-    [
-        EventKind::PoolCreated {
-            server,
-            address: host.clone(),
-            options: Arc::new(options),
-        },
-        EventKind::ConnectionCheckOutFailed {
-            server,
-            address: host,
-            reason: CheckOutFailure::ConnectionError,
-            failure: "refused".into(),
-            duration: Duration::from_secs(1),
-        },
-        info.started(&document),
-        info.succeeded(Duration::from_secs(1), &document),
-    ]
-}
-
-/// Returns the warning about `tls=1`.
-fn warning() -> Arc<Warning> {
-    let options = Options::parse("mongodb://a/?tls=1").unwrap();
-    Arc::new(options.multi_threaded_warnings().remove(0))
-}
-
 #[test]
 fn tracing_events_carry_exactly_the_fields_of_the_message() {
-    // K-1, K-2, K-4, K-5, K-7, K-10
+    // K-1, K-10
     let sink = TracingSink::new(LogConfig::all(Severity::Debug));
-    for kind in all_kinds() {
+    for kind in logged() {
         let event = event(kind);
         let message = LogMessage::of(&event, DEFAULT_MAX_DOCUMENT_LENGTH).unwrap();
         let mut expected = Seen::default();
@@ -193,7 +112,7 @@ fn tracing_events_carry_exactly_the_fields_of_the_message() {
 fn levels_that_are_not_configured_are_not_logged() {
     // K-3
     let mut config = LogConfig::default();
-    let everything = all_kinds();
+    let everything = logged();
     let count = |config: &LogConfig| {
         let sink = TracingSink::new(config.clone());
         let events = everything.iter().cloned().map(event);

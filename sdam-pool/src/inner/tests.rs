@@ -4,7 +4,12 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, error::Error, ids::ServerId};
-use sdam_transport::{Connection, Transport, async_trait, runtime::Io, testing::ManualClock};
+use sdam_transport::{
+    async_trait,
+    connect::{Connection, Transport},
+    runtime::Backend,
+    testing::ManualClock,
+};
 
 use super::*;
 use crate::machine::{CheckOut, Step};
@@ -27,16 +32,16 @@ impl Transport for Silence {
 /// Covers an interrupting clear between the start of an attempt and its first poll.
 #[test]
 fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
-    let io = Io::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);
+    let backend = Backend::new(Arc::new(ManualClock::default()), Arc::new(Silence), 1);
     let address = ServerAddress::new("a", 1);
-    let new = NewPool::detached(ServerId::from_u64(1), address, io);
+    let context = PoolContext::detached(ServerId::from_u64(1), address, backend);
     let settings = Settings {
         options: PoolOptions::default(),
         connect_timeout: None,
         load_balanced: false,
         authenticator: None,
     };
-    let pool = Inner::new(new, &settings);
+    let pool = Inner::new(context, &settings);
     pool.ready();
     let (result, _) = pool.core.change_with(|machine| machine.check_out(None));
     let Ok(CheckOut::Wait(ticket)) = result else {

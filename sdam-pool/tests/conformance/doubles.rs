@@ -21,7 +21,7 @@ use sdam_pool::{Pool, PooledConnection, Pools};
 use sdam_transport::{
     async_trait,
     conformance::pools::{Claim, PoolUser},
-    pool::{NewPool, PoolFactory, PoolHandle, PoolHost, Reporter, ServiceConnection},
+    pool::{PoolContext, PoolFactory, PoolHandle, PoolHost, Reporter, ServiceConnection},
     spawn::Task,
 };
 
@@ -113,17 +113,23 @@ struct State {
 impl PoolFactory for Factory {
     type Pool = FaultyPool;
 
-    fn create(&self, new: NewPool) -> FaultyPool {
-        let reporter = new.reporter.clone();
+    fn create(&self, context: PoolContext) -> FaultyPool {
+        let reporter = context.reporter.clone();
         let host = Arc::new(Silence(reporter.clone()));
-        let new = if self.fault == Fault::HidesHandshakes {
+        let context = if self.fault == Fault::HidesHandshakes {
             let weak: Weak<Silence> = Arc::downgrade(&host);
-            NewPool::of(weak, new.server, new.address, new.generation, new.io)
-                .with_spawner(new.spawner)
+            PoolContext::of(
+                weak,
+                context.server,
+                context.address,
+                context.generation,
+                context.backend,
+            )
+            .with_spawner(context.spawner)
         } else {
-            new
+            context
         };
-        let inner = self.pools.create(new);
+        let inner = self.pools.create(context);
         if self.fault == Fault::StartsReady {
             inner.ready();
         }

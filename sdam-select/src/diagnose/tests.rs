@@ -14,7 +14,7 @@ use super::*;
 use crate::{
     candidate::Candidates,
     criteria::Criteria,
-    explain,
+    explain::explain,
     settings::Settings,
     testing::{address, failed, server, tags, topology},
 };

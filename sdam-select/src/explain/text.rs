@@ -46,7 +46,7 @@ impl fmt::Display for ExplainedServer {
             }
             (Verdict::NotConsidered, _) => f.write_str("was not considered"),
             (_, Some(error)) if !self.server_type.is_available() => {
-                write!(f, "is not available: {error}")
+                write!(f, "is not available: {error:#}")
             }
             (_, None) if !self.server_type.is_available() => f.write_str("has not answered yet"),
             (Verdict::Rejected(rejection), _) => rejection.fmt(f),

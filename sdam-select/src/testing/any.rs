@@ -41,21 +41,24 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
         RsGhost,
         LoadBalancer,
     ]);
-    let write = prop::option::weighted(0.9, 0_i64..300_000);
+    // Multiples of 20 s, so that staleness often equals the limit.
+    let write = prop::option::weighted(0.9, (0_i64..15).prop_map(|number| number * 20_000));
+    let update = prop::option::weighted(0.9, (45_u64..55).prop_map(|number| number * 20_000));
     let fields = (
         types,
         prop::option::weighted(0.9, 0_u64..40),
         0..3_usize,
         write,
+        update,
     );
-    let servers = fields.prop_map(|(server_type, rtt, dc, write)| {
+    let servers = fields.prop_map(|(server_type, rtt, dc, write, update)| {
         let mut of = server(1, server_type);
         of.rtt = None;
         if let Some(rtt) = rtt.filter(|_| server_type.is_available()) {
             of = with_rtt(of, rtt);
         }
         of.tags = tags(&[("dc", ["ny", "la", "sf"][dc])]);
-        of.last_update_time = write.map(|_| Instant::from_millis(1_000_000));
+        of.last_update_time = update.map(Instant::from_millis);
         of.last_write_date = write;
         of
     });

@@ -1,6 +1,6 @@
 //! Parsing of actions from lines of text.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use sdam_core::address::ServerAddress;
 
@@ -11,16 +11,9 @@ use crate::{
 };
 
 /// The error of parsing an [`Action`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ParseActionError(String);
-
-impl fmt::Display for ParseActionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for ParseActionError {}
 
 impl Action {
     /// The syntax and meaning of every action, one line each.

@@ -9,7 +9,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use sdam_core::time::{Instant, UnixTime};
-use sdam_transport::Clock;
+use sdam_transport::clock::Clock;
 
 use super::Shared;
 

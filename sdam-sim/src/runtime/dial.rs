@@ -3,7 +3,10 @@
 use std::{io, net::IpAddr, sync::Arc};
 
 use sdam_core::{address::ServerAddress, time::Instant};
-use sdam_transport::{Dial, DialTarget, async_trait};
+use sdam_transport::{
+    async_trait,
+    dial::{Dial, DialTarget},
+};
 
 use super::{Shared, clock::Sleep, dns, state::ConnectAttempt, stream::SimStream};
 

@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, fmt, io, sync::Arc, time::Duration};
 
+use sdam_core::srv::SrvRecords;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, Stage},
     time::Instant,
 };
-use sdam_transport::{Resolver, SrvRecords, async_trait};
+use sdam_transport::{async_trait, resolve::Resolver};
 
 use super::{Shared, clock::Sleep};
 
@@ -46,7 +47,7 @@ pub enum DnsFault {
 /// let uri = sim.dns().publish("cluster.sim.test", Duration::from_secs(60));
 /// assert_eq!(uri, "mongodb+srv://cluster.sim.test/?tls=false");
 ///
-/// let resolver = sim.runtime().io.resolver.unwrap();
+/// let resolver = sim.runtime().backend.resolver.unwrap();
 /// let name = "_mongodb._tcp.cluster.sim.test";
 /// let found = sim.block_on(resolver.lookup_srv(name, None)).unwrap();
 /// assert_eq!(found.hosts, mongoses);

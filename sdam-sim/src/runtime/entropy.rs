@@ -3,7 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use sdam_core::rng::Rng;
-use sdam_transport::Entropy;
+use sdam_transport::entropy::Entropy;
 
 /// A source of identifiers derived from the seed of the simulation, so that runs are reproducible.
 /// All clients of a simulation share it, so no two have the same identifier.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use sdam_core::rng::Rng;
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 
 use super::Shared;
 

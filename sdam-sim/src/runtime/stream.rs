@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
-use sdam_transport::ByteStream;
+use sdam_transport::stream::ByteStream;
 
 use super::{Shared, socket::End};
 

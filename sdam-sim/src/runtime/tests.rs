@@ -6,7 +6,7 @@ use std::{
 };
 
 use sdam_core::address::ServerAddress;
-use sdam_transport::Task;
+use sdam_transport::spawn::Task;
 
 use super::*;
 use crate::config::SetConfig;
@@ -42,7 +42,7 @@ fn equal_seeds_yield_equal_task_orders_and_other_seeds_others() {
 #[test]
 fn time_jumps_to_the_next_timer_and_dropped_timers_are_forgotten() {
     let sim = sim(1);
-    let clock = sim.runtime().io.clock;
+    let clock = sim.runtime().backend.clock;
     let day = Duration::from_secs(86_400);
     let (long, short) = (
         clock.sleep_until(Instant::EPOCH + 100 * day),
@@ -66,7 +66,7 @@ fn a_deadlock_panics() {
 #[test]
 fn connections_open_and_network_faults_fail_them() {
     let sim = sim(3);
-    let transport = sim.runtime().io.transport;
+    let transport = sim.runtime().backend.transport;
     let [a, b] = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
     let connection = sim.block_on(transport.connect(&a, None)).unwrap();
     assert_eq!(sim.connections(), 1);

@@ -109,7 +109,7 @@ pub enum TlsFault {
 ///
 /// use sdam_core::{address::ServerAddress, options::Options};
 /// use sdam_sim::{Blueprint, MemberId, runtime::Sim};
-/// use sdam_transport::Transport;
+/// use sdam_transport::connect::Transport;
 ///
 /// let host = ServerAddress::new("a", 27017);
 /// let sim = Sim::new(42, &Blueprint::standalone(host.clone()));
@@ -138,7 +138,7 @@ impl TlsServers<'_> {
     /// apply.
     ///
     /// The program's end then uses the same or another library, set by
-    /// [`Io::with_tls`](sdam_transport::Io::with_tls) on the [runtime](super::Sim::runtime).
+    /// [`Backend::with_tls`](sdam_transport::runtime::Backend::with_tls) on the [runtime](super::Sim::runtime).
     pub fn accept_by(&self, acceptor: impl TlsAcceptor) {
         self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
     }

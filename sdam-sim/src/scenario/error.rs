@@ -3,7 +3,8 @@
 use std::fmt;
 
 /// The error of parsing a [`Step`](super::Step), or a time followed by one.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}; {remedy}")]
 pub struct ParseStepError {
     reason: String,
     remedy: String,
@@ -53,11 +54,3 @@ impl ParseStepError {
         Self { reason, remedy }
     }
 }
-
-impl fmt::Display for ParseStepError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.reason, self.remedy)
-    }
-}
-
-impl std::error::Error for ParseStepError {}

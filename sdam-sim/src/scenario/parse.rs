@@ -1,6 +1,6 @@
 //! Parsing of scenarios from text.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{str::FromStr, time::Duration};
 
 use super::{Scenario, Step, error::ParseStepError};
 use crate::{
@@ -9,7 +9,8 @@ use crate::{
 };
 
 /// The error of parsing a [`Scenario`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {error}")]
 pub struct ParseScenarioError {
     line: usize,
     error: ParseStepError,
@@ -21,14 +22,6 @@ impl ParseScenarioError {
         self.line
     }
 }
-
-impl fmt::Display for ParseScenarioError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "line {}: {}", self.line, self.error)
-    }
-}
-
-impl std::error::Error for ParseScenarioError {}
 
 impl FromStr for Scenario {
     type Err = ParseScenarioError;

@@ -313,17 +313,17 @@ fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
     sim.tls().require();
     let proxy = ServerAddress::new("proxy", 1080);
     sim.proxies().add(proxy.clone(), None);
-    let io = sim.runtime().io;
+    let backend = sim.runtime().backend;
     let mut layers = Layers::default();
-    layers.tls = Some(io.tls.unwrap().tls(&TlsOptions::default()).unwrap());
+    layers.tls = Some(backend.tls.unwrap().tls(&TlsOptions::default()).unwrap());
     layers.proxy = Some(ProxyOptions::new("proxy", 1080));
-    let transport = io.transport.with_layers(layers).unwrap();
+    let transport = backend.transport.with_layers(layers).unwrap();
     let (host, start) = (address("a"), sim.now());
     let program = async {
         let mut stages = Vec::new();
         for second in 0..10 {
             let now = start + Duration::from_millis(1000 * second + 500);
-            io.clock.sleep_until(now).await;
+            backend.clock.sleep_until(now).await;
             let deadline = Some(now + Duration::from_millis(250));
             let connected = transport.connect(&host, deadline).await;
             stages.push(connected.err().map(|error| error.stage()));
@@ -344,8 +344,8 @@ fn network_faults_of_a_scenario_are_applied_and_healed() {
         &Blueprint::replica_set(SetConfig::new("rs", [address("a")])),
     );
     let scenario: Scenario = "1s net refuse primary\n10s net heal\n".parse().unwrap();
-    let transport = sim.runtime().io.transport;
-    let clock = sim.runtime().io.clock;
+    let transport = sim.runtime().backend.transport;
+    let clock = sim.runtime().backend.clock;
     let host = address("a");
     let start = sim.now();
     let program = async {

@@ -29,11 +29,10 @@ impl Client {
         })
     }
 
-    fn send(&mut self, exhaust_allowed: bool, body: &Document) {
+    fn send(&mut self, body: &Document) {
         self.requests += 1;
         let message = OpMsg {
             request_id: self.requests,
-            exhaust_allowed,
             body: &body.to_vec().unwrap(),
             ..OpMsg::default()
         };
@@ -52,53 +51,9 @@ impl Client {
     }
 
     fn hello(&mut self) -> Document {
-        self.send(false, &doc! { "hello": 1, "$db": "admin" });
+        self.send(&doc! { "hello": 1, "$db": "admin" });
         self.receive().unwrap()
     }
-}
-
-#[test]
-fn a_step_down_is_streamed_to_awaiting_clients() {
-    let rs = ReplicaSet::start(3).unwrap();
-    let mut client = Client::connect(rs.uri(), 0).unwrap();
-    let first = client.hello();
-    assert!(first.get_bool("isWritablePrimary").unwrap());
-    assert_eq!(first.get_array("hosts").unwrap().len(), 3);
-    let request = doc! {
-        "hello": 1,
-        "topologyVersion": first.get_document("topologyVersion").unwrap(),
-        "maxAwaitTimeMS": 600_000,
-        "$db": "admin",
-    };
-    client.send(true, &request);
-    rs.step_down().unwrap();
-    let without = client.receive().unwrap();
-    assert!(!without.get_bool("isWritablePrimary").unwrap());
-    let with = loop {
-        let next = client.receive().unwrap();
-        if next.contains_key("primary") {
-            break next;
-        }
-    };
-    assert_ne!(with.get("primary"), first.get("primary"));
-    assert_eq!(rs.status().unwrap().primary().unwrap().term, 2);
-}
-
-#[test]
-fn a_killed_member_refuses_connections_and_a_restarted_one_has_a_new_process_id() {
-    let rs = ReplicaSet::start(3).unwrap();
-    let mut client = Client::connect(rs.uri(), 0).unwrap();
-    let process = |hello: &Document| {
-        let version = hello.get_document("topologyVersion").unwrap();
-        version.get_object_id("processId").unwrap()
-    };
-    let before = process(&client.hello());
-    rs.kill(0).unwrap();
-    assert!(client.receive().is_err());
-    assert!(Client::connect(rs.uri(), 0).is_err());
-    rs.restart(0).unwrap();
-    let mut client = Client::connect(rs.uri(), 0).unwrap();
-    assert_ne!(process(&client.hello()), before);
 }
 
 #[test]
@@ -106,10 +61,7 @@ fn a_load_balancer_distributes_connections_round_robin() {
     let server = Builder::load_balanced(2).start().unwrap();
     let service = || {
         let mut client = Client::connect(server.uri(), 0).unwrap();
-        client.send(
-            false,
-            &doc! { "hello": 1, "loadBalanced": true, "$db": "admin" },
-        );
+        client.send(&doc! { "hello": 1, "loadBalanced": true, "$db": "admin" });
         client
             .receive()
             .unwrap()
@@ -144,7 +96,7 @@ fn a_load_balancer_sends_nobody_to_a_mongos_that_was_killed() {
     let service = || {
         let mut client = Client::connect(server.uri(), 0).ok()?;
         let hello = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
-        client.send(false, &hello);
+        client.send(&hello);
         client.receive().ok()?.get_object_id("serviceId").ok()
     };
     let both = [service().unwrap(), service().unwrap()];

@@ -3,13 +3,9 @@
 use std::time::Duration;
 
 use bson::{Document, doc, oid::ObjectId};
-use sdam_sim::{
-    Blueprint,
-    config::{MemberConfig, SetConfig},
-    deployment::Role,
-};
+use sdam_sim::{config::MemberConfig, deployment::Role};
 
-use crate::support::{Fixture, address, addresses, code, hello, is_ok, is_primary};
+use crate::support::{Fixture, address, code, hello, is_ok, is_primary};
 
 fn election_id(reply: &Document) -> ObjectId {
     reply.get_object_id("electionId").unwrap()
@@ -285,25 +281,4 @@ fn a_step_down_without_electable_secondaries_needs_force() {
     let forced = doc! { "replSetStepDown": 60, "force": true, "$db": "admin" };
     assert!(is_ok(&fixture.call_member(0, &forced)));
     assert_eq!(fixture.primary(), None);
-}
-
-#[test]
-fn equal_seeds_yield_equal_runs_and_other_seeds_others() {
-    let run = |seed| {
-        let config = SetConfig::new("rs0", addresses(5));
-        let mut fixture = Fixture::seeded(&Blueprint::replica_set(config), seed);
-        let mut trace = Vec::new();
-        for step in 0..20 {
-            let script = ["kill primary", "restart 0", "restart 1", "restart 2"];
-            let action = script[step % script.len()].parse().unwrap();
-            // Killing a process that is not running fails, which is part of the run.
-            let outputs = fixture.deployment.apply(fixture.now, &action);
-            trace.push(format!("{outputs:?}"));
-            fixture.advance_millis(7_000);
-            trace.push(format!("{:?}", fixture.status()));
-        }
-        trace
-    };
-    assert_eq!(run(7), run(7));
-    assert_ne!(run(7), run(8));
 }

@@ -1,7 +1,6 @@
 //! M.2: streamed replies.
 
-use bson::doc;
-use sdam_sim::{ConnectionId, version::ServerVersion};
+use sdam_sim::ConnectionId;
 
 use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
 
@@ -103,18 +102,6 @@ fn m_21_replies_follow_each_change_and_each_wait() {
 }
 
 #[test]
-fn m_21_with_another_process_id_the_first_streamed_reply_is_immediate() {
-    let mut fixture = Fixture::replica_set(3);
-    let connection = fixture.connect(0);
-    let known = fixture.hello(1);
-    fixture.send_exhaust(connection, &awaiting(&known, 2000));
-    assert!(fixture.receive(connection).more_to_come);
-    assert!(fixture.try_receive(connection).is_none());
-    fixture.advance_millis(2000);
-    assert!(fixture.receive(connection).more_to_come);
-}
-
-#[test]
 fn m_22_an_error_ends_the_stream() {
     let mut fixture = Fixture::replica_set(3);
     let (connection, _) = stream(&mut fixture, 1000);
@@ -157,60 +144,10 @@ fn m_24_exhaust_with_a_wait_of_0_yields_one_reply() {
 }
 
 #[test]
-fn m_25_exhaust_without_max_await_time_is_an_error() {
-    let mut fixture = Fixture::replica_set(1);
-    let connection = fixture.connect(0);
-    fixture.send_exhaust(connection, &hello());
-    let reply = fixture.receive(connection);
-    assert_eq!(code(&reply.body), 51756);
-    assert!(!reply.more_to_come);
-}
-
-#[test]
 fn m_26_a_message_within_a_stream_closes_the_connection() {
     let mut fixture = Fixture::replica_set(1);
     let (connection, _) = stream(&mut fixture, 1000);
     fixture.send(connection, &hello());
     assert!(fixture.is_closed(connection));
-    assert!(fixture.try_receive(connection).is_none());
-}
-
-#[test]
-fn m_27_only_hello_is_streamed() {
-    let mut fixture = Fixture::replica_set(1);
-    let connection = fixture.connect(0);
-    for command in [
-        doc! { "ping": 1, "$db": "admin" },
-        doc! { "find": "things", "$db": "test" },
-    ] {
-        fixture.send_exhaust(connection, &command);
-        assert!(!fixture.receive(connection).more_to_come);
-        assert!(fixture.try_receive(connection).is_none());
-    }
-}
-
-#[test]
-fn m_27_servers_before_4_4_do_not_stream() {
-    let mut fixture = Fixture::replica_set_of(1, ServerVersion::V4_2);
-    let modern = Fixture::replica_set(1).hello(0);
-    let connection = fixture.connect(0);
-    fixture.send_exhaust(connection, &awaiting(&modern, 1000));
-    assert!(!fixture.receive(connection).more_to_come);
-    fixture.advance_millis(5000);
-    assert!(fixture.try_receive(connection).is_none());
-}
-
-#[test]
-fn m_28_legacy_hello_in_op_query_waits_but_does_not_stream() {
-    let mut fixture = Fixture::replica_set(1);
-    let known = fixture.hello(0);
-    let connection = fixture.connect(0);
-    let mut request = awaiting(&known, 1000);
-    request.remove("$db");
-    fixture.send_query(connection, &request);
-    assert!(fixture.try_receive(connection).is_none());
-    fixture.advance_millis(1000);
-    assert!(!fixture.receive(connection).more_to_come);
-    fixture.advance_millis(5000);
     assert!(fixture.try_receive(connection).is_none());
 }

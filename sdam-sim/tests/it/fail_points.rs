@@ -3,7 +3,7 @@
 use bson::{Bson, Document, doc};
 use sdam_sim::version::ServerVersion;
 
-use crate::support::{Fixture, awaiting, code, counter, hello, is_ok};
+use crate::support::{Fixture, awaiting, code, hello, is_ok};
 
 fn ping() -> Document {
     doc! { "ping": 1, "$db": "admin" }
@@ -221,48 +221,6 @@ fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_b
         // The retry has the same result.
         let reply = fixture.call_member(0, &numbered);
         assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply}");
-    }
-}
-
-#[test]
-fn m_46_a_write_concern_error_follows_a_completed_write() {
-    let mut fixture = Fixture::replica_set(1);
-    let data = doc! {
-        "failCommands": ["insert"],
-        "writeConcernError": { "code": 91, "errmsg": "whatever" },
-    };
-    fixture.call_member(0, &configure(doc! { "times": 1 }, data));
-    let insert = doc! { "insert": "things", "documents": [{}], "$db": "test" };
-    let reply = fixture.call_member(0, &insert);
-    assert!(is_ok(&reply));
-    assert_eq!(reply.get_i32("n").unwrap(), 1);
-    let error = reply.get_document("writeConcernError").unwrap();
-    assert_eq!(error.get_i32("code").unwrap(), 91);
-}
-
-#[test]
-fn injected_state_changes_have_a_topology_version_and_injected_shutdowns_do_not() {
-    // Like mongod 4.4 to 6.0: clients treat the former as stale and handle the latter.
-    for (error, versioned) in [
-        (10107, true),
-        (13435, true),
-        (13436, true),
-        (189, true),
-        (11602, true),
-        (10058, false),
-        (91, false),
-        (11600, false),
-        (6, false),
-    ] {
-        let mut fixture = Fixture::replica_set(1);
-        let known = fixture.hello(0);
-        fixture.run(&format!("failpoint 0 commands=ping code={error}"));
-        let reply = fixture.call_member(0, &ping());
-        assert_eq!(code(&reply), error);
-        assert_eq!(reply.contains_key("topologyVersion"), versioned, "{error}");
-        if versioned {
-            assert_eq!(counter(&reply), counter(&known));
-        }
     }
 }
 

@@ -1,10 +1,9 @@
 //! O.3 and O.4: framing from the server's view.
 
 use bson::{Document, doc};
-use sdam_sim::version::ServerVersion;
 use sdam_transport::wire::{OpMsg, OpReply, Sequence, WireMessage};
 
-use crate::support::{Fixture, code, hello, is_ok};
+use crate::support::{Fixture, hello, is_ok};
 
 fn ping() -> Document {
     doc! { "ping": 1, "$db": "admin" }
@@ -98,12 +97,6 @@ fn o_32_document_sequences_are_read_as_arguments() {
 }
 
 #[test]
-fn o_33_requests_without_db_are_refused() {
-    let mut fixture = Fixture::standalone();
-    assert_eq!(code(&fixture.call_member(0, &doc! { "ping": 1 })), 40571);
-}
-
-#[test]
 fn o_34_requests_with_more_to_come_are_executed_without_a_reply() {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);
@@ -119,26 +112,4 @@ fn o_34_requests_with_more_to_come_are_executed_without_a_reply() {
     assert!(fixture.try_receive(connection).is_none());
     let count = fixture.call(connection, &doc! { "count": "things", "$db": "test" });
     assert_eq!(count.get_i32("n").unwrap(), 1);
-}
-
-#[test]
-fn o_40_o_43_op_query_is_accepted_for_hello_and_on_old_servers_for_every_command() {
-    for (version, accepts) in [
-        (ServerVersion::V4_4, true),
-        (ServerVersion::V5_0, true),
-        (ServerVersion::V6_0, false),
-    ] {
-        let mut fixture = Fixture::replica_set_of(1, version);
-        let connection = fixture.connect(0);
-        let id = fixture.send_query(connection, &doc! { "ismaster": 1, "helloOk": true });
-        let reply = fixture.receive(connection);
-        assert_eq!(reply.response_to, id);
-        assert!(is_ok(&reply.body) && reply.body.get_bool("helloOk").unwrap());
-        fixture.send_query(connection, &doc! { "ping": 1 });
-        let reply = fixture.receive(connection).body;
-        assert_eq!(is_ok(&reply), accepts, "{version}: {reply}");
-        if !accepts {
-            assert_eq!(code(&reply), 352);
-        }
-    }
 }

@@ -15,7 +15,6 @@ mod framing;
 #[cfg(test)]
 mod invariants;
 #[cfg(test)]
-mod read_preference;
 #[cfg(test)]
 mod replies;
 #[cfg(test)]

@@ -13,7 +13,7 @@ use sdam_sim::{
     deployment::{MemberStatus, Role, Status},
     version::ServerVersion,
 };
-use sdam_transport::wire::{OpMsg, OpQuery, WireMessage};
+use sdam_transport::wire::{OpMsg, WireMessage};
 
 pub(crate) struct Fixture {
     pub(crate) deployment: Deployment,
@@ -113,18 +113,6 @@ impl Fixture {
             exhaust_allowed,
             body: &body.to_vec().unwrap(),
             ..OpMsg::default()
-        };
-        self.send_message(connection, &message.encode().unwrap());
-        self.requests
-    }
-
-    pub(crate) fn send_query(&mut self, connection: ConnectionId, body: &Document) -> i32 {
-        self.requests += 1;
-        let message = OpQuery {
-            request_id: self.requests,
-            flags: OpQuery::SECONDARY_OK,
-            collection: "admin.$cmd",
-            body: &body.to_vec().unwrap(),
         };
         self.send_message(connection, &message.encode().unwrap());
         self.requests

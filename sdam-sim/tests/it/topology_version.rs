@@ -1,7 +1,6 @@
 //! M.1: topologyVersion and awaitable hellos.
 
-use bson::{Bson, doc, oid::ObjectId};
-use sdam_sim::version::ServerVersion;
+use bson::{Bson, doc};
 
 use crate::support::{Fixture, awaiting, code, counter, hello, is_ok, is_primary, process};
 
@@ -79,43 +78,6 @@ fn m_2_every_state_change_error_has_the_topology_version() {
 }
 
 #[test]
-fn m_3_a_hello_without_both_arguments_gets_an_immediate_reply() {
-    let mut fixture = Fixture::replica_set(1);
-    let connection = fixture.connect(0);
-    fixture.send(connection, &hello());
-    assert!(fixture.try_receive(connection).is_some());
-}
-
-#[test]
-fn m_4_one_argument_without_the_other_is_an_error() {
-    let mut fixture = Fixture::replica_set(1);
-    let first = fixture.hello(0);
-    let both = awaiting(&first, 1000);
-    for missing in ["topologyVersion", "maxAwaitTimeMS"] {
-        let mut request = both.clone();
-        request.remove(missing);
-        let reply = fixture.call_member(0, &request);
-        assert_eq!(code(&reply), 31368, "{reply}");
-        assert_eq!(reply.get_str("codeName").unwrap(), "Location31368");
-        assert!(reply.get_str("errmsg").unwrap().contains(missing));
-    }
-}
-
-#[test]
-fn m_5_another_process_id_gets_an_immediate_reply() {
-    let mut fixture = Fixture::replica_set(1);
-    let known = fixture.hello(0);
-    let request = doc! {
-        "hello": 1,
-        "topologyVersion": { "processId": ObjectId::from_bytes([9; 12]), "counter": 99_i64 },
-        "maxAwaitTimeMS": 10_000_i64,
-        "$db": "admin",
-    };
-    let reply = fixture.call_member(0, &request);
-    assert_eq!(process(&reply), process(&known));
-}
-
-#[test]
 fn m_6_a_hello_waits_for_a_greater_counter() {
     let mut fixture = Fixture::replica_set(3);
     let connection = fixture.connect(0);
@@ -128,50 +90,6 @@ fn m_6_a_hello_waits_for_a_greater_counter() {
     let reply = fixture.receive(connection);
     assert_eq!(counter(&reply.body), counter(&known) + 1);
     assert!(!is_primary(&reply.body));
-}
-
-#[test]
-fn m_6_a_counter_that_is_already_greater_does_not_wait() {
-    let mut fixture = Fixture::replica_set(3);
-    let connection = fixture.connect(0);
-    let known = fixture.call(connection, &hello());
-    fixture.run("stepdown");
-    let reply = fixture.call(connection, &awaiting(&known, 10_000));
-    assert!(counter(&reply) > counter(&known));
-}
-
-#[test]
-fn m_6_m_10_a_hello_that_times_out_repeats_the_topology_version() {
-    let mut fixture = Fixture::replica_set(3);
-    let connection = fixture.connect(1);
-    let known = fixture.call(connection, &hello());
-    fixture.send(connection, &awaiting(&known, 10_000));
-    fixture.advance_millis(9_999);
-    assert!(fixture.try_receive(connection).is_none());
-    fixture.advance_millis(1);
-    let reply = fixture.receive(connection);
-    assert_eq!(
-        reply.body.get("topologyVersion"),
-        known.get("topologyVersion")
-    );
-    assert!(!reply.more_to_come);
-}
-
-#[test]
-fn m_7_invalid_arguments_are_errors() {
-    let check = |version: ServerVersion, counter: i64, max: i64, expected: i32| {
-        let mut fixture = Fixture::replica_set_of(1, version);
-        let known = fixture.hello(0);
-        let mut request = awaiting(&known, max);
-        let version = request.get_document_mut("topologyVersion").unwrap();
-        version.insert("counter", counter);
-        assert_eq!(code(&fixture.call_member(0, &request)), expected);
-    };
-    check(ServerVersion::V8_0, 1000, 1000, 31382);
-    check(ServerVersion::V8_0, -1, 1000, 31372);
-    check(ServerVersion::V4_4, 1, -1, 31373);
-    // Since 5.0 the argument is refused before it is interpreted.
-    check(ServerVersion::V5_0, 1, -1, 51024);
 }
 
 #[test]
@@ -205,19 +123,5 @@ fn m_9_standalones_and_mongoses_honour_the_wait_and_never_change() {
             reply.body.get("topologyVersion"),
             known.get("topologyVersion")
         );
-    }
-}
-
-#[test]
-fn m_11_servers_before_4_4_have_no_topology_version() {
-    let mut fixture = Fixture::replica_set_of(1, ServerVersion::V4_2);
-    let modern = Fixture::replica_set(1).hello(0);
-    let connection = fixture.connect(0);
-    let mut request = awaiting(&modern, 10_000);
-    for incomplete in [None, Some("topologyVersion"), Some("maxAwaitTimeMS")] {
-        incomplete.map(|field| request.remove(field));
-        let reply = fixture.call(connection, &request);
-        assert!(is_ok(&reply), "{reply}");
-        assert!(!reply.contains_key("topologyVersion"), "{reply}");
     }
 }

@@ -66,176 +66,137 @@ pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     cases
 }
 
+/// Returns a case of one step for each named document.
+fn each<const N: usize>(
+    step: fn(Document) -> Step,
+    named: [(&'static str, Document); N],
+) -> Vec<Case> {
+    let cases = named
+        .into_iter()
+        .map(|(name, body)| case(name, [step(body)]));
+    cases.collect()
+}
+
 fn greetings() -> Vec<Case> {
-    vec![
-        case("hello", [ask(doc! { "hello": 1 })]),
-        case("isMaster", [ask(doc! { "isMaster": 1 })]),
-        case("ismaster", [ask(doc! { "ismaster": 1 })]),
-        case("hello helloOk", [ask(doc! { "hello": 1, "helloOk": true })]),
-        case(
-            "isMaster helloOk",
-            [ask(doc! { "isMaster": 1, "helloOk": true })],
-        ),
-        case(
-            "hello helloOk false",
-            [ask(doc! { "hello": 1, "helloOk": false })],
-        ),
-        case(
-            "hello apiVersion 1",
-            [ask(doc! { "hello": 1, "apiVersion": "1" })],
-        ),
-        case(
-            "hello apiVersion 2",
-            [ask(doc! { "hello": 1, "apiVersion": "2" })],
-        ),
-        case(
+    // M-40
+    let named = [
+        ("hello", doc! { "hello": 1 }),
+        ("isMaster", doc! { "isMaster": 1 }),
+        ("ismaster", doc! { "ismaster": 1 }),
+        ("hello helloOk", doc! { "hello": 1, "helloOk": true }),
+        ("isMaster helloOk", doc! { "isMaster": 1, "helloOk": true }),
+        ("hello helloOk false", doc! { "hello": 1, "helloOk": false }),
+        ("hello apiVersion 1", doc! { "hello": 1, "apiVersion": "1" }),
+        ("hello apiVersion 2", doc! { "hello": 1, "apiVersion": "2" }),
+        (
             "hello compression",
-            [ask(doc! { "hello": 1, "compression": ["zlib"] })],
+            doc! { "hello": 1, "compression": ["zlib"] },
         ),
-        case(
+        (
             "hello no compression",
-            [ask(doc! { "hello": 1, "compression": [] })],
+            doc! { "hello": 1, "compression": [] },
         ),
-    ]
+    ];
+    each(ask, named)
 }
 
 fn metadata() -> Vec<Case> {
-    let client = |name: &str| {
-        doc! {
-            "application": { "name": name },
-            "driver": { "name": "sdam", "version": "1" },
-            "os": { "type": "Linux" },
-        }
-    };
+    // M-44
     let hello = |client: Document| ask(doc! { "hello": 1, "client": client });
-    let oversize = doc! {
-        "driver": { "name": "x".repeat(1100), "version": "1" },
-        "os": { "type": "Linux" },
+    let driver = |name: &str| doc! { "name": name, "version": "1" };
+    let os = || doc! { "type": "Linux" };
+    let client = |name: &str| {
+        let application = doc! { "name": name };
+        doc! { "application": application, "driver": driver("sdam"), "os": os() }
     };
+    let oversize = doc! { "driver": driver(&"x".repeat(1100)), "os": os() };
+    let long = client(&"x".repeat(129));
+    let twice = [hello(client("app")), hello(client("app"))];
+    let late = [ask(doc! { "hello": 1 }), hello(client("app"))];
     vec![
         case("metadata", [hello(client("app"))]),
-        case(
-            "metadata twice",
-            [hello(client("app")), hello(client("app"))],
-        ),
-        case(
-            "metadata late",
-            [ask(doc! { "hello": 1 }), hello(client("app"))],
-        ),
+        case("metadata twice", twice),
+        case("metadata late", late),
         case("metadata oversize", [hello(oversize)]),
-        case(
-            "metadata application name",
-            [hello(client(&"x".repeat(129)))],
-        ),
-        case(
-            "metadata no driver",
-            [hello(doc! { "os": { "type": "Linux" } })],
-        ),
-        case(
-            "metadata no os",
-            [hello(doc! { "driver": { "name": "sdam", "version": "1" } })],
-        ),
+        case("metadata application name", [hello(long)]),
+        case("metadata no driver", [hello(doc! { "os": os() })]),
+        case("metadata no os", [hello(doc! { "driver": driver("sdam") })]),
         case("metadata empty", [hello(doc! {})]),
     ]
 }
 
 fn waiting(hello: &Document) -> Vec<Case> {
+    // M-3, M-5, M-6, M-7, M-10, M-11, M-28
     let known = known(hello);
     let (process, counter) = parts(&known);
     let other = ObjectId::from_bytes([9; 12]);
     let max = AWAIT.as_millis() as i64;
     let legacy = doc! { "isMaster": 1, "topologyVersion": &known, "maxAwaitTimeMS": max };
-    vec![
-        case("await", [ask(with(known.clone(), max))]),
+    let own = |counter| version(process, counter);
+    let mut cases = vec![
         case("await legacy", [ask(legacy.clone())]),
         case("await legacy OP_QUERY", [query(legacy)]),
-        case("await no time", [ask(with(known.clone(), 0))]),
-        case(
-            "await other process",
-            [ask(with(version(other, counter), max))],
-        ),
-        case(
+    ];
+    let named = [
+        ("await", with(known.clone(), max)),
+        ("await no time", with(known.clone(), 0)),
+        ("await other process", with(version(other, counter), max)),
+        (
             "await other process later",
-            [ask(with(version(other, counter + 9), max))],
+            with(version(other, counter + 9), max),
         ),
-        case(
-            "await older counter",
-            [ask(with(version(process, counter - 1), max))],
-        ),
-        case(
-            "await newer counter",
-            [ask(with(version(process, counter + 1), max))],
-        ),
-        case(
-            "await negative counter",
-            [ask(with(version(process, -1), max))],
-        ),
-        case(
+        ("await older counter", with(own(counter - 1), max)),
+        ("await newer counter", with(own(counter + 1), max)),
+        ("await negative counter", with(own(-1), max)),
+        (
             "await negative counter other process",
-            [ask(with(version(other, -1), max))],
+            with(version(other, -1), max),
         ),
-        case("await negative time", [ask(with(known.clone(), -1))]),
-        case(
+        ("await negative time", with(known.clone(), -1)),
+        (
             "await negative time other process",
-            [ask(with(version(other, 0), -1))],
+            with(version(other, 0), -1),
         ),
-        case("await negative both", [ask(with(version(process, -1), -1))]),
-    ]
+        ("await negative both", with(own(-1), -1)),
+    ];
+    cases.extend(each(ask, named));
+    cases
 }
 
 /// Returns the cases with malformed awaitable hellos.
 fn malformed(hello: &Document) -> Vec<Case> {
+    // M-4, M-25, M-27
     let known = known(hello);
     let (process, counter) = parts(&known);
     let max = AWAIT.as_millis() as i64;
-    vec![
-        case(
-            "await version only",
-            [ask(doc! { "hello": 1, "topologyVersion": &known })],
-        ),
-        case(
+    let int32 = doc! { "processId": process, "counter": 1 };
+    let of = |version: Bson| doc! { "hello": 1, "topologyVersion": version, "maxAwaitTimeMS": max };
+    let version_only = || doc! { "hello": 1, "topologyVersion": &known };
+    let awaiting = [
+        ("await version only", version_only()),
+        (
             "await time only",
-            [ask(doc! { "hello": 1, "maxAwaitTimeMS": max })],
+            doc! { "hello": 1, "maxAwaitTimeMS": max },
         ),
-        case(
+        (
             "await negative time only",
-            [ask(doc! { "hello": 1, "maxAwaitTimeMS": -1 })],
+            doc! { "hello": 1, "maxAwaitTimeMS": -1 },
         ),
-        case(
-            "await no counter",
-            [ask(with(doc! { "processId": process }, max))],
-        ),
-        case(
-            "await no process",
-            [ask(with(doc! { "counter": counter }, max))],
-        ),
-        case(
-            "await text",
-            [ask(
-                doc! { "hello": 1, "topologyVersion": "x", "maxAwaitTimeMS": max },
-            )],
-        ),
-        case(
-            "await int32 counter",
-            [ask(with(doc! { "processId": process, "counter": 1 }, max))],
-        ),
-        case(
-            "await null",
-            [ask(
-                doc! { "hello": 1, "topologyVersion": Bson::Null, "maxAwaitTimeMS": max },
-            )],
-        ),
-        case("exhaust without await", [exhaust(doc! { "hello": 1 })]),
-        case(
-            "exhaust legacy without await",
-            [exhaust(doc! { "isMaster": 1 })],
-        ),
-        case(
-            "exhaust version only",
-            [exhaust(doc! { "hello": 1, "topologyVersion": &known })],
-        ),
-        case("exhaust of what has none", [exhaust(doc! { "ping": 1 })]),
-    ]
+        ("await no counter", with(doc! { "processId": process }, max)),
+        ("await no process", with(doc! { "counter": counter }, max)),
+        ("await int32 counter", with(int32, max)),
+        ("await text", of("x".into())),
+        ("await null", of(Bson::Null)),
+    ];
+    let exhausting = [
+        ("exhaust without await", doc! { "hello": 1 }),
+        ("exhaust legacy without await", doc! { "isMaster": 1 }),
+        ("exhaust version only", version_only()),
+        ("exhaust of what has none", doc! { "ping": 1 }),
+    ];
+    let mut cases = each(ask, awaiting);
+    cases.extend(each(exhaust, exhausting));
+    cases
 }
 
 /// Returns the topology version of `hello`, or an arbitrary one, which servers without streaming
@@ -256,6 +217,7 @@ fn with(version: Document, max: i64) -> Document {
 
 /// Returns the cases for servers that support streaming.
 pub(crate) fn streams(hello: &Document) -> Vec<Case> {
+    // M-21
     let known = hello.get_document("topologyVersion").unwrap();
     let max = AWAIT.as_millis() as i64;
     let other = version(ObjectId::from_bytes([9; 12]), 3);
@@ -274,28 +236,24 @@ fn version(process: ObjectId, counter: i64) -> Document {
 }
 
 fn framing() -> Vec<Case> {
-    vec![
-        case("OP_QUERY isMaster", [query(doc! { "isMaster": 1 })]),
-        case("OP_QUERY ismaster", [query(doc! { "ismaster": 1 })]),
-        case("OP_QUERY hello", [query(doc! { "hello": 1 })]),
-        case(
-            "OP_QUERY helloOk",
-            [query(doc! { "isMaster": 1, "helloOk": true })],
-        ),
-        case(
-            "OP_QUERY wrapped",
-            [query(doc! { "$query": { "isMaster": 1 } })],
-        ),
-        case("OP_QUERY ping", [query(doc! { "ping": 1 })]),
-        case("OP_QUERY unknown command", [query(doc! { "explode": 1 })]),
-        case(
-            "no database",
-            [Step::Request(Framing::Msg, doc! { "ping": 1 })],
-        ),
-    ]
+    // O-33, O-40, O-43
+    let named = [
+        ("OP_QUERY isMaster", doc! { "isMaster": 1 }),
+        ("OP_QUERY ismaster", doc! { "ismaster": 1 }),
+        ("OP_QUERY hello", doc! { "hello": 1 }),
+        ("OP_QUERY helloOk", doc! { "isMaster": 1, "helloOk": true }),
+        ("OP_QUERY wrapped", doc! { "$query": { "isMaster": 1 } }),
+        ("OP_QUERY ping", doc! { "ping": 1 }),
+        ("OP_QUERY unknown command", doc! { "explode": 1 }),
+    ];
+    let mut cases = each(query, named);
+    let without = Step::Request(Framing::Msg, doc! { "ping": 1 });
+    cases.push(case("no database", [without]));
+    cases
 }
 
 fn commands(kinds: ServerKind) -> Vec<Case> {
+    // M-45
     let insert = || doc! { "insert": "things", "documents": [{ "a": 1 }], "$db": "realism" };
     let find = || doc! { "find": "things", "filter": { "a": 7 }, "$db": "realism" };
     let plain = |body: Document| Step::Request(Framing::Msg, body);
@@ -348,75 +306,72 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
 
 /// Returns the cases with valid and invalid read preferences.
 fn read_preferences() -> Vec<Case> {
-    let prefers = |name, preference: Bson| {
+    // L-31, L-31b
+    let stale = |mode: &str, seconds: Bson| -> Bson {
+        doc! { "mode": mode, "maxStalenessSeconds": seconds }.into()
+    };
+    let tagged = |mode: &str, tags: Bson| -> Bson { doc! { "mode": mode, "tags": tags }.into() };
+    let list = |tags: Vec<Bson>| Bson::Array(tags);
+    let dc = |value: Bson| -> Bson { doc! { "dc": value }.into() };
+    let none = || -> Bson { doc! {}.into() };
+    let surprise = doc! { "mode": "nearest", "surprise": 1 };
+    let preferences: Vec<(&str, Bson)> = vec![
+        ("preference stale", stale("nearest", 90.into())),
+        ("preference stale int64", stale("nearest", 90_i64.into())),
+        ("preference stale double", stale("nearest", 90.0.into())),
+        ("preference stale fraction", stale("nearest", 90.5.into())),
+        ("preference stale text", stale("nearest", "90".into())),
+        ("preference stale little", stale("nearest", 89.into())),
+        ("preference stale zero", stale("nearest", 0.into())),
+        ("preference stale negative", stale("nearest", (-1).into())),
+        ("preference stale huge", stale("nearest", i64::MAX.into())),
+        ("preference stale primary", stale("primary", 120.into())),
+        (
+            "preference stale little primary",
+            stale("primary", 1.into()),
+        ),
+        ("preference stale zero primary", stale("primary", 0.into())),
+        (
+            "preference tags",
+            tagged("nearest", list(vec![dc("ny".into()), none()])),
+        ),
+        ("preference tags none", tagged("nearest", list(vec![]))),
+        ("preference tags text", tagged("nearest", "ny".into())),
+        (
+            "preference tags number",
+            tagged("nearest", list(vec![dc(1.into())])),
+        ),
+        (
+            "preference tags list",
+            tagged("nearest", list(vec!["ny".into()])),
+        ),
+        (
+            "preference tags primary",
+            tagged("primary", list(vec![dc("ny".into())])),
+        ),
+        (
+            "preference tags empty primary",
+            tagged("primary", list(vec![none()])),
+        ),
+        (
+            "preference tags none primary",
+            tagged("primary", list(vec![])),
+        ),
+        ("preference mode unknown", doc! { "mode": "any" }.into()),
+        ("preference mode number", doc! { "mode": 1 }.into()),
+        ("preference mode none", none()),
+        ("preference unknown field", surprise.into()),
+        ("preference text", "nearest".into()),
+    ];
+    let cases = preferences.into_iter().map(|(name, preference)| {
         let find = doc! { "find": "none", "$db": "realism", "$readPreference": preference };
         case(name, [Step::Request(Framing::Msg, find)])
-    };
-    let stale = |name, mode: &str, seconds: Bson| {
-        prefers(
-            name,
-            doc! { "mode": mode, "maxStalenessSeconds": seconds }.into(),
-        )
-    };
-    let tagged =
-        |name, mode: &str, tags: Bson| prefers(name, doc! { "mode": mode, "tags": tags }.into());
-    vec![
-        stale("preference stale", "nearest", 90.into()),
-        stale("preference stale int64", "nearest", 90_i64.into()),
-        stale("preference stale double", "nearest", 90.0.into()),
-        stale("preference stale fraction", "nearest", 90.5.into()),
-        stale("preference stale text", "nearest", "90".into()),
-        stale("preference stale little", "nearest", 89.into()),
-        stale("preference stale zero", "nearest", 0.into()),
-        stale("preference stale negative", "nearest", (-1).into()),
-        stale("preference stale huge", "nearest", i64::MAX.into()),
-        stale("preference stale primary", "primary", 120.into()),
-        stale("preference stale little primary", "primary", 1.into()),
-        stale("preference stale zero primary", "primary", 0.into()),
-        tagged(
-            "preference tags",
-            "nearest",
-            Bson::Array(vec![doc! { "dc": "ny" }.into(), doc! {}.into()]),
-        ),
-        tagged("preference tags none", "nearest", Bson::Array(vec![])),
-        tagged("preference tags text", "nearest", "ny".into()),
-        tagged(
-            "preference tags number",
-            "nearest",
-            Bson::Array(vec![doc! { "dc": 1 }.into()]),
-        ),
-        tagged(
-            "preference tags list",
-            "nearest",
-            Bson::Array(vec!["ny".into()]),
-        ),
-        tagged(
-            "preference tags primary",
-            "primary",
-            Bson::Array(vec![doc! { "dc": "ny" }.into()]),
-        ),
-        tagged(
-            "preference tags empty primary",
-            "primary",
-            Bson::Array(vec![doc! {}.into()]),
-        ),
-        tagged(
-            "preference tags none primary",
-            "primary",
-            Bson::Array(vec![]),
-        ),
-        prefers("preference mode unknown", doc! { "mode": "any" }.into()),
-        prefers("preference mode number", doc! { "mode": 1 }.into()),
-        prefers("preference mode none", doc! {}.into()),
-        prefers(
-            "preference unknown field",
-            doc! { "mode": "nearest", "surprise": 1 }.into(),
-        ),
-        prefers("preference text", "nearest".into()),
-    ]
+    });
+    cases.collect()
 }
 
 fn fail_points() -> Vec<Case> {
+    // M-46
     let on = |data: Document| {
         ask(doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data })
     };

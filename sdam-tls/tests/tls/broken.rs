@@ -10,8 +10,8 @@ use std::{
 };
 
 use sdam::{
-    Criteria, ErrorKind, NewPool, PoolClear, PoolFactory, PoolHandle, ServerAddress, ServerType,
-    Stage, Topology,
+    Criteria, ErrorKind, PoolClear, PoolContext, PoolFactory, PoolHandle, ServerAddress,
+    ServerType, Stage, Topology,
 };
 use sdam_sim::{
     Blueprint, MemberId,
@@ -85,16 +85,16 @@ struct Pools;
 
 #[derive(Debug)]
 struct Pool {
-    new: NewPool,
+    context: PoolContext,
     clears: AtomicU32,
 }
 
 impl PoolFactory for Pools {
     type Pool = Pool;
 
-    fn create(&self, new: NewPool) -> Pool {
+    fn create(&self, context: PoolContext) -> Pool {
         let clears = AtomicU32::new(0);
-        Pool { new, clears }
+        Pool { context, clears }
     }
 }
 
@@ -127,7 +127,7 @@ fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
             let minute = Duration::from_secs(60);
             let write = Criteria::write();
             let server = topology.select_within(&write, minute).await.unwrap();
-            let mut connection = server.pool().new.establish(None).await.unwrap();
+            let mut connection = server.pool().context.establish(None).await.unwrap();
             let ping = bson::rawdoc! { "ping": 1, "$db": "admin" };
             connection.run_command(ping.as_bytes(), None).await.unwrap();
             assert_eq!(server.pool().clears.load(Ordering::Relaxed), 0);

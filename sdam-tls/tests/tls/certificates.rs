@@ -26,7 +26,7 @@ use sdam_tls::{
         },
     },
 };
-use sdam_transport::{Tls, TlsProvider};
+use sdam_transport::tls::{Tls, TlsProvider};
 
 /// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);

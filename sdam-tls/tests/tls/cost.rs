@@ -15,7 +15,8 @@ use futures::FutureExt as _;
 use sdam_core::{address::ServerAddress, document::DocumentWriter};
 use sdam_tls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sdam_transport::{
-    Connection, Io,
+    connect::Connection,
+    runtime::Backend,
     wire::{Header, OpMsg, WireMessage},
 };
 
@@ -70,12 +71,12 @@ fn hello() -> WireMessage {
 }
 
 /// Opens a connection, exchanges two messages, and returns the memory it keeps and its allocations.
-fn connect(io: &Io, server: &ServerAddress) -> (Box<dyn Connection>, AllocationInfo) {
+fn connect(backend: &Backend, server: &ServerAddress) -> (Box<dyn Connection>, AllocationInfo) {
     let mut opened = None;
     let (first, second) = (hello(), hello());
     let cost = allocation_counter::measure(|| {
         let exchanged = async {
-            let mut connection = io.transport.connect(server, None).await.unwrap();
+            let mut connection = backend.transport.connect(server, None).await.unwrap();
             for message in [first, second] {
                 connection.send(message).await.unwrap();
                 connection.recv().await.unwrap();
@@ -90,11 +91,11 @@ fn connect(io: &Io, server: &ServerAddress) -> (Box<dyn Connection>, AllocationI
 #[test]
 fn an_encrypted_connection_keeps_at_most_40_kib_more_than_a_plain_one() {
     let authority = Authority::new("one");
-    let io = sdam_runtime_blocking::io();
-    let plain = connect(&io, &start(None)).1;
-    let io = encrypted(io, authority.tls());
+    let backend = sdam_runtime_blocking::backend();
+    let plain = connect(&backend, &start(None)).1;
+    let backend = encrypted(backend, authority.tls());
     let server = start(Some(serve(&authority.issue(&["127.0.0.1"]))));
-    let connections: Vec<_> = (0..10).map(|_| connect(&io, &server)).collect();
+    let connections: Vec<_> = (0..10).map(|_| connect(&backend, &server)).collect();
     let kept = connections.iter().map(|(_, cost)| cost.bytes_current);
     let kept: Vec<_> = kept.map(|bytes| bytes - plain.bytes_current).collect();
     assert!(kept.iter().all(|bytes| *bytes <= 40 << 10), "{kept:?}");

@@ -3,7 +3,7 @@
 use rcgen::KeyPair;
 use sdam_core::options::{ConfigError, Options, TlsOptions};
 use sdam_tls::{Rustls, rustls::version::TLS13};
-use sdam_transport::TlsProvider as _;
+use sdam_transport::tls::TlsProvider as _;
 
 use crate::{
     certificates::{Authority, File, Issued},

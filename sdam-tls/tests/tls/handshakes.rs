@@ -18,7 +18,10 @@ use sdam_tls::{
         version::{TLS12, TLS13},
     },
 };
-use sdam_transport::{ByteStream, Tls, TlsProvider};
+use sdam_transport::{
+    stream::ByteStream,
+    tls::{Tls, TlsProvider},
+};
 
 use crate::{
     certificates::{Authority, File, Issued, SERIAL, crypto},

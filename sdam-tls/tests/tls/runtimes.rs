@@ -4,20 +4,25 @@ use std::{io::Read as _, net::TcpListener, sync::Arc, time::Duration};
 
 use futures::executor::block_on;
 use sdam_core::{address::ServerAddress, error::Stage, options::TlsOptions};
-use sdam_transport::{Io, Tls, TlsProvider as _, conformance, layers::Layers};
+use sdam_transport::{
+    conformance,
+    layers::Layers,
+    runtime::Backend,
+    tls::{Tls, TlsProvider as _},
+};
 
 use crate::{certificates::Authority, server::serve, terminated::Terminating};
 
-/// Adds TLS to the transport of `io`.
-pub(crate) fn encrypted(mut io: Io, tls: Arc<dyn Tls>) -> Io {
+/// Adds TLS to the transport of `backend`.
+pub(crate) fn encrypted(mut backend: Backend, tls: Arc<dyn Tls>) -> Backend {
     let mut layers = Layers::default();
     layers.tls = Some(tls);
-    io.transport = io.transport.with_layers(layers).unwrap();
-    io
+    backend.transport = backend.transport.with_layers(layers).unwrap();
+    backend
 }
 
-/// Adds both ends of TLS to the transport of `io`, so that it can connect to servers without TLS.
-fn terminated(io: Io) -> Io {
+/// Adds both ends of TLS to the transport of `backend`, so that it can connect to servers without TLS.
+fn terminated(backend: Backend) -> Backend {
     let authority = Authority::new("one");
     let options = {
         let mut options = TlsOptions::default();
@@ -26,34 +31,20 @@ fn terminated(io: Io) -> Io {
     };
     let tls = authority.provider().tls(&options).unwrap();
     let config = serve(&authority.issue(&["a"]));
-    encrypted(io, Arc::new(Terminating { tls, config }))
+    encrypted(backend, Arc::new(Terminating { tls, config }))
 }
 
 #[test]
 pub(crate) fn encrypted_connections_of_tokio_keep_their_contract() {
     let tokio = tokio();
     let mut runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
-    runtime.io = terminated(runtime.io);
-    conformance::runtime(&runtime);
-}
-
-#[test]
-pub(crate) fn encrypted_connections_of_smol_keep_their_contract() {
-    let mut runtime = sdam_runtime_smol::runtime();
-    runtime.io = terminated(runtime.io);
-    conformance::runtime(&runtime);
-}
-
-#[test]
-pub(crate) fn encrypted_connections_of_async_std_keep_their_contract() {
-    let mut runtime = sdam_runtime_async_std::runtime();
-    runtime.io = terminated(runtime.io);
+    runtime.backend = terminated(runtime.backend);
     conformance::runtime(&runtime);
 }
 
 #[test]
 pub(crate) fn encrypted_connections_that_block_keep_their_contract() {
-    conformance::blocking(&terminated(sdam_runtime_blocking::io()));
+    conformance::blocking(&terminated(sdam_runtime_blocking::backend()));
 }
 
 #[test]
@@ -62,22 +53,22 @@ fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
     let ios = [
         sdam_runtime_tokio::from_handle(tokio.handle().clone())
             .unwrap()
-            .io,
-        sdam_runtime_smol::runtime().io,
-        sdam_runtime_async_std::runtime().io,
-        sdam_runtime_blocking::io(),
+            .backend,
+        sdam_runtime_smol::runtime().backend,
+        sdam_runtime_async_std::runtime().backend,
+        sdam_runtime_blocking::backend(),
     ];
     let tls = Authority::new("one").tls();
-    for io in ios {
+    for backend in ios {
         // The listener's queue accepts the connection, but its program never does.
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let server = ServerAddress::new("127.0.0.1", listener.local_addr().unwrap().port());
-        let io = encrypted(io, Arc::clone(&tls));
-        let deadline = io.clock.now() + Duration::from_millis(50);
-        let error = block_on(io.transport.connect(&server, Some(deadline))).unwrap_err();
+        let backend = encrypted(backend, Arc::clone(&tls));
+        let deadline = backend.clock.now() + Duration::from_millis(50);
+        let error = block_on(backend.transport.connect(&server, Some(deadline))).unwrap_err();
         assert!(error.is_timeout(), "{error}");
         assert_eq!(error.stage(), Stage::Tls);
-        assert!(io.clock.now() >= deadline);
+        assert!(backend.clock.now() >= deadline);
         let start = "the server did not finish the TLS handshake in time";
         assert!(error.message().starts_with(start), "{error}");
         let (mut socket, _) = listener.accept().unwrap();

@@ -15,7 +15,7 @@ use sdam_tls::rustls::{
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     version::{TLS12, TLS13},
 };
-use sdam_transport::ByteStream;
+use sdam_transport::stream::ByteStream;
 
 use crate::certificates::{Authority, Issued, crypto};
 

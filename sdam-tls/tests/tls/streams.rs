@@ -14,7 +14,11 @@ use sdam_tls::{
         version::{TLS12, TLS13},
     },
 };
-use sdam_transport::{ByteStream, Tls, TlsProvider as _, error};
+use sdam_transport::{
+    error,
+    stream::ByteStream,
+    tls::{Tls, TlsProvider as _},
+};
 
 use crate::{
     certificates::{Authority, File},

@@ -10,7 +10,7 @@ use std::{
 use futures::io::{AsyncRead, AsyncWrite};
 use sdam_core::{address::ServerAddress, error::Error, time::Instant};
 use sdam_tls::rustls::{ServerConfig, ServerConnection};
-use sdam_transport::{ByteStream, Tls, async_trait};
+use sdam_transport::{async_trait, stream::ByteStream, tls::Tls};
 
 /// Adds TLS to a server without it: decrypts the client's data and encrypts the server's answers.
 #[derive(Debug)]

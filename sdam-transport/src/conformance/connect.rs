@@ -17,52 +17,63 @@ use super::{
     ensure,
     peer::{self, Blackhole, Peer, Refusing, echo, listen},
 };
-use crate::{connect::Connection, runtime::Io};
+use crate::{connect::Connection, runtime::Backend};
 
-pub(super) async fn host_names_are_looked_up_and_all_families_tried(io: Io, run: Run) -> Outcome {
+pub(super) async fn host_names_are_looked_up_and_all_families_tried(
+    backend: Backend,
+    run: Run,
+) -> Outcome {
     // No peer listens on ::1, which is the first address of localhost on many machines.
     let peer = Peer::start(echo)?;
     let port = peer.address.port().unwrap_or_default();
-    let mut connection = open(&io, &ServerAddress::new("localhost", port), &run).await?;
+    let mut connection = open(&backend, &ServerAddress::new("localhost", port), &run).await?;
     exchange(&mut *connection, 1, 0, &run).await
 }
 
-pub(super) async fn an_invalid_host_name_fails_at_stage_dns(io: Io, run: Run) -> Outcome {
+pub(super) async fn an_invalid_host_name_fails_at_stage_dns(backend: Backend, run: Run) -> Outcome {
     run.step("connecting to a host whose name is too long for the DNS");
     // Resolvers refuse a label of more than 63 bytes without a query.
     let target = ServerAddress::new(&"a".repeat(300), 27017);
-    let error = refused(&io, &target, io.clock.now() + STEP_TIMEOUT).await?;
+    let error = refused(&backend, &target, backend.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Dns)
 }
 
-pub(super) async fn a_refused_connect_is_a_network_error(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_refused_connect_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     let refusing = Refusing::start()?;
     run.step("connecting to a port that is closed");
-    let error = refused(&io, &refusing.address, io.clock.now() + STEP_TIMEOUT).await?;
+    let error = refused(
+        &backend,
+        &refusing.address,
+        backend.clock.now() + STEP_TIMEOUT,
+    )
+    .await?;
     expect(&error, ErrorKind::Network, Stage::Connect)
 }
 
-pub(super) async fn a_connect_without_reply_times_out(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_connect_without_reply_times_out(backend: Backend, run: Run) -> Outcome {
     let Some(blackhole) = run.on_own_thread(Blackhole::start).await?? else {
         return Ok(());
     };
-    let deadline = io.clock.now() + Duration::from_millis(50);
+    let deadline = backend.clock.now() + Duration::from_millis(50);
     run.step("connecting to a port that does not answer, by a deadline of 50 milliseconds");
-    let error = refused(&io, &blackhole.address, deadline).await?;
-    ensure!(io.clock.now() >= deadline, "it timed out early: {error}");
+    let error = refused(&backend, &blackhole.address, deadline).await?;
+    ensure!(
+        backend.clock.now() >= deadline,
+        "it timed out early: {error:#}"
+    );
     expect(&error, ErrorKind::Timeout, Stage::Connect)
 }
 
-pub(super) async fn a_dropped_connect_is_abandoned(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_dropped_connect_is_abandoned(backend: Backend, run: Run) -> Outcome {
     let (listener, address) = listen()?;
     run.step("dropping an attempt to connect that was polled once");
     // Depending on the system, the attempt may already have finished.
-    drop(io.transport.connect(&address, None).now_or_never());
-    drop(io.transport.connect(&address, None));
+    drop(backend.transport.connect(&address, None).now_or_never());
+    drop(backend.transport.connect(&address, None));
     let peer = Peer::run(address, move || first_message(&listener));
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     let sent = connection.send(message(1, 0)?).await;
-    sent.map_err(|error| error.to_string())?;
+    sent.map_err(|error| format!("{error:#}"))?;
     run.step("waiting for the peer to see that the socket of a dropped attempt is closed");
     peer.finish(&run).await
 }
@@ -82,12 +93,12 @@ fn first_message(listener: &TcpListener) -> io::Result<()> {
 }
 
 #[cfg(not(unix))]
-pub(super) async fn unix_sockets_work_or_are_unsupported(_: Io, _: Run) -> Outcome {
+pub(super) async fn unix_sockets_work_or_are_unsupported(_: Backend, _: Run) -> Outcome {
     Ok(())
 }
 
 #[cfg(unix)]
-pub(super) async fn unix_sockets_work_or_are_unsupported(io: Io, run: Run) -> Outcome {
+pub(super) async fn unix_sockets_work_or_are_unsupported(backend: Backend, run: Run) -> Outcome {
     use std::{env, fs, os::unix::net::UnixListener, process};
 
     use crate::dial::DialTarget;
@@ -96,42 +107,46 @@ pub(super) async fn unix_sockets_work_or_are_unsupported(io: Io, run: Run) -> Ou
     let path = env::temp_dir().join(name);
     let address = ServerAddress::unix(&path.to_string_lossy());
     run.step("connecting to a path where there is no socket");
-    let error = refused(&io, &address, io.clock.now() + STEP_TIMEOUT).await?;
+    let error = refused(&backend, &address, backend.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Connect)?;
     let unsupported = DialTarget::Unix(path.clone()).unsupported().to_string();
     if error.message().contains(&unsupported) {
         return Ok(());
     }
 
-    let listener = UnixListener::bind(&path).map_err(|error| error.to_string())?;
+    let listener = UnixListener::bind(&path).map_err(|error| format!("{error:#}"))?;
     let peer = Peer::run(address, move || echo(&mut listener.accept()?.0));
     let outcome = async {
-        let mut connection = open(&io, &peer.address, &run).await?;
+        let mut connection = open(&backend, &peer.address, &run).await?;
         exchange(&mut *connection, 1, 100, &run).await
     };
     let outcome = outcome.await;
-    fs::remove_file(&path).map_err(|error| error.to_string())?;
+    fs::remove_file(&path).map_err(|error| format!("{error:#}"))?;
     outcome?;
     peer.finish(&run).await.map(drop)
 }
 
 /// Connects to `address`, which has a listener.
 pub(super) async fn open(
-    io: &Io,
+    backend: &Backend,
     address: &ServerAddress,
     run: &Run,
 ) -> Result<Box<dyn Connection>, String> {
     run.step("connecting to a port that listens");
-    let deadline = Some(io.clock.now() + STEP_TIMEOUT);
-    let connected = io.transport.connect(address, deadline).await;
-    let mut connection = connected.map_err(|error| error.to_string())?;
+    let deadline = Some(backend.clock.now() + STEP_TIMEOUT);
+    let connected = backend.transport.connect(address, deadline).await;
+    let mut connection = connected.map_err(|error| format!("{error:#}"))?;
     connection.set_deadline(deadline);
     Ok(connection)
 }
 
 /// Returns the error of connecting to `address`, which has no listener.
-async fn refused(io: &Io, address: &ServerAddress, deadline: Instant) -> Result<Error, String> {
-    match io.transport.connect(address, Some(deadline)).await {
+async fn refused(
+    backend: &Backend,
+    address: &ServerAddress,
+    deadline: Instant,
+) -> Result<Error, String> {
+    match backend.transport.connect(address, Some(deadline)).await {
         Ok(_) => Err(format!("connecting to {address} succeeded")),
         Err(error) => Ok(error),
     }
@@ -141,13 +156,13 @@ async fn refused(io: &Io, address: &ServerAddress, deadline: Instant) -> Result<
 pub(super) fn expect(error: &Error, kind: ErrorKind, stage: Stage) -> Outcome {
     ensure!(
         error.kind() == kind && error.stage() == stage,
-        "expected {kind:?} at {stage:?}, got: {error}"
+        "expected {kind:?} at {stage:?}, got: {error:#}"
     );
     let overload = kind != ErrorKind::Protocol && stage != Stage::Dns;
     let report = ErrorReport::new(Generation::FIRST, error.clone());
     ensure!(
         report.error.is_overload() == overload,
-        "the labels {:?} are wrong for: {error}",
+        "the labels {:?} are wrong for: {error:#}",
         report.error.labels().collect::<Vec<_>>()
     );
     Ok(())

@@ -17,13 +17,13 @@ use super::{
 use crate::{
     connect::Connection,
     race,
-    runtime::Io,
+    runtime::Backend,
     wire::{OpMsg, WireMessage},
 };
 
-pub(super) async fn messages_arrive_in_both_directions(io: Io, run: Run) -> Outcome {
+pub(super) async fn messages_arrive_in_both_directions(backend: Backend, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     for request_id in 1..=3 {
         exchange(&mut *connection, request_id, 100, &run).await?;
     }
@@ -34,27 +34,30 @@ pub(super) async fn messages_arrive_in_both_directions(io: Io, run: Run) -> Outc
     Ok(())
 }
 
-pub(super) async fn long_messages_arrive_whole(io: Io, run: Run) -> Outcome {
+pub(super) async fn long_messages_arrive_whole(backend: Backend, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     // The maximum document length, plus the overhead of a reply.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
-pub(super) async fn the_message_size_limit_can_be_set(io: Io, run: Run) -> Outcome {
+pub(super) async fn the_message_size_limit_can_be_set(backend: Backend, run: Run) -> Outcome {
     let peer = Peer::start(echo)?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     connection.set_max_message_size(1000);
     exchange(&mut *connection, 1, 100, &run).await?;
     connection.set_max_message_size(100);
     let sent = connection.send(message(2, 100)?).await;
-    sent.map_err(|error| error.to_string())?;
+    sent.map_err(|error| format!("{error:#}"))?;
     run.step("receiving a message that is longer than the limit that was set");
     let error = no_message(&mut *connection).await?;
     expect(&error, ErrorKind::Protocol, Stage::Hello)
 }
 
-pub(super) async fn an_oversized_message_is_refused_by_its_header(io: Io, run: Run) -> Outcome {
+pub(super) async fn an_oversized_message_is_refused_by_its_header(
+    backend: Backend,
+    run: Run,
+) -> Outcome {
     let mut header = message(1, 0)?.into_bytes();
     header.truncate(16);
     header[..4].copy_from_slice(&i32::MAX.to_le_bytes());
@@ -63,7 +66,7 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(io: Io, run: R
         stream.write_all(&header)?;
         wait_for_close(stream)
     })?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     run.step("receiving the header of a message of 2 GiB, and nothing more");
     let error = no_message(&mut *connection).await?;
     drop(connection);
@@ -71,33 +74,33 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(io: Io, run: R
     expect(&error, ErrorKind::Protocol, Stage::Hello)
 }
 
-pub(super) async fn a_closed_connection_is_a_network_error(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_closed_connection_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     let peer = Peer::start(|stream| stream.shutdown(Shutdown::Both))?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     peer.finish(&run).await?;
     run.step("receiving on a connection that the peer has closed");
     let error = no_message(&mut *connection).await?;
     expect(&error, ErrorKind::Network, Stage::Hello)
 }
 
-pub(super) async fn a_reset_connection_is_a_network_error(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_reset_connection_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     // Closing a socket with unread data resets the connection.
     let peer = Peer::start(|stream| stream.peek(&mut [0]))?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     run.step("sending to a peer that resets the connection");
     let sent = connection.send(message(1, 0)?).await;
-    sent.map_err(|error| error.to_string())?;
+    sent.map_err(|error| format!("{error:#}"))?;
     peer.finish(&run).await?;
     run.step("receiving on a connection that the peer has reset");
     let error = no_message(&mut *connection).await?;
     expect(&error, ErrorKind::Network, Stage::Hello)
 }
 
-pub(super) async fn a_truncated_message_is_a_network_error(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_truncated_message_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     for part in [7, 20] {
         let whole = message(1, 0)?.into_bytes();
         let peer = Peer::start(move |stream| stream.write_all(&whole[..part]))?;
-        let mut connection = open(&io, &peer.address, &run).await?;
+        let mut connection = open(&backend, &peer.address, &run).await?;
         peer.finish(&run).await?;
         run.step("receiving half a message and the end of the connection");
         let error = no_message(&mut *connection).await?;
@@ -106,19 +109,22 @@ pub(super) async fn a_truncated_message_is_a_network_error(io: Io, run: Run) -> 
     Ok(())
 }
 
-pub(super) async fn a_silent_connection_times_out_at_the_deadline(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_silent_connection_times_out_at_the_deadline(
+    backend: Backend,
+    run: Run,
+) -> Outcome {
     let peer = Peer::start(wait_for_close)?;
-    let mut connection = open(&io, &peer.address, &run).await?;
-    let deadline = io.clock.now() + Duration::from_millis(50);
+    let mut connection = open(&backend, &peer.address, &run).await?;
+    let deadline = backend.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
     // A blocking connection ends by its own deadline. Any other future is dropped at the deadline.
-    match race::deadline(&*io.clock, Some(deadline), connection.recv()).await {
+    match race::deadline(&*backend.clock, Some(deadline), connection.recv()).await {
         Ok(Ok(message)) => return Err(format!("{message:?} was never sent")),
         Ok(Err(error)) => expect(&error, ErrorKind::Timeout, Stage::Hello)?,
         Err(_) => {}
     }
-    ensure!(io.clock.now() >= deadline, "it timed out early");
+    ensure!(backend.clock.now() >= deadline, "it timed out early");
     connection.set_deadline(None);
     run.step("using a connection after a receive that timed out");
     unusable(&mut *connection).await?;
@@ -127,17 +133,20 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(io: Io, run: R
     peer.finish(&run).await
 }
 
-pub(super) async fn a_dropped_connection_is_closed(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_dropped_connection_is_closed(backend: Backend, run: Run) -> Outcome {
     let peer = Peer::start(wait_for_close)?;
-    let connection = open(&io, &peer.address, &run).await?;
+    let connection = open(&backend, &peer.address, &run).await?;
     drop(connection);
     run.step("waiting for the peer to see that a dropped connection is closed");
     peer.finish(&run).await
 }
 
-pub(super) async fn a_dropped_receive_makes_the_connection_unusable(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_dropped_receive_makes_the_connection_unusable(
+    backend: Backend,
+    run: Run,
+) -> Outcome {
     let peer = Peer::start(wait_for_close)?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     run.step("polling once a receive without a reply");
     ensure!(
         connection.recv().now_or_never().is_none(),
@@ -150,7 +159,7 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(io: Io, run:
     peer.finish(&run).await
 }
 
-pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Outcome {
+pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {
     // The peer answers after both threads have polled the receive.
     let (polled, moved) = mpsc::channel::<()>();
     let peer = Peer::start(move |stream| {
@@ -158,7 +167,7 @@ pub(super) async fn a_receive_may_move_to_another_thread(io: Io, run: Run) -> Ou
         let _ = moved.recv();
         echo(stream)
     })?;
-    let mut connection = open(&io, &peer.address, &run).await?;
+    let mut connection = open(&backend, &peer.address, &run).await?;
     let own = run.clone();
     let mut conversation = Box::pin(async move { exchange(&mut *connection, 1, 0, &own).await });
     run.step("polling an exchange of messages for the first time");
@@ -187,9 +196,12 @@ pub(super) async fn exchange(
     let request = message(request_id, padding)?;
     run.step("sending a message");
     let sent = connection.send(request.clone()).await;
-    sent.map_err(|error| error.to_string())?;
+    sent.map_err(|error| format!("{error:#}"))?;
     run.step("receiving the echo of a message");
-    let reply = connection.recv().await.map_err(|error| error.to_string())?;
+    let reply = connection
+        .recv()
+        .await
+        .map_err(|error| format!("{error:#}"))?;
     ensure!(
         reply.response_to() == request_id && reply.body() == request.body(),
         "the reply to {request_id} is not its echo, but a reply to {}",
@@ -235,5 +247,5 @@ pub(super) fn message(request_id: i32, padding: usize) -> Result<WireMessage, St
         body: &body.finish(),
         ..OpMsg::default()
     };
-    message.encode().map_err(|error| error.to_string())
+    message.encode().map_err(|error| format!("{error:#}"))
 }

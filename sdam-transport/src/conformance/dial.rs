@@ -103,7 +103,7 @@ impl<D: Dial> Dialer<D> {
         let target = ServerAddress::new("conformance.test", port);
         let deadline = deadline(&*self.clock);
         let connected = transport.connect(&target, Some(deadline)).await;
-        let mut connection = connected.map_err(|error| error.to_string())?;
+        let mut connection = connected.map_err(|error| format!("{error:#}"))?;
         connection.set_deadline(Some(deadline));
         Ok(connection)
     }

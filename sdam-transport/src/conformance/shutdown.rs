@@ -114,14 +114,14 @@ impl Live {
     /// Starts tasks that never end, and creates a timer and a connection outside of them.
     async fn start(runtime: &Runtime, run: &Run) -> Result<Self, String> {
         let (started, mut tasks) = mpsc::unbounded();
-        let io = &runtime.io;
+        let backend = &runtime.backend;
         let peers = [Peer::start(wait_for_close)?, Peer::start(wait_for_close)?];
-        let mut receiving = open(io, &peers[0].address, run).await?;
-        let connection = open(io, &peers[1].address, run).await?;
-        let far = io.clock.now() + Duration::from_secs(3600);
+        let mut receiving = open(backend, &peers[0].address, run).await?;
+        let connection = open(backend, &peers[1].address, run).await?;
+        let far = backend.clock.now() + Duration::from_secs(3600);
         let waits: [BoxFuture<'static, ()>; 3] = [
             Box::pin(future::pending()),
-            io.clock.sleep_until(far),
+            backend.clock.sleep_until(far),
             Box::pin(async move { drop(receiving.recv().await) }),
         ];
         run.step("waiting for three tasks to start");
@@ -139,8 +139,8 @@ impl Live {
         for _ in 0..3 {
             tasks.next().await.ok_or("a task was dropped at once")?;
         }
-        let deadline = io.clock.now() + Duration::from_millis(100);
-        let mut timer = io.clock.sleep_until(deadline);
+        let deadline = backend.clock.now() + Duration::from_millis(100);
+        let mut timer = backend.clock.sleep_until(deadline);
         let _ = timer.as_mut().now_or_never();
         Ok(Self {
             tasks,
@@ -178,7 +178,7 @@ async fn timers_go_on(
     (timer, deadline): (BoxFuture<'static, ()>, Instant),
     run: Run,
 ) -> Outcome {
-    let clock = &runtime.io.clock;
+    let clock = &runtime.backend.clock;
     run.step("waiting for a timer that was polled before the shutdown");
     timer.await;
     ensure!(clock.now() >= deadline, "the timer was early");
@@ -191,9 +191,9 @@ async fn timers_go_on(
 
 async fn connects_after_shutdown_end(runtime: Runtime, run: Run) -> Outcome {
     let (_listener, address) = listen()?;
-    let soon = Some(runtime.io.clock.now() + Duration::from_millis(20));
+    let soon = Some(runtime.backend.clock.now() + Duration::from_millis(20));
     run.step("connecting after the shutdown, by a deadline of 20 milliseconds");
-    drop(runtime.io.transport.connect(&address, soon).await);
+    drop(runtime.backend.transport.connect(&address, soon).await);
     Ok(())
 }
 
@@ -203,7 +203,7 @@ async fn connections_are_closed(
     peers: [Peer<()>; 2],
     run: Run,
 ) -> Outcome {
-    let clock = &*runtime.io.clock;
+    let clock = &*runtime.backend.clock;
     let soon = Some(clock.now() + Duration::from_millis(20));
     run.step("receiving after the shutdown, for 20 milliseconds");
     let received = race::deadline(clock, soon, connection.recv()).await;

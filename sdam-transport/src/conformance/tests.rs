@@ -16,8 +16,8 @@ const SHORT: Duration = Duration::from_secs(3);
 
 /// Returns the rule of every check.
 fn rules() -> Vec<Rule> {
-    let io = IO_CHECKS.iter().chain(PENDING_CHECKS);
-    let mut rules: Vec<Rule> = io.map(|check| check.rule).collect();
+    let backend = BACKEND_CHECKS.iter().chain(PENDING_CHECKS);
+    let mut rules: Vec<Rule> = backend.map(|check| check.rule).collect();
     rules.extend(SPAWN_CHECKS.iter().map(|check| check.rule));
     rules.extend(dial_checks::<base::Threads>().map(|check| check.rule));
     rules.extend(shutdown::RULES);
@@ -28,7 +28,7 @@ fn rules() -> Vec<Rule> {
 fn a_single_threaded_runtime_passes() {
     let base = Base::start();
     runtime(&base.runtime);
-    dial(base::Threads, Arc::clone(&base.runtime.io.clock));
+    dial(base::Threads, Arc::clone(&base.runtime.backend.clock));
     shutdown(&base.runtime.clone(), || base.end());
 }
 
@@ -225,9 +225,9 @@ const BROKEN: &[(&str, Fault, &str)] = &[
 fn complaints(check: &str, fault: Fault) -> Vec<String> {
     let mut report = Report::new(SHORT);
     let base = breaking(fault);
-    let io = IO_CHECKS.iter().chain(PENDING_CHECKS);
-    for own in io.filter(|own| own.rule.check == check) {
-        own.on_foreign_executor(base.runtime.io.clone(), &mut report);
+    let backend = BACKEND_CHECKS.iter().chain(PENDING_CHECKS);
+    for own in backend.filter(|own| own.rule.check == check) {
+        own.on_foreign_executor(base.runtime.backend.clone(), &mut report);
     }
     for own in SPAWN_CHECKS.iter().filter(|own| own.rule.check == check) {
         own.on_foreign_executor(base.runtime.clone(), &mut report);

@@ -123,8 +123,7 @@ fn recv(framed: &mut Framed<Script>) -> Result<WireMessage, Error> {
 fn refused(framed: &mut Framed<Script>, kind: ErrorKind, words: &str) {
     let error = recv(framed).unwrap_err();
     assert_eq!(error.kind(), kind);
-    let text = error.without_context().to_string();
-    assert!(text.contains(words), "{text}");
+    assert!(error.message().contains(words), "{error:#}");
 }
 
 #[test]
@@ -208,7 +207,7 @@ fn errors_name_the_server_and_the_cause_in_one_line() {
     let mut framed = framed([Step::Fail(io::ErrorKind::BrokenPipe)]).with_target(&address);
     let error = framed.send(message(1, 0)).now_or_never().unwrap();
     let line = "a:1: network error at hello: sending a message of 26 bytes: broken pipe";
-    assert_eq!(error.unwrap_err().to_string(), line);
+    assert_eq!(format!("{:#}", error.unwrap_err()), line);
     let again = recv(&mut framed).unwrap_err().to_string();
     assert!(
         again.starts_with("a:1: network error at hello: "),

@@ -2,7 +2,7 @@
 
 use sdam_core::document::DocumentWriter;
 
-use super::{ClientMetadata, DELIMITER, FaasProvider, Library, cut};
+use super::{ClientMetadata, DELIMITER, DriverInfo, FaasProvider, cut};
 
 pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     let mut plan = Plan {
@@ -119,6 +119,6 @@ fn join<'a>(texts: impl Iterator<Item = &'a str>) -> String {
     joined
 }
 
-fn join_platforms(libraries: &[Library]) -> String {
+fn join_platforms(libraries: &[DriverInfo]) -> String {
     join(libraries.iter().filter_map(|own| own.platform.as_deref()))
 }

@@ -193,7 +193,7 @@ fn the_document_never_exceeds_its_limit() {
         .with_application(&long)
         .unwrap();
     for number in 0..20 {
-        let library = Library::new(&number.to_string()).with_version(&long);
+        let library = DriverInfo::new(&number.to_string()).with_version(&long);
         metadata.append(library.with_platform(&long)).unwrap();
         let client = decode(&metadata);
         let driver = client.get_document("driver").unwrap();
@@ -209,7 +209,7 @@ fn the_document_never_exceeds_its_limit() {
 fn invalid_texts_are_refused_with_the_name_of_the_option() {
     let base = metadata(&Environment::default());
     let long = "a".repeat(129);
-    let check = |result: Result<ClientMetadata, InvalidMetadata>, option: &str, shown: &str| {
+    let check = |result: Result<ClientMetadata, ConfigError>, option: &str, shown: &str| {
         let error = result.unwrap_err();
         assert_eq!(error.option(), option);
         assert_eq!(error.to_string(), shown);
@@ -217,28 +217,28 @@ fn invalid_texts_are_refused_with_the_name_of_the_option() {
     check(
         base.clone().with_application(&long),
         "appName",
-        "invalid appName: it has 129 bytes and may have at most 128: shorten it",
+        "`appName`: it has 129 bytes and may have at most 128; shorten it",
     );
     check(
         ClientMetadata::new(&long, "1", &Environment::default()),
         "driver name",
-        "invalid driver name: it has 129 bytes and may have at most 128: shorten it",
+        "`driver name`: it has 129 bytes and may have at most 128; shorten it",
     );
     check(
         ClientMetadata::new("driver", "", &Environment::default()),
         "driver version",
-        "invalid driver version: it must not be empty: set it or leave it out",
+        "`driver version`: it must not be empty; set it or leave it out",
     );
     check(
         base.clone().with_platform("a|b"),
         "platform",
-        "invalid platform: it must not contain `|`: use another character",
+        "`platform` is `a|b`: it must not contain `|`; use another character",
     );
-    let library = Library::new("framework")
+    let library = DriverInfo::new("framework")
         .with_version("2.0")
         .with_platform("Framework Platform");
     for (library, option) in [
-        (Library::new("frame|work"), "driver name"),
+        (DriverInfo::new("frame|work"), "driver name"),
         (library.clone().with_version("2|0"), "driver version"),
         (library.with_platform("Framework|Platform"), "platform"),
     ] {

@@ -10,13 +10,12 @@ use sdam_core::{
 use super::{AuthStep, Authenticator, Conversation, connection::converse};
 use crate::{
     connect::Connection,
-    error,
     wire::{Exchange, WireError, WireMessage},
 };
 
 /// Authenticates a connection to `server` that has already exchanged hello, such as a connection
 /// that a single-threaded client uses for checks and operations. A pool authenticates in the hello
-/// that opens the connection: see [`NewPool::establish_with`](super::NewPool::establish_with).
+/// that opens the connection: see [`PoolContext::establish_with`](super::PoolContext::establish_with).
 ///
 /// `hello` is a later message of the connection; the fields for authentication are added.
 ///
@@ -69,7 +68,6 @@ async fn answer(
     exchange: &mut Exchange,
     request: Result<WireMessage, WireError>,
 ) -> Result<WireMessage, Error> {
-    let request = request.map_err(|error| error::from_wire(Stage::Auth, error))?;
     let reply = converse(connection, exchange, request, Stage::Auth).await?;
     reply::check(reply.body(), Stage::Auth)?;
     Ok(reply)

@@ -12,7 +12,7 @@ use crate::{
     clock::Clock,
     connect::Connection,
     error, race,
-    wire::{Exchange, WireMessage},
+    wire::{Exchange, WireError, WireMessage},
 };
 
 /// A connection of a pool, after its handshake.
@@ -102,14 +102,8 @@ impl Established {
         let deadline = timeout.map(|timeout| clock.now() + timeout);
         self.connection.set_deadline(deadline);
         let request = self.exchange.command(command);
-        let conversation = async {
-            let request = request.map_err(|error| error::from_wire(stage, error))?;
-            converse(&mut *self.connection, &mut self.exchange, request, stage).await
-        };
-        let outcome = match race::deadline(&*clock, deadline, conversation).await {
-            Ok(outcome) => outcome,
-            Err(elapsed) => Err(late(stage).with_source(elapsed)),
-        };
+        let conversation = converse(&mut *self.connection, &mut self.exchange, request, stage);
+        let outcome = race::within(&*clock, deadline, (stage, NO_ANSWER), conversation).await;
         let message = outcome.map_err(|error| self.report(error))?;
         let reply = CommandReply::check(message, |error| self.report(error));
         if let Err(error) = &reply
@@ -169,9 +163,10 @@ impl fmt::Debug for Established {
 pub(super) async fn converse(
     connection: &mut dyn Connection,
     exchange: &mut Exchange,
-    request: WireMessage,
+    request: Result<WireMessage, WireError>,
     stage: Stage,
 ) -> Result<WireMessage, Error> {
+    let request = request.map_err(|error| error::from_wire(stage, error))?;
     let at = |error: Error| error.at(stage);
     connection.send(request).await.map_err(at)?;
     let reply = connection.recv().await.map_err(at)?;
@@ -181,6 +176,5 @@ pub(super) async fn converse(
     Ok(reply)
 }
 
-pub(super) fn late(stage: Stage) -> Error {
-    Error::timeout(stage, "no answer came in time")
-}
+/// The message of a time-out.
+pub(super) const NO_ANSWER: &str = "no answer came in time";

@@ -1,8 +1,8 @@
 //! The steps of opening a pooled connection. Each step reports its own error.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::future::FutureExt;
+use futures::future::{FutureExt, TryFutureExt as _};
 use sdam_core::{
     error::{Error, ErrorKind, ErrorOutcome, Stage},
     hello::{Hello, HelloRequest, without_speculative_reply},
@@ -13,18 +13,17 @@ use sdam_core::{
 };
 
 use super::{
-    Authenticator, Conversation, Established, NewPool, ServiceConnection,
+    Authenticator, Conversation, Established, PoolContext, ServiceConnection,
     authenticate::finish,
-    connection::{converse, late},
+    connection::{NO_ANSWER, converse},
 };
 use crate::{
     connect::Connection,
-    error, panic,
-    race::{self, Elapsed},
-    wire::{Exchange, WireError, WireMessage},
+    panic, race,
+    wire::{Exchange, WireMessage},
 };
 
-impl NewPool {
+impl PoolContext {
     /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
     pub async fn establish(&self, timeout: Option<Duration>) -> Result<Established, Error> {
         self.establish_with(None, timeout).await
@@ -80,8 +79,8 @@ impl NewPool {
             return Err(gone());
         };
         let mut attempt = Attempt {
-            new: self,
-            deadline: timeout.map(|timeout| self.io.clock.now() + timeout),
+            context: self,
+            deadline: timeout.map(|timeout| self.backend.clock.now() + timeout),
             generation,
             service: None,
             max_wire_version: None,
@@ -119,14 +118,14 @@ impl NewPool {
             hello_reply: without_speculative_reply(reply.body()).into(),
             service: attempt.service.take(),
             reporter: self.reporter.clone(),
-            clock: Arc::clone(&self.io.clock),
+            clock: Arc::clone(&self.backend.clock),
         })
     }
 }
 
 /// A connection that is being opened. Dropping it stops counting the connection.
 struct Attempt<'n> {
-    new: &'n NewPool,
+    context: &'n PoolContext,
     deadline: Option<Instant>,
     /// The generation of the pool, or of the service once it is known.
     generation: Generation,
@@ -144,15 +143,11 @@ struct Line {
 
 impl Attempt<'_> {
     async fn connect(&self) -> Result<Box<dyn Connection>, Error> {
-        let connecting = self
-            .new
-            .io
-            .transport
-            .connect(&self.new.address, self.deadline);
-        let mut connection = match self.in_time(connecting).await {
-            Ok(connected) => connected.map_err(|error| self.broken(error))?,
-            Err(elapsed) => return Err(self.broken(late(Stage::Connect).with_source(elapsed))),
-        };
+        let PoolContext {
+            backend, address, ..
+        } = self.context;
+        let connecting = backend.transport.connect(address, self.deadline);
+        let mut connection = self.step(Stage::Connect, connecting).await?;
         connection.set_deadline(self.deadline);
         Ok(connection)
     }
@@ -164,21 +159,17 @@ impl Attempt<'_> {
         let Some(authenticator) = authenticator else {
             return Ok(None);
         };
-        match self.in_time(authenticator.begin(&self.new.address)).await {
-            Ok(Ok(conversation)) => Ok(Some(conversation)),
-            Ok(Err(error)) => Err(self.broken(error.at(Stage::Auth))),
-            Err(elapsed) => Err(self.broken(late(Stage::Auth).with_source(elapsed))),
-        }
+        let beginning = authenticator.begin(&self.context.address);
+        let beginning = beginning.map_err(|error| error.at(Stage::Auth));
+        self.step(Stage::Auth, beginning).await.map(Some)
     }
 
     /// Exchanges hello.
     async fn greet(&self, line: &mut Line, hello: &HelloRequest) -> Result<WireMessage, Error> {
         let request = line.exchange.hello(hello);
-        let greeting = line.converse(request, Stage::Hello);
-        match self.in_time(greeting).await {
-            Ok(reply) => reply.map_err(|error| self.broken(error)),
-            Err(elapsed) => Err(self.broken(late(Stage::Hello).with_source(elapsed))),
-        }
+        let (connection, exchange) = (&mut *line.connection, &mut line.exchange);
+        let greeting = converse(connection, exchange, request, Stage::Hello);
+        self.step(Stage::Hello, greeting).await
     }
 
     /// Reports the reply to hello.
@@ -200,9 +191,9 @@ impl Attempt<'_> {
                 error
             })
         })?;
-        let handshake = self.new.reporter.handle_handshake(self.generation, &reply);
+        let reporter = &self.context.reporter;
         // Behind a load balancer, a reply without a service says nothing about the server.
-        self.service = handshake?;
+        self.service = reporter.handle_handshake(self.generation, &reply)?;
         if let Some(service) = &self.service {
             self.generation = service.generation();
         }
@@ -216,19 +207,20 @@ impl Attempt<'_> {
         conversation: &mut dyn Conversation,
         hello: &[u8],
     ) -> Result<(), Error> {
-        let Line {
-            connection,
-            exchange,
-        } = line;
-        let finishing = finish(&mut **connection, exchange, conversation, hello);
-        match self.in_time(finishing).await {
-            Ok(outcome) => outcome.map_err(|error| self.broken(error)),
-            Err(elapsed) => Err(self.broken(late(Stage::Auth).with_source(elapsed))),
-        }
+        let (connection, exchange) = (&mut *line.connection, &mut line.exchange);
+        let finishing = finish(connection, exchange, conversation, hello);
+        self.step(Stage::Auth, finishing).await
     }
 
-    async fn in_time<F: Future>(&self, future: F) -> Result<F::Output, Elapsed> {
-        race::deadline(&*self.new.io.clock, self.deadline, future).await
+    /// Takes a step of this attempt by its deadline, and reports the error.
+    async fn step<T>(
+        &self,
+        stage: Stage,
+        step: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let clock = &*self.context.backend.clock;
+        let outcome = race::within(clock, self.deadline, (stage, NO_ANSWER), step).await;
+        outcome.map_err(|error| self.broken(error))
     }
 
     /// Reports an error, with the service and the wire version if the reply to hello contained them.
@@ -237,26 +229,17 @@ impl Attempt<'_> {
         let report = ErrorReport::new(self.generation, error)
             .with_service(service)
             .with_max_wire_version(self.max_wire_version);
-        self.new.reporter.report(report)
+        self.context.reporter.report(report)
     }
 }
 
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if let Some(service) = self.service.take() {
-            self.new.reporter.handle_service_connection_closed(service);
+            self.context
+                .reporter
+                .handle_service_connection_closed(service);
         }
-    }
-}
-
-impl Line {
-    async fn converse(
-        &mut self,
-        request: Result<WireMessage, WireError>,
-        stage: Stage,
-    ) -> Result<WireMessage, Error> {
-        let request = request.map_err(|error| error::from_wire(stage, error))?;
-        converse(&mut *self.connection, &mut self.exchange, request, stage).await
     }
 }
 

@@ -12,13 +12,13 @@ use sdam_core::{
     report::ErrorReport,
 };
 
-use crate::{runtime::Io, spawn::Spawner};
+use crate::{runtime::Backend, spawn::Spawner};
 
 /// The context of a new pool: its server, the runtime, and a handle to report errors to the
 /// topology.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct NewPool {
+pub struct PoolContext {
     /// The id of the server. A server that leaves the topology and returns gets a new id and a new
     /// pool.
     pub server: ServerId,
@@ -30,7 +30,7 @@ pub struct NewPool {
     /// [`create`](super::PoolFactory::create), only stored.
     pub reporter: Reporter,
     /// The clock and the transport of the topology.
-    pub io: Io,
+    pub backend: Backend,
     /// Spawns background tasks of the pool; `None` in single-threaded mode, which has no tasks.
     pub spawner: Option<Arc<dyn Spawner>>,
     /// Receives the pool's events about itself and its connections. The topology publishes
@@ -42,15 +42,15 @@ pub struct NewPool {
     pub hello_fields: Option<HelloFields>,
 }
 
-impl NewPool {
+impl PoolContext {
     /// Returns the arguments of a pool without a topology, for tests of pools.
-    pub fn detached(server: ServerId, address: ServerAddress, io: Io) -> Self {
+    pub fn detached(server: ServerId, address: ServerAddress, backend: Backend) -> Self {
         Self {
             server,
             address,
             generation: Generation::FIRST,
             reporter: Reporter { server, host: None },
-            io,
+            backend,
             spawner: None,
             events: Arc::new(NoEvents),
             hello_fields: None,
@@ -63,13 +63,13 @@ impl NewPool {
         server: ServerId,
         address: ServerAddress,
         generation: Generation,
-        io: Io,
+        backend: Backend,
     ) -> Self {
         let host = Some(host);
         Self {
             generation,
             reporter: Reporter { server, host },
-            ..Self::detached(server, address, io)
+            ..Self::detached(server, address, backend)
         }
     }
 

@@ -188,16 +188,20 @@ fn a_refusal_names_proxy_target_and_cause() {
 
 #[test]
 fn a_refused_address_type_is_named() {
-    let check = |target: &str, cause: &str| {
-        let target = ServerAddress::parse(target).unwrap();
-        let (mut handshake, _) = Handshake::new(None, &target).unwrap();
-        handshake.next(&[5, 0]).unwrap();
-        let problem = handshake.next(&[5, 8]).err().unwrap();
-        assert_eq!(problem.to_string(), cause);
+    let check = |target: &str, request: &[u8], cause: &str| {
+        let mut proxy = proxy(&[OPEN, (request, &[5, 8])]);
+        let error = run(&mut proxy, &options(), target).unwrap_err();
+        assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
     };
-    check("1.2.3.4", "the proxy does not support IPv4 addresses");
-    check("[::1]", "the proxy does not support IPv6 addresses");
-    check("a", "the proxy does not support host names");
+    let ip_v4: &[u8] = &[5, 1, 0, 1, 1, 2, 3, 4, 0x69, 0x89];
+    check(
+        "1.2.3.4",
+        ip_v4,
+        "the proxy does not support IPv4 addresses",
+    );
+    let ip_v6 = [&[5, 1, 0, 4][..], &[0; 15], &[1, 0x69, 0x89]].concat();
+    check("[::1]", &ip_v6, "the proxy does not support IPv6 addresses");
+    check("a", ASK, "the proxy does not support host names");
 }
 
 #[test]

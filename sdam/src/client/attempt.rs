@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use sdam_core::{
-    error::{Error, ErrorKind, RETRYABLE_WRITE_ERROR, Stage},
+    error::{Error, ErrorKind, MAX_TIME_MS_EXPIRED, RETRYABLE_WRITE_ERROR, Stage},
     reply,
     server::ServerType,
     session::{ServerSession, Transaction},
@@ -13,7 +13,7 @@ use sdam_transport::pool::CommandReply;
 use super::{
     Client,
     command::{Command, Kind},
-    error::{CommandError, CommandErrorKind, MAX_TIME_MS_EXPIRED},
+    error,
     events::CommandEvents,
     limit::{Budget, Limit},
     retry::{Failure, Policy},
@@ -85,7 +85,7 @@ impl<'c> Operation<'c> {
         let mut connection = match check_out(server.pool(), check_out_by).await {
             Ok(connection) => connection,
             Err(error) => {
-                let error = CommandError::pool(self.command, error);
+                let error = error::of(self.command, error);
                 return self.failed(server, None, error, false);
             }
         };
@@ -122,7 +122,7 @@ impl<'c> Operation<'c> {
                 self.accept(server, &connection, reply)
             }
             Err(error) => {
-                self.answered(error.body().is_some());
+                self.answered(error.reply().is_some());
                 self.failed(server, Some(&connection), error, true)
             }
         }
@@ -142,7 +142,7 @@ impl<'c> Operation<'c> {
         let balanced = server.server_type() == ServerType::LoadBalancer;
         let minutes = u64::try_from(minutes).unwrap_or_default();
         let timeout = (!balanced).then(|| Duration::from_secs(60 * minutes));
-        let random = || self.client.topology().shared().io.unique_bytes();
+        let random = || self.client.topology().shared().backend.unique_bytes();
         let now = self.now();
         let mut session = self.client.sessions().acquire(now, timeout, random);
         self.lease = Some(Lease {
@@ -173,7 +173,7 @@ impl<'c> Operation<'c> {
         let Some(error) = reply.write_concern_error().filter(|_| self.lease.is_some()) else {
             return Attempt::Replied(reply);
         };
-        let error = CommandError::in_reply(self.command, error.clone(), &reply);
+        let error = error::in_reply(self.command, error.clone(), &reply);
         match self.failed(server, Some(connection), error, true) {
             Attempt::Failed(failure) if failure.is_retryable => {
                 // Old servers do not label the error themselves.
@@ -190,28 +190,23 @@ impl<'c> Operation<'c> {
         &self,
         server: &SelectedServer<Pool>,
         connection: Option<&PooledConnection>,
-        error: CommandError,
+        error: Error,
         is_sent: bool,
     ) -> Attempt {
-        let mut error = error.at(server.address());
+        let mut error = error.with_address(server.address());
         if self.retries_write() && is_retryable_write(server, connection, &error) {
-            error.add_label(RETRYABLE_WRITE_ERROR);
+            error = error.with_label(RETRYABLE_WRITE_ERROR);
         }
         Attempt::Failed(Box::new(Failure {
             is_retryable: self.allows_retry(server, &error, is_sent),
-            base_backoff: error.body().and_then(reply::base_backoff),
+            base_backoff: error.reply().and_then(reply::base_backoff),
             error,
             is_sent,
             accepted: None,
         }))
     }
 
-    fn allows_retry(
-        &self,
-        server: &SelectedServer<Pool>,
-        error: &CommandError,
-        is_sent: bool,
-    ) -> bool {
+    fn allows_retry(&self, server: &SelectedServer<Pool>, error: &Error, is_sent: bool) -> bool {
         match self.command.kind {
             Kind::Generic => false,
             Kind::Read if !self.command.is_retryable => false,
@@ -260,7 +255,7 @@ impl Sent<'_> {
     pub(super) async fn run(
         self,
         connection: &mut PooledConnection,
-    ) -> Result<CommandReply, CommandError> {
+    ) -> Result<CommandReply, Error> {
         let command = self.command;
         let shared = self.client.topology().shared();
         let api = shared.options.server_api.as_ref();
@@ -273,7 +268,7 @@ impl Sent<'_> {
                 self.transaction,
                 (self.limit, self.budget),
             )
-            .map_err(|error| CommandError::new(command, CommandErrorKind::Malformed(error)))?;
+            .map_err(|error| error::malformed(command, error))?;
         let events = CommandEvents::begin(&self, connection, &document);
         let reply = match connection.run_command(&document, self.budget.timeout).await {
             Ok(reply) => reply,
@@ -283,14 +278,12 @@ impl Sent<'_> {
                     ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
                     _ => error.clone(),
                 });
-                return Err(CommandError::pool(command, error));
+                return Err(error::of(command, error));
             }
         };
         events.succeeded(reply.body());
         match expired(&reply) {
-            Some(error) if self.limit.is_set() => {
-                Err(CommandError::in_reply(command, error, &reply))
-            }
+            Some(error) if self.limit.is_set() => Err(error::in_reply(command, error, &reply)),
             _ => Ok(reply),
         }
     }
@@ -324,11 +317,11 @@ pub(super) fn budget(
     server: &SelectedServer<Pool>,
     command: &Command<'_>,
     limit: Limit,
-) -> Result<Budget, CommandError> {
+) -> Result<Budget, Error> {
     let now = client.topology().shared().now();
     let minimum = server.rtt().map_or(Duration::ZERO, |rtt| rtt.minimum);
     let budget = limit.budget(now, minimum, client.0.settings.socket_timeout);
-    budget.ok_or_else(|| CommandError::new(command, CommandErrorKind::TimedOut))
+    budget.ok_or_else(|| error::without_time(command))
 }
 
 /// Returns whether the error of a write gets the label, if it has none (Retryable Writes:
@@ -336,7 +329,7 @@ pub(super) fn budget(
 fn is_retryable_write(
     server: &SelectedServer<Pool>,
     connection: Option<&PooledConnection>,
-    error: &CommandError,
+    error: &Error,
 ) -> bool {
     let max_wire_version = connection
         .map_or(server.wire_versions(), |connection| {
@@ -345,6 +338,6 @@ fn is_retryable_write(
         .max;
     // The write concern errors of an old mongos do not count, and a new one has labelled them.
     let counts = server.server_type() != ServerType::Mongos
-        || error.body().is_none_or(|body| !reply::is_ok(body));
+        || error.reply().is_none_or(|body| !reply::is_ok(body));
     counts && error.is_retryable_write(max_wire_version)
 }

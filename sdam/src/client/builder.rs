@@ -19,7 +19,7 @@ use super::{
     Client, Inner, Settings,
     concerns::{Concerns, ignored},
 };
-use crate::{select::error::StartError, topology::TopologyBuilder};
+use crate::topology::TopologyBuilder;
 
 /// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
 const MAX_ADAPTIVE_RETRIES: u32 = 2;
@@ -60,7 +60,7 @@ impl ClientBuilder {
     /// If the options contradict each other, the mechanism of the authentication is not supported
     /// and no [authenticator](Self::authenticator) is set, or `w` is 0: a client waits for the reply
     /// to every write. It warns about the options of compression, which it does not honour.
-    pub fn start(self, runtime: Runtime) -> Result<Client, StartError> {
+    pub fn start(self, runtime: Runtime) -> Result<Client, ConfigError> {
         let options = self.topology.configured();
         options.validate()?;
         let authenticator = match self.authenticator {

@@ -1,3 +1,4 @@
+use sdam_core::error::Error;
 use sdam_pool::{Pool, PooledConnection};
 use sdam_select::criteria::Criteria;
 use sdam_transport::pool::CommandReply;
@@ -5,7 +6,7 @@ use sdam_transport::pool::CommandReply;
 use super::{
     Client, Command,
     attempt::{Sent, budget, check_out},
-    error::CommandError,
+    error,
 };
 use crate::select::selected::SelectedServer;
 
@@ -22,20 +23,16 @@ pub struct PinnedConnection {
 }
 
 impl PinnedConnection {
-    pub(super) async fn check_out(
-        client: &Client,
-        criteria: &Criteria,
-    ) -> Result<Self, CommandError> {
+    pub(super) async fn check_out(client: &Client, criteria: &Criteria) -> Result<Self, Error> {
         let none = Command::new("", &[]);
         let limit = client.limit(&none);
         let check_out_by = client.check_out_by(limit);
         let server = client
             .select(criteria, limit)
             .await
-            .map_err(|error| CommandError::selection(&none, error))?;
+            .map_err(error::unselected)?;
         let connection = check_out(server.pool(), check_out_by).await;
-        let connection =
-            connection.map_err(|error| CommandError::pool(&none, error).at(server.address()))?;
+        let connection = connection.map_err(|error| error.with_address(server.address()))?;
         Ok(Self {
             client: client.clone(),
             connection,
@@ -64,12 +61,12 @@ impl PinnedConnection {
     ///
     /// May be dropped at any time. Whether the command took effect is then unknown, and later
     /// commands fail.
-    pub async fn run(&mut self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
+    pub async fn run(&mut self, command: &Command<'_>) -> Result<CommandReply, Error> {
         let result = self.run_once(command).await;
-        result.map_err(|error| error.at(self.server.address()))
+        result.map_err(|error| error.with_address(self.server.address()))
     }
 
-    async fn run_once(&mut self, command: &Command<'_>) -> Result<CommandReply, CommandError> {
+    async fn run_once(&mut self, command: &Command<'_>) -> Result<CommandReply, Error> {
         let limit = self.client.limit(command);
         let sent = Sent {
             client: &self.client,

@@ -1,8 +1,9 @@
 use std::time::Duration;
 
+use sdam_core::error::Error;
 use sdam_transport::pool::CommandReply;
 
-use super::error::{CommandError, NO_WRITES_PERFORMED};
+use super::error::NO_WRITES_PERFORMED;
 
 /// The base of backoffs, unless the server names one (Client Backpressure: `BASE_BACKOFF`).
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
@@ -35,7 +36,7 @@ pub(super) struct Policy {
 /// A failed attempt.
 #[derive(Debug)]
 pub(super) struct Failure {
-    pub(super) error: CommandError,
+    pub(super) error: Error,
     /// True if the command was sent.
     pub(super) is_sent: bool,
     /// True if Retryable Reads or Retryable Writes allow to retry the command after this error.
@@ -86,24 +87,23 @@ impl Retry {
 
     /// Returns the outcome of the command after its last attempt; a timeout if there is no other one
     /// because the operation `is_late` (Client Side Operations Timeout: "Retryability").
-    pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, CommandError> {
+    pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, Error> {
         match self.told {
             Some(Failure {
                 accepted: Some(reply),
                 ..
             }) if !is_late => Ok(reply),
-            Some(failure) => Err(failure.error.after(self.attempts - 1).late(is_late)),
+            Some(Failure { error, .. }) => {
+                let error = error.retried(self.attempts - 1);
+                Err(if is_late { error.out_of_time() } else { error })
+            }
             #[expect(clippy::unreachable, reason = "an attempt has failed")]
             None => unreachable!("a command is given up after a failure"),
         }
     }
 
     /// Returns the outcome of the command if no server could be selected for its next attempt.
-    pub(super) fn end(
-        self,
-        unselected: CommandError,
-        is_late: bool,
-    ) -> Result<CommandReply, CommandError> {
+    pub(super) fn end(self, unselected: Error, is_late: bool) -> Result<CommandReply, Error> {
         match self.told {
             Some(_) => self.give_up(is_late),
             None => Err(unselected),

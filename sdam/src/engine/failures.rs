@@ -5,7 +5,7 @@ use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 /// An error of a server and its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Failure {
+pub struct ServerFailure {
     /// The error.
     pub error: Error,
     /// The time when the topology processed the error, by the clock of its runtime.
@@ -16,18 +16,18 @@ pub struct Failure {
 /// error that began an outage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Failures {
+pub struct ServerFailures {
     /// The first error since the server was last available; `None` while it is available.
-    pub first: Option<Failure>,
+    pub first: Option<ServerFailure>,
     /// The last error, even if the server has been available since.
-    pub last: Option<Failure>,
+    pub last: Option<ServerFailure>,
 }
 
-impl Failures {
+impl ServerFailures {
     /// Updates the errors from the server's description as of `now`.
     pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
         if let Some(error) = &new.error {
-            let failure = Failure {
+            let failure = ServerFailure {
                 error: error.clone(),
                 at: now,
             };
@@ -67,7 +67,7 @@ mod tests {
         server
     }
 
-    fn texts(failures: &Failures) -> [Option<(&str, u64)>; 2] {
+    fn texts(failures: &ServerFailures) -> [Option<(&str, u64)>; 2] {
         [&failures.first, &failures.last].map(|failure| {
             let failure = failure.as_ref()?;
             Some((failure.error.message(), failure.at.as_nanos() / 1_000_000))
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn the_first_error_is_kept_until_the_server_is_available_and_the_last_one_always() {
-        let mut failures = Failures::default();
+        let mut failures = ServerFailures::default();
         let mut check = |new: Option<&'static str>, at: u64, expected: [Option<(&str, u64)>; 2]| {
             failures.observe(&server(new), Instant::from_millis(at));
             assert_eq!(texts(&failures), expected, "at {at}");
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_repeated_error_updates_the_time_of_the_last_error() {
-        let mut failures = Failures::default();
+        let mut failures = ServerFailures::default();
         failures.repeat(Instant::from_millis(1));
         assert_eq!(texts(&failures), [None, None]);
         failures.observe(&server(Some("x")), Instant::from_millis(2));

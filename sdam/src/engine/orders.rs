@@ -66,7 +66,10 @@ impl News {
 impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
     pub(crate) fn push(&self, order: Order) {
-        self.lock().news.orders.push(order);
+        let orders = &mut self.lock().news.orders;
+        // There is seldom more than one, and every server keeps its list.
+        orders.reserve_exact(1);
+        orders.push(order);
     }
 
     /// Makes the task read the server's deadline again. The caller has to wake it.

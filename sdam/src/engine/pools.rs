@@ -2,16 +2,16 @@
 
 use std::{any::Any, fmt::Debug};
 
-use sdam_transport::pool::{NewPool, PoolFactory, PoolHandle};
+use sdam_transport::pool::{PoolContext, PoolFactory, PoolHandle};
 
 /// A [`PoolFactory`] of any pool.
 pub(crate) trait CreatePool: Send + Sync + Debug {
-    fn create_pool(&self, new: NewPool) -> Box<dyn PoolHandle>;
+    fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle>;
 }
 
 impl<F: PoolFactory> CreatePool for F {
-    fn create_pool(&self, new: NewPool) -> Box<dyn PoolHandle> {
-        Box::new(self.create(new))
+    fn create_pool(&self, context: PoolContext) -> Box<dyn PoolHandle> {
+        Box::new(self.create(context))
     }
 }
 

@@ -11,7 +11,7 @@ use sdam_core::{
 };
 use sdam_transport::pool::PoolHandle;
 
-use super::{failures::Failures, orders::Orders};
+use super::{failures::ServerFailures, orders::Orders};
 use crate::sync::{
     CountedArc, Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
@@ -28,7 +28,7 @@ pub(crate) struct Server {
     /// started through it.
     lanes: [CountedArc<Lane>; LANES],
     pub(crate) orders: Orders,
-    failures: Mutex<Failures>,
+    failures: Mutex<ServerFailures>,
     abandoned: AtomicBool,
     /// The pool's generation. Written under the topology lock.
     generation: AtomicU64,
@@ -113,7 +113,7 @@ impl Server {
     }
 
     /// Locks the server's errors; hold the guard only briefly.
-    pub(crate) fn failures(&self) -> MutexGuard<'_, Failures> {
+    pub(crate) fn failures(&self) -> MutexGuard<'_, ServerFailures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

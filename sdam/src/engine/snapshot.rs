@@ -6,7 +6,7 @@ use sdam_core::{
     address::ServerAddress, ids::ServerId, server::ServerDescription, topology::TopologyDescription,
 };
 
-use super::{failures::Failures, pending::PendingSelections, server::Server};
+use super::{failures::ServerFailures, pending::PendingSelections, server::Server};
 use crate::sync::{ArcSwap, Event, Guard};
 
 /// The consistent, immutable state of a topology at one moment.
@@ -92,7 +92,7 @@ impl<'s> ServerState<'s> {
     }
 
     /// Returns the first and last error so far.
-    pub fn failures(&self) -> Failures {
+    pub fn failures(&self) -> ServerFailures {
         self.server
             .map(|server| server.failures().clone())
             .unwrap_or_default()
@@ -135,8 +135,11 @@ impl Published {
         self.snapshot.load_full()
     }
 
-    pub(crate) fn store(&self, snapshot: Snapshot) {
-        self.snapshot.store(Arc::new(snapshot));
+    /// Replaces the snapshot and returns the previous one, which may be the last reference to the
+    /// previous description: freeing that takes time for each server.
+    #[must_use = "the previous snapshot is freed once the engine is unlocked"]
+    pub(crate) fn swap(&self, snapshot: Snapshot) -> Arc<Snapshot> {
+        self.snapshot.swap(Arc::new(snapshot))
     }
 }
 

@@ -23,12 +23,12 @@ use sdam_events::sink::EventSink;
 use sdam_transport::{
     clock::Clock,
     connect::{Connection, Transport},
-    runtime::{Io, Runtime},
+    runtime::{Backend, Runtime},
     spawn::{Spawner, Task},
     wire::{OpCode, OpMsg, OpReply, WireMessage},
 };
 
-use crate::{Topology, TopologyBuilder};
+use crate::{Topology, TopologyBuilder, testing::play_check};
 
 /// Longer timers never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -68,7 +68,7 @@ impl Harness {
             replies: replies.iter().map(bytes).collect(),
             asked: AtomicUsize::new(0),
         };
-        let io = Io::new(
+        let backend = Backend::new(
             Arc::<ModelClock>::default(),
             Arc::new(Replica(Arc::new(servers))),
             1,
@@ -76,7 +76,7 @@ impl Harness {
         let uri = "mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll";
         let builder = setup(Topology::builder(uri).unwrap());
         let topology = builder
-            .start(Runtime::new(io, Arc::new(tasks.clone())))
+            .start(Runtime::new(backend, Arc::new(tasks.clone())))
             .unwrap();
         Self { topology, tasks }
     }
@@ -89,7 +89,7 @@ impl Harness {
     /// Applies a reply of the seed.
     pub(super) fn checked(&self, reply: &Document) {
         let (reply, rtt) = (bytes(reply), Duration::from_millis(1));
-        self.topology.handle_check(self.seed(), Ok(&reply), rtt);
+        play_check(&self.topology, self.seed(), Ok(&reply), rtt);
     }
 }
 

@@ -13,13 +13,13 @@ use sdam_core::{
     address::ServerAddress,
     deployment::{ConnId, Input, Role},
     error::{Error, ErrorKind, Stage},
-    hello::{Hello, HelloRequest},
+    hello::{Hello, HelloReply, HelloRequest},
     time::Instant,
 };
 use sdam_transport::{
     clock::Clock,
     connect::Connection,
-    runtime::Io,
+    runtime::Backend,
     wire::{Exchange, WireError, WireMessage},
 };
 
@@ -47,21 +47,19 @@ pub(crate) struct Reply {
 
 impl Answer {
     /// Makes an input of the answer on `conn`: parses the reply.
-    pub(crate) fn parsed(self, conn: ConnId) -> Input<'static> {
+    pub(crate) fn parsed(self, conn: ConnId) -> Input {
         match self {
             Self::Connected => Input::Connected { conn },
             Self::Failed { at, error } => Input::Failed { conn, at, error },
             Self::Reply(reply) => {
-                let bytes = reply.message.body();
+                let document = reply.message.body();
                 Input::Reply {
                     conn,
                     sent: reply.sent,
                     at: reply.at,
-                    hello: Hello::parse(bytes),
-                    bytes: match conn.role {
-                        Role::Check => bytes.into(),
-                        // Not used.
-                        Role::Ping => Vec::new().into(),
+                    reply: match conn.role {
+                        Role::Check => HelloReply::parse(document),
+                        Role::Ping => Hello::parse(document).into(),
                     },
                     more_to_come: reply.more_to_come,
                 }
@@ -106,13 +104,13 @@ impl MonitorConnection {
     /// Starts to open a connection. `max_hello_size` limits the size of its replies.
     pub(crate) fn connect(
         &mut self,
-        io: &Io,
+        backend: &Backend,
         max_hello_size: usize,
         address: &ServerAddress,
         deadline: Option<Instant>,
     ) {
-        let (transport, address) = (io.transport.clone(), address.clone());
-        let clock = Arc::clone(&io.clock);
+        let (transport, address) = (backend.transport.clone(), address.clone());
+        let clock = Arc::clone(&backend.clock);
         self.begin(async move {
             match transport.connect(&address, deadline).await {
                 Ok(connection) => {

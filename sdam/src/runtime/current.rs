@@ -25,12 +25,17 @@ pub fn current() -> Result<Runtime, CurrentError> {
 }
 
 /// An error of [`current`]: no runtime could be chosen.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CurrentError {
     /// Only tokio is enabled, and this is not the context of a tokio runtime.
+    #[error("not in the context of a tokio runtime: call this inside of `block_on` or of a task")]
     NotInContext,
     /// Several runtimes are enabled.
+    #[error(
+        "several runtimes are enabled ({}): call the function of the intended one",
+        .enabled.join(", ")
+    )]
     Ambiguous {
         /// The features of the enabled runtimes.
         enabled: Box<[&'static str]>,
@@ -81,26 +86,9 @@ pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, CurrentError> {
     }
 }
 
-impl fmt::Display for CurrentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotInContext => f.write_str(
-                "not in the context of a tokio runtime: call this inside of `block_on` or of a task",
-            ),
-            Self::Ambiguous { enabled } => write!(
-                f,
-                "several runtimes are enabled ({}): call the function of the intended one",
-                enabled.join(", ")
-            ),
-        }
-    }
-}
-
 impl fmt::Debug for CurrentError {
     /// Prints the `Display` text, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
-
-impl std::error::Error for CurrentError {}

@@ -97,22 +97,22 @@ fn tokio_is_current_in_its_context_whatever_features_are_enabled() {
 #[cfg(feature = "blocking")]
 #[test]
 fn the_clock_of_the_blocking_runtime_never_goes_back() {
-    let io = super::blocking();
-    let first = io.clock.now();
-    assert!(io.clock.now() >= first);
+    let backend = super::blocking();
+    let first = backend.clock.now();
+    assert!(backend.clock.now() >= first);
 }
 
 /// Uses the features that this test was built with.
 #[cfg(feature = "runtime-smol")]
 #[test]
 fn a_runtime_has_a_tls_library_and_a_resolver_if_their_features_are_enabled() {
-    let io = super::smol().io;
-    assert_eq!(io.tls.is_some(), cfg!(feature = "tls"));
-    assert_eq!(io.resolver.is_some(), cfg!(feature = "srv"));
+    let backend = super::smol().backend;
+    assert_eq!(backend.tls.is_some(), cfg!(feature = "tls"));
+    assert_eq!(backend.resolver.is_some(), cfg!(feature = "srv"));
     #[cfg(feature = "blocking")]
     {
-        let io = super::blocking();
-        assert_eq!(io.tls.is_some(), cfg!(feature = "tls"));
-        assert_eq!(io.resolver.is_some(), cfg!(feature = "srv"));
+        let backend = super::blocking();
+        assert_eq!(backend.tls.is_some(), cfg!(feature = "tls"));
+        assert_eq!(backend.resolver.is_some(), cfg!(feature = "srv"));
     }
 }

@@ -1,54 +1,11 @@
-//! Errors of starting a topology and of selecting a server.
+//! Errors of selecting a server.
 
 use std::{fmt, sync::Arc};
 
 use sdam_core::{event::SelectionFailure, options::ConfigError, topology::TopologyDescription};
-use sdam_select::criteria::CriteriaError;
-use sdam_transport::handshake::InvalidMetadata;
 
 use super::timeout::SelectionTimeout;
 use crate::engine::pending::CLOSED;
-
-/// An error that kept a topology from starting.
-///
-/// `Debug` shows the same text as `Display`, for programs whose `main` returns it.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The options contradict each other or themselves.
-    Config(ConfigError),
-    /// The client metadata is invalid.
-    Metadata(InvalidMetadata),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Config(error) => error.fmt(f),
-            Self::Metadata(error) => error.fmt(f),
-        }
-    }
-}
-
-impl fmt::Debug for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl From<ConfigError> for StartError {
-    fn from(error: ConfigError) -> Self {
-        Self::Config(error)
-    }
-}
-
-impl From<InvalidMetadata> for StartError {
-    fn from(error: InvalidMetadata) -> Self {
-        Self::Metadata(error)
-    }
-}
 
 /// An error that a selection failed with.
 ///
@@ -64,7 +21,7 @@ pub enum SelectionError {
         description: Arc<TopologyDescription>,
     },
     /// The criteria are invalid: no server could ever match them.
-    InvalidCriteria(CriteriaError),
+    InvalidCriteria(ConfigError),
     /// No server was suitable at once, and the maximum number of selections is waiting.
     TooManyWaiters {
         /// The limit, [`Options::max_waiters`](sdam_core::options::Options::max_waiters).
@@ -147,11 +104,4 @@ impl fmt::Debug for SelectionError {
     }
 }
 
-impl std::error::Error for SelectionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::InvalidCriteria(error) => Some(error),
-            _ => None,
-        }
-    }
-}
+impl std::error::Error for SelectionError {}

@@ -6,7 +6,7 @@ use sdam_core::{time::Instant, topology::TopologyDescription};
 use sdam_events::history::Transition;
 use sdam_select::{criteria::Criteria, diagnose::Diagnosis, error_text, explain::Explanation};
 
-use crate::engine::failures::{Failure, Failures};
+use crate::engine::failures::{ServerFailure, ServerFailures};
 
 /// The error of a selection that has timed out.
 ///
@@ -24,13 +24,13 @@ pub struct SelectionTimeout {
     /// The result of the selection criteria for each server.
     pub explanation: Explanation,
     /// The errors of each server, in the order of the description.
-    pub failures: Box<[Failures]>,
+    pub failures: Box<[ServerFailures]>,
     /// The probable problems, the most fundamental first.
     pub diagnoses: Vec<Diagnosis>,
-    /// The timeout of the selection; it has no effect with [`Bound::TryOnce`].
+    /// The timeout of the selection; it has no effect with [`LimitSource::TryOnce`].
     pub timeout: Duration,
     /// The source of that limit.
-    pub bound: Bound,
+    pub limit_source: LimitSource,
     /// The time that the selection has waited.
     pub waited: Duration,
     /// The time of the failure, by the clock of the topology's runtime.
@@ -43,7 +43,7 @@ pub struct SelectionTimeout {
 /// The source of a selection's time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Bound {
+pub enum LimitSource {
     /// The client's option `serverSelectionTimeoutMS`.
     ServerSelectionTimeout,
     /// The client's option `timeoutMS`, which was shorter.
@@ -79,7 +79,7 @@ impl SelectionTimeout {
         Ok(())
     }
 
-    fn fmt_failures(&self, f: &mut fmt::Formatter<'_>, failures: &Failures) -> fmt::Result {
+    fn fmt_failures(&self, f: &mut fmt::Formatter<'_>, failures: &ServerFailures) -> fmt::Result {
         match (&failures.first, &failures.last) {
             (Some(first), Some(last)) if first.error == last.error => {
                 let (first, last) = (self.ago(first), self.ago(last));
@@ -88,18 +88,18 @@ impl SelectionTimeout {
             (first, last) => {
                 if let Some(first) = first {
                     let ago = self.ago(first);
-                    write!(f, "\n    first error, {ago} ago: {}", first.error)?;
+                    write!(f, "\n    first error, {ago} ago: {:#}", first.error)?;
                 }
                 if let Some(last) = last {
                     let ago = self.ago(last);
-                    write!(f, "\n    last error, {ago} ago: {}", last.error)?;
+                    write!(f, "\n    last error, {ago} ago: {:#}", last.error)?;
                 }
                 Ok(())
             }
         }
     }
 
-    fn ago(&self, failure: &Failure) -> Seconds {
+    fn ago(&self, failure: &ServerFailure) -> Seconds {
         Seconds(self.at.since(failure.at))
     }
 }
@@ -137,7 +137,7 @@ impl fmt::Debug for SelectionTimeout {
     }
 }
 
-impl fmt::Display for Bound {
+impl fmt::Display for LimitSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::ServerSelectionTimeout => "serverSelectionTimeoutMS",
@@ -154,14 +154,18 @@ struct Wait<'t>(&'t SelectionTimeout);
 impl fmt::Display for Wait<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(timeout) = self;
-        if timeout.bound == Bound::TryOnce {
+        if timeout.limit_source == LimitSource::TryOnce {
             let waited = Seconds(timeout.waited);
-            write!(f, "gave up after one scan, {waited} ({})", timeout.bound)
+            write!(
+                f,
+                "gave up after one scan, {waited} ({})",
+                timeout.limit_source
+            )
         } else if timeout.timeout.is_zero() {
-            write!(f, "did not wait ({} is 0)", timeout.bound)
+            write!(f, "did not wait ({} is 0)", timeout.limit_source)
         } else {
             let waited = Seconds(timeout.waited);
-            write!(f, "gave up after {waited} ({})", timeout.bound)
+            write!(f, "gave up after {waited} ({})", timeout.limit_source)
         }
     }
 }

@@ -21,7 +21,7 @@ impl Scanner {
         let description = snapshot.description.server_by_id(server);
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
         let is_arbiter = description.is_some_and(|it| it.server_type == ServerType::RsArbiter);
-        let member = self.members.get_mut(server).filter(|_| !is_arbiter);
+        let member = self.members.get_mut(&server).filter(|_| !is_arbiter);
         member.is_some_and(|member| member.is_connected() && !member.is_authenticated())
     }
 
@@ -34,14 +34,17 @@ impl Scanner {
         if !self.lacks_authentication(server) {
             return Ok(());
         }
-        let (clock, deadline) = (Arc::clone(&self.shared.io.clock), self.reply_deadline());
+        let (clock, deadline) = (
+            Arc::clone(&self.shared.backend.clock),
+            self.reply_deadline(),
+        );
         // Each server that has users takes the legacy hello; a balancer was sent the modern one.
         let hello = HelloRequest::poll(
             self.is_balancer(server),
             self.shared.config.server_api.clone(),
         );
         let max_wire_version = self.max_wire_version(server);
-        let Some(member) = self.members.get_mut(server) else {
+        let Some(member) = self.members.get_mut(&server) else {
             return Ok(());
         };
         let (generation, service) = (member.generation(&self.shared), member.service);

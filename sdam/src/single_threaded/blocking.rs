@@ -22,11 +22,7 @@ use sdam_transport::pool::{CommandReply, NoPools, PoolHandle};
 use super::ScanTopology;
 use crate::{
     runtime,
-    select::{
-        error::{SelectionError, StartError},
-        selected::SelectedServer,
-    },
-    srv::ResolveError,
+    select::{error::SelectionError, selected::SelectedServer},
     topology::TopologyBuilder,
 };
 
@@ -47,7 +43,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn blocking(self) -> Result<BlockingTopology<P>, StartError> {
+    pub fn blocking(self) -> Result<BlockingTopology<P>, ConfigError> {
         Ok(BlockingTopology {
             scan: self.scan(runtime::blocking())?,
         })
@@ -72,7 +68,7 @@ impl BlockingTopology {
     /// # Errors
     ///
     /// As [`resolve`](crate::resolve).
-    pub fn resolve(uri: &str) -> Result<TopologyBuilder, ResolveError> {
+    pub fn resolve(uri: &str) -> Result<TopologyBuilder, Error> {
         wait(crate::Topology::resolve(uri, &runtime::blocking()))
     }
 
@@ -81,7 +77,7 @@ impl BlockingTopology {
     /// # Errors
     ///
     /// If the options contradict each other.
-    pub fn start(options: Options) -> Result<Self, StartError> {
+    pub fn start(options: Options) -> Result<Self, ConfigError> {
         TopologyBuilder::new(options).blocking()
     }
 }

@@ -1,7 +1,5 @@
 //! Checks, probes and the connection to a load balancer.
 
-use std::{future::poll_fn, task::Poll, time::Duration};
-
 use sdam_core::{
     deployment::{Input, Timer},
     error::{Error, ErrorKind, Stage},
@@ -11,152 +9,72 @@ use sdam_core::{
 };
 
 use super::Scanner;
-use crate::monitor::{self, connection::Answer, timer::DeadlineTimer};
+use crate::monitor::{
+    self,
+    connection::{Answer, MonitorConnection},
+    timer::DeadlineTimer,
+};
 
 impl Scanner {
-    /// Checks a server, or continues a suspended check. Returns whether a retry may succeed where
-    /// this attempt has failed.
-    pub(super) async fn check_server(&mut self, server: ServerId) -> bool {
-        let Some(member) = self.members.get_mut(server) else {
-            return false;
+    /// Waits for the answer on the connection of the running check, if there is one, or until the
+    /// machine acts without an answer.
+    pub(super) async fn answer(&mut self) -> Input {
+        let deadline = self.shared.deadline(Timer::Scan);
+        let mut members = self.members.values_mut();
+        let mut running = members.find(|member| member.connection.is_busy());
+        let mut none = MonitorConnection::default();
+        let connection = match &mut running {
+            Some(member) => &mut member.connection,
+            None => &mut none,
         };
-        if member.is_abandoned() {
-            self.lose_connection(server);
-        }
-        if self.revive_check(server).await {
-            let member = self.members.get(server);
-            return member.is_some_and(|member| member.wants_retry(&self.shared));
-        }
-        let member = self.members.get(server);
-        if member.is_some_and(|member| !member.connection.is_busy()) {
-            self.tell(server, Input::CheckRequested { server });
-            self.due(server);
-        }
-        let mut timer = DeadlineTimer::default();
-        let mut begun = false;
-        loop {
-            let Some(member) = self.members.get_mut(server) else {
-                return false;
-            };
-            if begun && !member.connection.is_busy() {
-                return member.wants_retry(&self.shared);
+        let (clock, mut timer) = (&*self.shared.backend.clock, DeadlineTimer::default());
+        let answer = monitor::answer(clock, connection, deadline, &mut timer).await;
+        if let (Some(answer), Some(member)) = (answer, running)
+            && let Some(conn) = member.conn
+        {
+            if let Answer::Reply(_) = &answer {
+                member.used = clock.now();
             }
-            // If the last check was less than 500 ms ago, this one begins at its deadline.
-            begun |= member.connection.is_busy();
-            let deadline = member.deadline(&self.shared);
-            let answer = monitor::answer(
-                &*self.shared.io.clock,
-                &mut member.connection,
-                deadline,
-                &mut timer,
-            )
-            .await;
-            self.answer(server, answer);
+            return answer.parsed(conn);
         }
-    }
-
-    /// Processes the result of a check that an earlier call left suspended. Returns whether that
-    /// ended the check. A check past its deadline without an answer is abandoned: silence while
-    /// nothing was polled is no evidence against the server.
-    async fn revive_check(&mut self, server: ServerId) -> bool {
-        let now = self.now();
-        let Some(member) = self.members.get_mut(server) else {
-            return false;
-        };
-        let deadline = member.deadline(&self.shared);
-        if !member.connection.is_busy() || deadline.is_none_or(|deadline| now < deadline) {
-            return false;
-        }
-        let answer = poll_fn(|cx| {
-            Poll::Ready(match member.connection.poll(cx) {
-                Poll::Ready(answer) => Some(answer),
-                Poll::Pending => None,
-            })
-        })
-        .await;
-        let silent = match &answer {
-            Some(Answer::Failed { error, .. }) => error.is_timeout(),
-            Some(_) => false,
-            None => true,
-        };
-        if silent {
-            self.tell(server, Input::Abandoned { server });
-            return false;
-        }
-        self.answer(server, answer);
-        let member = self.members.get(server);
-        member.is_none_or(|member| !member.connection.is_busy())
-    }
-
-    /// Passes the connection's result to the check; `None` means that the deadline has passed.
-    fn answer(&mut self, server: ServerId, answer: Option<Answer>) {
-        let Some(answer) = answer else {
-            return self.due(server);
-        };
-        let now = self.now();
-        let Some(member) = self.members.get_mut(server) else {
-            return;
-        };
-        if let Answer::Reply(_) = &answer {
-            member.used = now;
-        }
-        if let Some(conn) = member.conn {
-            self.tell(server, answer.parsed(conn));
-        }
-    }
-
-    fn due(&mut self, server: ServerId) {
-        let timer = Timer::Server(server);
-        let wanted = false;
-        self.tell(server, Input::Due { timer, wanted });
+        let (timer, wanted) = (Timer::Scan, false);
+        Input::Due { timer, wanted }
     }
 
     /// Sends `ping` on the server's connection, or continues to wait for the reply to one. Any
-    /// reply shows that the connection is alive; without one the server is marked Unknown.
-    pub(super) async fn probe(&mut self, server: ServerId) -> bool {
+    /// reply shows that the connection is alive; without one the connection is closed.
+    pub(super) async fn probe(&mut self, server: ServerId) -> Input {
+        let outcome = self.ping(server).await;
+        if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(&server)) {
+            member.disconnect();
+        }
+        Input::Probed { server, outcome }
+    }
+
+    async fn ping(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
         let ping = ping(self.shared.options.server_api.as_ref());
-        let Some(member) = self.members.get_mut(server) else {
-            return false;
-        };
+        let member = self.members.get_mut(&server).ok_or_else(gone)?;
         if !member.connection.is_busy() {
             member.connection.command(ping, deadline);
         }
-        let error = match monitor::answer(
-            &*self.shared.io.clock,
-            &mut member.connection,
-            deadline,
-            &mut DeadlineTimer::default(),
-        )
-        .await
-        {
+        let (clock, mut timer) = (&*self.shared.backend.clock, DeadlineTimer::default());
+        match monitor::answer(clock, &mut member.connection, deadline, &mut timer).await {
             Some(Answer::Reply(_) | Answer::Connected) => {
-                member.used = self.shared.now();
-                return true;
+                member.used = clock.now();
+                Ok(())
             }
-            Some(Answer::Failed { error, .. }) => error.at(Stage::Operation),
-            None => self.too_late(Stage::Operation),
-        };
-        self.probe_failed(server, error);
-        false
-    }
-
-    /// Closes a connection that failed its probe, and marks the server Unknown. A load balancer is
-    /// never marked Unknown.
-    fn probe_failed(&mut self, server: ServerId, error: Error) {
-        self.lose_connection(server);
-        if !self.is_balancer(server) {
-            self.shared.apply_check(server, Err(error), Duration::ZERO);
-            self.follow(None);
+            Some(Answer::Failed { error, .. }) => Err(error.at(Stage::Operation)),
+            None => Err(self.too_late(Stage::Operation)),
         }
     }
 
     /// Closes the connection to `server` between two checks.
     pub(super) fn lose_connection(&mut self, server: ServerId) {
-        if let Some(member) = self.members.get_mut(server) {
+        if let Some(member) = self.members.get_mut(&server) {
             member.disconnect();
             if let Some(conn) = member.conn {
-                self.tell(server, Input::ConnectionLost { conn });
+                self.tell(Input::ConnectionLost { conn });
             }
         }
     }
@@ -165,7 +83,7 @@ impl Scanner {
     /// Balancers: "Error handling").
     pub(super) async fn open_balanced(&mut self, server: ServerId) -> Result<(), Error> {
         let outcome = self.greet_balancer(server).await;
-        if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(server)) {
+        if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(&server)) {
             member.disconnect();
         }
         outcome
@@ -174,8 +92,8 @@ impl Scanner {
     async fn greet_balancer(&mut self, server: ServerId) -> Result<(), Error> {
         let deadline = self.reply_deadline();
         let shared = &self.shared;
-        let clock = &*shared.io.clock;
-        let member = self.members.get_mut(server).ok_or_else(gone)?;
+        let clock = &*shared.backend.clock;
+        let member = self.members.get_mut(&server).ok_or_else(gone)?;
         // An attempt that an earlier call left suspended is not continued.
         member.disconnect();
         shared.connect(&member.server, &mut member.connection, deadline);
@@ -186,7 +104,7 @@ impl Scanner {
             Some(_) => {}
         }
         let deadline = self.reply_deadline();
-        let member = self.members.get_mut(server).ok_or_else(gone)?;
+        let member = self.members.get_mut(&server).ok_or_else(gone)?;
         member.connection.send(shared.hello_request(), deadline);
         let answer = monitor::answer(clock, &mut member.connection, deadline, &mut timer).await;
         let reply = match answer {
@@ -200,11 +118,11 @@ impl Scanner {
         member.used = shared.now();
         // The previous connection is uncounted first.
         if let Some(before) = member.counted.take() {
-            shared.apply_service_connection_closed(&before);
+            shared.handle_service_connection_closed(&before);
         }
         let generation = shared.generation(server, None).unwrap_or_default();
-        member.counted = shared.apply_handshake(server, generation, reply.body())?;
-        self.follow(None);
+        member.counted = shared.handle_handshake(server, generation, reply.body())?;
+        self.follow();
         Ok(())
     }
 
@@ -224,12 +142,12 @@ impl Scanner {
     }
 
     pub(super) fn is_balancer(&self, server: ServerId) -> bool {
-        self.shared.options.load_balanced && self.members.get(server).is_some()
+        self.shared.options.load_balanced && self.members.contains_key(&server)
     }
 
     /// Returns whether the connection to `server` is open and usable.
     pub(super) fn is_connected(&mut self, server: ServerId) -> bool {
-        let member = self.members.get_mut(server);
+        let member = self.members.get_mut(&server);
         member.is_some_and(super::member::Member::is_connected)
     }
 

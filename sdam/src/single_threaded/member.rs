@@ -23,8 +23,6 @@ pub(super) struct Member {
     pub(super) connection: MonitorConnection,
     /// The connection that a check has opened last.
     pub(super) conn: Option<ConnId>,
-    /// True if the server was known when its member last followed the engine.
-    pub(super) known: bool,
     /// The time when the connection was last used.
     pub(super) used: Instant,
     /// The service behind a load balancer that the connection leads to.
@@ -42,7 +40,6 @@ impl Member {
         Self {
             connection: MonitorConnection::default(),
             conn: None,
-            known: false,
             used: Instant::EPOCH,
             service: None,
             counted: None,
@@ -90,11 +87,6 @@ impl Member {
         current.is_some_and(|current| current > counted.generation())
     }
 
-    /// Returns when the check acts next.
-    pub(super) fn deadline(&self, shared: &Shared) -> Option<Instant> {
-        shared.deadline(self.id())
-    }
-
     /// Returns the generation of connections that are opened now, to the service if there is one.
     pub(super) fn generation(&self, shared: &Shared) -> Option<Generation> {
         shared.generation(self.id(), self.service)
@@ -137,12 +129,5 @@ impl Member {
     pub(super) fn disconnect(&mut self) {
         self.connection.disconnect();
         self.service = None;
-    }
-
-    /// Returns whether a failed check is to be repeated without a pause.
-    pub(super) fn wants_retry(&self, shared: &Shared) -> bool {
-        let now = shared.now();
-        self.deadline(shared)
-            .is_some_and(|deadline| deadline <= now)
     }
 }

@@ -3,17 +3,17 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::ScanRequest,
     error::{Error, ErrorOutcome, Stage},
     ids::ServerId,
     report::ErrorReport,
-    scan::ScanInput,
 };
 use sdam_transport::{
     pool::{CommandReply, PoolHandle},
     race,
 };
 
-use super::{Channel, ScanTopology, Scanner};
+use super::{ScanConnection, ScanTopology, Scanner};
 
 impl<P: PoolHandle> ScanTopology<P> {
     /// Reports an error on the connection to `server`.
@@ -34,11 +34,11 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// It usually is open after a selection, because the scan has opened it;
     /// [`connect`](Self::connect) authenticates it.
     /// The call counts as a use of the connection, which decides when it is probed.
-    pub fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
+    pub fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         let scanner = &mut self.scanner;
-        scanner.follow(None);
+        scanner.follow();
         let is_usable = !scanner.lacks_authentication(server) || scanner.authenticator.is_none();
-        is_usable.then(|| scanner.channel(server)).flatten()
+        is_usable.then(|| scanner.connection(server)).flatten()
     }
 
     /// Returns the connection to `server`, and opens it if necessary. If the topology has an
@@ -56,12 +56,12 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// # Cancel safety
     ///
     /// As [`select`](Self::select).
-    pub async fn connect(&mut self, server: ServerId) -> Result<Channel<'_>, Error> {
+    pub async fn connect(&mut self, server: ServerId) -> Result<ScanConnection<'_>, Error> {
         let connected = self.scanner.connect(server).await;
         self.scanner.deliver();
         connected?;
         let error = self.scanner.connection_error(server);
-        self.scanner.channel(server).ok_or(error)
+        self.scanner.connection(server).ok_or(error)
     }
 
     /// Runs a command, a BSON document with `$db`, on the connection to `server` and returns the
@@ -86,24 +86,24 @@ impl<P: PoolHandle> ScanTopology<P> {
         command: &[u8],
         timeout: Option<Duration>,
     ) -> Result<CommandReply, Error> {
-        let clock = Arc::clone(&self.scanner.shared.io.clock);
+        let clock = Arc::clone(&self.scanner.shared.backend.clock);
         let deadline = timeout.map(|timeout| clock.now() + timeout);
         let connected = self.scanner.connect(server).await;
         self.scanner.deliver();
         connected?;
         self.scanner.check_authentication(server)?;
         let unusable = self.scanner.connection_error(server);
-        let mut channel = self.scanner.channel(server).ok_or(unusable)?;
-        let (generation, service_id) = (channel.generation(), channel.service_id());
-        let outcome =
-            match race::deadline(&*clock, deadline, channel.command(command, deadline)).await {
-                Ok(outcome) => outcome,
-                Err(elapsed) => Err(Error::timeout(
-                    Stage::Operation,
-                    "the command took longer than allowed",
-                )
-                .with_source(elapsed)),
-            };
+        let mut lent = self.scanner.connection(server).ok_or(unusable)?;
+        let (generation, service_id) = (lent.generation(), lent.service_id());
+        let outcome = match race::deadline(&*clock, deadline, lent.command(command, deadline)).await
+        {
+            Ok(outcome) => outcome,
+            Err(elapsed) => Err(Error::timeout(
+                Stage::Operation,
+                "the command took longer than allowed",
+            )
+            .with_source(elapsed)),
+        };
         let max_wire_version = self.scanner.max_wire_version(server);
         let mut report = |error: Error| {
             let report = ErrorReport::new(generation, error.at(Stage::Operation))
@@ -126,12 +126,12 @@ impl<P: PoolHandle> ScanTopology<P> {
 impl Scanner {
     /// Opens and authenticates the connection to `server`, if necessary.
     async fn connect(&mut self, server: ServerId) -> Result<(), Error> {
-        self.follow(None);
+        self.follow();
         if !self.is_connected(server) {
             if self.is_balancer(server) {
                 self.open_balanced(server).await?;
             } else {
-                self.carry_out(ScanInput::Check { server }).await;
+                self.carry_out(ScanRequest::Check { server }).await;
             }
         }
         self.authenticate(server).await
@@ -140,26 +140,23 @@ impl Scanner {
     pub(super) fn handle_error(&mut self, server: ServerId, report: &ErrorReport) -> ErrorOutcome {
         let own = self.shared.generation(server, report.service_id);
         let outcome = self.shared.handle_error(server, report);
-        self.follow(None);
+        self.follow();
         if report.error.is_network() && own == Some(report.generation) {
             self.disconnect(server);
-        }
-        if matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared) {
-            self.lose(&[server]);
         }
         outcome
     }
 
-    fn channel(&mut self, server: ServerId) -> Option<Channel<'_>> {
-        self.follow(None);
-        let member = self.members.get_mut(server)?;
+    fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
+        self.follow();
+        let member = self.members.get_mut(&server)?;
         let generation = member.generation(&self.shared)?;
-        Channel::of(member, &self.shared, generation)
+        ScanConnection::of(member, &self.shared, generation)
     }
 
     /// Closes the connection to `server`, unless a check is in progress on it.
     pub(super) fn disconnect(&mut self, server: ServerId) {
-        let member = self.members.get(server);
+        let member = self.members.get(&server);
         if member.is_some_and(|member| !member.connection.is_busy()) {
             self.lose_connection(server);
         }
@@ -168,7 +165,7 @@ impl Scanner {
     /// Returns the greatest wire version of the connection to `server`.
     pub(super) fn max_wire_version(&self, server: ServerId) -> i32 {
         if self.is_balancer(server) {
-            let member = self.members.get(server);
+            let member = self.members.get(&server);
             return member.map_or(0, |member| member.max_wire_version);
         }
         let snapshot = self.shared.published.load();

@@ -3,8 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::{Input, Output, ScanFailure, ScanRequest},
     ids::ServerId,
-    scan::{ScanEffect, ScanFailure, ScanInput},
     time::Instant,
 };
 use sdam_select::{choose, criteria::Criteria};
@@ -12,7 +12,8 @@ use sdam_select::{choose, criteria::Criteria};
 use super::Scanner;
 use crate::{
     select::{
-        Limit, error::SelectionError, events::SelectionEvents, selected::Selected, timeout::Bound,
+        Limit, error::SelectionError, events::SelectionEvents, selected::Selected,
+        timeout::LimitSource,
     },
     topology::shared::Shared,
 };
@@ -42,7 +43,7 @@ impl Scanner {
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
-        self.follow(None);
+        self.prepare();
         // The events outlive the mutable borrows of `self` below.
         let shared = Arc::clone(&self.shared);
         let try_once = shared.options.server_selection_try_once.unwrap_or(true);
@@ -76,21 +77,18 @@ impl Scanner {
         }
         let started = self.now();
         let timeout = limit.timeout;
-        let mut effect = self.tell_scan(ScanInput::Select { timeout });
+        let mut output = self.tell(Input::Scan(ScanRequest::Select { timeout }));
         loop {
-            effect = match effect {
-                ScanEffect::Choose => self.attempt(criteria, reported)?,
-                ScanEffect::Select { server } => {
-                    let selected = self.selected(server, criteria);
+            output = match output {
+                Some(Output::Choose) => self.attempt(criteria, reported)?,
+                Some(Output::Finish(Ok(server))) => {
+                    let selected = server.and_then(|server| self.selected(server, criteria));
                     return selected.ok_or(SelectionError::Closed);
                 }
-                ScanEffect::Fail(failure) => {
+                Some(Output::Finish(Err(failure))) => {
                     return Err(self.failure(failure, criteria, limit, started));
                 }
-                effect => match self.execute(effect).await {
-                    Some(next) => next,
-                    None => return Err(SelectionError::Closed),
-                },
+                output => self.advance(output).await,
             };
         }
     }
@@ -100,23 +98,21 @@ impl Scanner {
         &mut self,
         criteria: &Criteria,
         reported: &mut Reported<'_>,
-    ) -> Result<ScanEffect, SelectionError> {
-        if let Some((server, idle)) = self.choose(criteria)? {
-            return Ok(self.tell_scan(ScanInput::Found { server, idle }));
-        }
-        let next = self.tell_scan(ScanInput::NotFound);
+    ) -> Result<Option<Output>, SelectionError> {
+        let (server, idle) = self.choose(criteria)?;
+        let next = self.tell(Input::Chosen { server, idle });
         // K-8: also if no time is left.
-        if next != ScanEffect::Fail(ScanFailure::TriedOnce) {
+        if server.is_none() && next != Some(Output::Finish(Err(ScanFailure::TriedOnce))) {
             reported.waiting(&self.shared);
         }
         Ok(next)
     }
 
-    /// Chooses a suitable server and returns how long its connection has been idle.
+    /// Chooses a suitable server, if there is one, and returns how long its connection has been idle.
     fn choose(
         &mut self,
         criteria: &Criteria,
-    ) -> Result<Option<(ServerId, Option<Duration>)>, SelectionError> {
+    ) -> Result<(Option<ServerId>, Option<Duration>), SelectionError> {
         let (random, _) = self.shared.random();
         let snapshot = self.snapshot();
         let settings = &self.shared.settings;
@@ -124,18 +120,16 @@ impl Scanner {
         let chosen = choose(&snapshot.description, settings, criteria, |_| 0, random)
             .map_err(SelectionError::InvalidCriteria)?;
         let now = self.now();
-        Ok(chosen.map(|chosen| {
-            let id = chosen.server.id;
-            let member = self.members.get_mut(id);
-            (id, member.and_then(|member| member.idle(now)))
-        }))
+        let server = chosen.map(|chosen| chosen.server.id);
+        let member = server.and_then(|server| self.members.get_mut(&server));
+        Ok((server, member.and_then(|member| member.idle(now))))
     }
 
     fn selected(&self, server: ServerId, criteria: &Criteria) -> Option<Selected> {
         let topology = &self.snapshot().description;
         let description = topology.server_by_id(server)?;
         let (_, lane) = self.shared.random();
-        let server = &self.members.get(server)?.server;
+        let server = &self.members.get(&server)?.server;
         let settings = &self.shared.settings;
         Selected::new(server, description, topology, settings, criteria, lane)
     }
@@ -155,7 +149,7 @@ impl Scanner {
             }
             ScanFailure::Timeout => limit,
             ScanFailure::TriedOnce => Limit {
-                bound: Bound::TryOnce,
+                source: LimitSource::TryOnce,
                 ..limit
             },
         };

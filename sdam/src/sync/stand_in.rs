@@ -19,7 +19,7 @@ use super::{
 /// Stands in for `arc_swap::ArcSwap`.
 ///
 /// Assumption about the original: a load returns some complete value, and all writes before its
-/// store are visible. It may not be the latest value, unless something else orders the store
+/// swap are visible. It may not be the latest value, unless something else orders the swap
 /// before the load.
 pub(crate) struct ArcSwap<T> {
     /// All values ever stored. Its lock is invisible to loom, so it orders nothing.
@@ -46,12 +46,18 @@ impl<T> ArcSwap<T> {
     }
 
     pub(crate) fn store(&self, value: Arc<T>) {
+        drop(self.swap(value));
+    }
+
+    pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         let index = {
             let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
             values.push(value);
             values.len() - 1
         };
-        self.latest.swap(index, Ordering::AcqRel);
+        let previous = self.latest.swap(index, Ordering::AcqRel);
+        let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&values[previous])
     }
 }
 

@@ -7,7 +7,7 @@ use sdam_core::{
     event::{EventKind, EventName},
     ids::ObjectId,
     monitor::MonitorConfig,
-    options::{Options, Warning},
+    options::{ConfigError, Options, Warning},
     rng::Rng,
 };
 use sdam_events::{
@@ -21,7 +21,7 @@ use sdam_transport::pool::{Authenticator, NoPools, PoolFactory, PoolHandle};
 use sdam_transport::{
     handshake::{ClientMetadata, Environment},
     layers::Translate,
-    runtime::{Io, Runtime},
+    runtime::{Backend, Runtime},
     spawn::Task,
 };
 
@@ -31,7 +31,7 @@ use super::{
     shared::{Background, Shared, TaskSet},
     tasks::Tasks,
 };
-use crate::{engine::pools::CreatePool, select::error::StartError};
+use crate::engine::pools::CreatePool;
 
 /// Builds a topology from options, pools, sinks, a selector and client metadata.
 #[must_use = "no server is monitored until the topology is started"]
@@ -142,7 +142,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
     /// Sets where to dial for each member, for deployments whose members have names that lead
     /// nowhere from here: an [`AddressTable`](crate::AddressTable),
-    /// [`ThroughHost`](crate::ThroughHost), or your own. The members keep their names, and TLS
+    /// [`HostTranslation`](crate::HostTranslation), or your own. The members keep their names, and TLS
     /// checks these.
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));
@@ -180,11 +180,13 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// If the options contradict each other or ask for TLS or a proxy that `runtime` does not have,
     /// or if the client metadata is invalid.
-    pub fn start(self, runtime: Runtime) -> Result<Topology<P>, StartError> {
+    pub fn start(self, runtime: Runtime) -> Result<Topology<P>, ConfigError> {
         let Runtime {
-            mut io, spawner, ..
+            mut backend,
+            spawner,
+            ..
         } = runtime;
-        let mut prepared = self.prepare(&mut io, Options::multi_threaded_warnings)?;
+        let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
         let mut settings = Settings::new(&prepared.options);
         settings.selector = prepared.selector.take();
         let sink = prepared.sink.take();
@@ -194,7 +196,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             pools: Tasks::default(),
             dispatchers: Tasks::default(),
         };
-        let shared = Shared::new(prepared, settings, io, Background::Tasks(tasks));
+        let shared = Shared::new(prepared, settings, backend, Background::Tasks(tasks));
         if let Some(sink) = sink {
             dispatch(&shared, sink);
         }
@@ -206,16 +208,16 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         Ok(topology)
     }
 
-    /// Prepares what both kinds of topology start with, and adds layers to the transport of `io`.
+    /// Prepares what both kinds of topology start with, and adds layers to the transport of `backend`.
     /// `warnings` are those of the kind.
     pub(crate) fn prepare(
         mut self,
-        io: &mut Io,
+        backend: &mut Backend,
         warnings: fn(&Options) -> Vec<Warning>,
-    ) -> Result<Prepared, StartError> {
+    ) -> Result<Prepared, ConfigError> {
         let options = self.options;
         options.validate()?;
-        io.transport = layers::transport(io, &options, self.translate)?;
+        backend.transport = layers::transport(backend, &options, self.translate)?;
         let mut metadata = match self.metadata {
             Some(metadata) => metadata,
             None => Metadata::Own(ClientMetadata::new(
@@ -230,10 +232,10 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let is_faas = metadata.is_faas();
         let metadata = MetadataHandshake::new(metadata, options.load_balanced)?;
         let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
-        let rng = Rng::new(io.next_seed());
+        let rng = Rng::new(backend.next_seed());
         let topology = self
             .id
-            .unwrap_or_else(|| ObjectId::from_bytes(io.unique_bytes()));
+            .unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
         if let Some(history) = &self.history {
             self.sinks.push(history.clone());
         }
@@ -243,7 +245,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
             _ => Some(Arc::new(Fanout::from_iter(self.sinks))),
         };
         let interest = sink.as_ref().map_or(Interest::NONE, EventSink::interest);
-        let clock = Arc::clone(&io.clock);
+        let clock = Arc::clone(&backend.clock);
         let wall = move || clock.wall();
         Ok(Prepared {
             warnings: warnings(&options),

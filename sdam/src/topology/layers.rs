@@ -6,7 +6,7 @@ use sdam_core::options::{ConfigError, Options};
 use sdam_transport::{
     connect::Transport,
     layers::{Layers, Translate},
-    runtime::Io,
+    runtime::Backend,
 };
 
 /// Returns the transport that connects as `options` and `translate` ask for.
@@ -17,12 +17,12 @@ use sdam_transport::{
 /// the proxy, would violate the user's security settings. MONGODB-X509 also needs a certificate of
 /// the client, without which every server would refuse it.
 pub(super) fn transport(
-    io: &Io,
+    backend: &Backend,
     options: &Options,
     translate: Option<Arc<dyn Translate>>,
 ) -> Result<Arc<dyn Transport>, ConfigError> {
-    let guards = io.transport.guards();
-    let mut transport = Arc::clone(&io.transport);
+    let guards = backend.transport.guards();
+    let mut transport = Arc::clone(&backend.transport);
     let mut add = |layers, refusal| {
         transport = transport.with_layers(layers).ok_or(refusal)?;
         Ok(())
@@ -38,7 +38,7 @@ pub(super) fn transport(
         add(layers, refusal("proxyHost", &proxy.host, PROXY))?;
     }
     if let Some(tls) = options.tls.as_ref().filter(|_| !guards.tls) {
-        let provider = io
+        let provider = backend
             .tls
             .as_ref()
             .ok_or_else(|| refusal("tls", "true", LIBRARY))?;
@@ -88,7 +88,7 @@ const PROXY: Refusal = (
 );
 const LIBRARY: Refusal = (
     "the runtime has no TLS library",
-    "enable the feature `tls` of sdam, or pass a library to `Io::with_tls`; leave it out only if \
+    "enable the feature `tls` of sdam, or pass a library to `Backend::with_tls`; leave it out only if \
      plain text is acceptable",
 );
 const TLS: Refusal = (

@@ -5,8 +5,11 @@ use std::{
     sync::{Arc, PoisonError},
 };
 
-use sdam_core::hello::{Handshake, HelloRequest};
-use sdam_transport::handshake::{ClientMetadata, InvalidMetadata, Library};
+use sdam_core::{
+    hello::{Handshake, HelloRequest},
+    options::ConfigError,
+};
+use sdam_transport::handshake::{ClientMetadata, DriverInfo};
 
 use crate::sync::{ArcSwap, Mutex};
 
@@ -52,7 +55,7 @@ impl Metadata {
     }
 
     /// Sets the name of the application, unless a driver's document has it already.
-    pub(crate) fn with_application(self, name: &str) -> Result<Self, InvalidMetadata> {
+    pub(crate) fn with_application(self, name: &str) -> Result<Self, ConfigError> {
         Ok(match self {
             Self::Own(metadata) => Self::Own(metadata.with_application(name)?),
             Self::Driver(document) => Self::Driver(document),
@@ -62,7 +65,7 @@ impl Metadata {
 
 impl MetadataHandshake {
     /// Encodes the metadata for the first time; an error if a driver's document is not valid.
-    pub(crate) fn new(metadata: Metadata, load_balanced: bool) -> Result<Self, InvalidMetadata> {
+    pub(crate) fn new(metadata: Metadata, load_balanced: bool) -> Result<Self, ConfigError> {
         let source = match metadata {
             Metadata::Own(metadata) => Source::Own {
                 handshake: ArcSwap::from_pointee(encode(&metadata, load_balanced)),
@@ -95,13 +98,15 @@ impl MetadataHandshake {
     }
 
     /// Appends a library and returns whether that changed the metadata.
-    pub(crate) fn append(&self, library: Library) -> Result<bool, InvalidMetadata> {
+    pub(crate) fn append(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         let Source::Own {
             metadata,
             handshake,
         } = &self.source
         else {
-            return Err(InvalidMetadata::of_driver());
+            let reason = "the driver makes the client document itself";
+            let remedy = "append the library to that";
+            return Err(ConfigError::new("driver name", "", reason, remedy));
         };
         let mut metadata = metadata.lock().unwrap_or_else(PoisonError::into_inner);
         let changed = metadata.append(library)?;

@@ -78,7 +78,7 @@ impl Shared {
         if first {
             self.announce_waiters();
         }
-        let mut expiry = self.io.clock.sleep_until(deadline);
+        let mut expiry = self.backend.clock.sleep_until(deadline);
         loop {
             // Listening before reading the snapshot means that no change in between is missed.
             let changed = self.published.changed.listen();
@@ -112,7 +112,7 @@ impl Shared {
         deadline: Option<Instant>,
     ) -> Option<T> {
         let mut expiry = match deadline {
-            Some(deadline) => self.io.clock.sleep_until(deadline),
+            Some(deadline) => self.backend.clock.sleep_until(deadline),
             None => futures::future::pending().boxed(),
         };
         loop {

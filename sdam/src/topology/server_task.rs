@@ -2,7 +2,10 @@
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
-use sdam_core::{deployment::ConnId, time::Instant};
+use sdam_core::{
+    deployment::{ConnId, Timer},
+    time::Instant,
+};
 
 use super::shared::Shared;
 use crate::{
@@ -84,7 +87,7 @@ impl ServerTask {
         timer: &mut DeadlineTimer,
         deadline: Option<Instant>,
     ) -> Next {
-        let clock = &*self.shared.io.clock;
+        let clock = &*self.shared.backend.clock;
         poll_fn(|cx| {
             if self.server.orders.poll(cx, news).is_ready() {
                 return Poll::Ready(Next::News);
@@ -103,7 +106,7 @@ impl ServerTask {
         if news.check {
             self.shared.check_requested(server)
         } else if news.look {
-            self.shared.deadline(server)
+            self.shared.deadline(Timer::Server(server))
         } else {
             before
         }

@@ -11,23 +11,25 @@ use std::{
 };
 
 use sdam_core::{
-    deployment::{Deployment, Input, Timer},
+    deployment::{Deployment, Input, Output, Timer},
     error::{Error, ErrorOutcome},
-    event::EventName,
-    hello::{Hello, HelloRequest},
+    hello::{HelloReply, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
     monitor::MonitorConfig,
     options::{Options, Warning},
     report::ErrorReport,
     rng::mix,
     time::Instant,
-    topology::TopologyDescription,
 };
-use sdam_events::{history::History, queue::EventQueue};
-use sdam_select::{criteria::Criteria, explain, explain::Explanation, settings::Settings};
+use sdam_events::{history::History, queue::EventQueue, sink::Interest};
+use sdam_select::{
+    criteria::Criteria,
+    explain::{Explanation, explain},
+    settings::Settings,
+};
 use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
-    runtime::Io,
+    runtime::Backend,
     spawn::{Spawner, Task},
 };
 
@@ -57,7 +59,7 @@ pub(crate) struct Shared {
     pub(crate) published: Published,
     pub(crate) waiters: Waiters,
     pub(crate) events: Arc<EventQueue>,
-    pub(crate) io: Io,
+    pub(crate) backend: Backend,
     pub(crate) background: Background,
     pub(crate) settings: Settings,
     /// The default selection timeout.
@@ -109,7 +111,7 @@ impl Shared {
     pub(crate) fn new(
         prepared: Prepared,
         settings: Settings,
-        io: Io,
+        backend: Backend,
         background: Background,
     ) -> Arc<Self> {
         let Prepared {
@@ -128,22 +130,26 @@ impl Shared {
         let config = Arc::new(config);
         let id = events.topology();
         let mut deployment = Deployment::new(&options, Arc::clone(&config), id, rng.fork());
-        if events.wants(EventName::Input) {
+        if events.wants_any(Interest::INPUTS) {
             deployment = deployment.with_recorded_inputs();
         }
         if let Background::Caller(_) = background {
-            deployment = deployment.with_inline_checks();
+            deployment = deployment.with_scans(&options);
+        }
+        // Without a resolver, a driver may poll by itself.
+        if backend.resolver.is_some() {
+            deployment = deployment.with_srv_polling(&options);
         }
         Arc::new_cyclic(|host: &Weak<Self>| {
             let host = Weak::clone(host) as Weak<dyn PoolHost>;
-            let runtime = (io.clone(), background.spawner());
+            let runtime = (backend.clone(), background.spawner());
             let engine = Engine::new(deployment, pools, host, Arc::clone(&events), runtime);
             Self {
                 published: Published::new(engine.snapshot()),
                 engine: Lock::new(engine),
                 waiters: Waiters::default(),
                 events,
-                io,
+                backend,
                 background,
                 settings,
                 limit: Limit::configured(&options),
@@ -158,7 +164,7 @@ impl Shared {
     }
 
     pub(crate) fn now(&self) -> Instant {
-        self.io.clock.now()
+        self.backend.clock.now()
     }
 
     /// Returns 64 random bits and the lane of the calling thread.
@@ -177,7 +183,7 @@ impl Shared {
         SelectionContext {
             published: &self.published,
             events: &self.events,
-            clock: &*self.io.clock,
+            clock: &*self.backend.clock,
             settings: &self.settings,
         }
     }
@@ -190,8 +196,16 @@ impl Shared {
     }
 
     /// Passes an input to the engine. On return all outputs have run, even after a panic of a pool.
-    pub(crate) fn handle(self: &Arc<Self>, input: Input<'_>) {
+    pub(crate) fn handle(self: &Arc<Self>, input: Input) {
         self.change(|engine, now| ((), engine.handle(now, input, &self.published)));
+    }
+
+    /// Passes an input to the engine, and returns the output that is left to the caller.
+    pub(crate) fn ask(self: &Arc<Self>, input: Input) -> Option<Output> {
+        self.change(|engine, now| {
+            let mut after = engine.handle(now, input, &self.published);
+            (after.asked.take(), after)
+        })
     }
 
     /// Passes an error that an operation or a pool reports.
@@ -205,13 +219,14 @@ impl Shared {
 
     /// Applies the handshake of a pooled connection. Behind a load balancer, returns the counted
     /// connection, unless the server has left the topology.
-    pub(crate) fn apply_handshake(
+    pub(crate) fn handle_handshake(
         self: &Arc<Self>,
         server: ServerId,
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        let hello = Hello::parse(reply)?;
+        let reply = HelloReply::parse(reply);
+        let hello = reply.hello.as_ref().map_err(Error::clone)?;
         let balanced = self.options.load_balanced;
         let service = balanced
             .then(|| hello.load_balanced_service())
@@ -220,11 +235,10 @@ impl Shared {
             let input = Input::Handshake {
                 server,
                 generation,
-                hello,
                 reply,
             };
             let after = engine.handle(now, input, &self.published);
-            (engine.generation(server, service), after)
+            (engine.deployment().generation(server, service), after)
         });
         Ok(service
             .zip(current)
@@ -232,7 +246,7 @@ impl Shared {
     }
 
     /// Applies the outcome of a check that the caller has made.
-    pub(crate) fn apply_check(
+    pub(crate) fn handle_check(
         self: &Arc<Self>,
         server: ServerId,
         outcome: Result<&[u8], Error>,
@@ -240,13 +254,13 @@ impl Shared {
     ) {
         self.handle(Input::Played {
             server,
-            outcome: outcome.and_then(|reply| Ok((Hello::parse(reply)?, reply))),
+            outcome: outcome.map(HelloReply::parse),
             rtt,
         });
     }
 
     /// Applies the end of a connection to a service behind a load balancer.
-    pub(crate) fn apply_service_connection_closed(
+    pub(crate) fn handle_service_connection_closed(
         self: &Arc<Self>,
         connection: &ServiceConnection,
     ) {
@@ -257,10 +271,9 @@ impl Shared {
         });
     }
 
-    /// Returns the current description with the time of each server's last check, which the published
-    /// one does not have while a server stays Unknown by the same error.
-    pub(crate) fn checked_description(&self) -> Arc<TopologyDescription> {
-        Arc::clone(self.engine.lock().description())
+    /// Reads the state of the machine. Locks the engine.
+    pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> T {
+        read(self.engine.lock().deployment())
     }
 
     /// Starts the task that polls the SRV record, if there is one to poll.
@@ -285,7 +298,7 @@ impl Shared {
         server: ServerId,
         service: Option<ObjectId>,
     ) -> Option<Generation> {
-        self.engine.lock().generation(server, service)
+        self.read(|deployment| deployment.generation(server, service))
     }
 
     /// Closes the topology; tasks end soon after.
@@ -362,7 +375,7 @@ impl Shared {
             .map(|task| self.pool_task(task))
             .collect();
         drop(engine);
-        if after.published {
+        if !after.replaced.is_empty() {
             self.wake_readers();
         }
         for server in after.woken {
@@ -417,11 +430,7 @@ fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
 /// The calls of tasks.
 impl Shared {
     /// Passes the answer on a connection, and returns when its server's timer is due.
-    pub(super) fn answered(
-        self: &Arc<Self>,
-        server: ServerId,
-        input: Input<'_>,
-    ) -> Option<Instant> {
+    pub(super) fn answered(self: &Arc<Self>, server: ServerId, input: Input) -> Option<Instant> {
         self.act(server, || input)
     }
 
@@ -438,9 +447,9 @@ impl Shared {
         self.act(server, || Input::CheckRequested { server })
     }
 
-    /// Returns when the server's timer is due.
-    pub(crate) fn deadline(&self, server: ServerId) -> Option<Instant> {
-        self.engine.lock().deadline(server, self.waiters.any())
+    /// Returns when the timer is due.
+    pub(crate) fn deadline(&self, timer: Timer) -> Option<Instant> {
+        self.read(|deployment| deployment.deadline_of(timer, self.waiters.any()))
     }
 
     /// Ends the checks of a server whose task is gone.
@@ -452,14 +461,12 @@ impl Shared {
     ///
     /// A panic of a pool is not re-raised: the panic hook has reported it, and the machine has
     /// completed its change.
-    fn act<'i>(
-        self: &Arc<Self>,
-        server: ServerId,
-        input: impl FnOnce() -> Input<'i>,
-    ) -> Option<Instant> {
+    fn act(self: &Arc<Self>, server: ServerId, input: impl FnOnce() -> Input) -> Option<Instant> {
         let (deadline, _) = self.change_for(Some(server), |engine, now| {
             let after = engine.handle(now, input(), &self.published);
-            (engine.deadline(server, self.waiters.any()), after)
+            let timer = Timer::Server(server);
+            let wanted = self.waiters.any();
+            (engine.deployment().deadline_of(timer, wanted), after)
         });
         deadline
     }
@@ -472,7 +479,7 @@ impl Shared {
         deadline: Option<Instant>,
     ) {
         let limit = self.options.max_hello_size;
-        connection.connect(&self.io, limit, &server.core.address, deadline);
+        connection.connect(&self.backend, limit, &server.core.address, deadline);
     }
 
     /// Counts a task that is about to be spawned.
@@ -507,11 +514,11 @@ impl PoolHost for Shared {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        self.apply_handshake(server, generation, reply)
+        Self::handle_handshake(&self, server, generation, reply)
     }
 
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection) {
-        self.apply_service_connection_closed(&connection);
+        Self::handle_service_connection_closed(&self, &connection);
     }
 
     fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {

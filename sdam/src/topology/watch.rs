@@ -21,7 +21,7 @@ use crate::{engine::snapshot::Snapshot, sync::EventListener};
 /// The future of the next snapshot may be dropped at any time; no snapshot is lost.
 #[derive(Debug)]
 #[must_use = "a stream does nothing unless it is polled"]
-pub struct Watch {
+pub struct TopologyWatch {
     shared: Arc<Shared>,
     /// The version seen last.
     seen: Option<u64>,
@@ -29,7 +29,7 @@ pub struct Watch {
     ended: bool,
 }
 
-impl Watch {
+impl TopologyWatch {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self {
             shared,
@@ -50,7 +50,7 @@ impl Watch {
     }
 }
 
-impl Stream for Watch {
+impl Stream for TopologyWatch {
     type Item = Arc<Snapshot>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Arc<Snapshot>>> {

@@ -13,11 +13,10 @@ use std::{
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Event, EventKind, EventName, Interest,
-    client::{Client, Command, CommandError},
+    Error, Event, EventKind, EventName, Interest,
+    client::{Client, Command},
 };
 use sdam_events::channel::unbounded;
-use sdam_live::ReplicaSet;
 
 use crate::runtime::{Host, replica_set};
 
@@ -52,7 +51,7 @@ impl Shared {
 /// Inserts a document and returns whether it was written. A server that steps down during the write
 /// may report that as the error of the individual write. The command has then succeeded, so it is
 /// not retried.
-fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, CommandError> {
+fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, Error> {
     let reply = block_on(client.run(&Command::write("test", insert.as_bytes())))?;
     let reply = RawDocument::from_bytes(reply.body()).unwrap();
     if reply.get_i32("n").unwrap() == 1 {
@@ -66,7 +65,7 @@ fn insert(client: &Client, insert: &RawDocumentBuf) -> Result<bool, CommandError
 }
 
 /// Inserts documents with new ids and reads each of them, until told to stop.
-fn write(client: &Client, shared: &Shared, written: &Sender<()>) -> Result<(), CommandError> {
+fn write(client: &Client, shared: &Shared, written: &Sender<()>) -> Result<(), Error> {
     while !shared.stop.load(Ordering::Relaxed) {
         let id = shared.next.fetch_add(1, Ordering::Relaxed);
         while !insert(client, &shared.insert(id))? {}
@@ -98,13 +97,9 @@ fn attempts(events: &[Event]) -> (usize, usize) {
 #[test]
 fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_primary() {
     let Some(set) = replica_set() else { return };
-    write_through_failovers(&set, &Host::start(), &set.uri());
-}
-
-/// Writes and reads while the primary steps down and the next one is killed.
-pub(crate) fn write_through_failovers(set: &ReplicaSet, host: &Host, uri: &str) {
+    let host = Host::start();
     let (sink, events) = unbounded();
-    let builder = Client::builder(uri).unwrap();
+    let builder = Client::builder(&set.uri()).unwrap();
     let client = builder.topology(|topology| topology.sink(sink.interested_in(Interest::COMMANDS)));
     let client = client.start(host.runtime.clone()).unwrap();
     let shared = Arc::<Shared>::default();

@@ -1,8 +1,10 @@
-//! A primary that steps down, dies, or stops answering.
+//! A set whose primary steps down, dies, or stops answering, and whose members leave and return.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures::executor::block_on;
 use sdam::{Criteria, EventKind, ServerType, TopologyDescription, TopologyType};
+use sdam_core::ids::TopologyVersion;
 use sdam_live::ReplicaSet;
 use sdam_sim::oracle::PoolCall;
 
@@ -11,9 +13,8 @@ use crate::{observer::Observer, runtime::replica_set};
 /// Returns whether all three members are known and one of them is primary.
 pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
     let count = |wanted| {
-        topology
-            .servers()
-            .iter()
+        let servers = topology.servers().iter();
+        servers
             .filter(|server| server.server_type == wanted)
             .count()
     };
@@ -23,7 +24,7 @@ pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
 }
 
 /// Starts a topology with one member as its seed and waits until it knows the whole set.
-pub(crate) fn observe(set: &ReplicaSet, seed: usize, options: &str) -> (Observer, usize) {
+fn observe(set: &ReplicaSet, seed: usize, options: &str) -> (Observer, usize) {
     let uri = format!(
         "mongodb://{}/?replicaSet={}&heartbeatFrequencyMS=500{options}",
         set.member(seed).host(),
@@ -34,138 +35,140 @@ pub(crate) fn observe(set: &ReplicaSet, seed: usize, options: &str) -> (Observer
     (observer, mark)
 }
 
-fn primary(topology: &TopologyDescription) -> String {
-    topology
-        .primary()
-        .map(|server| server.address.to_string())
-        .unwrap()
+/// Waits for a primary other than `old`, and returns the mark after its event.
+fn wait_for_another_primary(observer: &Observer, mark: usize, old: &str) -> usize {
+    let (_, mark) = observer.wait_for_topology("another primary", mark, |topology| {
+        let primary = topology.primary();
+        primary.is_some_and(|server| server.address.as_str() != old)
+    });
+    mark
 }
 
-/// D-2: one member is enough to find all.
+/// Waits until the pool of `host` is cleared, and returns whether connections in use are interrupted.
+fn wait_for_clear(observer: &Observer, mark: usize, host: &str) -> (bool, usize) {
+    observer.wait_for("its pool to be cleared", mark, |kind| match kind {
+        EventKind::PoolCleared { address, clear, .. } => {
+            (address.as_str() == host).then_some(clear.interrupt_in_use)
+        }
+        _ => None,
+    })
+}
+
+/// D-2: one member is enough to find all. I-36: a step-down moves the primary without any pool being
+/// cleared.
 #[test]
-fn the_whole_set_is_found_from_one_secondary() {
+fn the_whole_set_is_found_from_one_secondary_and_a_step_down_clears_no_pool() {
     let Some(set) = replica_set() else { return };
     let seed = set.secondaries()[0];
-    let (observer, _) = observe(&set, seed, "");
+    let (observer, mark) = observe(&set, seed, "");
     let events = observer.events();
-    let opened: Vec<_> = events
-        .iter()
-        .filter_map(|event| match &event.kind {
-            EventKind::ServerOpening { address, .. } => Some(address.to_string()),
-            _ => None,
-        })
-        .collect();
+    let opened = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ServerOpening { address, .. } => Some(address.to_string()),
+        _ => None,
+    });
+    let opened: Vec<_> = opened.collect();
     assert_eq!(opened.len(), 3);
     assert_eq!(opened[0], set.member(seed).host(), "the seed comes first");
-    let selected =
-        futures::executor::block_on(observer.topology.select(&Criteria::write())).unwrap();
-    assert_eq!(
-        selected.address().as_str(),
-        set.member(set.primary().unwrap()).host()
-    );
-    observer.finish();
-}
+    let selected = block_on(observer.topology.select(&Criteria::write())).unwrap();
+    let primary = set.member(set.primary().unwrap()).host();
+    assert_eq!(selected.address().as_str(), primary);
+    drop(selected);
 
-/// A step-down moves the primary without any pool being cleared (I-36).
-#[test]
-fn a_step_down_is_followed_without_clearing_pools() {
-    let Some(set) = replica_set() else { return };
-    let (observer, mark) = observe(&set, 0, "");
-    let old = set.step_down().unwrap();
-    let old = set.member(old).host();
+    let old = set.member(set.step_down().unwrap()).host();
     // Another primary may already be elected between two polls.
-    let (found, mark) = observer.wait_for_topology("another primary", mark, |topology| {
-        topology
-            .primary()
-            .is_some_and(|server| server.address.as_str() != old)
-    });
-    assert_ne!(primary(&found), old);
+    let mark = wait_for_another_primary(&observer, mark, &old);
     observer.wait_for_topology("the whole set again", mark - 1, is_complete);
-    let cleared = observer
-        .pool_calls()
-        .iter()
-        .any(|(_, call)| matches!(call, PoolCall::Clear(_)));
+    let is_clear = |(_, call): &(_, PoolCall)| matches!(call, PoolCall::Clear(_));
+    let cleared = observer.pool_calls().iter().any(is_clear);
     assert!(!cleared, "the server kept its connections");
     observer.finish();
 }
 
 /// F-50, F-51: a dead primary becomes Unknown, its pool is cleared, and a check follows at once.
-#[test]
-fn a_killed_primary_is_replaced_and_its_pool_cleared() {
-    let Some(set) = replica_set() else { return };
-    let (observer, mark) = observe(&set, 0, "");
-    let old = set.primary().unwrap();
-    let host = set.member(old).host();
-    set.member(old).kill().unwrap();
-    let failed = observer.wait_for_server(mark, &host, ServerType::Unknown);
-    let (interrupt, _) = observer.wait_for("its pool to be cleared", failed, |kind| match kind {
-        EventKind::PoolCleared { address, clear, .. } => {
-            (address.as_str() == host).then_some(clear.interrupt_in_use)
-        }
-        _ => None,
-    });
-    assert!(!interrupt, "the socket broke, nothing timed out");
-    observer.wait_for(
-        "the check that follows at once",
-        failed,
-        |kind| match kind {
-            EventKind::ServerHeartbeatStarted(beat) => {
-                (beat.address.as_str() == host).then_some(())
-            }
-            _ => None,
-        },
-    );
-    observer.wait_for_topology("another primary", failed, |topology| {
-        topology
-            .primary()
-            .is_some_and(|server| server.address.as_str() != host)
-    });
-    let selected =
-        futures::executor::block_on(observer.topology.select(&Criteria::write())).unwrap();
-    assert_ne!(selected.address().as_str(), host);
-    set.member(old).restart().unwrap();
-    observer.wait_for_topology("the old primary's return", failed, is_complete);
-    observer.finish();
-}
-
 /// F-11, F-65: a silent server is detected by timeout, which interrupts the connections in use.
+/// F-70: closing does not wait for silent servers.
 #[test]
-fn a_silent_primary_is_detected_by_timeout_and_becomes_a_secondary() {
+fn a_dead_primary_and_a_silent_one_are_replaced_and_closing_does_not_wait_for_them() {
     let Some(set) = replica_set() else { return };
     let (observer, mark) = observe(&set, 0, "&connectTimeoutMS=1000");
     let old = set.primary().unwrap();
     let host = set.member(old).host();
-    set.member(old).sigstop().unwrap();
-    let (interrupt, lost) = observer.wait_for("its pool to be cleared", mark, |kind| match kind {
-        EventKind::PoolCleared { address, clear, .. } => {
-            (address.as_str() == host).then_some(clear.interrupt_in_use)
-        }
+    set.member(old).kill().unwrap();
+    let failed = observer.wait_for_server(mark, &host, ServerType::Unknown);
+    let (interrupt, _) = wait_for_clear(&observer, failed, &host);
+    assert!(!interrupt, "the socket broke, nothing timed out");
+    let next = |kind: &EventKind| match kind {
+        EventKind::ServerHeartbeatStarted(beat) => (beat.address.as_str() == host).then_some(()),
         _ => None,
-    });
+    };
+    observer.wait_for("the check that follows at once", failed, next);
+    wait_for_another_primary(&observer, failed, &host);
+    let selected = block_on(observer.topology.select(&Criteria::write())).unwrap();
+    assert_ne!(selected.address().as_str(), host);
+    drop(selected);
+    set.member(old).restart().unwrap();
+    let (_, mark) = observer.wait_for_topology("its return", failed, is_complete);
+
+    let old = set.primary().unwrap();
+    let host = set.member(old).host();
+    set.member(old).sigstop().unwrap();
+    let (interrupt, lost) = wait_for_clear(&observer, mark, &host);
     assert!(interrupt, "a timeout interrupts the connections in use");
-    observer.wait_for_topology("another primary", mark, |topology| {
-        topology
-            .primary()
-            .is_some_and(|server| server.address.as_str() != host)
-    });
+    wait_for_another_primary(&observer, mark, &host);
     set.member(old).sigcont().unwrap();
     observer.wait_for_server(lost, &host, ServerType::RsSecondary);
     observer.finish();
-}
 
-/// F-70: closing does not wait for silent servers.
-#[test]
-fn closing_interrupts_blocked_reads_at_once() {
-    let Some(set) = replica_set() else { return };
     let (observer, _) = observe(&set, 0, "&connectTimeoutMS=0");
-    let members: Vec<_> = set.members().collect();
-    for member in &members {
-        member.sigstop().unwrap();
-    }
-    let before = std::time::Instant::now();
+    set.members().for_each(|member| member.sigstop().unwrap());
+    let before = Instant::now();
     observer.finish();
     assert!(before.elapsed() < Duration::from_secs(10));
-    for member in &members {
-        member.sigcont().unwrap();
-    }
+    set.members().for_each(|member| member.sigcont().unwrap());
+}
+
+/// D-5, D-32: a removed member is closed; if it returns, it gets a new server id. F-38, M-33: a
+/// restarted process counts from the beginning, and its replies are accepted.
+#[test]
+fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
+    let Some(set) = replica_set() else { return };
+    let (observer, mark) = observe(&set, set.primary().unwrap(), "");
+    let changed = set.secondaries()[0];
+    let host = set.member(changed).host();
+    set.remove(changed).unwrap();
+    let (old, closed) = observer.wait_for("the member to be closed", mark, |kind| match kind {
+        EventKind::ServerClosed {
+            server, address, ..
+        } => (address.as_str() == host).then_some(*server),
+        _ => None,
+    });
+    let without = |topology: &TopologyDescription| topology.servers().len() == 2;
+    observer.wait_for_topology("a topology without it", closed, without);
+    set.add_back(changed).unwrap();
+    let (new, opened) = observer.wait_for("the member to be opened", closed, |kind| match kind {
+        EventKind::ServerOpening { server, address } => {
+            (address.as_str() == host).then_some(*server)
+        }
+        _ => None,
+    });
+    assert_ne!(old, new);
+    let (_, mark) = observer.wait_for_topology("the whole set again", opened, is_complete);
+
+    let version = || -> Option<TopologyVersion> {
+        let server = observer.topology.server(&host.parse().unwrap());
+        server.unwrap().description().topology_version
+    };
+    let before = version();
+    set.member(changed).kill().unwrap();
+    let lost = observer.wait_for_server(mark, &host, ServerType::Unknown);
+    set.member(changed).restart().unwrap();
+    observer.wait_for_server(lost, &host, ServerType::RsSecondary);
+    // Only servers before 4.4 have no topology version.
+    let processes = [before, version()].map(|version| version.map(|version| version.process_id));
+    assert!(processes[0] != processes[1] || processes == [None; 2]);
+    observer.wait_for("its pool to be ready again", lost, |kind| match kind {
+        EventKind::PoolReady { address, .. } => (address.as_str() == host).then_some(()),
+        _ => None,
+    });
+    observer.finish();
 }

@@ -9,10 +9,7 @@ mod authentication;
 #[cfg(feature = "client")]
 mod client;
 mod failover;
-mod membership;
 mod observer;
-#[cfg(feature = "client")]
-mod overload;
 mod pools;
 mod prose;
 mod record;

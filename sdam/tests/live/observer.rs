@@ -123,7 +123,9 @@ impl Observer {
         if let Some(divergence) = outcome.divergence {
             panic!("the replay of the recording diverges: {divergence}");
         }
-        let of_machine = Interest::DESCRIPTIONS.union(Interest::POOL_STATES);
+        let of_machine = Interest::DESCRIPTIONS
+            .union(Interest::HEARTBEATS)
+            .union(Interest::POOL_STATES);
         let done = events
             .iter()
             .filter(|event| of_machine.contains(event.kind.name()));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bson::{Document, doc};
 use futures::executor::block_on;
-use sdam::{Criteria, Event, EventKind, Interest, Library, Options, Topology};
+use sdam::{Criteria, DriverInfo, Event, EventKind, Interest, Options, Topology};
 use sdam_live::{FailCommand, Mongod};
 use sdam_pool::{Pool, PooledConnection, Pools};
 
@@ -166,7 +166,7 @@ fn the_server_reports_appended_metadata_of_new_connections_only() {
     let client = Pooled::start(&format!("mongodb://{}/?{options}", mongod.host()));
     let pool = client.pool();
     let mut first = block_on(pool.check_out()).unwrap();
-    let library = Library::new("wrapper").with_version("7");
+    let library = DriverInfo::new("wrapper").with_version("7");
     assert!(client.topology.append_metadata(library).unwrap());
     let second = block_on(pool.check_out()).unwrap();
     let ping = run(&mut first, doc! { "ping": 1 });

@@ -11,7 +11,6 @@ use std::time::Duration;
 use bson::{Document, doc};
 use futures::executor::block_on;
 use sdam::{Criteria, Event, EventKind, ServerType};
-use sdam_core::machine::RecordedInput;
 use sdam_live::{FailCommand, Mongod};
 
 use crate::{observer::Observer, runtime::standalone};
@@ -65,15 +64,10 @@ fn count(events: &[Event], wanted: impl Fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| wanted(&event.kind)).count()
 }
 
-/// Returns the average round-trip time after a successful check.
+/// Returns the average round-trip time after a measurement.
 fn average(kind: &EventKind) -> Option<Duration> {
     match kind {
-        EventKind::Input(input) => match &**input {
-            RecordedInput::Checked {
-                error: None, rtt, ..
-            } => Some(rtt.unwrap().average),
-            _ => None,
-        },
+        EventKind::RttMeasured { rtt, .. } => Some(rtt.average),
         _ => None,
     }
 }

@@ -38,7 +38,7 @@ impl Host {
 
     /// Adds TLS from this provider.
     pub(crate) fn with_tls(mut self, provider: Rustls) -> Self {
-        self.runtime.io = self.runtime.io.with_tls(Arc::new(provider));
+        self.runtime.backend = self.runtime.backend.with_tls(Arc::new(provider));
         self
     }
 

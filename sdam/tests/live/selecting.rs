@@ -10,15 +10,14 @@ use std::{
 use bson::{Document, doc};
 use futures::executor::block_on;
 use sdam::{
-    Criteria, Diagnosis, PoolHandle, ReadMode, ReadPreference, SelectionError, ServerDescription,
-    ServerType, Topology, TopologyDescription, TopologyType,
+    Criteria, PoolHandle, ReadMode, ReadPreference, ServerDescription, ServerType, Topology,
+    TopologyDescription, TopologyType,
 };
 use sdam_core::read_preference::TagSet;
 use sdam_live::{MemberSpec, Mongod, ReplicaSet, or_skip};
 use sdam_select::{
     command::{Additions, Opcode},
-    explain,
-    explain::{Rejection, Verdict},
+    explain::{Rejection, Verdict, explain},
     settings::Settings,
 };
 
@@ -80,56 +79,6 @@ fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
 fn selected<P: PoolHandle>(topology: &Topology<P>, criteria: &Criteria) -> BTreeSet<String> {
     let select = || block_on(topology.select(criteria)).unwrap();
     (0..50).map(|_| select().address().to_string()).collect()
-}
-
-/// L-10, L-13, L-14, L-16, L-80: tags, modes and writes on a real set.
-#[test]
-fn selections_match_the_tags_and_modes_of_members() {
-    let Some(set) = tagged_set() else { return };
-    let observer = observe(&set);
-    let topology = &observer.topology;
-    let check = |criteria: Criteria, expected: &[usize]| {
-        let expected = expected.iter().map(|index| set.member(*index).host());
-        assert_eq!(
-            selected(topology, &criteria),
-            expected.collect(),
-            "{criteria}"
-        );
-    };
-    check(Criteria::write(), &[0]);
-    check(read(ReadMode::Primary, &[]), &[0]);
-    check(read(ReadMode::Secondary, &[]), &[1, 2]);
-    check(read(ReadMode::Nearest, &[]), &[0, 1, 2]);
-    check(read(ReadMode::Secondary, &["la"]), &[1]);
-    check(read(ReadMode::Nearest, &["moon", "eu"]), &[2]);
-    check(read(ReadMode::Nearest, &["ny"]), &[0]);
-    check(read(ReadMode::SecondaryPreferred, &["moon"]), &[0]);
-
-    let unmatched = read(ReadMode::Secondary, &["moon"]);
-    let outcome = block_on(topology.select_within(&unmatched, Duration::ZERO));
-    let Err(SelectionError::Timeout(error)) = outcome else {
-        panic!("{outcome:?}");
-    };
-    assert!(
-        error.to_string().starts_with(
-            "No server available for query with ReadPreference secondary and tag set list \
-             [{dc: moon}]"
-        ),
-        "{error}"
-    );
-    assert_eq!(error.diagnoses, [Diagnosis::NoMatchingTags]);
-
-    // The selected server accepts the write.
-    let writable = block_on(topology.select(&Criteria::write())).unwrap();
-    let primary = member(&set, writable.address().as_str());
-    write(primary).unwrap();
-    drop(writable);
-    observer.finish();
-}
-
-fn member<'s>(set: &'s ReplicaSet, host: &str) -> &'s Mongod {
-    let mut members = set.members();
-    members.find(|member| member.host() == host).unwrap()
 }
 
 fn write(member: &Mongod) -> Result<Document, sdam_live::Error> {

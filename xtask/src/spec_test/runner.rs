@@ -128,8 +128,8 @@ impl Column {
         // Both have their own threads.
         let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
         let host = Host::new(Arc::clone(&runtime.spawner), block_on);
-        let io = runtime.io.clone();
-        let host = host.with_lookups(move || zone::real(io.clone()));
+        let backend = runtime.backend.clone();
+        let host = host.with_lookups(move || zone::real(backend.clone()));
         Ok(Some(host.with_deployments(
             deployment::served(),
             move |environment| deployment::serve(environment, runtime.clone(), block_on),
@@ -141,8 +141,8 @@ fn tokio() -> Result<Host, String> {
     let (runtime, parts) = start_tokio()?;
     let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
     let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
-    let io = parts.io.clone();
-    let host = host.with_lookups(move || zone::real(io.clone()));
+    let backend = parts.backend.clone();
+    let host = host.with_lookups(move || zone::real(backend.clone()));
     Ok(
         host.with_deployments(deployment::served(), move |environment| {
             deployment::serve(environment, parts.clone(), block_on.clone())
@@ -179,9 +179,9 @@ fn sim() -> Host {
     let server = ServerAddress::new("nobody", 27017);
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
     zone::simulated(&sim);
-    let io = sim.runtime().io;
+    let backend = sim.runtime().backend;
     let host = Host::new(sim.runtime().spawner, move |future| sim.block_on(future));
-    let host = host.with_lookups(move || Ok(io.clone()));
+    let host = host.with_lookups(move || Ok(backend.clone()));
     host.with_deployments(deployment::simulated(), |environment| {
         deployment::simulate(environment, SEED)
     })

@@ -7,15 +7,15 @@ use sdam_dns::DnsResolver;
 use sdam_live::{Dns, Record};
 use sdam_sim::runtime::Sim;
 use sdam_spec::srv::zone::{SRV, TTL, TXT};
-use sdam_transport::runtime::Io;
+use sdam_transport::runtime::Backend;
 
-/// Returns `io` with a resolver that queries a name server on loopback, which all columns share.
-pub(super) fn real(io: Io) -> Result<Io, String> {
+/// Returns `backend` with a resolver that queries a name server on loopback, which all columns share.
+pub(super) fn real(backend: Backend) -> Result<Backend, String> {
     static SERVER: OnceLock<Result<Dns, String>> = OnceLock::new();
     let start = || Dns::start(records()).map_err(|error| error.to_string());
     let server = SERVER.get_or_init(start).as_ref()?;
     let resolver = DnsResolver::with_servers([server.address()]);
-    Ok(io.with_resolver(Arc::new(resolver)))
+    Ok(backend.with_resolver(Arc::new(resolver)))
 }
 
 fn records() -> impl Iterator<Item = Record> {

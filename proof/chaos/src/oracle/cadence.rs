@@ -3,10 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::Input,
     error::ErrorKind,
     event::{Event, EventKind, Selection},
     ids::ServerId,
-    machine::RecordedInput,
     options::{COOLDOWN, Options},
     time::Instant,
 };
@@ -66,7 +66,7 @@ struct Cadence {
 /// Checks the cadence of every server that is monitored according to `options`.
 pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation> {
     let mut cadence = Cadence {
-        heartbeat: options.heartbeat_frequency(),
+        heartbeat: options.monitor_frequency(),
         connect_timeout: options.connect_timeout,
         servers: BTreeMap::new(),
         waiters: Vec::new(),
@@ -130,9 +130,9 @@ pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
                 };
                 ended.insert(heartbeat.server, (event.at, state));
             }
-            EventKind::Input(input) => {
+            EventKind::Input(own) => {
                 // A later error of an operation replaces that of the check, and causes no cooldown.
-                if let RecordedInput::Error { server, .. } = &**input
+                if let Input::Error { server, .. } = &own.input
                     && let Some((_, state)) = ended.get_mut(server)
                 {
                     *state = State::Failed;
@@ -198,7 +198,7 @@ impl Cadence {
                 .map_err(|message| format!("{}: {message}", heartbeat.address))
             }
             EventKind::Input(input) => {
-                self.input(input);
+                self.input(&input.input);
                 Ok(())
             }
             EventKind::PoolCleared { server, .. } => {
@@ -217,9 +217,9 @@ impl Cadence {
         }
     }
 
-    fn input(&mut self, input: &RecordedInput) {
+    fn input(&mut self, input: &Input) {
         self.cancelling_error_on = None;
-        let RecordedInput::Error { server, report } = input else {
+        let Input::Error { server, report } = input else {
             return;
         };
         // F-71, I-14, I-12: a handshake that was refused without reporting a state change.

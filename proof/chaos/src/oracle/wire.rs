@@ -62,7 +62,7 @@ pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violatio
             continue;
         };
         if let Some(complaint) = complaint(plan.access, &faults, event.at, failure) {
-            let message = format!("{}: {failure}: {complaint}", heartbeat.address);
+            let message = format!("{}: {failure:#}: {complaint}", heartbeat.address);
             return Err(Oracle::Stages.violated(event.at, message));
         }
     }

@@ -33,7 +33,7 @@ pub(super) async fn run_client(
     let mut rng = Rng::new(plan.seed ^ 0x5CA4).fork();
     options.server_selection_try_once = Some(rng.below(2) == 0);
     let topology = builder(record, options, None)?
-        .scan(sim.runtime().io)
+        .scan(sim.runtime().backend)
         .map_err(|error| setup_failure(&error))?;
     let mut client = Client {
         topology,
@@ -65,7 +65,7 @@ impl Client<'_> {
     async fn work(&mut self) {
         let max = [100, 2000, 8000][self.rng.below(3) as usize];
         let pause = Duration::from_millis(1 + self.rng.below(max));
-        let clock = self.sim.runtime().io.clock;
+        let clock = self.sim.runtime().backend.clock;
         clock.sleep_until(self.sim.now() + pause).await;
         match self.rng.below(8) {
             0 => self.topology.scan().await,
@@ -164,7 +164,7 @@ impl Client<'_> {
     /// Checks P8: scans find the truth once no server is in its cooldown.
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         heal(plan, self.sim);
-        let clock = self.sim.runtime().io.clock;
+        let clock = self.sim.runtime().backend.clock;
         let healed = self.sim.now();
         let mut truth = Truth::of(plan, self.sim);
         let mut since = healed;

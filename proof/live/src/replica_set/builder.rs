@@ -96,16 +96,8 @@ impl ReplicaSetBuilder {
             .collect::<Result<Vec<_>, _>>()?;
         members.iter_mut().try_for_each(Mongod::wait_until_ready)?;
 
-        let max_wire_version = members[first]
-            .hello()?
-            .get_i32("maxWireVersion")
-            .unwrap_or(0);
         let set = ReplicaSet {
             name: self.name,
-            version: self.version,
-            max_wire_version,
-            security: self.security,
-            tls: self.tls,
             specs: specs.to_vec(),
             members,
         };

@@ -1,11 +1,9 @@
 //! Changes of a set's configuration.
 
-use bson::{Bson, Document, doc};
+use bson::{Document, doc};
 
-use super::{MemberSpec, ReplicaSet};
+use super::ReplicaSet;
 use crate::error::Error;
-use crate::mongod::Mongod;
-use crate::security::Security;
 
 impl ReplicaSet {
     /// Changes the configuration on the primary. `change` receives the whole configuration; the
@@ -27,22 +25,6 @@ impl ReplicaSet {
         .map(drop)
     }
 
-    /// Changes the configuration of one member, such as its `priority` or `tags`.
-    pub fn reconfig_member(
-        &self,
-        index: usize,
-        change: impl Fn(&mut Document),
-    ) -> Result<(), Error> {
-        let host = self.member(index).host();
-        self.reconfig(|config| {
-            let members = config.get_array_mut("members").into_iter().flatten();
-            members
-                .filter_map(Bson::as_document_mut)
-                .filter(|m| is_host(m, &host))
-                .for_each(&change);
-        })
-    }
-
     /// Removes a member from the configuration; its process keeps running. The primary cannot be
     /// removed.
     pub fn remove(&self, index: usize) -> Result<(), Error> {
@@ -62,22 +44,6 @@ impl ReplicaSet {
                 members.push(member.clone().into());
             }
         })
-    }
-
-    /// Starts and adds another member. Returns its index.
-    pub fn add(&mut self, spec: MemberSpec) -> Result<usize, Error> {
-        let arguments = ["--replSet", &self.name];
-        let mut member =
-            Mongod::launch(self.version, &arguments, self.security, self.tls.as_ref())?;
-        member.wait_until_ready()?;
-        self.specs.push(spec);
-        self.members.push(member);
-        let index = self.size() - 1;
-        self.add_back(index)?;
-        if self.security == Security::Users {
-            self.members[index].trust_root();
-        }
-        Ok(index)
     }
 }
 

@@ -19,8 +19,8 @@ use sdam_core::{
 use sdam_events::{channel::ChannelSink, sink::EventSink};
 use sdam_pool::{Pool, Pools};
 use sdam_transport::{
-    Runtime,
-    pool::{NewPool, PoolFactory, PoolHandle, PoolHost, ServiceConnection},
+    pool::{PoolContext, PoolFactory, PoolHandle, PoolHost, ServiceConnection},
+    runtime::Runtime,
 };
 
 use crate::running::{client_metadata, deployment};
@@ -112,11 +112,17 @@ impl Owner {
                 {
                     let host: Arc<dyn PoolHost> = owner.clone();
                     let generation = Generation::FIRST;
-                    let io = runtime.io.clone();
-                    let new = NewPool::of(Arc::downgrade(&host), server, address, generation, io)
-                        .with_spawner(Arc::clone(&runtime.spawner))
-                        .with_events(owner.events.clone());
-                    state.pool = Some((server, pools.create(new)));
+                    let backend = runtime.backend.clone();
+                    let context = PoolContext::of(
+                        Arc::downgrade(&host),
+                        server,
+                        address,
+                        generation,
+                        backend,
+                    )
+                    .with_spawner(Arc::clone(&runtime.spawner))
+                    .with_events(owner.events.clone());
+                    state.pool = Some((server, pools.create(context)));
                 }
             }
             state.pool.as_ref().and_then(|(_, pool)| pool.background())
@@ -222,7 +228,7 @@ impl Owner {
     }
 
     fn now(&self) -> Instant {
-        self.runtime.io.clock.now()
+        self.runtime.backend.clock.now()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 
 /// Counts the tasks that are running or woken.
 ///

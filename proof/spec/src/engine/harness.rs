@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
 use sdam_testkit::{ManualClock, RecordingPools, Server, Servers};
-use sdam_transport::{Clock, Io, Runtime};
+use sdam_transport::{
+    clock::Clock,
+    runtime::{Backend, Runtime},
+};
 
 use super::activity::Activity;
 use crate::host::Host;
@@ -52,11 +55,11 @@ impl<'h> Harness<'h> {
         build: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
     ) -> Result<Topology, String> {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
-        let io = Io::new(clock, Arc::new(self.servers.clone()), 1);
+        let backend = Backend::new(clock, Arc::new(self.servers.clone()), 1);
         let spawner = self.activity.watch(self.host.spawner());
         let builder = builder(options, &self.pools)?;
         let topology = build(builder)
-            .start(Runtime::new(io, Arc::new(spawner)))
+            .start(Runtime::new(backend, Arc::new(spawner)))
             .map_err(|error| error.to_string())?;
         self.settle();
         Ok(topology)

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 use sdam::SelectionError;
 use sdam_core::{address::ServerAddress, options::Options};
-use sdam_select::{Candidates, Criteria};
+use sdam_select::{candidate::Candidates, criteria::Criteria};
 use serde_json::Value;
 
 use super::{drive::drive_to, harness::Harness};

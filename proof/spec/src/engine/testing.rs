@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, thread};
 
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 
 use crate::host::Host;
 

@@ -10,7 +10,7 @@ use std::{
 
 use futures::{channel::oneshot, executor::block_on};
 use sdam_testkit::DroppedTasks;
-use sdam_transport::{Spawner, Task};
+use sdam_transport::spawn::{Spawner, Task};
 use serde_json::json;
 
 use super::{

@@ -8,7 +8,7 @@ use std::{
 
 use sdam::SelectionError;
 use sdam_core::address::ServerAddress;
-use sdam_select::{Candidates, Criteria};
+use sdam_select::{candidate::Candidates, criteria::Criteria};
 
 /// The currently selected server; `None` if none is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;

@@ -1,4 +1,4 @@
-//! Tests that a file with a wrong expectation fails for both kinds of topology.
+//! Tests that a file with a wrong expectation fails in pure code and for both kinds of topology.
 
 use serde_json::{Value, json};
 
@@ -9,8 +9,8 @@ use crate::{
     suite::Suite,
 };
 
-/// Runs `test` with every runner of the suite `name`.
-fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
+/// Runs `test` with every runner of the suite `name` that drives a topology.
+fn each_topology(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
     let suite = Suite::ALL.iter().find(|suite| suite.matches(name));
     let suite = suite.unwrap();
     let host = host();
@@ -18,9 +18,17 @@ fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
     test(&|file| (suite.scan.unwrap().check)(file));
 }
 
+/// Runs `test` with every runner of the suite `name`.
+fn each(name: &str, test: impl Fn(&dyn Fn(&Value) -> Result<(), String>)) {
+    let suite = Suite::ALL.iter().find(|suite| suite.matches(name));
+    let pure = suite.and_then(|suite| suite.pure).unwrap();
+    test(&|file| pure(file));
+    each_topology(name, test);
+}
+
 #[test]
 fn a_topology_that_differs_from_the_file_fails() {
-    each("rs", |run| {
+    each_topology("rs", |run| {
         let check = |pointer: &str, wrong: Value, message: &str| {
             let mut outcome = outcome();
             *outcome.pointer_mut(pointer).unwrap() = wrong;
@@ -61,7 +69,7 @@ fn a_topology_is_driven_to_the_description_and_selected_from() {
 
 #[test]
 fn an_unreachable_description_fails() {
-    each("server_selection", |run| {
+    each_topology("server_selection", |run| {
         let check = |change: &dyn Fn(&mut Value), message: &str| {
             let mut file = selection::tests::file(&["b", "c"], &["b"]);
             change(&mut file["topology_description"]);
@@ -100,7 +108,7 @@ fn staleness_errors_must_match_the_expectation() {
                 "error": error,
             }))
         };
-        for (seconds, fails) in [(-1, false), (89, true), (90, false)] {
+        for (seconds, fails) in [(-1, false), (0, true), (89, true), (90, false)] {
             assert_eq!(verdict(seconds, fails), Ok(()), "{seconds}");
             assert!(verdict(seconds, !fails).is_err(), "{seconds}");
         }

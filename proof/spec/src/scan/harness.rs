@@ -5,7 +5,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 use futures::future::FutureExt;
 use sdam_core::{address::ServerAddress, options::Options, time::Instant};
 use sdam_testkit::{ManualClock, RecordingPools, Reply, Server, Servers};
-use sdam_transport::{Clock, Io};
+use sdam_transport::{clock::Clock, runtime::Backend};
 
 use crate::running::{ScanTopology, TopologyBuilder};
 use crate::running::{builder, check_nothing_left};
@@ -36,8 +36,8 @@ impl Harness {
         build: impl FnOnce(TopologyBuilder) -> TopologyBuilder,
     ) -> Result<ScanTopology, String> {
         let (clock, servers) = (self.clock.clone(), self.servers.clone());
-        let io = Io::new(Arc::new(clock), Arc::new(servers), 1);
-        let topology = build(builder(options, &self.pools)?).scan(io);
+        let backend = Backend::new(Arc::new(clock), Arc::new(servers), 1);
+        let topology = build(builder(options, &self.pools)?).scan(backend);
         topology.map_err(|error| error.to_string())
     }
 

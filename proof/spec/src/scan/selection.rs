@@ -2,12 +2,12 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use sdam::{Bound, SelectionError};
+use sdam::{LimitSource, SelectionError};
 use sdam_core::{
     address::ServerAddress,
     options::{MIN_HEARTBEAT_FREQUENCY, Options},
 };
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 use sdam_testkit::fixed_reply;
 use serde_json::Value;
 
@@ -73,17 +73,22 @@ pub(super) fn check_timeout(
     window: &BTreeSet<ServerAddress>,
 ) -> Result<(), String> {
     let timeout = topology.options().server_selection_timeout;
-    let (bound, timeout) = if topology.options().server_selection_try_once == Some(false) {
+    let (source, timeout) = if topology.options().server_selection_try_once == Some(false) {
         let earliest = timeout.saturating_sub(MIN_HEARTBEAT_FREQUENCY);
-        (Bound::ServerSelectionTimeout, earliest..=timeout + scan)
+        (
+            LimitSource::ServerSelectionTimeout,
+            earliest..=timeout + scan,
+        )
     } else {
         let one_scan = MIN_HEARTBEAT_FREQUENCY + scan;
-        (Bound::TryOnce, one_scan..=one_scan)
+        (LimitSource::TryOnce, one_scan..=one_scan)
     };
     match ready(topology.select(criteria))? {
         Ok(selected) if window.contains(selected.address()) => Ok(()),
         Err(SelectionError::Timeout(error))
-            if window.is_empty() && error.bound == bound && timeout.contains(&error.waited) =>
+            if window.is_empty()
+                && error.limit_source == source
+                && timeout.contains(&error.waited) =>
         {
             Ok(())
         }
@@ -92,7 +97,7 @@ pub(super) fn check_timeout(
             selected.address()
         )),
         Err(error) => Err(format!(
-            "expected {bound:?} after {timeout:?}, got: {error}"
+            "expected {source:?} after {timeout:?}, got: {error}"
         )),
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use sdam_core::options::Options;
-use sdam_select::Criteria;
+use sdam_select::criteria::Criteria;
 use serde_json::{Value, json};
 
 use super::{
@@ -92,7 +92,7 @@ fn a_selection_that_times_out_too_early_or_too_late_fails() {
     let file = selection::tests::file(&["b", "c"], &["b"]);
     let file = SelectionFile::server_selection(&file).unwrap();
     let nowhere = Criteria::write().with_selector(std::sync::Arc::new(
-        |suitable: &mut sdam_select::Candidates<'_>| suitable.retain(|_| false),
+        |suitable: &mut sdam_select::candidate::Candidates<'_>| suitable.retain(|_| false),
     ));
     let verdict = |try_once: bool, wrong: Duration| {
         let harness = Harness::new();

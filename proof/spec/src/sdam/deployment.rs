@@ -7,7 +7,7 @@ use sdam_core::{
     deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
     error::{Error, ErrorKind, Stage},
     event::{EventKind, EventName},
-    hello::{Handshake, Hello},
+    hello::{Handshake, HelloReply},
     ids::{Generation, ObjectId, ServerId},
     monitor::MonitorConfig,
     options::Options,
@@ -55,7 +55,7 @@ impl Driven {
         driven
     }
 
-    fn handle(&mut self, input: Input<'_>) {
+    fn handle(&mut self, input: Input) {
         let outputs = self.deployment.handle(self.now, input);
         self.perform(outputs);
     }
@@ -85,7 +85,10 @@ impl Driven {
                 | Output::Wake { .. }
                 | Output::PoolReady { .. }
                 | Output::Publish(_)
-                | Output::LookUp { .. } => {}
+                | Output::LookUp { .. }
+                | Output::Choose
+                | Output::Probe { .. }
+                | Output::Finish(_) => {}
             }
         }
         // Each input happens at a different time.
@@ -136,8 +139,7 @@ impl Subject for Driven {
                 conn,
                 sent: at,
                 at,
-                hello: Hello::parse(reply),
-                bytes: reply.as_slice().into(),
+                reply: HelloReply::parse(reply.as_slice()),
                 more_to_come: false,
             }),
             None => self.handle(Input::Failed {

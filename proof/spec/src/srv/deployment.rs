@@ -67,7 +67,7 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
 pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
     let builder = TopologyBuilder::new(options);
-    let topology = builder.scan(sim.runtime().io);
+    let topology = builder.scan(sim.runtime().backend);
     let mut topology = topology.map_err(|error| error.to_string())?;
     sim.block_on(async {
         topology.scan().await;

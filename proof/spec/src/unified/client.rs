@@ -11,7 +11,7 @@ use sdam_events::{
     log::LogConfig,
     sink::Interest,
 };
-use sdam_transport::{Library, Runtime};
+use sdam_transport::{handshake::DriverInfo, runtime::Runtime};
 use serde_json::Value;
 
 use super::{
@@ -19,7 +19,7 @@ use super::{
     entity::{ApiEntity, ClientEntity},
     event::ExpectedEvent,
     log::{self, Message},
-    operation::DriverInfo,
+    operation::DriverInfoOptions,
 };
 use crate::recorder::Recorder;
 
@@ -92,7 +92,7 @@ impl Client {
             .description()
             .servers()
             .len();
-        let clock = Arc::clone(&self.driver.runtime().io.clock);
+        let clock = Arc::clone(&self.driver.runtime().backend.clock);
         let is_ready = |event: &EventKind| matches!(event, EventKind::ConnectionReady { .. });
         let limit = (servers * size, Duration::from_millis(millis));
         self.recorder.wait_for(&*clock, limit, is_ready).await
@@ -109,7 +109,7 @@ impl Client {
         expected: &ExpectedEvent,
         count: usize,
     ) -> Result<(), String> {
-        let clock = Arc::clone(&self.driver.runtime().io.clock);
+        let clock = Arc::clone(&self.driver.runtime().backend.clock);
         let observed = self.observed;
         let matches = |event: &EventKind| is_recorded(observed, event) && expected.matches(event);
         let waiting = self.recorder.wait_for(&*clock, (count, TIMEOUT), matches);
@@ -144,8 +144,8 @@ impl Client {
     }
 
     /// Appends a library to the metadata of later connections.
-    pub(super) fn append_metadata(&self, info: &DriverInfo) -> Result<(), String> {
-        let mut library = Library::new(&info.name);
+    pub(super) fn append_metadata(&self, info: &DriverInfoOptions) -> Result<(), String> {
+        let mut library = DriverInfo::new(&info.name);
         if let Some(version) = &info.version {
             library = library.with_version(version);
         }

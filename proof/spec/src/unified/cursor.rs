@@ -42,7 +42,7 @@ impl Cursor {
         mut get_more: Document,
         is_pinned: bool,
     ) -> Result<Self, Failure> {
-        let now = driver.runtime().io.clock.now();
+        let now = driver.runtime().backend.clock.now();
         let timeout = request.timeout.map(|timeout| (timeout, now + timeout));
         let description = Arc::clone(driver.topology().snapshot().description());
         let is_balanced = description.topology_type() == TopologyType::LoadBalanced;
@@ -98,7 +98,7 @@ impl Cursor {
             if let (Ok(size), Some(left)) = (self.get_more.get_i32("batchSize"), self.left) {
                 body.insert("batchSize", left.min(size));
             }
-            let now = self.driver.runtime().io.clock.now();
+            let now = self.driver.runtime().backend.clock.now();
             let timeout = self.timeout.map(|(_, deadline)| deadline.since(now));
             // A limit of 0 would mean no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));

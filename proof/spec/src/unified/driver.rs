@@ -12,13 +12,13 @@ use std::{
 use bson::{Binary, Document, doc, spec::BinarySubtype};
 use sdam::{
     Topology, TopologyBuilder,
-    client::{Client, ClientBuilder, Command, CommandError, CommandErrorKind, PinnedConnection},
+    client::{Client, ClientBuilder, Command, PinnedConnection},
 };
 use sdam_core::{options::Options, read_preference::ReadPreference};
 use sdam_events::channel::ChannelSink;
 use sdam_pool::{Pin, Pool};
-use sdam_select::Criteria;
-use sdam_transport::{Runtime, pool::CommandReply};
+use sdam_select::criteria::Criteria;
+use sdam_transport::{pool::CommandReply, runtime::Runtime};
 
 use super::{helper::Kind, outcome::Failure};
 
@@ -165,14 +165,13 @@ impl Request {
     }
 }
 
-impl From<&CommandError> for Failure {
-    fn from(error: &CommandError) -> Self {
-        let code_name = error.server_error().and_then(|error| error.code_name());
+impl From<&sdam::Error> for Failure {
+    fn from(error: &sdam::Error) -> Self {
         Self {
-            message: error.to_string(),
-            is_server_error: matches!(error.kind(), CommandErrorKind::Reply(_)),
+            message: format!("{error:#}"),
+            is_server_error: error.reply().is_some(),
             code: error.code(),
-            code_name: code_name.map(str::to_owned),
+            code_name: error.code_name().map(str::to_owned),
             labels: error.labels().map(str::to_owned).collect(),
             is_timeout: error.is_timeout(),
             ..Self::default()

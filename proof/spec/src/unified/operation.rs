@@ -68,7 +68,7 @@ pub(super) enum Call {
 )]
 pub(super) enum EntityCall {
     AppendMetadata {
-        driver_info_options: DriverInfo,
+        driver_info_options: DriverInfoOptions,
     },
     Close {
         #[serde(rename = "timeoutMS")]
@@ -82,7 +82,7 @@ pub(super) enum EntityCall {
 /// The library to add to a client's metadata.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct DriverInfo {
+pub(super) struct DriverInfoOptions {
     pub(super) name: String,
     pub(super) version: Option<String>,
     pub(super) platform: Option<String>,

@@ -191,11 +191,11 @@ impl<'t> Runner<'t> {
             RunnerCall::WaitForThread { thread } => {
                 let ended = self.threads.remove(thread);
                 let ended = ended.ok_or_else(|| format!("there is no thread {thread}"))?;
-                let clock = &self.target.runtime().io.clock;
+                let clock = &self.target.runtime().backend.clock;
                 ended.join(clock, TIMEOUT).await?
             }
             RunnerCall::Wait { ms } => {
-                let clock = &self.target.runtime().io.clock;
+                let clock = &self.target.runtime().backend.clock;
                 clock
                     .sleep_until(clock.now() + Duration::from_millis(*ms))
                     .await;

@@ -17,7 +17,7 @@ use sdam_core::{
 };
 use sdam_events::log::Severity;
 use sdam_testkit::{DroppedTasks, ManualClock, Server, Servers};
-use sdam_transport::{Io, Runtime};
+use sdam_transport::runtime::{Backend, Runtime};
 use serde_json::json;
 
 use super::{
@@ -176,8 +176,8 @@ fn host() -> Host {
     Host::new(Arc::new(DroppedTasks), block_on).with_deployments(vec![SINGLE], move |_| {
         let clock = ManualClock::default();
         let servers = Servers::new(clock.clone(), Server::silent());
-        let io = Io::new(Arc::new(clock), Arc::new(servers), 1);
-        let runtime = Runtime::new(io, Arc::new(DroppedTasks));
+        let backend = Backend::new(Arc::new(clock), Arc::new(servers), 1);
+        let runtime = Runtime::new(backend, Arc::new(DroppedTasks));
         Ok(TestDeployment::new("mongodb://a/", runtime, block_on, ()))
     })
 }

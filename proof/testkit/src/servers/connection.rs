@@ -7,7 +7,10 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_transport::{
-    Clock, Connection, async_trait, error,
+    async_trait,
+    clock::Clock,
+    connect::Connection,
+    error,
     wire::{OpCode, OpMsg, OpReply, WireError, WireMessage},
 };
 

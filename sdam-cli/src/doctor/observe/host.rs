@@ -9,7 +9,7 @@ use std::{
 };
 
 use futures::future::{self, FutureExt as _};
-use sdam::transport::{Connection, error::from_wire, wire::Exchange};
+use sdam::transport::{connect::Connection, error::from_wire, wire::Exchange};
 use sdam::{
     Criteria, ReadMode, ReadPreference,
     client::{ClientBuilder, Command},
@@ -222,8 +222,11 @@ impl Line<'_> {
             .with_criteria(nearest)
             .with_timeout(self.limits.left());
         let outcome = client.run(&command).await.map(drop).map_err(|error| {
-            let own = error.server_error().cloned();
-            own.unwrap_or_else(|| internal(error.to_string()))
+            if error.is_network() || error.kind() == ErrorKind::Command {
+                error.without_context()
+            } else {
+                internal(format!("{error:#}"))
+            }
         });
         client.close().await;
         outcome

@@ -8,10 +8,14 @@ use std::{
 };
 
 use sdam::transport::{
-    ClientMetadata, Environment, Layers, TlsProvider as _, Translate as _, Transport, race,
+    connect::Transport,
+    handshake::{ClientMetadata, Environment},
+    layers::{Layers, Translate as _},
+    race,
+    tls::TlsProvider as _,
 };
 use sdam::{
-    Clock, Io, Runtime,
+    Backend, Clock, Runtime,
     tls::{
         Rustls,
         rustls::{ClientConnection, pki_types::CertificateDer},
@@ -39,10 +43,10 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(io: &Io, step: Duration) -> Self {
+    pub(super) fn new(backend: &Backend, step: Duration) -> Self {
         Self {
-            clock: Arc::clone(&io.clock),
-            end: io.clock.now() + step * 18 / 5,
+            clock: Arc::clone(&backend.clock),
+            end: backend.clock.now() + step * 18 / 5,
             step,
         }
     }
@@ -95,8 +99,7 @@ impl<'l> Line<'l> {
         let transport = with_layers(runtime, layers)?;
         let environment = Environment::default();
         let metadata = ClientMetadata::new("sdam", env!("CARGO_PKG_VERSION"), &environment)
-            .and_then(|metadata| metadata.with_application(NAME))
-            .map_err(|error| ConfigError::new(error.option(), "", error.to_string(), ""))?;
+            .and_then(|metadata| metadata.with_application(NAME))?;
         let handshake = Handshake::new(metadata.encode()).with_load_balanced(options.load_balanced);
         let api = options.server_api.clone().map(Arc::new);
         Ok(Self {
@@ -151,7 +154,7 @@ fn layers(
 }
 
 fn with_layers(runtime: &Runtime, layers: Layers) -> Result<Arc<dyn Transport>, ConfigError> {
-    let transport = &runtime.io.transport;
+    let transport = &runtime.backend.transport;
     transport.with_layers(layers).ok_or_else(|| {
         ConfigError::new(
             "tls",

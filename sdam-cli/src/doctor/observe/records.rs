@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use futures::future;
-use sdam::Io;
+use sdam::Backend;
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     options,
@@ -19,11 +19,11 @@ use crate::doctor::observation::{Observation, Srv};
 pub(super) async fn look_up(
     string: ConnectionString,
     srv: &options::Srv,
-    io: &Io,
+    backend: &Backend,
     limits: &Limits,
     seen: &mut Observation,
 ) -> Option<ConnectionString> {
-    let Some(name_server) = &io.resolver else {
+    let Some(name_server) = &backend.resolver else {
         seen.config = string.into_options().err();
         return None;
     };
@@ -38,7 +38,7 @@ pub(super) async fn look_up(
     let took = begun.elapsed();
     let resolved = match (&hosts, &texts) {
         (Ok(records), Ok(texts)) => {
-            let mut rng = Rng::new(io.next_seed());
+            let mut rng = Rng::new(backend.next_seed());
             Some(string.resolved(records, texts, &mut rng))
         }
         _ => None,

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use bson::DateTime;
+use bson::{DateTime, Document};
 use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::users::User;
 
@@ -39,12 +39,8 @@ fn a_healthy_set_behind_a_table_of_addresses_has_no_finding() {
 fn a_misspelled_option_is_a_warning_with_the_right_name() {
     let set = ReplicaSet::start(1).unwrap();
     let uri = format!("{}&localTresholdMS=20", set.uri());
-    check(
-        &uri,
-        "uri warn",
-        Exit::WARNINGS,
-        "did you mean localThresholdMS?",
-    );
+    let words = "did you mean localThresholdMS?";
+    check(&uri, "uri warn", Exit::WARNINGS, words);
 }
 
 #[test]
@@ -326,39 +322,30 @@ fn a_read_preference_without_a_server_is_a_failure_of_the_selection() {
 }
 
 #[test]
-fn a_clock_that_differs_is_a_warning() {
-    let server = Server::mongod(listener(), || {
-        let mut reply = standalone();
+fn a_server_with_another_clock_of_another_time_or_without_its_set_is_recognized() {
+    let check = |change: fn(&mut Document), expected: &str, exit: Exit, words: &str| {
+        let server = Server::mongod(listener(), move || {
+            let mut reply = standalone();
+            change(&mut reply);
+            reply
+        });
+        let uri = format!("mongodb://{}/", server.address());
+        check(&uri, expected, exit, words);
+    };
+    let ahead = |reply: &mut Document| {
         let ahead = DateTime::now().timestamp_millis() + 90_000;
         reply.insert("localTime", DateTime::from_millis(ahead));
-        reply
-    });
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "clock warn", Exit::WARNINGS, "ahead of");
-}
-
-#[test]
-fn a_server_that_is_too_old_is_recognized() {
-    let server = Server::mongod(listener(), || {
-        let mut reply = standalone();
-        reply.insert("maxWireVersion", 2);
-        reply
-    });
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "wire versions 0 to 2");
-}
-
-#[test]
-fn a_server_without_a_set_is_recognized() {
-    let server = Server::mongod(listener(), || {
-        let mut reply = standalone();
+    };
+    check(ahead, "clock warn", Exit::WARNINGS, "ahead of");
+    let old = |reply: &mut Document| drop(reply.insert("maxWireVersion", 2));
+    let words = "wire versions 0 to 2";
+    check(old, "hello fail", Exit::FAILURES, words);
+    let ghost = |reply: &mut Document| {
         reply.extend(bson::doc! {
             "ismaster": false, "isWritablePrimary": false, "isreplicaset": true,
         });
-        reply
-    });
-    let uri = format!("mongodb://{}/?replicaSet=rs0", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "rs.initiate()");
+    };
+    check(ghost, "hello fail", Exit::FAILURES, "rs.initiate()");
 }
 
 #[test]

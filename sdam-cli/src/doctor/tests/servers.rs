@@ -12,14 +12,12 @@ use std::{
 };
 
 use bson::{Document, doc};
-use sdam::tls::rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
+use sdam::tls::rustls::{ServerConnection, StreamOwned};
 use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use sdam_live::{Certificates, ServerCertificate};
 use tokio::{net::TcpSocket, runtime::Builder};
+
+use crate::testing::tls_server;
 
 /// Serves connections on threads until it is dropped.
 #[derive(Debug)]
@@ -65,17 +63,7 @@ impl Server {
 
     /// Answers like a standalone server behind TLS.
     pub(super) fn tls(certificates: &Certificates, certificate: ServerCertificate) -> Self {
-        let file = certificates.server(certificate);
-        let chain = CertificateDer::pem_file_iter(&file).unwrap();
-        let chain = chain.collect::<Result<Vec<_>, _>>().unwrap();
-        let key = PrivateKeyDer::from_pem_file(&file).unwrap();
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
-            .unwrap();
-        let config = Arc::new(config);
+        let config = tls_server(certificates, certificate);
         Self::start(listener(), move |stream| {
             let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
             converse(StreamOwned::new(session, stream), &standalone)

@@ -14,7 +14,7 @@ use opentelemetry_proto::tonic::{
         span::{Event as Split, SpanKind},
     },
 };
-use sdam::{Io, transport::clock::Clock};
+use sdam::{Backend, transport::clock::Clock};
 use sdam_core::{
     address::ServerAddress,
     event::{Event, EventKind},
@@ -65,16 +65,16 @@ impl Wall {
 
 impl Records {
     /// Creates the sink of the deployment with these labels.
-    pub(super) fn new(labels: &[(&str, String)], io: &Io, queue: Arc<Queue>) -> Self {
+    pub(super) fn new(labels: &[(&str, String)], backend: &Backend, queue: Arc<Queue>) -> Self {
         let labels = labels.iter();
         Self {
             queue,
             labels: labels.map(|(name, value)| attribute(name, value)).collect(),
-            clock: Arc::clone(&io.clock),
+            clock: Arc::clone(&backend.clock),
             state: Mutex::new(State {
                 facts: Facts::new(),
                 clears: Vec::new(),
-                ids: Rng::new(u64::from_be_bytes(io.unique_bytes())),
+                ids: Rng::new(u64::from_be_bytes(backend.unique_bytes())),
             }),
         }
     }
@@ -123,7 +123,7 @@ impl Records {
         let error = new
             .error
             .as_ref()
-            .map_or(String::new(), |error| format!(": {error}"));
+            .map_or(String::new(), |error| format!(": {error:#}"));
         let body = format!("{}: {old} -> {now}{error}", new.address);
         let mut attributes = of_server(&new.address);
         attributes.push(attribute("sdam.server.type", now.as_str()));

@@ -363,42 +363,18 @@ mod tests {
                 &["OTEL_EXPORTER_OTLP_LOGS_ENDPOINT", shown],
             );
         }
-        let with =
-            |name, value, expected: &[&str]| check(Some("http://a"), &[(name, value)], expected);
-        with(
-            "EXPORTER_OTLP_PROTOCOL",
-            "grpc",
-            &["OTEL_EXPORTER_OTLP_PROTOCOL", "grpc", "4318"],
-        );
-        with(
-            "METRIC_EXPORT_INTERVAL",
-            "0",
-            &["OTEL_METRIC_EXPORT_INTERVAL", "`0`", "60000"],
-        );
-        with(
-            "EXPORTER_OTLP_TIMEOUT",
-            "2s",
-            &["OTEL_EXPORTER_OTLP_TIMEOUT", "`2s`", "10000"],
-        );
-        with(
-            "EXPORTER_OTLP_HEADERS",
-            "a=b,secret",
-            &["OTEL_EXPORTER_OTLP_HEADERS", "item 2", "Bearer%20TOKEN"],
-        );
-        with(
-            "EXPORTER_OTLP_HEADERS",
-            "a=secret%",
-            &["OTEL_EXPORTER_OTLP_HEADERS", "item 1"],
-        );
-        with(
-            "EXPORTER_OTLP_HEADERS",
-            "a b=secret",
-            &["OTEL_EXPORTER_OTLP_HEADERS", "\"a b\""],
-        );
-        with(
-            "RESOURCE_ATTRIBUTES",
-            "=x",
-            &["OTEL_RESOURCE_ATTRIBUTES", "item 1"],
-        );
+        let with = |name: &str, value, words: &str| {
+            let variable = format!("OTEL_{name}");
+            let expected: Vec<_> = words.split(", ").chain([&*variable]).collect();
+            check(Some("http://a"), &[(name, value)], &expected);
+        };
+        with("EXPORTER_OTLP_PROTOCOL", "grpc", "grpc, 4318");
+        with("METRIC_EXPORT_INTERVAL", "0", "`0`, 60000");
+        with("EXPORTER_OTLP_TIMEOUT", "2s", "`2s`, 10000");
+        let headers = "EXPORTER_OTLP_HEADERS";
+        with(headers, "a=b,secret", "item 2, Bearer%20TOKEN");
+        with(headers, "a=secret%", "item 1");
+        with(headers, "a b=secret", "\"a b\"");
+        with("RESOURCE_ATTRIBUTES", "=x", "item 1");
     }
 }

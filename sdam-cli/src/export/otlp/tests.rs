@@ -22,17 +22,16 @@ use opentelemetry_proto::tonic::{
     trace::v1::Span,
 };
 use prost::Message;
-use rustls::{
-    ServerConfig, ServerConnection, StreamOwned,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::serve::{Builder, ReplicaSet};
 use tempfile::NamedTempFile;
 
 use super::*;
-use crate::export::{Arguments, tests::Running};
+use crate::{
+    export::{Arguments, tests::Running},
+    testing::{block_on, tls_server},
+};
 
 /// A collector on loopback that answers each request with the same status and body.
 struct Fake {
@@ -107,33 +106,40 @@ impl Fake {
     }
 
     fn metrics(&self) -> (Vec<KeyValue>, Vec<Metric>) {
-        let body = self.next("/v1/metrics").body;
-        let request = ExportMetricsServiceRequest::decode(&*body).unwrap();
-        let [of] = <[_; 1]>::try_from(request.resource_metrics).unwrap();
-        let [scope] = <[_; 1]>::try_from(of.scope_metrics).unwrap();
-        assert_eq!(scope.scope.unwrap().name, "sdam-cli");
-        (of.resource.unwrap().attributes, scope.metrics)
+        metrics(&self.next("/v1/metrics").body)
     }
 
     fn logs(&self) -> Vec<LogRecord> {
-        let body = self.next("/v1/logs").body;
-        let request = ExportLogsServiceRequest::decode(&*body).unwrap();
-        let of = request
-            .resource_logs
-            .into_iter()
-            .flat_map(|it| it.scope_logs);
-        of.flat_map(|it| it.log_records).collect()
+        logs(&self.next("/v1/logs").body)
     }
 
     fn spans(&self) -> Vec<Span> {
-        let body = self.next("/v1/traces").body;
-        let request = ExportTraceServiceRequest::decode(&*body).unwrap();
-        let of = request
-            .resource_spans
-            .into_iter()
-            .flat_map(|it| it.scope_spans);
-        of.flat_map(|it| it.spans).collect()
+        spans(&self.next("/v1/traces").body)
     }
+}
+
+fn metrics(body: &[u8]) -> (Vec<KeyValue>, Vec<Metric>) {
+    let request = ExportMetricsServiceRequest::decode(body).unwrap();
+    let [of] = <[_; 1]>::try_from(request.resource_metrics).unwrap();
+    let [scope] = <[_; 1]>::try_from(of.scope_metrics).unwrap();
+    assert_eq!(scope.scope.unwrap().name, "sdam-cli");
+    (of.resource.unwrap().attributes, scope.metrics)
+}
+
+fn logs(body: &[u8]) -> Vec<LogRecord> {
+    let all = ExportLogsServiceRequest::decode(body)
+        .unwrap()
+        .resource_logs;
+    let scopes = all.into_iter().flat_map(|it| it.scope_logs);
+    scopes.flat_map(|it| it.log_records).collect()
+}
+
+fn spans(body: &[u8]) -> Vec<Span> {
+    let all = ExportTraceServiceRequest::decode(body)
+        .unwrap()
+        .resource_spans;
+    let scopes = all.into_iter().flat_map(|it| it.scope_spans);
+    scopes.flat_map(|it| it.spans).collect()
 }
 
 /// A connection with or without TLS.
@@ -334,35 +340,15 @@ fn the_end_of_the_program_sends_what_is_left() {
     }
     // By default, the first metrics would be sent after a minute.
     program.finish();
-    let mut logs = Vec::new();
-    let mut spans = Vec::new();
-    let mut failovers = None;
-    while let Ok(request) = fake.requests.try_recv() {
-        let body = &*request.body;
-        match &*request.head[0] {
-            "POST /v1/logs HTTP/1.1" => {
-                let request = ExportLogsServiceRequest::decode(body).unwrap();
-                let of = request
-                    .resource_logs
-                    .into_iter()
-                    .flat_map(|it| it.scope_logs);
-                logs.extend(of.flat_map(|it| it.log_records));
-            }
-            "POST /v1/traces HTTP/1.1" => {
-                let request = ExportTraceServiceRequest::decode(body).unwrap();
-                let of = request
-                    .resource_spans
-                    .into_iter()
-                    .flat_map(|it| it.scope_spans);
-                spans.extend(of.flat_map(|it| it.spans));
-            }
+    let (mut logs, mut spans, mut failovers) = (Vec::new(), Vec::new(), None);
+    while let Ok(Received { head, body }) = fake.requests.try_recv() {
+        match &*head[0] {
+            "POST /v1/logs HTTP/1.1" => logs.extend(self::logs(&body)),
+            "POST /v1/traces HTTP/1.1" => spans.extend(self::spans(&body)),
             _ => {
-                let request = ExportMetricsServiceRequest::decode(body).unwrap();
-                let metrics = &request.resource_metrics[0].scope_metrics[0].metrics;
-                failovers = Some((
-                    number(metrics, "sdam_failovers_total"),
-                    number(metrics, "sdam_up"),
-                ));
+                let (_, metrics) = metrics(&body);
+                let number = |name| number(&metrics, name);
+                failovers = Some((number("sdam_failovers_total"), number("sdam_up")));
             }
         }
     }
@@ -427,6 +413,14 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     program.finish();
 }
 
+/// Runs an action with a place for remarks, and returns the remarks.
+fn remarks_of(action: impl AsyncFnOnce(&dyn Fn(&dyn Display))) -> Vec<String> {
+    let remarks = RefCell::new(Vec::new());
+    let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
+    block_on(action(&remark));
+    remarks.into_inner()
+}
+
 #[test]
 fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
     let rejected = ExportLogsServiceResponse {
@@ -437,19 +431,12 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
     };
     let check_at = |url: &str, is_done: bool, said: &str| {
         let push = Push::new(Some(url), &BTreeMap::new()).unwrap().unwrap();
-        let remarks = RefCell::new(Vec::new());
-        let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        let done = runtime.unwrap().block_on(async {
+        let remarks = remarks_of(async |remark| {
             push.queue.logs([LogRecord::default()]);
             push.push_logs(remark).await;
             push.push_logs(remark).await;
-            push.queue.is_empty()
         });
-        assert_eq!(done, is_done, "{said}");
-        let remarks: Vec<String> = remarks.into_inner();
+        assert_eq!(push.queue.is_empty(), is_done, "{said}");
         assert!(remarks.iter().all(|it| it.contains(said)), "{remarks:?}");
         let expected = usize::from(!said.is_empty());
         assert_eq!(remarks.len(), expected, "{remarks:?}");
@@ -514,32 +501,18 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
 #[test]
 fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
     let certificates = Certificates::create().unwrap();
-    let own = certificates.server(ServerCertificate::Valid);
-    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&own).unwrap().collect();
-    let key = PrivateKeyDer::from_pem_file(&own).unwrap();
-    let tls = ServerConfig::builder_with_provider(ring::default_provider().into())
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain.unwrap(), key)
-        .unwrap();
+    let tls = tls_server(&certificates, ServerCertificate::Valid);
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let fake = Fake::listen(listener, Some(tls.into()), "200 OK", Vec::new());
+    let fake = Fake::listen(listener, Some(tls), "200 OK", Vec::new());
     let url = format!("https://{}", fake.address);
     let push = |authority: PathBuf| {
         let authority = authority.to_str().unwrap().to_owned();
         let name = "OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned();
         let push = Push::new(Some(&url), &BTreeMap::from([(name, authority)])).unwrap();
-        let remarks = RefCell::new(Vec::new());
-        let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.unwrap().block_on(async {
-            let push = push.unwrap();
+        let push = push.unwrap();
+        remarks_of(async |remark| {
             push.push_metrics("# TYPE a gauge\na 1\n", remark).await;
-        });
-        remarks.into_inner()
+        })
     };
     assert_eq!(push(certificates.authority()), [""; 0]);
     assert_eq!(number(&fake.metrics().1, "a"), 1);

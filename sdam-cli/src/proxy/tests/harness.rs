@@ -6,7 +6,7 @@ use std::{
     ops::Deref,
     sync::{
         Mutex,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver},
     },
     thread,
 };
@@ -17,6 +17,7 @@ use sdam::transport::wire::{OpMsg, WireMessage};
 use sdam_sim::serve::{Builder, ReplicaSet};
 
 use super::*;
+use crate::testing::{Lines, block_on};
 
 /// The time limit of every wait, for a machine under load.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -150,25 +151,6 @@ pub(super) fn arguments() -> Arguments {
     }
 }
 
-/// A writer that sends every line to a channel.
-struct Lines(String, Sender<String>);
-
-impl Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.push_str(std::str::from_utf8(bytes).unwrap());
-        while let Some((line, rest)) = self.0.split_once('\n') {
-            // The test may have stopped reading.
-            let _ = self.1.send(line.to_owned());
-            self.0 = rest.to_owned();
-        }
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// A running program.
 pub(super) struct Running {
     pub(super) uris: Vec<String>,
@@ -178,38 +160,19 @@ pub(super) struct Running {
     thread: thread::JoinHandle<Exit>,
 }
 
-fn start(
-    arguments: Arguments,
-) -> (
-    Receiver<String>,
-    Receiver<String>,
-    UnboundedSender<()>,
-    thread::JoinHandle<Exit>,
-) {
-    let (output, lines) = mpsc::channel();
-    let (remarks, remarked) = mpsc::channel();
-    let (signals, signalled) = futures::channel::mpsc::unbounded();
-    let thread = thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let console = Console {
-            output: Lines(String::new(), output),
-            remarks: Lines(String::new(), remarks),
-            palette: crate::terminal::Palette::Plain,
-        };
-        let program = run(&arguments, console, signalled);
-        runtime.block_on(program).unwrap()
-    });
-    (lines, remarked, signals, thread)
-}
-
 impl Running {
     pub(super) fn start(arguments: Arguments) -> Self {
         let json = arguments.json;
-        let (output, remarks, signals, thread) = start(arguments);
+        let ((lines, output), (remark, remarks)) = (mpsc::channel(), mpsc::channel());
+        let (signals, signalled) = futures::channel::mpsc::unbounded();
+        let thread = thread::spawn(move || {
+            let console = Console {
+                output: Lines::new(lines),
+                remarks: Lines::new(remark),
+                palette: crate::terminal::Palette::Plain,
+            };
+            block_on(run(&arguments, console, signalled)).unwrap()
+        });
         let first = output.recv_timeout(TIMEOUT).expect("the addresses");
         let uris = if json {
             let event: serde_json::Value = serde_json::from_str(&first).unwrap();

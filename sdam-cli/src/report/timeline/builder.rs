@@ -3,7 +3,6 @@ use std::{collections::HashMap, time::Duration};
 use sdam_core::{
     event::{Event, EventKind},
     ids::ServerId,
-    machine::RecordedInput,
     time::Instant,
     topology::TopologyType,
 };
@@ -63,18 +62,15 @@ impl Builder {
                 let lane = self.lane(new.address.as_str());
                 self.enter(lane, at, State::of(new), new.server_type.as_str());
                 if let Some(error) = &new.error {
-                    self.timeline.lanes[lane].error = Some(error.to_string());
+                    self.timeline.lanes[lane].error = Some(format!("{error:#}"));
                 }
             }
             EventKind::ServerHeartbeatStarted(heartbeat) => {
                 let address = heartbeat.address.to_string();
                 self.streams.insert(address, heartbeat.awaited);
             }
-            EventKind::Input(input) => {
-                if let RecordedInput::Checked { server, rtt, .. } = &**input {
-                    let nanos = rtt.map(|rtt| rtt.average.as_nanos());
-                    self.measured(*server, nanos.and_then(|nanos| u64::try_from(nanos).ok()));
-                }
+            EventKind::RttMeasured { address, rtt, .. } => {
+                self.measured(address.as_str(), nanos(rtt.average));
             }
             _ => {}
         }
@@ -104,9 +100,9 @@ impl Builder {
         push(&mut lane.bands, from, state, name.to_owned());
     }
 
-    /// Sets the round-trip time after the last heartbeat of `server`.
-    fn measured(&mut self, server: ServerId, rtt: Option<u64>) {
-        let (Some(lane), Some(rtt)) = (self.ids.get(&server), rtt) else {
+    /// Sets the round-trip time after the last heartbeat of the server at `address`.
+    fn measured(&mut self, address: &str, rtt: u64) {
+        let Some(lane) = self.lanes.get(address) else {
             return;
         };
         let row = self.heartbeats.get(lane).copied();
@@ -139,7 +135,6 @@ impl Builder {
                 _ => {}
             }
         }
-        let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         self.timeline.rows.push(Row {
             at,
             line: number,
@@ -241,6 +236,10 @@ impl Builder {
         }
         self.timeline
     }
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Begins a band, unless it equals the last one.

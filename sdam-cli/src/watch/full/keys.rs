@@ -162,8 +162,6 @@ fn character(bytes: &[u8], first: u8) -> Step {
 
 #[cfg(test)]
 mod tests {
-    use futures::{StreamExt, executor::block_on};
-
     use super::*;
 
     #[test]
@@ -198,12 +196,5 @@ mod tests {
         assert_eq!(decoder.decode(b"\x1b["), []);
         assert_eq!(decoder.decode(&[b'1'; 40]), []);
         assert_eq!(decoder.decode(b"q"), [Key::Char('q')]);
-    }
-
-    #[test]
-    fn the_stream_ends_with_the_input() {
-        let keys = read(&b"qw"[..]).unwrap();
-        let keys: Vec<Key> = block_on(keys.collect());
-        assert_eq!(keys, [Key::Char('q'), Key::Char('w')]);
     }
 }

@@ -247,18 +247,6 @@ mod tests {
     }
 
     #[test]
-    fn keys_ask_for_actions() {
-        let mut state = state();
-        let expected = [Action::Save, Action::Mark, Action::None, Action::Quit];
-        assert_eq!(press(&mut state, "wmxq"), expected);
-        let model = Model::new(&Options::new(addresses()));
-        let mut control = |letter| state.press(Key::Control(letter), &[], &model);
-        assert_eq!(control('c'), Action::Quit);
-        assert_eq!(control('z'), Action::Suspend);
-        assert_eq!(control('l'), Action::Redraw);
-    }
-
-    #[test]
     fn letters_of_a_filter_are_no_commands_until_it_is_entered() {
         let mut state = state();
         press(&mut state, "/qww\u{8}");
@@ -317,26 +305,5 @@ mod tests {
         // Without servers, there is nothing to select.
         state.press(Key::Up, &[], &model);
         check(&state, "c");
-    }
-
-    #[test]
-    fn a_paused_view_keeps_the_state_of_that_moment() {
-        let mut state = state();
-        press(&mut state, "p");
-        assert!(state.frozen.is_some());
-        press(&mut state, "p");
-        assert!(state.frozen.is_none());
-    }
-
-    #[test]
-    fn help_and_details_are_closed_by_escape() {
-        let mut state = state();
-        press(&mut state, "?");
-        assert!(state.has_help);
-        assert_eq!(press(&mut state, "w"), [Action::None], "it closes the help");
-        press(&mut state, "d");
-        assert!(state.has_details && !state.has_help);
-        press(&mut state, "<");
-        assert!(!state.has_details);
     }
 }

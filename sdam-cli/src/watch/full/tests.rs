@@ -125,36 +125,6 @@ fn escape_sequences_of_servers_do_not_reach_the_terminal() {
 }
 
 #[test]
-fn without_colours_no_cell_has_a_style() {
-    let script = Script::replica_set(&["a", "b"]).fails("b", "connection refused");
-    let check = |palette, is_plain: bool| {
-        let mut buffer = ratatui::buffer::Buffer::empty(ratatui::layout::Rect::new(0, 0, 80, 24));
-        let state = state();
-        let scene = Scene {
-            model: &script.model,
-            state: &state,
-            wall: Wall {
-                at: Instant::EPOCH,
-                time: UNIX_EPOCH,
-            },
-            source: "LIVE",
-            recording: "",
-            note: None,
-        };
-        frame::draw(
-            &mut Canvas::new(&mut buffer, Glyphs::Ascii, palette),
-            &scene,
-        );
-        let plain = ratatui::buffer::Cell::EMPTY.style();
-        let all = buffer.content.iter().all(|cell| cell.style() == plain);
-        assert_eq!(all, is_plain, "{palette:?}");
-        assert!(buffer.content.iter().all(|cell| cell.symbol().is_ascii()));
-    };
-    check(Palette::Plain, true);
-    check(Palette::Ansi, false);
-}
-
-#[test]
 fn recordings_are_named_by_the_time() {
     let name = recording_name(UNIX_EPOCH + Duration::from_millis(EPOCH as u64 + 123));
     assert_eq!(name, PathBuf::from("sdam-20231114T221320Z.jsonl"));

@@ -102,7 +102,11 @@ impl Script {
             reply: reply.clone().into(),
         });
         let rtt = times;
-        self.emit(input(server, None, rtt));
+        self.emit(EventKind::RttMeasured {
+            server,
+            address,
+            rtt: rtt.unwrap(),
+        });
         let outcome = Ok(Hello::parse(&reply).unwrap());
         let input = Input::Checked {
             server,
@@ -156,9 +160,6 @@ impl Script {
             failure: failure.clone(),
         });
         let server = self.ids[&address];
-        // The round-trip times of the last success are repeated.
-        let rtt = self.times.get(&address).and_then(RttWindow::rtt);
-        self.emit(input(server, Some(failure), rtt));
         let input = Input::Checked {
             server,
             outcome: Err(error),
@@ -216,15 +217,6 @@ impl Script {
     fn server(&self, host: &str) -> &Server {
         &self.model.servers[&ServerAddress::parse(host).unwrap()]
     }
-
-    fn log(&self) -> Vec<String> {
-        let entries = self.model.log.iter();
-        let show = |entry: &Entry| {
-            let at = entry.at.as_nanos() / 1_000_000;
-            format!("{at} {} {}", entry.subject, entry.words)
-        };
-        entries.map(show).collect()
-    }
 }
 
 /// The role in a reply.
@@ -234,10 +226,6 @@ pub(in crate::watch) enum Role {
     Primary(u64),
     Secondary,
     Mongos,
-}
-
-fn input(server: ServerId, error: Option<Error>, rtt: Option<sdam_core::server::Rtt>) -> EventKind {
-    EventKind::Input(Arc::new(RecordedInput::Checked { server, error, rtt }))
 }
 
 const RESET: &str = "connection reset by peer";
@@ -258,30 +246,6 @@ fn failover() -> Script {
 }
 
 #[test]
-fn the_stopwatch_names_cause_and_steps_of_a_failover() {
-    let script = failover();
-    let run = script.model.stopwatch().current().unwrap();
-    assert_eq!(run.lost.as_ref().map(ServerAddress::host), Some("a"));
-    assert_eq!(
-        brief(run.cause.as_ref().unwrap()),
-        "connection reset at hello"
-    );
-    let millis = |at: Option<Instant>| at.map(|at| at.as_nanos() / 1_000_000);
-    assert_eq!(millis(Some(run.last_writable)), Some(1000));
-    assert_eq!(millis(Some(run.noticed)), Some(1500));
-    assert_eq!(millis(run.pool_cleared), Some(1500));
-    assert_eq!(millis(run.all_checked), Some(1700));
-    assert_eq!(run.new, None);
-
-    let script = script.at(2500).answers("b", Role::Primary(8), 3);
-    assert_eq!(script.model.stopwatch().current(), None);
-    let run = script.model.stopwatch().last().unwrap();
-    assert_eq!(run.number, 1);
-    assert_eq!(run.new.as_ref().map(ServerAddress::host), Some("b"));
-    assert_eq!(millis(run.writable_again), Some(2500));
-}
-
-#[test]
 fn a_primary_that_steps_down_has_no_error_as_cause() {
     let script = Script::replica_set(&["a", "b"])
         .at(1000)
@@ -289,78 +253,6 @@ fn a_primary_that_steps_down_has_no_error_as_cause() {
     let run = script.model.stopwatch().current().unwrap();
     assert_eq!((run.cause.as_ref(), run.pool_cleared), (None, None));
     assert_eq!(script.model.flaps(None), 1, "a step-down counts");
-}
-
-#[test]
-fn the_log_tells_changes_in_order() {
-    let log = failover().at(2500).answers("b", Role::Primary(8), 3).log();
-    let tail: Vec<&str> = log
-        .iter()
-        .skip_while(|line| !line.starts_with("1500"))
-        .map(|line| &**line)
-        .collect();
-    assert_eq!(
-        tail,
-        [
-            "1500 a:27017 PRIMARY > UNKNOWN: connection reset at hello",
-            "1500 set WithPrimary > NoPrimary",
-            "1500 a:27017 pool cleared, now generation 1",
-            "1700 a:27017 refused",
-            "2500 b:27017 SECONDARY > PRIMARY",
-            "2500 set NoPrimary > WithPrimary",
-            "2500 set no primary for 1.00 s: a:27017 -> b:27017",
-        ]
-    );
-}
-
-#[test]
-fn failed_checks_are_counted_until_one_succeeds() {
-    let script = failover();
-    let trouble = script.server("a").current_trouble().unwrap();
-    assert_eq!(
-        (trouble.checks, trouble.since),
-        (2, Instant::from_millis(1500))
-    );
-    assert_eq!(brief(&trouble.error), "refused");
-    let script = script.at(3000).answers("a", Role::Secondary, 2);
-    let server = script.server("a");
-    assert_eq!(server.current_trouble(), None);
-    assert!(
-        server.trouble.as_ref().unwrap().is_over,
-        "the last error is still known"
-    );
-    assert_eq!(server.answered, Some(Instant::from_millis(3000)));
-}
-
-#[test]
-fn pools_follow_the_commands_of_the_topology() {
-    let script = failover();
-    let pool = &script.server("a").pool;
-    assert_eq!((pool.generation, pool.is_ready), (2, false));
-    assert!(pool.cleared.is_some());
-    let script = script.at(3000).answers("a", Role::Secondary, 2);
-    let pool = &script.server("a").pool;
-    assert_eq!((pool.generation, pool.is_ready), (2, true));
-    assert_eq!(script.server("b").pool.generation, 0);
-}
-
-#[test]
-fn roles_and_their_ages_are_kept() {
-    let script = failover().at(3000).answers("a", Role::Secondary, 2);
-    let roles: Vec<(u64, &str)> = script
-        .server("a")
-        .roles
-        .iter()
-        .map(|(at, role)| (at.as_nanos() / 1_000_000, state(*role)))
-        .collect();
-    let expected = [
-        (0, "UNKNOWN"),
-        (100, "PRIMARY"),
-        (1500, "UNKNOWN"),
-        (3000, "SECONDARY"),
-    ];
-    assert_eq!(roles, expected);
-    assert_eq!(script.server("a").since(), Instant::from_millis(3000));
 }
 
 #[test]
@@ -443,28 +335,4 @@ fn checks_that_were_cancelled_are_no_losses_of_probes() {
         failure,
     });
     assert_eq!(script.server("a").trouble, None);
-}
-
-#[test]
-fn a_failed_check_has_no_round_trip_time() {
-    let script = failover();
-    let columns = script.server("a").history.columns(
-        Instant::from_millis(1700),
-        Duration::from_millis(100),
-        3,
-    );
-    let lost = Column::Checked(Probe::Lost);
-    assert_eq!(columns, [lost, Column::Held(Probe::Lost), lost]);
-}
-
-#[test]
-fn marks_are_numbered() {
-    let mut script = Script::replica_set(&["a"]);
-    script.model.mark();
-    script.model.mark();
-    let log = script.log();
-    assert_eq!(
-        log[log.len() - 2..],
-        ["100 mark mark 1 of the user", "100 mark mark 2 of the user"]
-    );
 }

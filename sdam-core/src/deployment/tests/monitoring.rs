@@ -97,7 +97,7 @@ fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running
     let server = world.id("a");
     let reply = standalone().to_vec().unwrap();
     let rtt = Duration::from_millis(3);
-    let outcome = Ok((Hello::parse(&reply).unwrap(), &*reply));
+    let outcome = Ok(HelloReply::parse(reply));
     let played = world.handle(Input::Played {
         server,
         outcome,
@@ -149,14 +149,11 @@ fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_servi
     let service = ObjectId::from_bytes([7; 12]);
     let mut reply = standalone();
     reply.insert("serviceId", bson::oid::ObjectId::from_bytes([7; 12]));
-    let reply = reply.to_vec().unwrap();
-    let hello = Hello::parse(&reply).unwrap();
     let generation = Generation::FIRST;
     let handshake = Input::Handshake {
         server,
         generation,
-        hello,
-        reply: &reply,
+        reply: HelloReply::parse(reply.to_vec().unwrap()),
     };
     assert!(world.handle(handshake).is_empty());
     let error = ErrorReport::new(generation, Error::network(Stage::Operation, "reset"));
@@ -178,22 +175,41 @@ fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_servi
 }
 
 #[test]
-fn inputs_of_the_topology_are_events_if_they_are_recorded() {
+fn inputs_and_measurements_are_events_if_they_are_recorded() {
     let mut world = World::new(&polled(&["a"]));
     world.deployment = world.deployment.with_recorded_inputs();
     assert_eq!(world.handle(Input::Open)[..2], ["Input", "TopologyOpening"]);
-    let checked = world.check("a", &standalone());
-    assert_eq!(checked[..2], ["ServerHeartbeatSucceeded a", "Input"]);
-    let reply = standalone().to_vec().unwrap();
+    assert_eq!(world.due("a", false)[0], "Input");
+    let conn = world.conn("a", Role::Check);
+    assert_eq!(world.connected(conn)[0], "Input");
+    let checked = world.reply(conn, &standalone(), false);
+    assert_eq!(
+        checked[..3],
+        ["Input", "ServerHeartbeatSucceeded a", "RttMeasured a"]
+    );
     let handshake = Input::Handshake {
         server: world.id("a"),
         generation: Generation::FIRST,
-        hello: Hello::parse(&reply).unwrap(),
-        reply: &reply,
+        reply: HelloReply::parse(standalone().to_vec().unwrap()),
     };
     assert_eq!(world.handle(handshake)[0], "Input");
     assert_eq!(world.network_error("a")[0], "Input");
     assert_eq!(world.handle(Input::Close)[0], "Input");
+    assert!(world.handle(Input::Close).is_empty(), "it has no effect");
+}
+
+#[test]
+fn an_error_as_an_input_has_the_effects_of_a_reported_one() {
+    let mut world = World::open(&polled(&["a"]));
+    let _ = world.check("a", &standalone());
+    let mut other = World::open(&polled(&["a"]));
+    let _ = other.check("a", &standalone());
+    let report = ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset"));
+    let server = world.id("a");
+    let input = Input::Error { server, report };
+    let outputs = world.handle(input);
+    assert_eq!(outputs, other.network_error("a"));
+    assert!(outputs.contains(&"clear a to 1".into()), "{outputs:?}");
 }
 
 #[test]

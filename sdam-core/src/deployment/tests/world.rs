@@ -80,7 +80,7 @@ impl World {
     }
 
     /// Passes an input and returns the outputs in short.
-    pub(super) fn handle(&mut self, input: Input<'_>) -> Vec<String> {
+    pub(super) fn handle(&mut self, input: Input) -> Vec<String> {
         let outputs = self.deployment.handle(self.now, input);
         self.describe(outputs)
     }
@@ -113,8 +113,7 @@ impl World {
             conn,
             sent,
             at: self.now,
-            hello: Hello::parse(&bytes),
-            bytes: bytes.into(),
+            reply: HelloReply::parse(bytes),
             more_to_come: more,
         })
     }
@@ -221,6 +220,10 @@ impl World {
                 None => event.name().as_str().into(),
             },
             Output::LookUp { name, .. } => format!("look up {name}"),
+            Output::Choose => "choose".into(),
+            Output::Probe { server } => format!("probe {}", of(server)),
+            Output::Finish(Ok(Some(server))) => format!("chosen {}", of(server)),
+            Output::Finish(outcome) => format!("finish {outcome:?}"),
         }
     }
 }

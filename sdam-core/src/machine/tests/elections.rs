@@ -111,21 +111,6 @@ fn a_primary_of_the_known_election_is_not_stale() {
 }
 
 #[test]
-fn a_standalone_is_kept_only_if_it_is_the_only_seed() {
-    // D-20: the number of seeds matters, not the number of remaining servers.
-    let mut machine = opened(&options(&["a", "b"]));
-    for name in ["a", "b"] {
-        let _ = check(&mut machine, name, hello(ServerType::Standalone));
-    }
-    let description = machine.description();
-    assert_eq!(description.topology_type(), TopologyType::Unknown);
-    assert_eq!(description.servers().len(), 0);
-    let mut machine = opened(&options(&["a"]));
-    let _ = check(&mut machine, "a", hello(ServerType::Standalone));
-    assert_eq!(machine.description().topology_type(), TopologyType::Single);
-}
-
-#[test]
 fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
     // D-26: including the former primary itself.
     for (name, left) in [

@@ -6,10 +6,9 @@ use super::script::*;
 
 type Step = (u64, Say, &'static str);
 
-/// Returns the script of a monitor whose awaitable hello was sent at 0 ms, under generation 3.
+/// Returns the script of a monitor whose awaitable hello was sent at 0 ms.
 fn awaiting() -> Vec<Step> {
     [
-        (0, Say::Pool(3), ""),
         (0, Say::Start, "started #1, connect | 10000"),
         (0, Say::Connected, "send isMaster handshake | 10000"),
         (
@@ -37,7 +36,7 @@ fn a_cancelled_check_fails_its_heartbeat_and_the_next_comes_a_heartbeat_later() 
     run(&[
         (
             5_000,
-            Say::Cancel(4),
+            Say::Cancel,
             "disconnect, failed #1/42 awaited after 5000: Cancelled | 15000",
         ),
         (15_000, Say::Due, "started #2, connect | 25000"),

@@ -98,7 +98,7 @@ fn command_errors_and_malformed_replies_are_not_retried_at_once() {
 fn legacy_retry_reports_only_the_outcome_of_the_retry() {
     // F-50: heartbeats are paired all the same (J-33).
     let mut legacy = polling();
-    legacy.legacy_retry_before_unknown = true;
+    legacy.retry_before_unknown = true;
     let retry = [
         (
             10_001,
@@ -171,27 +171,6 @@ fn a_deadline_missed_by_less_is_a_timeout() {
         )],
     );
     run(polling(), &[(30_001, Say::Due, "| 31001")]);
-}
-
-#[test]
-fn answers_without_a_request_are_ignored() {
-    check(
-        polling(),
-        &[
-            (0, Say::Start, "started #1, connect | 10000"),
-            (1, says(old()), "| 10000"),
-            (2, Say::Connected, "send isMaster handshake | 10002"),
-            (3, Say::Connected, "| 10002"),
-            (
-                4,
-                says(old()),
-                "sample 2, succeeded #1/42 after 2, report Standalone | 10004",
-            ),
-            (5, says(old()), "| 10004"),
-            (5, Say::Connected, "| 10004"),
-            (5, Say::Failed(ErrorKind::Network), "| 10004"),
-        ],
-    );
 }
 
 #[test]

@@ -1,47 +1,53 @@
 //! Polling: timing, requested checks, negotiation, round-trip times.
 
-use std::{sync::Arc, time::Duration, vec::Vec};
+use std::{sync::Arc, time::Duration};
 
 use super::{super::*, script::*};
-use crate::error::{ErrorKind, Stage};
+use crate::{
+    error::{Error, ErrorKind, Stage},
+    event::EventKind,
+    output::{Output, Outputs},
+};
 
 #[test]
 fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processed() {
     // J-7, G-5
     let at = Instant::from_millis;
-    let run = |input: MonitorInput| {
-        let address = ServerAddress::new("db.lan", 27017);
-        let mut machine = MonitorMachine::new(Arc::new(polling()), ServerId::from_u64(1), address);
-        let status = ServerStatus::default();
-        let _ = machine.start(at(0), status);
-        let _ = machine.handle(at(5), status, MonitorInput::Connected);
-        let effects: Vec<_> = machine
-            .handle(at(9_000), status, input)
-            .into_iter()
-            .collect();
-        assert_eq!(
-            machine.deadline(),
-            Some(at(19_000)),
-            "the pause begins with the call"
-        );
-        effects
-    };
     let twenty = Duration::from_millis(20);
-    let took = |effects: &[MonitorEffect]| {
-        effects.iter().find_map(|effect| match effect {
-            MonitorEffect::Emit(
+    let run = |pass: &dyn Fn(&mut Check, &mut Outputs) -> Option<Report>| {
+        let mut check = checks(polling());
+        let mut out = Outputs::default();
+        assert!(check.due(at(0), false, &mut out).is_none());
+        check.connected(at(5), check.conn(), &mut out);
+        let report = pass(&mut check, &mut out).unwrap();
+        let next = check.deadline();
+        assert_eq!(next, Some(at(19_000)), "the pause begins with the call");
+        let took = out.iter().find_map(|output| match output {
+            Output::Emit(
                 EventKind::ServerHeartbeatSucceeded { duration, .. }
                 | EventKind::ServerHeartbeatFailed { duration, .. },
             ) => Some(*duration),
             _ => None,
-        })
+        });
+        assert_eq!(took, Some(twenty));
+        report.sample
     };
-    let effects = run(reply(at(7), at(27), encode(&old()), false));
-    assert_eq!(effects.first(), Some(&MonitorEffect::RttSample(twenty)));
-    assert_eq!(took(&effects), Some(twenty));
-    let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
-    let effects = run(MonitorInput::Failed { at: at(25), error });
-    assert_eq!(took(&effects), Some(twenty));
+    let sample = run(&|check, out| {
+        let bytes = encode(&old());
+        let reply = Reply {
+            trip: Trip::new(at(7), at(27), at(9_000)),
+            hello: Hello::parse(&bytes),
+            bytes: bytes.into(),
+            more_to_come: false,
+        };
+        check.reply(at(9_000), false, check.conn(), reply, out)
+    });
+    assert_eq!(sample, Some(twenty));
+    let sample = run(&|check, out| {
+        let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
+        check.failed(at(9_000), false, (check.conn(), at(25)), error, out)
+    });
+    assert_eq!(sample, None);
 }
 
 #[test]

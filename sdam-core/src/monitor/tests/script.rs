@@ -1,7 +1,8 @@
-//! A scripted driver with virtual time.
+//! The checks of one server, run by scripts in virtual time.
 
 use std::{
     fmt::Write as _,
+    format,
     string::{String, ToString},
     sync::Arc,
     time::Duration,
@@ -10,18 +11,13 @@ use std::{
 
 use bson::{Document, doc, oid::ObjectId};
 
-pub(super) use super::{super::*, machine::*};
-pub(super) use crate::{
-    address::ServerAddress,
-    error::Error,
-    event::EventKind,
-    hello::{Hello, HelloRequest},
-    ids::{Generation, ServerId},
-    time::Instant,
-};
+pub(super) use super::super::*;
+pub(super) use crate::{address::ServerAddress, hello::Hello, ids::ServerId, time::Instant};
 use crate::{
-    error::{ErrorKind, Stage},
-    event::Heartbeat,
+    error::{Error, ErrorKind, Stage},
+    event::{EventKind, Heartbeat},
+    hello::HelloRequest,
+    output::{Output, Outputs},
 };
 
 /// An input of the script.
@@ -37,12 +33,10 @@ pub(super) enum Say {
     Failed(ErrorKind),
     Due,
     Request,
-    Cancel(u64),
+    /// An error of an operation has made the server Unknown.
+    Cancel,
     Disconnected,
     Authenticated,
-    /// No input of the monitor: an error has made the server Unknown, and the pool has this
-    /// generation now.
-    Pool(u64),
 }
 
 /// Options of a client that runs outside any FaaS platform, with a heartbeat and a connect timeout
@@ -109,143 +103,131 @@ pub(super) fn encode(document: &Document) -> Vec<u8> {
     document.to_vec().unwrap()
 }
 
-/// Runs the script: at each time in milliseconds, passes the input and expects these effects in
+/// Creates the checks of a server, of which the first is due.
+pub(super) fn checks(config: MonitorConfig) -> Check {
+    let address = ServerAddress::new("db.lan", 27017);
+    Check::new(Arc::new(config), ServerId::from_u64(1), address)
+}
+
+/// Runs the script: at each time in milliseconds, passes the input and expects these outputs in
 /// this order, then `|` and the deadline in milliseconds.
 #[track_caller]
 pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
-    let address = ServerAddress::new("db.lan", 27017);
-    let mut machine = MonitorMachine::new(Arc::new(config), ServerId::from_u64(1), address);
-    let mut status = ServerStatus::default();
+    let mut check = checks(config);
+    let mut known = false;
     let mut asked = Instant::EPOCH;
     for (index, (at, say, expected)) in script.iter().enumerate() {
         let now = Instant::from_millis(*at);
-        if let Say::Cancel(cleared) = say {
-            status.clear(*cleared);
-        }
-        let mut handle = |input| machine.handle(now, status, input);
-        let effects = match say {
-            Say::Start => machine.start(now, status),
-            Say::Connected => handle(MonitorInput::Connected),
-            Say::Reply { document, more } => handle(reply(asked, now, encode(document), *more)),
-            Say::Bytes(bytes) => handle(reply(asked, now, bytes.clone(), false)),
-            Say::Failed(kind) => {
-                let error = Error::new(*kind, Stage::Connect, "scripted");
-                handle(MonitorInput::Failed { at: now, error })
-            }
-            Say::Due => handle(MonitorInput::DeadlineReached),
-            Say::Request => handle(MonitorInput::CheckRequested),
-            Say::Cancel(cleared) => handle(MonitorInput::Cancel {
-                generation: Generation::from_u64(*cleared),
-            }),
-            Say::Disconnected => handle(MonitorInput::Disconnected),
-            Say::Authenticated => handle(MonitorInput::Authenticated),
-            Say::Pool(next) => {
-                status.clear(*next);
-                continue;
-            }
-        };
-        let effects: Vec<_> = effects.into_iter().collect();
-        if effects.iter().any(is_request) {
+        let was_streaming = check.is_streaming();
+        let mut out = Outputs::default();
+        let report = pass(&mut check, now, (known, asked), say, &mut out);
+        let is_request =
+            |output: &Output| matches!(output, Output::Send { .. } | Output::Read { .. });
+        if out.iter().any(is_request) {
             asked = now;
         }
-        for effect in &effects {
-            if let MonitorEffect::Report { outcome } = effect {
-                let hello = outcome.as_ref().ok();
-                status.known = hello.is_some_and(|hello| hello.server_type.is_available());
-            }
+        match &report {
+            Some(Report { outcome, .. }) => known = outcome.is_ok(),
+            None => known &= !matches!(say, Say::Cancel),
         }
         let said = match say {
             Say::Reply { document, .. } => encode(document),
             _ => Vec::new(),
         };
-        let actual = describe(effects, machine.deadline(), &said);
+        let mut words = describe(out, report, check.deadline(), &said);
+        match (was_streaming, check.is_streaming()) {
+            (false, true) => words.insert(0, "start rtt".into()),
+            (true, false) => words.insert(0, "stop rtt".into()),
+            _ => {}
+        }
+        let deadline = check.deadline().map_or("never".to_string(), |at| {
+            millis(at.since(Instant::EPOCH)).to_string()
+        });
+        let actual = format!("{} | {deadline}", words.join(", "));
+        let actual = actual.trim_start();
         assert_eq!(actual, *expected, "step {index}, at {at}: {say:?}");
     }
 }
 
-/// Returns the input of a reply to a request of `sent` that has arrived at `at`.
-pub(super) fn reply(
-    sent: Instant,
-    at: Instant,
-    bytes: Vec<u8>,
-    more_to_come: bool,
-) -> MonitorInput {
-    MonitorInput::Reply {
-        sent,
-        at,
+/// Passes an input to a server that is `known` or not, whose newest request was `asked` then.
+fn pass(
+    check: &mut Check,
+    now: Instant,
+    (known, asked): (bool, Instant),
+    say: &Say,
+    out: &mut Outputs,
+) -> Option<Report> {
+    let conn = check.conn();
+    let reply = |bytes: Vec<u8>, more_to_come| Reply {
+        trip: Trip::new(asked, now, now),
         hello: Hello::parse(&bytes),
         bytes: bytes.into(),
         more_to_come,
-    }
-}
-
-/// Returns whether `effect` sends a request or reads without one.
-pub(super) fn is_request(effect: &MonitorEffect) -> bool {
-    matches!(
-        effect,
-        MonitorEffect::Send { .. } | MonitorEffect::ReadNext { .. }
-    )
-}
-
-impl ServerStatus {
-    /// Sets the status after an error, if it is the first after which the pool has generation
-    /// `next`.
-    fn clear(&mut self, next: u64) {
-        let next = Generation::from_u64(next);
-        if self.generation < next {
-            *self = Self {
-                generation: next,
-                known: false,
-            };
+    };
+    match say {
+        Say::Reply { document, more } => {
+            return check.reply(now, known, conn, reply(encode(document), *more), out);
         }
+        Say::Bytes(bytes) => {
+            return check.reply(now, known, conn, reply(bytes.clone(), false), out);
+        }
+        Say::Failed(kind) => {
+            let error = Error::new(*kind, Stage::Connect, "scripted");
+            return check.failed(now, known, (conn, now), error, out);
+        }
+        Say::Start | Say::Due => return check.due(now, known, out),
+        Say::Request => {
+            check.request(now);
+            check.proceed(now, out);
+        }
+        Say::Connected => check.connected(now, conn, out),
+        Say::Cancel => check.cancel(now, false, out),
+        Say::Disconnected => check.connection_lost(),
+        Say::Authenticated => check.authenticated(),
     }
+    None
 }
 
-/// Returns the effects of the reply `said`, or of another input, as text, and the deadline.
-fn describe(effects: Vec<MonitorEffect>, deadline: Option<Instant>, said: &[u8]) -> String {
-    let mut text = String::new();
-    for effect in effects {
-        if let MonitorEffect::Connect { deadline: own }
-        | MonitorEffect::Send { deadline: own, .. }
-        | MonitorEffect::ReadNext { deadline: own } = &effect
+/// Returns the outputs as text: the sample comes first, and the report after the end of the heartbeat.
+fn describe(
+    out: Outputs,
+    mut report: Option<Report>,
+    deadline: Option<Instant>,
+    said: &[u8],
+) -> Vec<String> {
+    let sample = report.as_ref().and_then(|report| report.sample);
+    let mut words = Vec::from_iter(sample.map(|sample| format!("sample {}", millis(sample))));
+    for output in out {
+        if let Output::Connect { deadline: own, .. }
+        | Output::Send { deadline: own, .. }
+        | Output::Read { deadline: own, .. } = &output
         {
-            assert_eq!(*own, deadline, "the effect's deadline is the machine's");
+            assert_eq!(
+                *own, deadline,
+                "the deadline of the output is the machine's"
+            );
         }
-        write!(text, "{}, ", describe_effect(effect, said)).unwrap();
-    }
-    let deadline = deadline.map_or("never".to_string(), |at| {
-        millis(at.since(Instant::EPOCH)).to_string()
-    });
-    std::format!(
-        "{}| {deadline}",
-        text.trim_end_matches(", ").to_string() + " "
-    )
-    .trim_start()
-    .to_string()
-}
-
-fn describe_effect(effect: MonitorEffect, said: &[u8]) -> String {
-    match effect {
-        MonitorEffect::Connect { .. } => "connect".into(),
-        MonitorEffect::Send { request, .. } => describe_request(&request),
-        MonitorEffect::ReadNext { .. } => "read".into(),
-        MonitorEffect::Disconnect => "disconnect".into(),
-        MonitorEffect::RttSample(sample) => std::format!("sample {}", millis(sample)),
-        MonitorEffect::Report { outcome: Ok(hello) } => {
-            std::format!("report {}", hello.server_type)
+        let is_event = matches!(output, Output::Emit(_));
+        words.push(match output {
+            Output::Connect { .. } => "connect".into(),
+            Output::Send { request, .. } => describe_request(&request),
+            Output::Read { .. } => "read".into(),
+            Output::Disconnect { .. } => "disconnect".into(),
+            Output::Emit(event) => describe_event(event, said),
+            other => panic!("checks do not cause {other:?}"),
+        });
+        if is_event && let Some(Report { outcome, .. }) = report.take() {
+            words.push(match outcome {
+                Ok(hello) => format!("report {}", hello.server_type),
+                Err(error) => format!("report {:?}", error.kind()),
+            });
         }
-        MonitorEffect::Report {
-            outcome: Err(error),
-        } => std::format!("report {:?}", error.kind()),
-        MonitorEffect::StartRtt => "start rtt".into(),
-        MonitorEffect::StopRtt => "stop rtt".into(),
-        MonitorEffect::Emit(kind) => describe_event(kind, said),
-        MonitorEffect::Exit => "exit".into(),
     }
+    words
 }
 
 fn describe_request(request: &HelloRequest) -> String {
-    let mut text = std::format!("send {}", request.command_name());
+    let mut text = format!("send {}", request.command_name());
     if request.handshake.is_some() {
         text += " handshake";
     }
@@ -271,15 +253,15 @@ fn describe_event(event: EventKind, said: &[u8]) -> String {
         assert_eq!(heartbeat.server, ServerId::from_u64(1));
         assert_eq!(heartbeat.address.to_string(), "db.lan:27017");
         let server = match heartbeat.connection.server {
-            Some(server) => std::format!("/{server}"),
+            Some(server) => format!("/{server}"),
             None => String::new(),
         };
         let awaited = if heartbeat.awaited { " awaited" } else { "" };
-        std::format!("#{}{server}{awaited}", heartbeat.connection.driver)
+        format!("#{}{server}{awaited}", heartbeat.connection.driver)
     };
     match event {
         EventKind::ServerHeartbeatStarted(heartbeat) => {
-            std::format!("started {}", check(&heartbeat))
+            format!("started {}", check(&heartbeat))
         }
         EventKind::ServerHeartbeatSucceeded {
             heartbeat,
@@ -288,7 +270,7 @@ fn describe_event(event: EventKind, said: &[u8]) -> String {
         } => {
             assert_eq!(&*reply, said, "the reply itself is published");
             let duration = millis(duration);
-            std::format!("succeeded {} after {duration}", check(&heartbeat))
+            format!("succeeded {} after {duration}", check(&heartbeat))
         }
         EventKind::ServerHeartbeatFailed {
             heartbeat,
@@ -297,7 +279,7 @@ fn describe_event(event: EventKind, said: &[u8]) -> String {
         } => {
             let duration = millis(duration);
             let kind = failure.kind();
-            std::format!("failed {} after {duration}: {kind:?}", check(&heartbeat))
+            format!("failed {} after {duration}: {kind:?}", check(&heartbeat))
         }
         other => panic!("a monitor does not publish {other:?}"),
     }

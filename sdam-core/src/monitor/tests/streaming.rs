@@ -67,7 +67,7 @@ fn a_stream_without_pauses_is_closed_and_requested_on_another_connection() {
         // A requested check cannot shorten the wait, and an operation's error has nothing to
         // cancel.
         (1, Say::Request, "| 501"),
-        (2, Say::Cancel(1), "| 501"),
+        (2, Say::Cancel, "| 501"),
         (501, Say::Due, "started #2, connect | 10501"),
     ];
     run(&pushed.chain(cut).collect::<Vec<_>>());

@@ -12,7 +12,7 @@ fn rs(seeds: &str) -> World {
 /// Runs one scan, and returns the names of the checked servers.
 fn scan(world: &mut World) -> std::string::String {
     let first = world.log.len();
-    assert_eq!(world.run(ScanInput::Scan), ScanEffect::Rest);
+    assert_eq!(world.run(ScanRequest::Scan), REST);
     world.log.split_off(first).join(" ")
 }
 
@@ -51,8 +51,10 @@ fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
         .answer("b", Answer::Is(0, old));
     let orders: Vec<_> = (0..20)
         .map(|seed| {
-            world.scan = ScanMachine::new(world.scan.config.clone(), Rng::new(seed));
-            world.topology = rs("a b").topology;
+            let fresh = rs("a b");
+            world.scan = fresh.scan;
+            world.scan.rng = Rng::new(seed);
+            world.topology = fresh.topology;
             scan(&mut world)
         })
         .collect();

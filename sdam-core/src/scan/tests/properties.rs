@@ -82,10 +82,10 @@ proptest! {
         answers.reverse();
         for scan in 1..=4_u64 {
             let mut checks: BTreeMap<ServerAddress, u32> = BTreeMap::new();
-            let mut effect = world.tell(ScanInput::Scan);
+            let mut step = world.request(ScanRequest::Scan);
             let mut steps = 0;
-            while effect != ScanEffect::Rest {
-                if let ScanEffect::Check { server } = effect {
+            while step != REST {
+                if let Step::Check(server) = step {
                     let description = world.topology.description();
                     let checked = description.server_by_id(server).unwrap().address.clone();
                     // Every check takes the next outcome; the last one is repeated.
@@ -96,7 +96,7 @@ proptest! {
                 }
                 steps += 1;
                 prop_assert!(steps <= 2 * NAMES.len() + 2, "no end: {:?}", world.log);
-                effect = world.step(effect).unwrap();
+                step = world.step(&step).unwrap();
             }
             prop_assert!(checks.values().all(|count| *count <= 2), "{checks:?}");
             // Every server still in the topology was checked, or is in its cooldown.
@@ -127,30 +127,25 @@ proptest! {
         world.probes = probes;
         answers.reverse();
         let timeout = Duration::from_millis(timeout);
-        let mut effect = world.tell(ScanInput::Select { timeout });
+        let mut step = world.request(ScanRequest::Select { timeout });
         let mut scan_time = Duration::ZERO;
         let mut probed = 0;
         loop {
-            match effect {
-                ScanEffect::Check { server } => {
+            match step {
+                Step::Check(server) => {
                     let description = world.topology.description();
                     let checked = description.server_by_id(server).unwrap().address.clone();
                     if let Some(answer) = answers.pop() {
                         world.answers.insert(checked, answer);
                     }
                 }
-                ScanEffect::Probe { .. } => probed += 1,
-                ScanEffect::Rest
-                | ScanEffect::SleepUntil(_)
-                | ScanEffect::LookUp
-                | ScanEffect::Choose
-                | ScanEffect::Select { .. }
-                | ScanEffect::Fail(_) => {}
+                Step::Output(Output::Probe { .. }) => probed += 1,
+                _ => {}
             }
             let before = world.now;
-            let checking = matches!(effect, ScanEffect::Check { .. });
-            match world.step(effect) {
-                Some(next) => effect = next,
+            let checking = matches!(step, Step::Check(_));
+            match world.step(&step) {
+                Some(next) => step = next,
                 None => break,
             }
             if checking {
@@ -174,7 +169,7 @@ proptest! {
 fn servers_that_add_and_remove_each_other_do_not_make_a_scan_endless() {
     let mut world = World::new("a", 1, |options| options.replica_set = Some("rs".into()));
     world.answer("a", primary("b")).answer("b", primary("a"));
-    assert_eq!(world.run(ScanInput::Scan), ScanEffect::Rest);
+    assert_eq!(world.run(ScanRequest::Scan), REST);
     assert_eq!(world.log, ["a", "b", "a", "b"]);
 }
 
@@ -188,6 +183,6 @@ fn a_server_that_lists_ever_more_members_does_not_make_a_scan_endless() {
         let (own, next) = (std::format!("h{number}"), std::format!("h{}", number + 1));
         world.answer(&own, primary(&next));
     }
-    assert_eq!(world.run(ScanInput::Scan), ScanEffect::Rest);
+    assert_eq!(world.run(ScanRequest::Scan), REST);
     assert_eq!(world.log.len(), 10);
 }

@@ -43,7 +43,7 @@ fn h_1_l_68_the_first_selection_scans_without_delay() {
     for patient in [true, false] {
         let mut world = world(|options| options.server_selection_try_once = Some(!patient));
         assert!(world.scan.is_stale(world.now));
-        assert_eq!(world.scan.next_scan(), None);
+        assert_eq!(world.scan.last_scan(), None);
         assert_eq!(world.selects(7, 30_000), "p, selected p");
         assert_eq!(millis(world.now), 17);
     }
@@ -57,10 +57,10 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     // The topology is fresh, but no secondary is known: one scan, then failure.
     world.wanted = ServerType::RsSecondary;
     world.up();
-    assert_eq!(world.selects(5_000, 30_000), "p, Fail(TriedOnce)");
+    assert_eq!(world.selects(5_000, 30_000), "p, TriedOnce");
     // The failure has left the topology stale, so the next selection begins with its one scan.
     assert!(world.scan.is_stale(world.now));
-    assert_eq!(world.selects(9_000, 30_000), "p, Fail(TriedOnce)");
+    assert_eq!(world.selects(9_000, 30_000), "p, TriedOnce");
 }
 
 #[test]
@@ -68,21 +68,20 @@ fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
     //
     let mut world = world(patient);
     world.no_primary();
-    let mut effect = world.tell(ScanInput::Select {
-        timeout: Duration::from_secs(30),
-    });
+    let timeout = Duration::from_secs(30);
+    let mut step = world.request(ScanRequest::Select { timeout });
     for _ in 0..3 * 3 {
-        effect = world.step(effect).unwrap();
+        step = world.step(&step).unwrap();
     }
     world.up();
-    while let Some(next) = world.step(effect) {
-        effect = next;
+    while let Some(next) = world.step(&step) {
+        step = next;
     }
     assert_eq!(
         world.log,
         ["p", "sleep 510", "p", "sleep 1020", "p", "sleep 1530", "p"]
     );
-    assert!(matches!(effect, ScanEffect::Select { .. }));
+    assert!(matches!(step, Step::Output(Output::Finish(Ok(Some(_))))));
     assert_eq!(millis(world.now), 1_540);
 }
 
@@ -91,8 +90,8 @@ fn b_19_a_timeout_of_zero_still_permits_a_first_scan() {
     let mut world = world(patient);
     assert_eq!(world.select(0), "p, selected p");
     world.no_primary();
-    assert_eq!(world.selects(60_100, 0), "p, Fail(Timeout)");
-    assert_eq!(world.selects(60_200, 0), "Fail(Timeout)");
+    assert_eq!(world.selects(60_100, 0), "p, Timeout");
+    assert_eq!(world.selects(60_200, 0), "Timeout");
 }
 
 #[test]
@@ -110,12 +109,15 @@ fn an_abandoned_selection_leaves_its_scan_to_the_next_one() {
         .answer("a", primary("a b"))
         .answer("b", secondary("a b", None));
     let timeout = Duration::from_secs(30);
-    let first = world.tell(ScanInput::Select { timeout });
-    let second = world.step(first).unwrap();
-    let again = world.at(100).tell(ScanInput::Select { timeout });
-    assert_eq!(second, again, "the check under way is requested again");
-    assert_eq!(world.tell(ScanInput::NotFound), again, "out of turn");
-    assert_eq!(world.tell(ScanInput::Awake), again, "out of turn");
+    let first = world.request(ScanRequest::Select { timeout });
+    let second = world.step(&first).unwrap();
+    let again = world.at(100).request(ScanRequest::Select { timeout });
+    assert_eq!(again, Step::Wait);
+    let checking = world.scan.checking().map(Step::Check);
+    assert_eq!(Some(second), checking, "the check under way comes first");
+    let none = world.tell(|scan, view| scan.chosen(view, None, None));
+    assert_eq!(none, Step::Wait, "out of turn");
+    assert_eq!(world.tell(Scans::awake), Step::Wait, "out of turn");
     let name = world.select(0);
     assert!(name == "a, selected a" || name == "b, selected a", "{name}");
     assert_eq!(
@@ -133,11 +135,11 @@ fn an_abandoned_selection_leaves_its_probe_to_the_next_one() {
     world.select(0);
     world.idle = Some(Duration::from_secs(9));
     let timeout = Duration::ZERO;
-    let choose = world.at(9_000).tell(ScanInput::Select { timeout });
-    let probe = world.step(choose).unwrap();
-    assert!(matches!(probe, ScanEffect::Probe { .. }));
-    assert_eq!(world.tell(ScanInput::Scan), probe);
-    assert_eq!(world.tell(ScanInput::Settle), probe);
+    let choose = world.at(9_000).request(ScanRequest::Select { timeout });
+    let probe = world.step(&choose).unwrap();
+    assert!(matches!(probe, Step::Output(Output::Probe { .. })));
+    assert_eq!(world.request(ScanRequest::Scan), probe);
+    assert_eq!(world.request(ScanRequest::Settle), probe);
     world.probes = [true].into();
     let log = world.select(0);
     assert!(log.starts_with("probe a alive, "), "{log}");

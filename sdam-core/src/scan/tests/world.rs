@@ -33,7 +33,9 @@ pub(super) enum Answer {
 pub(super) struct World {
     pub(super) now: Instant,
     pub(super) topology: TopologyMachine,
-    pub(super) scan: ScanMachine,
+    pub(super) scan: Scans,
+    /// When the SRV record has to be looked up before a scan; `None` if there is none.
+    pub(super) look_up: Option<Instant>,
     pub(super) answers: BTreeMap<ServerAddress, Answer>,
     /// The server type that operations require.
     pub(super) wanted: ServerType,
@@ -45,6 +47,9 @@ pub(super) struct World {
     pub(super) patience: Duration,
     pub(super) log: Vec<String>,
 }
+
+/// The last step of a request without a selection.
+pub(super) const REST: Step = Step::Output(Output::Finish(Ok(None)));
 
 pub(super) fn address(name: &str) -> ServerAddress {
     ServerAddress::new(name, 27017)
@@ -96,7 +101,8 @@ impl World {
         Self {
             now: Instant::EPOCH,
             topology,
-            scan: ScanMachine::new(ScanConfig::new(&options), Rng::new(seed)),
+            scan: Scans::new(&options, Rng::new(seed)),
+            look_up: None,
             answers: BTreeMap::new(),
             wanted: ServerType::RsPrimary,
             idle: None,
@@ -116,18 +122,26 @@ impl World {
         self
     }
 
-    pub(super) fn tell(&mut self, input: ScanInput) -> ScanEffect {
-        self.scan
-            .handle(self.now, self.topology.description(), input)
+    pub(super) fn tell(&mut self, decide: impl FnOnce(&mut Scans, View<'_>) -> Step) -> Step {
+        let view = View {
+            now: self.now,
+            topology: self.topology.description(),
+            look_up_is_due: self.look_up.is_some_and(|due| due <= self.now),
+        };
+        decide(&mut self.scan, view)
     }
 
-    /// Drives the machine until it rests, selects or fails.
-    pub(super) fn run(&mut self, input: ScanInput) -> ScanEffect {
-        let mut effect = self.tell(input);
+    pub(super) fn request(&mut self, request: ScanRequest) -> Step {
+        self.tell(|scan, view| scan.request(view, request))
+    }
+
+    /// Takes all steps of a request, and returns the last one.
+    pub(super) fn run(&mut self, request: ScanRequest) -> Step {
+        let mut step = self.request(request);
         loop {
-            effect = match self.step(effect) {
+            step = match self.step(&step) {
                 Some(next) => next,
-                None => return effect,
+                None => return step,
             };
         }
     }
@@ -136,47 +150,46 @@ impl World {
     pub(super) fn select(&mut self, timeout: u64) -> String {
         let first = self.log.len();
         let timeout = Duration::from_millis(timeout);
-        let outcome = match self.run(ScanInput::Select { timeout }) {
-            ScanEffect::Select { server } => format!("selected {}", self.name(server)),
-            effect => format!("{effect:?}"),
+        let outcome = match self.run(ScanRequest::Select { timeout }) {
+            Step::Output(Output::Finish(Ok(Some(server)))) => {
+                format!("selected {}", self.name(server))
+            }
+            Step::Output(Output::Finish(Err(failure))) => format!("{failure:?}"),
+            step => format!("{step:?}"),
         };
         let mut lines = self.log.split_off(first);
         lines.push(outcome);
         lines.join(", ")
     }
 
-    /// Executes the effect, and returns the next one; `None` after the last one.
-    pub(super) fn step(&mut self, effect: ScanEffect) -> Option<ScanEffect> {
-        Some(match effect {
-            ScanEffect::Rest | ScanEffect::Select { .. } | ScanEffect::Fail(_) => return None,
-            ScanEffect::Check { server } => {
+    /// Takes the step, and returns the next one; `None` after the last one.
+    pub(super) fn step(&mut self, step: &Step) -> Option<Step> {
+        Some(match *step {
+            Step::Check(server) => {
                 let retry = self.check(server);
-                self.tell(ScanInput::Checked { retry })
+                self.tell(|scan, view| scan.checked(view, retry))
             }
-            ScanEffect::SleepUntil(until) => {
-                assert!(until > self.now, "a wait must end in the future");
-                self.log.push(format!("sleep {}", millis(until)));
-                self.now = until;
-                self.tell(ScanInput::Awake)
-            }
-            ScanEffect::LookUp => {
+            Step::Wait => match (self.scan.checking(), self.scan.sleeps_until()) {
+                (Some(server), _) => Step::Check(server),
+                (None, Some(until)) => {
+                    assert!(until > self.now, "a wait must end in the future");
+                    self.log.push(format!("sleep {}", millis(until)));
+                    self.now = until;
+                    self.tell(Scans::awake)
+                }
+                (None, None) => panic!("nothing is waited for"),
+            },
+            Step::LookUp => {
                 self.log.push("look up".into());
                 self.now = self.now + Duration::from_millis(5);
-                self.scan
-                    .schedule_rescan(self.now + Duration::from_secs(60));
-                self.tell(ScanInput::LookedUp)
+                self.look_up = Some(self.now + Duration::from_secs(60));
+                self.tell(Scans::looked_up)
             }
-            ScanEffect::Choose => {
-                let found = self.suitable();
-                match found {
-                    Some(server) => {
-                        let idle = self.idle;
-                        self.tell(ScanInput::Found { server, idle })
-                    }
-                    None => self.tell(ScanInput::NotFound),
-                }
+            Step::Output(Output::Choose) => {
+                let (server, idle) = (self.suitable(), self.idle);
+                self.tell(|scan, view| scan.chosen(view, server, idle))
             }
-            ScanEffect::Probe { server } => {
+            Step::Output(Output::Probe { server }) => {
                 let alive = self.probes.is_empty() || self.probes.remove(0);
                 let verdict = if alive { "alive" } else { "dead" };
                 self.log
@@ -186,8 +199,9 @@ impl World {
                     let error = Error::new(ErrorKind::Network, Stage::Operation, "silence");
                     self.apply(server, Err(error));
                 }
-                self.tell(ScanInput::Probed { alive })
+                self.tell(|scan, view| scan.probed(view, alive))
             }
+            Step::Output(_) => return None,
         })
     }
 

@@ -19,16 +19,7 @@ fn malformed(row: &Row) -> &'static [&'static str] {
 
 /// Texts that are not valid flags.
 const FLAGS: &[&str] = &[
-    "",
-    "1",
-    "0",
-    "True",
-    "TRUE",
-    "yes",
-    "on",
-    "x",
-    "true ",
-    "truefalse",
+    "", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue",
 ];
 
 /// Returns a string with `options`, which may carry all of them, resolved without look-ups.

@@ -1,7 +1,7 @@
 //! Tests of look-ups of records and hosts, and of their faults.
 
 use futures::future::{Either, select};
-use sdam_transport::Resolver;
+use sdam_transport::resolve::Resolver;
 
 use super::*;
 use crate::{Blueprint, config::SetConfig, runtime::Sim};
@@ -15,7 +15,7 @@ fn host(name: &str) -> ServerAddress {
 
 fn sharded() -> (Sim, Arc<dyn Resolver>) {
     let sim = Sim::new(1, &Blueprint::sharded(["a", "b"].map(host)));
-    let resolver = sim.runtime().io.resolver.unwrap();
+    let resolver = sim.runtime().backend.resolver.unwrap();
     (sim, resolver)
 }
 
@@ -52,7 +52,7 @@ fn text_records_are_found_one_by_one() {
 #[test]
 fn a_fault_meets_hosts_and_records_until_it_ends() {
     let (sim, resolver) = sharded();
-    let transport = sim.runtime().io.transport;
+    let transport = sim.runtime().backend.transport;
     sim.dns().publish("cluster.sim.test", MINUTE);
     let host = host("a");
     // Whether the name is found, has no record, or could not be looked up.
@@ -80,7 +80,7 @@ fn a_fault_meets_hosts_and_records_until_it_ends() {
         );
         let error = connect().unwrap_err();
         assert_eq!(error.stage(), Stage::Dns);
-        assert!(error.to_string().contains(message), "{error}");
+        assert!(error.message().contains(message), "{error}");
         // A name's own fault takes precedence.
         sim.dns().set_fault(SRV, Some(DnsFault::Slow(MINUTE)));
         let before = sim.now();
@@ -100,7 +100,7 @@ fn a_fault_meets_hosts_and_records_until_it_ends() {
 fn a_silent_name_server_is_waited_for_without_end() {
     let (sim, resolver) = sharded();
     sim.dns().set_fault(SRV, Some(DnsFault::Silence));
-    let clock = sim.runtime().io.clock;
+    let clock = sim.runtime().backend.clock;
     let hour = clock.sleep_until(sim.now() + 60 * MINUTE);
     let outcome = sim.block_on(select(resolver.lookup_srv(SRV, None), hour));
     assert!(matches!(outcome, Either::Right(_)));
@@ -144,7 +144,7 @@ fn a_published_deployment_has_a_record_for_each_seed_and_its_options() {
         (Blueprint::standalone(host("a")), vec![host("a")], ""),
     ] {
         let sim = Sim::new(1, &blueprint);
-        let resolver = sim.runtime().io.resolver.unwrap();
+        let resolver = sim.runtime().backend.resolver.unwrap();
         let uri = sim.dns().publish("cluster.sim.test", MINUTE);
         assert_eq!(uri, "mongodb+srv://cluster.sim.test/?tls=false");
         let found = sim.block_on(resolver.lookup_srv(SRV, None)).unwrap();

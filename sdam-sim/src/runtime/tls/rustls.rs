@@ -26,7 +26,7 @@ use sdam_tls::{
     },
 };
 use sdam_transport::{
-    Clock,
+    clock::Clock,
     tls::{Tls, TlsProvider},
 };
 

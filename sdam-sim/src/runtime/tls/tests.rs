@@ -7,12 +7,8 @@ use std::{
 
 use bson::doc;
 use futures::future::join;
-use sdam_core::{
-    address::ServerAddress,
-    error::{Error, Stage},
-    options::TlsOptions,
-};
-use sdam_transport::{Connection, layers::Layers, wire::Exchange};
+use sdam_core::{address::ServerAddress, error::Error, options::TlsOptions};
+use sdam_transport::{connect::Connection, layers::Layers, wire::Exchange};
 
 use super::*;
 use crate::{
@@ -22,7 +18,6 @@ use crate::{
 };
 
 const MEMBER: MemberId = MemberId(0);
-const HOUR: Duration = Duration::from_secs(3600);
 
 /// Returns a world whose only server requires TLS.
 fn sim() -> Sim {
@@ -35,17 +30,17 @@ type Connected = Result<Box<dyn Connection>, Error>;
 
 /// Connects to the server with TLS, within ten seconds.
 fn connect(sim: &Sim) -> Connected {
-    let io = sim.runtime().io;
+    let backend = sim.runtime().backend;
     let mut layers = Layers::default();
-    layers.tls = Some(io.tls.unwrap().tls(&TlsOptions::default()).unwrap());
-    let transport = io.transport.with_layers(layers).unwrap();
+    layers.tls = Some(backend.tls.unwrap().tls(&TlsOptions::default()).unwrap());
+    let transport = backend.transport.with_layers(layers).unwrap();
     let deadline = sim.now() + Duration::from_secs(10);
     sim.block_on(transport.connect(&ServerAddress::new("a", 27017), Some(deadline)))
 }
 
 fn connect_in_plain_text(sim: &Sim) -> Connected {
     let host = ServerAddress::new("a", 27017);
-    let transport = sim.runtime().io.transport;
+    let transport = sim.runtime().backend.transport;
     sim.block_on(transport.connect(&host, None))
 }
 
@@ -99,26 +94,6 @@ fn no_plain_text_is_on_the_wire_of_an_encrypted_connection() {
 }
 
 #[test]
-fn a_certificate_needs_the_name_of_the_server_and_a_trusted_issuer() {
-    let sim = sim();
-    let own = sim.tls().certificate(MEMBER);
-    let later = own.clone().valid(sim.now() + HOUR, Instant::MAX);
-    for (certificate, message) in [
-        (later, "is not valid before"),
-        (own.clone().issued_by("Mallory"), "unknown authority"),
-        (Certificate::new(["b", "c"]), "names `b`, `c`"),
-    ] {
-        sim.tls().set_certificate(MEMBER, certificate);
-        let error = connect(&sim).unwrap_err();
-        assert_eq!(error.stage(), Stage::Tls, "{error}");
-        assert!(error.to_string().contains(message), "{error}");
-    }
-    sim.tls()
-        .set_certificate(MEMBER, Certificate::new(["b", "A"]));
-    connect(&sim).unwrap();
-}
-
-#[test]
 fn a_handshake_waits_for_a_frozen_process() {
     let sim = sim();
     let second = Duration::from_secs(1);
@@ -130,10 +105,10 @@ fn a_handshake_waits_for_a_frozen_process() {
     // The process accepts the connection after one second, but receives the hello after three.
     let scenario: Scenario = "2s freeze 0\n6s thaw 0".parse().unwrap();
     let began = sim.now();
-    let io = sim.runtime().io;
+    let backend = sim.runtime().backend;
     let mut layers = Layers::default();
-    layers.tls = Some(io.tls.unwrap().tls(&TlsOptions::default()).unwrap());
-    let transport = io.transport.with_layers(layers).unwrap();
+    layers.tls = Some(backend.tls.unwrap().tls(&TlsOptions::default()).unwrap());
+    let transport = backend.transport.with_layers(layers).unwrap();
     let host = ServerAddress::new("a", 27017);
     let connect = transport.connect(&host, None);
     let (connected, failed) = sim.block_on(join(connect, scenario.play(&sim)));

@@ -120,7 +120,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
         let connections = [setup.open()?, setup.open()?];
         for connection in connections {
             let (connection, later) = setup.socket_of(connection).map_err(|error| {
-                format!("after a command with a {bad:?} reply, a later one has no reply: {error}")
+                format!("after a command with a {bad:?} reply, a later one has no reply: {error:#}")
             })?;
             ensure!(
                 later != socket,
@@ -175,7 +175,7 @@ pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> O
     setup.check_in(connection);
     setup.close();
     setup.step("waiting for the connections of dropped check-outs to be closed");
-    setup.wait_until(|setup| setup.server.open() == 0 && setup.server.opening() == 0)
+    setup.wait_until(|setup| setup.server.state().open() == 0 && setup.server.state().opening == 0)
 }
 
 type SetGate = fn(&Server, Gate);

@@ -44,7 +44,7 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
     setup.server.hellos(Gate::Held);
     setup.step("waiting for a connection to be opened");
     let attempt = setup.check_out();
-    setup.wait_until(|setup| setup.server.open() == 1)?;
+    setup.wait_until(|setup| setup.server.state().open() == 1)?;
     setup.clear_at_once(false, None);
     setup.ready_at_once();
     setup.step("answering the hello of a connection that was being opened at a clear");
@@ -60,7 +60,7 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
         }
         Err(failure) => ensure!(
             failure.is_retryable_pool(),
-            "the check-out fails without a retryable pool error: {failure}"
+            "the check-out fails without a retryable pool error: {failure:#}"
         ),
     }
     let (connection, socket) = setup.open_socket()?;
@@ -89,7 +89,7 @@ pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
     setup.step("waiting for the reply to a command that was sent before a clear");
     let (connection, outcome) = setup.wait_for(&command)?;
     setup.check_in(connection);
-    outcome.map_err(|failure| format!("the command fails: {failure}"))
+    outcome.map_err(|failure| format!("the command fails: {failure:#}"))
 }
 
 pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -105,12 +105,12 @@ pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> 
         Ok(()) => return Err("a command without reply succeeds".into()),
         Err(failure) => ensure!(
             failure.is_retryable_pool(),
-            "the command fails without a retryable pool error: {failure}"
+            "the command fails without a retryable pool error: {failure:#}"
         ),
     }
     setup.check_in(connection);
     setup.step("waiting for an interrupted connection to be closed");
-    setup.wait_until(|setup| setup.server.open() == 0)
+    setup.wait_until(|setup| setup.server.state().open() == 0)
 }
 
 pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>(
@@ -121,16 +121,16 @@ pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>
     setup.server.hellos(Gate::Held);
     let attempt = setup.check_out();
     setup.step("waiting for a connection to be opened");
-    setup.wait_until(|setup| setup.server.opening() == 1)?;
+    setup.wait_until(|setup| setup.server.state().opening == 1)?;
     setup.clear_at_once(true, None);
     setup.step("waiting for a check-out to fail whose connection was being opened at such a clear");
     let failure = setup.failure(&attempt)?;
     ensure!(
         failure.is_retryable_pool(),
-        "the check-out fails without a retryable pool error: {failure}"
+        "the check-out fails without a retryable pool error: {failure:#}"
     );
     setup.step("waiting for a connection to be closed that was being opened at such a clear");
-    setup.wait_until(|setup| setup.server.opening() == 0)
+    setup.wait_until(|setup| setup.server.state().opening == 0)
 }
 
 pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
@@ -155,7 +155,7 @@ pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
     setup.step("waiting for the reply to a command on a newer connection");
     let (connection, outcome) = setup.wait_for(&new)?;
     setup.check_in(connection);
-    outcome.map_err(|failure| format!("the command on a newer connection fails: {failure}"))
+    outcome.map_err(|failure| format!("the command on a newer connection fails: {failure:#}"))
 }
 
 pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -169,7 +169,7 @@ pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     let failure = setup.failure(&attempt)?;
     ensure!(
         failure.is_retryable_pool(),
-        "the check-out fails without a retryable pool error: {failure}"
+        "the check-out fails without a retryable pool error: {failure:#}"
     );
     Ok(())
 }
@@ -185,7 +185,7 @@ pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
         let failure = setup.failure(&attempt)?;
         ensure!(
             failure.is_retryable_pool(),
-            "a check-out that waits fails without a retryable pool error: {failure}"
+            "a check-out that waits fails without a retryable pool error: {failure:#}"
         );
     }
     setup.check_in(connection);

@@ -19,7 +19,7 @@ pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
         let failure = setup.failure(&attempt)?;
         ensure!(
             is_closed(&failure),
-            "the check-out does not fail as closed: {failure}"
+            "the check-out does not fail as closed: {failure:#}"
         );
         setup.ready();
     }
@@ -34,14 +34,14 @@ pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) ->
     setup.check_in(idle);
     setup.close();
     setup.step("waiting for the idle connection of a closed pool to be closed");
-    setup.wait_until(|setup| setup.server.open() <= 1)?;
+    setup.wait_until(|setup| setup.server.state().open() <= 1)?;
     ensure!(
         setup.server.is_open(socket),
         "a connection in use is closed with the pool"
     );
     setup.check_in(used);
     setup.step("waiting for a connection to be closed that was checked in to a closed pool");
-    setup.wait_until(|setup| setup.server.open() == 0)?;
+    setup.wait_until(|setup| setup.server.state().open() == 0)?;
     setup.step("waiting for the task of a closed pool to end");
     setup.wait_for_background()
 }
@@ -56,7 +56,7 @@ pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
     let failure = setup.failure(&attempt)?;
     ensure!(
         is_closed(&failure),
-        "the check-out does not fail as closed: {failure}"
+        "the check-out does not fail as closed: {failure:#}"
     );
     setup.check_in(connection);
     Ok(())

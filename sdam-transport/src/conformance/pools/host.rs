@@ -116,31 +116,32 @@ impl Host {
 
     /// Returns the stage and the generation of each reported error.
     pub(super) fn errors(&self) -> Vec<(Stage, Generation)> {
-        let error = |report| match report {
+        self.select(|report| match report {
             Report::Error {
                 stage, generation, ..
             } => Some((stage, generation)),
-            Report::Handshake(_) | Report::End { .. } => None,
-        };
-        self.reports().into_iter().filter_map(error).collect()
+            _ => None,
+        })
     }
 
     /// Returns the generation of each reported handshake.
     pub(super) fn handshakes(&self) -> Vec<Generation> {
-        let handshake = |report| match report {
+        self.select(|report| match report {
             Report::Handshake(generation) => Some(generation),
-            Report::Error { .. } | Report::End { .. } => None,
-        };
-        self.reports().into_iter().filter_map(handshake).collect()
+            _ => None,
+        })
     }
 
     /// Returns the service of each connection that was reported as closed.
     pub(super) fn ends(&self) -> Vec<ObjectId> {
-        let end = |report| match report {
+        self.select(|report| match report {
             Report::End { service, .. } => Some(service),
-            Report::Error { .. } | Report::Handshake(_) => None,
-        };
-        self.reports().into_iter().filter_map(end).collect()
+            _ => None,
+        })
+    }
+
+    fn select<T>(&self, part: impl Fn(Report) -> Option<T>) -> Vec<T> {
+        self.reports().into_iter().filter_map(part).collect()
     }
 
     fn called(&self) {

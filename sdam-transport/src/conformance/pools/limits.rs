@@ -27,7 +27,7 @@ pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outc
             setup.check_in(connection);
         }
     }
-    let most = setup.server.most_open();
+    let most = setup.server.state().most_open;
     ensure!(most <= 3, "{most} connections were open at the same time");
     ensure!(
         most == 3,
@@ -42,13 +42,13 @@ pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Ou
     setup.server.hellos(Gate::Held);
     let waiting: Vec<_> = (0..8).map(|_| setup.check_out()).collect();
     setup.step("waiting for two connections to be opened");
-    setup.wait_until(|setup| setup.server.opening() == 2)?;
+    setup.wait_until(|setup| setup.server.state().opening == 2)?;
     setup.server.hellos(Gate::Open);
     for attempt in waiting {
         let connection = setup.connection(&attempt)?;
         setup.check_in(connection);
     }
-    let most = setup.server.most_opening();
+    let most = setup.server.state().most_opening;
     ensure!(
         most <= 2,
         "{most} connections were being opened at the same time"
@@ -136,7 +136,7 @@ pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> 
     let failure = setup.failure(&attempt)?;
     ensure!(
         failure.kind() == ErrorKind::WaitQueueTimeout,
-        "the check-out does not fail as timed out: {failure}"
+        "the check-out does not fail as timed out: {failure:#}"
     );
     setup.check_in(connection);
     let connection = setup.open()?;

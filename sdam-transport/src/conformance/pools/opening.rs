@@ -9,11 +9,11 @@ pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<
     let mut setup = lab.paused("minPoolSize=1")?;
     setup.step("checking out a connection from a pool that was never ready");
     let attempt = setup.check_out();
-    let attempts = setup.server.attempts();
+    let attempts = setup.server.state().attempts;
     ensure!(attempts == 0, "{attempts} connections are opened");
     setup.cancel(&attempt);
     setup.clear();
-    let attempts = setup.server.attempts();
+    let attempts = setup.server.state().attempts;
     ensure!(
         attempts == 0,
         "{attempts} connections are opened after a clear"
@@ -29,7 +29,7 @@ pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> O
     let failure = setup.failure(&attempt)?;
     ensure!(
         failure.is_retryable_pool(),
-        "the check-out fails without a retryable pool error: {failure}"
+        "the check-out fails without a retryable pool error: {failure:#}"
     );
     Ok(())
 }
@@ -39,7 +39,7 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
     let (first, _) = setup.open_socket()?;
     let (second, socket) = setup.open_socket()?;
     ensure!(
-        setup.server.open() >= 2,
+        setup.server.state().open() >= 2,
         "two check-outs share a connection"
     );
     setup.check_in(first);
@@ -68,9 +68,9 @@ pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> 
         let failure = setup.failure(&attempt)?;
         ensure!(
             failure.is_network(),
-            "the check-out fails without an error of the connection: {failure}"
+            "the check-out fails without an error of the connection: {failure:#}"
         );
-        let expected = vec![(stage, setup.host.generation_now()); setup.server.attempts()];
+        let expected = vec![(stage, setup.host.generation_now()); setup.server.state().attempts];
         let errors = setup.host.errors();
         ensure!(
             errors == expected,

@@ -56,7 +56,7 @@ pub(super) struct Server {
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
@@ -64,14 +64,17 @@ struct State {
     bad_reply: Option<BadReply>,
     /// The service to which new connections lead.
     service: Option<ObjectId>,
-    attempts: usize,
-    opening: usize,
-    most_opening: usize,
+    /// The number of connection attempts.
+    pub(super) attempts: usize,
+    /// The number of connections whose hello is not answered yet, and its maximum.
+    pub(super) opening: usize,
+    pub(super) most_opening: usize,
     /// The state of each socket: true if it is open.
     sockets: Vec<bool>,
-    most_open: usize,
+    /// The maximum number of sockets that were open at the same time.
+    pub(super) most_open: usize,
     /// The sockets on which commands other than hello arrived, in order of arrival.
-    arrivals: Vec<usize>,
+    pub(super) arrivals: Vec<usize>,
     wakers: Vec<Waker>,
 }
 
@@ -105,43 +108,13 @@ impl Server {
         self.change(|state| state.service = Some(service));
     }
 
-    /// Returns the number of connection attempts so far.
-    pub(super) fn attempts(&self) -> usize {
-        self.lock().attempts
-    }
-
-    /// Returns the number of connections whose hello is not answered yet.
-    pub(super) fn opening(&self) -> usize {
-        self.lock().opening
-    }
-
-    /// Returns the maximum number of connections that were opening at the same time.
-    pub(super) fn most_opening(&self) -> usize {
-        self.lock().most_opening
-    }
-
-    /// Returns the number of open sockets.
-    pub(super) fn open(&self) -> usize {
-        self.lock().open()
-    }
-
-    /// Returns the maximum number of sockets that were open at the same time.
-    pub(super) fn most_open(&self) -> usize {
-        self.lock().most_open
-    }
-
     /// Returns whether this socket is open.
     pub(super) fn is_open(&self, socket: usize) -> bool {
-        self.lock().sockets.get(socket) == Some(&true)
-    }
-
-    /// Returns the sockets on which commands other than hello arrived, in order of arrival.
-    pub(super) fn arrivals(&self) -> Vec<usize> {
-        self.lock().arrivals.clone()
+        self.state().sockets.get(socket) == Some(&true)
     }
 
     fn change(&self, change: impl FnOnce(&mut State)) {
-        let mut state = self.lock();
+        let mut state = self.state();
         change(&mut state);
         let wakers = mem::take(&mut state.wakers);
         drop(state);
@@ -151,7 +124,7 @@ impl Server {
     /// Waits while the gate is held, and returns whether it is open then.
     async fn pass(&self, gate: impl Fn(&State) -> Gate) -> bool {
         poll_fn(|cx| {
-            let mut state = self.lock();
+            let mut state = self.state();
             match gate(&state) {
                 Gate::Open => Poll::Ready(true),
                 Gate::Broken => Poll::Ready(false),
@@ -164,13 +137,15 @@ impl Server {
         .await
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    /// Returns what has happened at the server so far.
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    fn open(&self) -> usize {
+    /// Returns the number of open sockets.
+    pub(super) fn open(&self) -> usize {
         self.sockets.iter().filter(|open| **open).count()
     }
 }
@@ -181,7 +156,7 @@ struct Opening(Server);
 
 impl Opening {
     fn begin(server: &Server) -> Self {
-        let mut state = server.lock();
+        let mut state = server.state();
         state.attempts += 1;
         state.opening += 1;
         state.most_opening = state.most_opening.max(state.opening);
@@ -207,7 +182,7 @@ impl Transport for Server {
         if !self.pass(|state| state.connects).await {
             return Err(Error::network(Stage::Connect, "refused"));
         }
-        let mut state = self.lock();
+        let mut state = self.state();
         let number = state.sockets.len();
         state.sockets.push(true);
         state.most_open = state.most_open.max(state.open());
@@ -262,7 +237,7 @@ impl Connection for Socket {
         if self.opening.take().is_some() {
             return reply(asked, &hello(self.service));
         }
-        match self.server.lock().bad_reply.take() {
+        match self.server.state().bad_reply.take() {
             None => reply(asked, &success()),
             Some(BadReply::Stray) => {
                 self.request = Some(request);

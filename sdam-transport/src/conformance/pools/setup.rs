@@ -23,8 +23,8 @@ use super::{
     tasks::{Attempt, Executor},
 };
 use crate::{
-    pool::{NewPool, PoolFactory as _, PoolHandle as _, PoolHost},
-    runtime::Io,
+    pool::{PoolContext, PoolFactory as _, PoolHandle as _, PoolHost},
+    runtime::Backend,
     testing::ManualClock,
 };
 
@@ -62,16 +62,16 @@ impl<U: PoolUser> Lab<U> {
         let (clock, transport) = (ManualClock::default(), server.clone());
         let own_clock = clock.clone();
         let weak = Arc::downgrade(&host);
-        let new = NewPool::of(
+        let context = PoolContext::of(
             weak as Weak<dyn PoolHost>,
             ServerId::from_u64(1),
             ServerAddress::new("a", 27017),
             Generation::FIRST,
-            Io::new(Arc::new(clock), Arc::new(transport), 1),
+            Backend::new(Arc::new(clock), Arc::new(transport), 1),
         );
         let factory = self.user.factory(&options);
         let (pool, background) = lock.hold(|| {
-            let pool = factory.create(new.with_spawner(executor.spawner()));
+            let pool = factory.create(context.with_spawner(executor.spawner()));
             let background = pool.background();
             (pool, background)
         });
@@ -181,7 +181,7 @@ impl<U: PoolUser> Setup<U> {
         attempt: &Attempt<CheckedOut<U>>,
     ) -> Result<U::Connection, String> {
         let outcome = self.wait_for(attempt)?;
-        outcome.map_err(|failure| format!("the check-out fails: {failure}"))
+        outcome.map_err(|failure| format!("the check-out fails: {failure:#}"))
     }
 
     /// Waits for the failure of a check-out.
@@ -213,10 +213,12 @@ impl<U: PoolUser> Setup<U> {
     ) -> Result<(U::Connection, usize), String> {
         let attempt = self.command(connection);
         let (connection, outcome) = self.wait_for(&attempt)?;
-        outcome.map_err(|failure| format!("the command fails: {failure}"))?;
-        let arrivals = self.server.arrivals();
-        let socket = arrivals.last().ok_or("no command has reached the server")?;
-        Ok((connection, *socket))
+        outcome.map_err(|failure| format!("the command fails: {failure:#}"))?;
+        let socket = self.server.state().arrivals.last().copied();
+        Ok((
+            connection,
+            socket.ok_or("no command has reached the server")?,
+        ))
     }
 
     /// Checks out a connection and runs a command. Returns the connection and its socket.

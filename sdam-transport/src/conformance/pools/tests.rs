@@ -9,7 +9,7 @@ use sdam_core::{
 
 use super::*;
 use crate::{
-    pool::{Established, NewPool, PoolHandle},
+    pool::{Established, PoolContext, PoolHandle},
     wire::OpMsg,
 };
 
@@ -90,7 +90,7 @@ fn a_pool_that_does_nothing_breaks_the_rules_of_check_outs() {
     };
     assert!(
         failure.contains("internal error at check_out: there are no connections"),
-        "{failure}"
+        "{failure:#}"
     );
 }
 
@@ -137,16 +137,16 @@ struct Keepers;
 
 #[derive(Debug)]
 struct Keeper {
-    new: NewPool,
+    context: PoolContext,
     idle: Mutex<Vec<Established>>,
 }
 
 impl PoolFactory for Keepers {
     type Pool = Keeper;
 
-    fn create(&self, new: NewPool) -> Keeper {
+    fn create(&self, context: PoolContext) -> Keeper {
         let idle = Mutex::default();
-        Keeper { new, idle }
+        Keeper { context, idle }
     }
 }
 
@@ -173,7 +173,7 @@ impl PoolUser for Keeping {
         let idle = pool.idle.lock().map_or(None, |mut idle| idle.pop());
         match idle {
             Some(idle) => Ok(idle),
-            None => Ok(pool.new.establish(None).await?),
+            None => Ok(pool.context.establish(None).await?),
         }
     }
 

@@ -41,7 +41,10 @@ impl Base {
             block_on(select(Box::pin(jobs.run()), stopped));
         });
         Self {
-            runtime: Runtime::new(Io::new(clock, Arc::new(transport), 1), Arc::new(remote)),
+            runtime: Runtime::new(
+                Backend::new(clock, Arc::new(transport), 1),
+                Arc::new(remote),
+            ),
             stop,
             thread,
         }

@@ -84,14 +84,14 @@ pub(super) fn breaking(fault: Fault) -> Base {
     runtime.spawner.spawn(Task::new("name", async move {
         named.send(thread::current().id()).unwrap();
     }));
-    runtime.io.clock = Arc::new(BrokenClock {
-        inner: Arc::clone(&runtime.io.clock),
+    runtime.backend.clock = Arc::new(BrokenClock {
+        inner: Arc::clone(&runtime.backend.clock),
         fault,
         asked: AtomicU64::new(0),
         ended: Arc::clone(&ended),
     });
-    runtime.io.transport = Arc::new(BrokenTransport {
-        inner: Arc::clone(&runtime.io.transport),
+    runtime.backend.transport = Arc::new(BrokenTransport {
+        inner: Arc::clone(&runtime.backend.transport),
         fault,
         ended,
     });
@@ -105,7 +105,7 @@ pub(super) fn breaking(fault: Fault) -> Base {
 }
 
 pub(super) fn dialer(fault: Fault) -> Dialer<BrokenDial> {
-    Dialer::new(BrokenDial(fault), Base::start().runtime.io.clock)
+    Dialer::new(BrokenDial(fault), Base::start().runtime.backend.clock)
 }
 
 struct SetOnDrop(Arc<AtomicBool>);

@@ -90,7 +90,7 @@ fn an_error_of_a_translated_member_names_both_addresses() {
     let dial = dial(&[], &[("10.0.0.9:1", refused)]);
     let error = connect_through(&dial, translated("10.0.0.9:1"), "mongo-0:27017").unwrap_err();
     assert_eq!(
-        error.to_string(),
+        format!("{error:#}"),
         "mongo-0:27017: network error at connect: dialling 10.0.0.9:1 for it: could not \
          connect: 10.0.0.9:1: connection refused"
     );

@@ -1,8 +1,7 @@
-use bson::doc;
 use sdam_core::error::{Error, ErrorKind, Stage};
 
 use super::*;
-use crate::client::{Command, CommandErrorKind};
+use crate::client::error::unselected;
 
 const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
@@ -16,13 +15,11 @@ fn policy() -> Policy {
 
 /// Returns the failure of a command that was sent, with this code and these labels.
 fn failure(code: i32, labels: &[&str]) -> Failure {
-    let ping = doc! { "ping": 1 }.to_vec().unwrap();
-    let command = Command::new("admin", &ping);
     let error = Error::new(ErrorKind::Command, Stage::Operation, "no")
         .with_code(code)
         .with_labels(labels.iter().copied());
     Failure {
-        error: CommandError::new(&command, CommandErrorKind::Reply(error)),
+        error: error.with_command("ping"),
         is_sent: true,
         is_retryable: labels.contains(&"RetryableWriteError"),
         base_backoff: None,
@@ -66,13 +63,10 @@ fn overload_without_the_label_of_retryable_errors_is_not_retried() {
 #[test]
 fn without_a_server_the_error_of_the_attempt_before_is_returned() {
     //
-    let unselected = || {
-        let ping = doc! { "ping": 1 }.to_vec().unwrap();
-        CommandError::selection(&Command::new("a", &ping), crate::SelectionError::Closed)
-    };
+    let unselected = || unselected(crate::SelectionError::Closed);
     let retry = Retry::new(policy());
     let error = retry.end(unselected(), false).unwrap_err();
-    assert!(matches!(error.kind(), CommandErrorKind::Selection(_)));
+    assert_eq!(error.kind(), ErrorKind::Selection);
     let mut retry = Retry::new(policy());
     retry.failed(failure(91, &["RetryableWriteError"]), 0);
     let error = retry.end(unselected(), false).unwrap_err();

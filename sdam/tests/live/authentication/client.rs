@@ -8,63 +8,32 @@ use std::{
 use bson::Document;
 use futures::executor::block_on;
 use sdam::{
-    AuthStep, Authenticator, Conversation, Criteria, Error, Established, NewPool, Options,
-    PoolClear, PoolFactory, PoolHandle, ServerAddress, Stage, Topology, async_trait,
+    AuthStep, Authenticator, Conversation, Criteria, Error, Established, Options, ServerAddress,
+    Stage, Topology, async_trait,
 };
 use sdam_core::hello::HelloAuth;
 use sdam_live::{Mongod, or_skip};
+use sdam_testkit::{RecordingPool, RecordingPools};
 
 use crate::runtime::{Host, version};
 
 /// The time limit of every wait, for a machine under load.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The code of a command that needs authentication.
-pub(super) const UNAUTHENTICATED: i32 = 13;
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Starts a server that requires authentication; `None` if none is available.
 pub(super) fn secured() -> Option<Mongod> {
     or_skip(Mongod::start_secured(version())).unwrap()
 }
 
-/// Returns whether the server is older than 4.4.
-pub(super) fn is_before_4_4(mongod: &Mongod) -> bool {
-    wire_version(mongod) < 9
-}
-
-/// Returns whether the server is older than 5.0.
-pub(super) fn is_before_5_0(mongod: &Mongod) -> bool {
-    wire_version(mongod) < 13
-}
-
-fn wire_version(mongod: &Mongod) -> i32 {
+/// Returns the server's wire version: 9 since 4.4, 13 since 5.0.
+pub(super) fn wire_version(mongod: &Mongod) -> i32 {
     mongod.hello().unwrap().get_i32("maxWireVersion").unwrap()
-}
-
-#[derive(Debug)]
-struct Pools;
-
-#[derive(Debug)]
-struct Pool(NewPool);
-
-impl PoolFactory for Pools {
-    type Pool = Arc<Pool>;
-
-    fn create(&self, new: NewPool) -> Arc<Pool> {
-        Arc::new(Pool(new))
-    }
-}
-
-impl PoolHandle for Pool {
-    fn ready(&self) {}
-    fn clear(&self, _: &PoolClear) {}
-    fn close(&self) {}
 }
 
 /// A topology of one server, with the user in its connection string.
 pub(super) struct Client {
     // Declared before the runtime, because fields are dropped in order.
-    topology: Topology<Arc<Pool>>,
+    topology: Topology<RecordingPool>,
     authenticator: Option<Observed>,
     _host: Host,
 }
@@ -77,7 +46,9 @@ impl Client {
         let uri = format!("mongodb://{user_info}{host}/?{base}{options}");
         let authenticator = sdam_auth::authenticator(&Options::parse(&uri).unwrap()).unwrap();
         let runtime = Host::start();
-        let builder = Topology::builder(&uri).unwrap().pools(Pools);
+        let builder = Topology::builder(&uri)
+            .unwrap()
+            .pools(RecordingPools::default());
         Self {
             topology: builder.start(runtime.runtime.clone()).unwrap(),
             authenticator: authenticator.map(|inner| Observed {
@@ -91,28 +62,18 @@ impl Client {
 
     /// Opens a connection to the server once it is available.
     pub(super) fn open(&self) -> Result<Established, Error> {
-        self.open_within(PATIENCE)
+        self.open_after(|| ())
     }
 
-    /// Like [`open`](Self::open), with this time limit for the connection.
-    pub(super) fn open_within(&self, timeout: Duration) -> Result<Established, Error> {
-        self.open_after(|| (), timeout)
-    }
-
-    /// Like [`open_within`](Self::open_within), but first waits for the server and calls `fail`,
-    /// whose result is kept until the end.
-    pub(super) fn open_after<G>(
-        &self,
-        fail: impl FnOnce() -> G,
-        timeout: Duration,
-    ) -> Result<Established, Error> {
+    /// Like [`open`](Self::open), but calls `fail` before, whose result is kept until the end.
+    pub(super) fn open_after<G>(&self, fail: impl FnOnce() -> G) -> Result<Established, Error> {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
             let _guard = fail();
             let authenticator = self.authenticator.as_ref();
             let authenticator = authenticator.map(|own| own as &dyn Authenticator);
-            let pool = &server.pool().0;
-            pool.establish_with(authenticator, Some(timeout)).await
+            let pool = server.pool().context();
+            pool.establish_with(authenticator, Some(PATIENCE)).await
         })
     }
 

@@ -44,7 +44,7 @@ fn heartbeat_1_started_connected_hello_failed() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let host = Host::start();
-    let (clock, (sender, seen)) = (host.runtime.io.clock.clone(), mpsc::channel());
+    let (clock, (sender, seen)) = (host.runtime.backend.clock.clone(), mpsc::channel());
     let server = thread::spawn(move || serve(&listener, &clock, &sender));
     let observer = Observer::start_on(
         host,

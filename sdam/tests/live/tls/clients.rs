@@ -8,19 +8,8 @@ use sdam::client::{Client, Command};
 use sdam_live::{Certificates, Mongod, ServerTls};
 use sdam_tls::Rustls;
 
-use super::{certificates, failover::replica_set, start, with_client};
-use crate::{client::write_through_failovers, runtime::Host};
-
-#[test]
-fn writes_over_tls_need_no_more_than_one_retry_through_failovers() {
-    let certificates = certificates();
-    let Some(set) = replica_set(&certificates) else {
-        return;
-    };
-    let host = Host::start().with_tls(Rustls::ring());
-    let uri = format!("{}&{}", set.uri(), with_client(&certificates));
-    write_through_failovers(&set, &host, &uri);
-}
+use super::{certificates, start, with_client};
+use crate::runtime::Host;
 
 /// Returns the user as which the client is authenticated, or the error.
 fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<String, String> {
@@ -33,7 +22,7 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
     let status = rawdoc! { "connectionStatus": 1 };
     let reply = block_on(client.run(&Command::read("admin", status.as_bytes())));
     block_on(client.close());
-    let reply = reply.map_err(|error| error.to_string())?;
+    let reply = reply.map_err(|error| format!("{error:#}"))?;
     let reply = RawDocument::from_bytes(reply.body()).unwrap();
     let users = reply
         .get_document("authInfo")

@@ -7,7 +7,7 @@ use sdam::TopologyDescription;
 use sdam_dns::DnsResolver;
 use sdam_live::{Certificates, Dns, MemberSpec, Record, ReplicaSet, ServerTls, or_skip};
 use sdam_tls::Rustls;
-use sdam_transport::AddressTable;
+use sdam_transport::translate::AddressTable;
 
 use super::{certificates, with_client};
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
 
 /// Starts a set that requires client certificates. A client that uses the names `a.sdam.example`
 /// and so on sees these names in hello replies, because of SNI.
-pub(super) fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
+fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
     let member = |name| MemberSpec::new().horizon(&format!("{name}.sdam.example"));
     let tls = ServerTls::new(certificates).require_client_certificates();
     let set = ReplicaSet::builder(version()).tls(tls);
@@ -60,12 +60,12 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
     };
     let mut host = Host::start().with_tls(Rustls::ring());
     let resolver = DnsResolver::with_servers([dns.address()]);
-    host.runtime.io = host.runtime.io.with_resolver(Arc::new(resolver));
+    host.runtime.backend = host.runtime.backend.with_resolver(Arc::new(resolver));
     let uri = format!(
         "mongodb+srv://cluster.sdam.example/?heartbeatFrequencyMS=500&{}",
         with_client(&certificates),
     );
-    let options = block_on(sdam::resolve(&uri, &host.runtime.io)).unwrap();
+    let options = block_on(sdam::resolve(&uri, &host.runtime.backend)).unwrap();
     let places = names.iter().zip(set.members());
     let places: Vec<_> = places
         .map(|(name, member)| format!("{name}={}", member.host()))

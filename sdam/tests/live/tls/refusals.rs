@@ -1,6 +1,6 @@
 //! Failed handshakes, and the texts of their errors.
 
-use std::{fs, net::TcpListener, path::Path, thread};
+use std::{path::Path, thread};
 
 use sdam::Stage;
 use sdam_live::{Certificates, Mongod, ServerCertificate, ServerTls};
@@ -10,7 +10,6 @@ use sdam_tls::{
 };
 
 use super::{accept, certificates, refuse, start, with_client};
-use crate::runtime::standalone;
 
 /// Checks that a server is refused, and that the error contains these words.
 #[track_caller]
@@ -67,18 +66,6 @@ fn each_fault_of_a_server_certificate_is_named_in_the_error_of_a_selection() {
 }
 
 #[test]
-fn an_authority_that_is_not_trusted_is_named_as_the_reason() {
-    let certificates = certificates();
-    let Some(mongod) = start(&ServerTls::new(&certificates)) else {
-        return;
-    };
-    let other = option("tlsCAFile", &certificates.other_authority());
-    for options in [&format!("tls=true{other}"), "tls=true"] {
-        check(&mongod, options, Rustls::ring(), &["unknown authority"]);
-    }
-}
-
-#[test]
 fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
     let certificates = certificates();
     let tls = ServerTls::new(&certificates).require_client_certificates();
@@ -97,17 +84,6 @@ fn a_server_that_demands_a_certificate_accepts_that_of_its_authority_alone() {
 }
 
 #[test]
-fn a_server_without_tls_is_recognized() {
-    let Some(mongod) = standalone() else { return };
-    check(
-        &mongod,
-        "tls=true&tlsInsecure=true",
-        Rustls::ring(),
-        &["may not use TLS"],
-    );
-}
-
-#[test]
 fn a_server_that_demands_tls_closes_connections_in_plain_text() {
     let certificates = certificates();
     let Some(mongod) = start(&ServerTls::new(&certificates)) else {
@@ -117,30 +93,4 @@ fn a_server_that_demands_tls_closes_connections_in_plain_text() {
         builder
     });
     assert!(error.contains("requires TLS"), "{error}");
-}
-
-#[test]
-fn a_server_that_is_silent_in_the_handshake_exceeds_the_connect_timeout() {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-    let address = listener.local_addr().unwrap();
-    let uri = format!("mongodb://{address}/?tls=true&tlsInsecure=true&connectTimeoutMS=200");
-    let error = refuse(&uri, Rustls::ring(), Stage::Tls, |builder| builder);
-    assert!(error.contains("timeout at tls"), "{error}");
-}
-
-#[test]
-fn a_server_that_gets_a_valid_certificate_is_accepted_after_its_restart() {
-    let certificates = certificates();
-    let tls = ServerTls::new(&certificates).certificate(ServerCertificate::UnknownIssuer);
-    let Some(mongod) = start(&tls) else { return };
-    check(
-        &mongod,
-        &certificates.options(),
-        Rustls::ring(),
-        &["unknown authority"],
-    );
-    let file = certificates.server(ServerCertificate::UnknownIssuer);
-    fs::copy(certificates.server(ServerCertificate::Valid), file).unwrap();
-    mongod.restart().unwrap();
-    check_accepted(&mongod, &certificates.options());
 }

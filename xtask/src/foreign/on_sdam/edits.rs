@@ -7,8 +7,6 @@ use crate::Result;
 
 /// The marker before the changes of a file.
 const FILE: &str = "### ";
-/// The marker after [`FILE`] if the file is removed.
-const REMOVE: &str = "remove ";
 /// The lines around the old and the new text of an edit.
 const OLD: &str = "<<<<";
 const NEW: &str = "====";
@@ -16,22 +14,13 @@ const END: &str = ">>>>";
 /// A line of the old text that matches any number of lines.
 const ANY: &str = "...";
 
-/// One change of a file.
+/// One change of a file, which replaces the old text by the new one. There may be any text between
+/// the parts of the old text; it is replaced, too.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     path: String,
-    kind: Kind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
-    Remove,
-    /// Replaces the old text by the new one. There may be any text between the parts of the old
-    /// text; it is replaced, too.
-    Replace {
-        old: Vec<String>,
-        new: String,
-    },
+    old: Vec<String>,
+    new: String,
 }
 
 /// The changes of one edits file.
@@ -73,15 +62,6 @@ impl Edits {
                     if let Some(file) = line.strip_prefix(FILE) {
                         path = Some(file.trim().to_owned());
                     }
-                    if let Some(removed) =
-                        path.as_deref().and_then(|path| path.strip_prefix(REMOVE))
-                    {
-                        changes.push(Change {
-                            path: removed.trim().to_owned(),
-                            kind: Kind::Remove,
-                        });
-                        path = None;
-                    }
                 }
                 (Place::Old, NEW) => place = Place::New,
                 (Place::Old, ANY) => old.push(Vec::new()),
@@ -102,10 +82,8 @@ impl Edits {
                         path: path
                             .clone()
                             .ok_or_else(|| wrong("no `### FILE` is above"))?,
-                        kind: Kind::Replace {
-                            old: old.iter().map(|part| part.join("\n")).collect(),
-                            new: mem::take(&mut new).join("\n"),
-                        },
+                        old: old.iter().map(|part| part.join("\n")).collect(),
+                        new: mem::take(&mut new).join("\n"),
                     });
                 }
                 (Place::New, _) => new.push(line.to_owned()),
@@ -125,36 +103,25 @@ impl Edits {
     /// file and the old text.
     pub(super) fn apply(&self, tree: &mut Tree) -> Result<Edited> {
         let mut edited = Edited::default();
-        for Change { path, kind } in &self.0 {
-            match kind {
-                Kind::Remove => {
-                    if !tree.remove(path) {
-                        return Err(missing(path));
-                    }
-                }
-                Kind::Replace { old, new } => {
-                    let text = tree.text(path)?.ok_or_else(|| missing(path))?;
-                    let (start, mut end) =
-                        place(text, old).map_err(|reason| format!("{path}: {reason}"))?;
-                    let (before, after) = (&text[..start], &text[end..]);
-                    let is_line = before.is_empty() || before.ends_with('\n');
-                    if new.is_empty() && is_line && after.starts_with('\n') {
-                        // Removing whole lines must not leave an empty line.
-                        end += 1;
-                    }
-                    edited.removed += text[start..end].lines().count();
-                    edited.added += new.lines().count();
-                    let text = [before, new, &text[end..]].concat();
-                    tree.insert(path, text);
-                }
+        for Change { path, old, new } in &self.0 {
+            let text = tree
+                .text(path)?
+                .ok_or_else(|| format!("the driver has no file {path}, which is to be edited"))?;
+            let (start, mut end) =
+                place(text, old).map_err(|reason| format!("{path}: {reason}"))?;
+            let (before, after) = (&text[..start], &text[end..]);
+            let is_line = before.is_empty() || before.ends_with('\n');
+            if new.is_empty() && is_line && after.starts_with('\n') {
+                // Removing whole lines must not leave an empty line.
+                end += 1;
             }
+            edited.removed += text[start..end].lines().count();
+            edited.added += new.lines().count();
+            let text = [before, new, &text[end..]].concat();
+            tree.insert(path, text);
         }
         Ok(edited)
     }
-}
-
-fn missing(path: &str) -> Box<dyn std::error::Error> {
-    format!("the driver has no file {path}, which is to be edited").into()
 }
 
 /// Returns the start and the end of the old text.
@@ -181,61 +148,17 @@ fn place(text: &str, old: &[String]) -> Result<(usize, usize), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Edited, Edits};
+    use super::Edits;
     use crate::foreign::on_sdam::tree::Tree;
 
     const SOURCE: &str =
         "use a;\n\nfn f() {\n    one();\n    two();\n    three();\n}\n\nfn g() {\n    two();\n}\n";
 
-    fn applied(edits: &str) -> Result<(Tree, Edited), String> {
+    fn error(edits: &str) -> String {
         let mut tree = Tree::default();
         tree.insert("src/a.rs", SOURCE);
-        let edits = Edits::parse("edits.txt", edits).map_err(|error| error.to_string())?;
-        let edited = edits.apply(&mut tree).map_err(|error| error.to_string())?;
-        Ok((tree, edited))
-    }
-
-    fn error(edits: &str) -> String {
-        applied(edits).map(drop).unwrap_err()
-    }
-
-    #[test]
-    fn an_edit_replaces_its_old_text() {
-        let edits = "a comment\n### src/a.rs\n<<<<\nuse a;\n====\nuse b;\nuse c;\n>>>>\n\
-                     <<<<\n    one();\n====\n>>>>\n";
-        let (tree, edited) = applied(edits).unwrap();
-        let expected = SOURCE
-            .replace("use a;", "use b;\nuse c;")
-            .replace("    one();\n", "");
-        assert_eq!(tree.text("src/a.rs").unwrap(), Some(&*expected));
-        assert_eq!(
-            edited,
-            Edited {
-                removed: 2,
-                added: 2
-            }
-        );
-    }
-
-    #[test]
-    fn an_ellipsis_stands_for_any_lines_up_to_the_next_part() {
-        let edits = "### src/a.rs\n<<<<\nfn f() {\n...\n}\n====\nfn f() {}\n>>>>\n";
-        let (tree, edited) = applied(edits).unwrap();
-        let expected = "use a;\n\nfn f() {}\n\nfn g() {\n    two();\n}\n";
-        assert_eq!(tree.text("src/a.rs").unwrap(), Some(expected));
-        assert_eq!(
-            edited,
-            Edited {
-                removed: 5,
-                added: 1
-            }
-        );
-    }
-
-    #[test]
-    fn a_file_can_be_removed() {
-        let (tree, _) = applied("### remove src/a.rs\n").unwrap();
-        assert_eq!(tree.paths().count(), 0);
+        let applied = Edits::parse("edits.txt", edits).and_then(|edits| edits.apply(&mut tree));
+        applied.unwrap_err().to_string()
     }
 
     #[test]
@@ -253,12 +176,8 @@ mod tests {
 
     #[test]
     fn a_file_that_is_missing_is_an_error_with_its_name() {
-        for edits in [
-            "### remove src/b.rs\n",
-            "### src/b.rs\n<<<<\na\n====\n>>>>\n",
-        ] {
-            assert!(error(edits).contains("no file src/b.rs"), "{edits}");
-        }
+        let edits = "### src/b.rs\n<<<<\na\n====\n>>>>\n";
+        assert!(error(edits).contains("no file src/b.rs"));
     }
 
     #[test]

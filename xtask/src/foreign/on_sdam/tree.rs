@@ -51,11 +51,6 @@ impl Tree {
         self.0.insert(path.to_owned(), content.into());
     }
 
-    /// Removes a file and returns whether it existed.
-    pub(super) fn remove(&mut self, path: &str) -> bool {
-        self.0.remove(path).is_some()
-    }
-
     /// Adds the files of `other`, replacing files with the same paths.
     pub(super) fn lay_over(&mut self, other: &Self) {
         let files = other.0.iter();

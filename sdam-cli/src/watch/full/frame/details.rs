@@ -87,15 +87,15 @@ fn trouble(scene: &View<'_>, server: &Server) -> Option<Fact> {
     let Some(trouble) = &server.trouble else {
         // An application may report an error although no check failed.
         let error = server.description.error.as_ref()?;
-        return Some(("error", Tone::Bad, error.to_string()));
+        return Some(("error", Tone::Bad, format!("{error:#}")));
     };
     let error = &trouble.error;
     let since = scene.wall.show(trouble.since);
     Some(if trouble.is_over {
-        let words = format!("{error} ({} ago, over)", age(now.since(trouble.last)));
+        let words = format!("{error:#} ({} ago, over)", age(now.since(trouble.last)));
         ("error", Tone::Faint, words)
     } else {
-        let words = format!("{error} ({} checks since {since})", trouble.checks);
+        let words = format!("{error:#} ({} checks since {since})", trouble.checks);
         ("error", Tone::Bad, words)
     })
 }
@@ -151,7 +151,7 @@ fn pool(model: &Model, server: &Server) -> Fact {
     let mut words = format!("generation {}, {ready}", pool.generation);
     if let Some((at, cause)) = &pool.cleared {
         let ago = age(model.now().since(*at));
-        words = format!("{words}; cleared {ago} ago: {cause}");
+        words = format!("{words}; cleared {ago} ago: {cause:#}");
     }
     let words = format!("{words} (a watcher has no pooled connections of its own)");
     ("pool", Tone::Normal, words)

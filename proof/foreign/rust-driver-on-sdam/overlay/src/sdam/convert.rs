@@ -75,7 +75,7 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
     new.load_balanced = options.load_balanced.unwrap_or(false);
     new.replica_set = options.repl_set_name.as_deref().map(Into::into);
     new.heartbeat_frequency = options.heartbeat_freq;
-    new.min_heartbeat_frequency = options.min_heartbeat_frequency();
+    new.deviations.min_heartbeat_frequency = options.min_heartbeat_frequency();
     new.server_monitoring_mode = match options.server_monitoring_mode {
         Some(ServerMonitoringMode::Stream) => SdamMonitoringMode::Stream,
         Some(ServerMonitoringMode::Poll) => SdamMonitoringMode::Poll,
@@ -110,8 +110,9 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
     // The driver's own tests poll faster than allowed and simulate checks.
     #[cfg(test)]
     {
-        let frequency = new.heartbeat_frequency.unwrap_or(new.min_heartbeat_frequency);
-        new.min_heartbeat_frequency = new.min_heartbeat_frequency.min(frequency);
+        let frequency = new.heartbeat_frequency.unwrap_or(new.deviations.min_heartbeat_frequency);
+        let minimum = &mut new.deviations.min_heartbeat_frequency;
+        *minimum = frequency.min(*minimum);
         let test = options.test_options.as_ref();
         if test.is_some_and(|test| test.disable_monitoring_threads) {
             new.connect_timeout = None;

@@ -16,7 +16,8 @@ pub(crate) fn to_driver(error: &::sdam::Error) -> Error {
     if let Some(own) = error.source_as::<Error>() {
         return own.clone();
     }
-    let io = |kind| ErrorKind::Io(Arc::new(io::Error::new(kind, error.to_string())));
+    let text = || format!("{error:#}");
+    let io = |kind| ErrorKind::Io(Arc::new(io::Error::new(kind, text())));
     let kind = match error.kind() {
         ::sdam::ErrorKind::Command => ErrorKind::Command(CommandError {
             code: error.code().unwrap_or_default(),
@@ -32,11 +33,11 @@ pub(crate) fn to_driver(error: &::sdam::Error) -> Error {
         ::sdam::ErrorKind::Network => io(error
             .source_as::<io::Error>()
             .map_or(io::ErrorKind::Other, io::Error::kind)),
-        ::sdam::ErrorKind::SetName => return Error::invalid_argument(error.to_string()),
+        ::sdam::ErrorKind::SetName => return Error::invalid_argument(text()),
         ::sdam::ErrorKind::Protocol | ::sdam::ErrorKind::StalePrimary => {
-            return Error::invalid_response(error.to_string())
+            return Error::invalid_response(text())
         }
-        _ => return Error::internal(error.to_string()),
+        _ => return Error::internal(text()),
     };
     let labels = error.labels().map(ToString::to_string);
     Error::new(kind, Some(labels))
@@ -76,20 +77,20 @@ pub(crate) fn report(
         HandshakePhase::PostHello { .. } => Stage::Auth,
         HandshakePhase::AfterCompletion { .. } => Stage::Operation,
     };
-    let text = || error.to_string();
+    let text = "a pooled connection failed";
     let failure = if let Some(reply) = own_reply(error) {
         let hello = matches!(phase, HandshakePhase::PreHello { .. });
         reply::error(&reply, if hello { Stage::Hello } else { stage })?
     } else if error.is_network_timeout() {
-        ::sdam::Error::timeout(stage, text())
+        ::sdam::Error::timeout(stage, text)
     } else if error.is_non_timeout_network_error() {
-        ::sdam::Error::network(stage, text())
+        ::sdam::Error::network(stage, text)
     } else if error.is_incompatible_server() || stage == Stage::Operation {
         return None;
     } else if matches!(*error.kind, ErrorKind::DnsResolve { .. }) {
-        ::sdam::Error::network(stage, text())
+        ::sdam::Error::network(stage, text)
     } else {
-        ::sdam::Error::auth(text())
+        ::sdam::Error::auth(text)
     };
     let report = ErrorReport::new(generation, failure.with_source(error.clone()));
     let report = match phase {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ::sdam::{discovery::pool::PoolClear, NewPool, PoolFactory, PoolHandle};
+use ::sdam::{discovery::pool::PoolClear, PoolContext, PoolFactory, PoolHandle};
 use derive_where::derive_where;
 use futures_util::FutureExt;
 
@@ -62,10 +62,10 @@ pub(crate) struct Pools {
 impl PoolFactory for Pools {
     type Pool = Arc<Server>;
 
-    fn create(&self, new: NewPool) -> Arc<Server> {
+    fn create(&self, context: PoolContext) -> Arc<Server> {
         Arc::new_cyclic(|server| {
-            let address = convert::driver_address(&new.address);
-            let updater = TopologyUpdater::of_pool(&new, server);
+            let address = convert::driver_address(&context.address);
+            let updater = TopologyUpdater::of_pool(&context, server);
             let pool = ConnectionPool::new(
                 address.clone(),
                 self.establisher.clone(),

@@ -93,11 +93,11 @@ impl Topology {
         let shutdown = TopologyShutdown::new();
 
         let mut runtime = runtime()?;
-        runtime.io.transport = Arc::new(DriverTransport {
+        runtime.backend.transport = Arc::new(DriverTransport {
             establisher: establisher.clone(),
             disabled: !monitoring,
         });
-        let clock = Arc::clone(&runtime.io.clock);
+        let clock = Arc::clone(&runtime.backend.clock);
         let document = Arc::clone(&metadata);
         let mut builder = TopologyBuilder::new(convert::options(&options))
             .id(convert::object_id(id))

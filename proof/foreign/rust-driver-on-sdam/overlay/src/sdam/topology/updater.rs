@@ -4,7 +4,7 @@
 use std::time::Duration;
 use std::{collections::HashSet, sync::Weak};
 
-use ::sdam::{ErrorOutcome, Generation, NewPool, Reporter};
+use ::sdam::{ErrorOutcome, Generation, PoolContext, Reporter};
 #[cfg(test)]
 use tokio::sync::mpsc;
 
@@ -47,10 +47,10 @@ impl TopologyUpdater {
         Self::Topology(watcher)
     }
 
-    pub(crate) fn of_pool(new: &NewPool, server: &Weak<Server>) -> Self {
+    pub(crate) fn of_pool(context: &PoolContext, server: &Weak<Server>) -> Self {
         Self::Pool {
-            reporter: new.reporter.clone(),
-            first: new.generation,
+            reporter: context.reporter.clone(),
+            first: context.generation,
             server: Weak::clone(server),
         }
     }

@@ -253,9 +253,9 @@ impl TopologyWatcher {
             return;
         };
         let outcome = outcome.map_err(|error| {
-            let failure = ::sdam::Error::network(Stage::Hello, error.to_string());
+            let failure = ::sdam::Error::network(Stage::Hello, "the check failed");
             failure.with_source(error).without_context()
         });
-        topology.handle_check(server.id(), outcome, rtt);
+        ::sdam::testing::play_check(&topology, server.id(), outcome, rtt);
     }
 }

@@ -1,0 +1,84 @@
+//! Fixtures that the tests of several subcommands share.
+
+use std::{
+    future::Future,
+    io::{self, Write},
+    sync::{Arc, mpsc::Sender},
+};
+
+use sdam::tls::rustls::{
+    ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use sdam_live::{Certificates, ServerCertificate};
+
+use crate::{console::Console, terminal::Palette};
+
+/// Runs a future on a thread of its own, with sockets and timers.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(future)
+}
+
+/// Runs a program without colours. Returns its output, its remarks and its result.
+pub(crate) fn capture<T>(
+    run: impl FnOnce(Console<&mut Vec<u8>, &mut Vec<u8>>) -> T,
+) -> (String, String, T) {
+    let (mut output, mut remarks) = (Vec::new(), Vec::new());
+    let result = run(Console {
+        output: &mut output,
+        remarks: &mut remarks,
+        palette: Palette::Plain,
+    });
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output), text(remarks), result)
+}
+
+/// Returns the settings of a server with this certificate.
+pub(crate) fn tls_server(
+    certificates: &Certificates,
+    certificate: ServerCertificate,
+) -> Arc<ServerConfig> {
+    let file = certificates.server(certificate);
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&file).unwrap().collect();
+    let key = PrivateKeyDer::from_pem_file(&file).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth();
+    Arc::new(config.with_single_cert(chain.unwrap(), key).unwrap())
+}
+
+/// A writer that sends every line to a channel.
+pub(crate) struct Lines {
+    begun: String,
+    lines: Sender<String>,
+}
+
+impl Lines {
+    pub(crate) fn new(lines: Sender<String>) -> Self {
+        let begun = String::new();
+        Self { begun, lines }
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.push_str(std::str::from_utf8(bytes).unwrap());
+        while let Some((line, rest)) = self.begun.split_once('\n') {
+            // The test may have stopped reading.
+            let _ = self.lines.send(line.to_owned());
+            self.begun = rest.to_owned();
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,49 @@
+//! Standard input: its errors have a name, and its end is not the end of a server.
+
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use crate::program::{Room, Running};
+
+/// Starts the program with this standard input, which does not end before [`Running::close_input`].
+fn start(room: &Room, words: &[&str], input: &str) -> Running {
+    let mut running = Running::start(room.interruptible(words).stdin(Stdio::piped()));
+    running.write(input.as_bytes());
+    running
+}
+
+#[test]
+fn a_server_continues_after_the_end_of_its_input() {
+    let room = Room::new();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut serve = start(&room, &["serve"], "status\nsleep 0.001\n");
+        serve.wait_for("mongodb://");
+        for end in [" counter 1", " counter 1", " counter 1", "ok", "ok"] {
+            serve.wait_for(end);
+        }
+        serve.close_input();
+        serve.signal(signal);
+        let ended = serve.end();
+        assert_eq!(ended.code, 0, "{signal:?}: {ended:?}");
+    }
+}
+
+#[test]
+fn errors_in_standard_input_have_its_name_and_their_line() {
+    let room = Room::new();
+    let lines = "{\"uri\":\"mongodb://a,b/?replicaSet=rs\"}\n{\n";
+    let steps = "1s kill primary\n2s restrat 0\n";
+    for (words, input, code, error) in [
+        (&["replay"][..], lines, 1, "2: it is not JSON"),
+        (&["replay", "-"], lines, 1, "2: it is not JSON"),
+        (&["sim", "--scenario", "-"], steps, 3, "2: `restrat` is not"),
+    ] {
+        let mut running = start(&room, words, input);
+        running.close_input();
+        let ended = running.end();
+        let expected = format!("error: standard input:{error}");
+        assert_eq!(ended.code, code, "{ended:?}");
+        assert!(ended.remarks.starts_with(&expected), "{ended:?}");
+    }
+}

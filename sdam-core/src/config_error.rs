@@ -1,0 +1,141 @@
+//! Configuration errors and warnings, as plain data.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+/// The error of an unusable configuration.
+///
+/// It never contains passwords, or text that might be part of one. `Debug` prints the same text as
+/// `Display`, for programs that return it from `main`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConfigError(Box<Parts>);
+
+impl ConfigError {
+    /// Creates the error that `option` cannot have this `value`, with a `reason` and a remedy.
+    ///
+    /// The value may be empty if its absence is the error.
+    pub fn new(
+        option: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+        reason: impl Into<Box<str>>,
+        remedy: impl Into<Box<str>>,
+    ) -> Self {
+        Self(Box::new(Parts {
+            option: option.into(),
+            value: value.into(),
+            reason: reason.into(),
+            outcome: remedy.into(),
+        }))
+    }
+
+    /// Returns the option, named as in connection strings, or the invalid part of the string.
+    pub fn option(&self) -> &str {
+        &self.0.option
+    }
+
+    /// Returns the value as given; empty if there is none to show.
+    pub fn value(&self) -> &str {
+        &self.0.value
+    }
+
+    /// Returns the reason why the value cannot be used.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// Returns the remedy.
+    pub fn remedy(&self) -> &str {
+        &self.0.outcome
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+/// An invalid or ineffective part of a configuration that does not prevent its use.
+///
+/// The core does not log: the engine publishes each warning as an
+/// [event](crate::event::EventKind::ConfigWarning) when a topology opens.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Warning(Parts);
+
+impl Warning {
+    /// Creates the warning that `option` should not have this `value`, with a `reason` and the
+    /// consequence.
+    pub fn new(
+        option: impl Into<Box<str>>,
+        value: impl Into<Box<str>>,
+        reason: impl Into<Box<str>>,
+        consequence: impl Into<Box<str>>,
+    ) -> Self {
+        Self(Parts {
+            option: option.into(),
+            value: value.into(),
+            reason: reason.into(),
+            outcome: consequence.into(),
+        })
+    }
+
+    /// Returns the option, named as in connection strings.
+    pub fn option(&self) -> &str {
+        &self.0.option
+    }
+
+    /// Returns the value as given; empty if there is none to show.
+    pub fn value(&self) -> &str {
+        &self.0.value
+    }
+
+    /// Returns the problem with the value.
+    pub fn reason(&self) -> &str {
+        &self.0.reason
+    }
+
+    /// Returns the consequence, for instance that the option is ignored.
+    pub fn consequence(&self) -> &str {
+        &self.0.outcome
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Debug for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+/// The fields shared by errors and warnings.
+#[derive(Clone, PartialEq, Eq)]
+struct Parts {
+    option: Box<str>,
+    value: Box<str>,
+    reason: Box<str>,
+    /// The remedy or the consequence.
+    outcome: Box<str>,
+}
+
+impl fmt::Display for Parts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}`", self.option)?;
+        if !self.value.is_empty() {
+            write!(f, " is `{}`", self.value)?;
+        }
+        write!(f, ": {}; {}", self.reason, self.outcome)
+    }
+}

@@ -1,0 +1,219 @@
+//! Events of every kind that is logged.
+
+use std::{sync::Arc, time::Duration};
+
+use bson::doc;
+use sdam_core::{
+    address::ServerAddress,
+    error::{Error, ErrorKind, Stage},
+    event::{CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat},
+    ids::{Generation, ObjectId, ServerId},
+    options::{Options, Warning},
+    pool::{PoolClear, PoolOptions},
+    server::ServerType,
+    topology::{DepartureReason, Obstacle, TopologyDescription, TopologyType},
+};
+
+use crate::test_support::{
+    address, command, connection, description, failed, opening, selection, started, succeeded,
+    topology_changed,
+};
+
+/// Returns events of every kind that is logged, and of each variant of their texts.
+pub(crate) fn logged() -> Vec<EventKind> {
+    let mut all = topology();
+    all.extend(pools());
+    all.extend(connections());
+    all.extend(selections());
+    for name in ["ping", "saslStart"] {
+        let (info, document) = command(&doc! { name: 1 });
+        let duration = Duration::from_micros(1500);
+        all.push(info.started(&document));
+        all.push(info.succeeded(duration, &doc! { "ok": 1 }.to_vec().unwrap()));
+        all.push(info.failed(duration, reset()));
+    }
+    all
+}
+
+fn server() -> ServerId {
+    ServerId::from_u64(1)
+}
+
+fn host() -> ServerAddress {
+    address("host1")
+}
+
+pub(super) fn reset() -> Error {
+    Error::new(ErrorKind::Network, Stage::Operation, "reset")
+}
+
+fn topology() -> Vec<EventKind> {
+    let closed = |text| EventKind::ServerClosed {
+        server: server(),
+        address: address(text),
+        reason: DepartureReason::WrongSetName {
+            found: Some("rs0".into()),
+            wanted: "wrong".into(),
+        },
+    };
+    let sharded =
+        TopologyDescription::new(TopologyType::Sharded, [description(1, ServerType::Mongos)]);
+    let connection = ConnectionId {
+        driver: 3,
+        server: Some(77),
+    };
+    let awaited = Heartbeat::new(server(), address("a"), connection, true);
+    let reply = doc! { "ok": 1.0, "id": bson::oid::ObjectId::from_bytes([1; 12]) };
+    let obstacle = Obstacle::NamesDiffer {
+        connected: address("localhost"),
+        me: address("mongo-0"),
+        error: Error::new(ErrorKind::Network, Stage::Dns, "not found"),
+    };
+    vec![
+        EventKind::TopologyOpening,
+        EventKind::TopologyClosed,
+        opening(1),
+        closed("[::1]:5"),
+        // A Unix domain socket has no port.
+        closed("/tmp/x.sock"),
+        topology_changed(&TopologyDescription::default(), &sharded),
+        started(1),
+        EventKind::ServerHeartbeatStarted(awaited),
+        succeeded(1, &reply),
+        failed(1),
+        EventKind::MembersIgnored {
+            ignored: 3,
+            limit: 10,
+        },
+        EventKind::TopologyEmptied,
+        EventKind::ServerUnusable {
+            server: server(),
+            address: address("mongo-0"),
+            obstacle,
+        },
+        EventKind::ConfigWarning(warning()),
+    ]
+}
+
+/// Returns the warning about `tls=1`.
+fn warning() -> Arc<Warning> {
+    let options = Options::parse("mongodb://a/?tls=1").unwrap();
+    Arc::new(options.multi_threaded_warnings().remove(0))
+}
+
+/// Returns the clear of a pool, which may have been paused.
+pub(super) fn cleared(service_id: Option<ObjectId>, was_paused: bool) -> EventKind {
+    let mut clear = PoolClear::new(Generation::from_u64(1), reset());
+    (clear.service_id, clear.was_paused) = (service_id, was_paused);
+    EventKind::PoolCleared {
+        server: server(),
+        address: host(),
+        clear,
+    }
+}
+
+fn pools() -> Vec<EventKind> {
+    let created = |options| EventKind::PoolCreated {
+        server: server(),
+        address: host(),
+        options: Arc::new(options),
+    };
+    let mut options = PoolOptions::default();
+    options.max_idle_time = Some(Duration::from_millis(5));
+    options.min_pool_size = 1;
+    options.max_pool_size = 0;
+    options.max_connecting = 3;
+    options.wait_queue_timeout = Some(Duration::from_millis(7));
+    vec![
+        created(PoolOptions::default()),
+        created(options),
+        EventKind::PoolReady {
+            server: server(),
+            address: host(),
+        },
+        cleared(None, false),
+        cleared(Some(ObjectId::from_bytes([2; 12])), false),
+        EventKind::PoolClosed {
+            server: server(),
+            address: host(),
+        },
+    ]
+}
+
+fn connections() -> Vec<EventKind> {
+    use CheckOutFailure as Failure;
+    use ConnectionClosedReason as Reason;
+    let (server, connection) = (server(), connection());
+    let duration = Duration::from_micros(1500);
+    let mut all = vec![
+        EventKind::ConnectionCreated {
+            server,
+            address: host(),
+            connection,
+        },
+        EventKind::ConnectionReady {
+            server,
+            address: host(),
+            connection,
+            duration,
+        },
+        EventKind::ConnectionCheckOutStarted {
+            server,
+            address: host(),
+        },
+        EventKind::ConnectionCheckedOut {
+            server,
+            address: host(),
+            connection,
+            duration,
+        },
+        EventKind::ConnectionCheckedIn {
+            server,
+            address: host(),
+            connection,
+        },
+    ];
+    for (reason, error) in [
+        (Reason::Stale, None),
+        (Reason::Idle, None),
+        (Reason::Error, Some(reset())),
+        (Reason::PoolClosed, None),
+    ] {
+        all.push(EventKind::ConnectionClosed {
+            server,
+            address: host(),
+            connection,
+            reason,
+            error,
+        });
+    }
+    for reason in [
+        Failure::Timeout,
+        Failure::PoolClosed,
+        Failure::ConnectionError,
+    ] {
+        all.push(EventKind::ConnectionCheckOutFailed {
+            server,
+            address: host(),
+            reason,
+            failure: "refused".into(),
+            duration: Duration::from_millis(2),
+        });
+    }
+    all
+}
+
+fn selections() -> Vec<EventKind> {
+    let waiting = |remaining| EventKind::ServerSelectionWaiting {
+        selection: selection(),
+        description: Arc::default(),
+        remaining,
+    };
+    vec![
+        EventKind::ServerSelectionStarted {
+            selection: selection(),
+            description: Arc::default(),
+        },
+        waiting(None),
+    ]
+}

@@ -1,0 +1,348 @@
+//! Recordings of versions 2 to 4, which contain the inputs of the topology only.
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sdam_core::{
+    address::ServerAddress,
+    deployment::{Input, Output, RecordedInput},
+    document::SharedDocument,
+    error::Error,
+    event::{ConnectionId, EventKind, EventName, Heartbeat},
+    hello::{Hello, HelloReply},
+    ids::{Generation, ObjectId, ServerId},
+    machine::{self, Effect, Effects, TopologyMachine},
+    options::Options,
+    report::ErrorReport,
+    server::Rtt,
+    time::{Instant, UnixTime},
+    topology::TopologyDescription,
+};
+use serde::{Deserialize, Deserializer, de::Error as _};
+
+use super::read::{misfit, parse};
+use crate::sink::Interest;
+
+/// The first version with the inputs of a deployment.
+const END: u32 = 5;
+
+/// A line that later versions do not have in this form.
+pub(super) enum EarlierEntry {
+    Input(Recorded),
+    Heartbeat(EventKind),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "serde rejects keys without a field")]
+struct InputLine {
+    seq: u64,
+    at: Instant,
+    time: Option<UnixTime>,
+    topology: ObjectId,
+    input: Recorded,
+}
+
+/// An input of the topology.
+#[derive(Deserialize)]
+#[serde(rename_all_fields = "camelCase", deny_unknown_fields)]
+pub(super) enum Recorded {
+    Open,
+    Checked {
+        server: ServerId,
+        error: Option<Error>,
+        rtt: Option<Rtt>,
+    },
+    Handshake {
+        server: ServerId,
+        generation: Generation,
+        #[serde(deserialize_with = "document")]
+        reply: SharedDocument,
+        rtt: Option<Rtt>,
+    },
+    ServiceConnectionClosed {
+        server: ServerId,
+        #[serde(rename = "serviceId")]
+        service: ObjectId,
+        generation: Generation,
+    },
+    #[serde(rename = "AppError")]
+    Error {
+        server: ServerId,
+        #[serde(rename = "error")]
+        report: ErrorReport,
+    },
+    Hosts(Box<[ServerAddress]>),
+    MonitorDied {
+        server: ServerId,
+    },
+    Close,
+}
+
+/// A line of a heartbeat event; each event has its own subset of the last three keys.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[expect(dead_code, reason = "serde rejects keys without a field")]
+struct HeartbeatLine {
+    seq: u64,
+    at: Instant,
+    time: Option<UnixTime>,
+    topology: ObjectId,
+    event: EventName,
+    server: ServerId,
+    address: ServerAddress,
+    driver_connection_id: u64,
+    server_connection_id: Option<i64>,
+    awaited: bool,
+    duration: Option<u64>,
+    reply: Option<String>,
+    error: Option<Error>,
+}
+
+/// Returns whether this is the version of such a recording.
+pub(super) fn is_of(version: u32) -> bool {
+    version < END
+}
+
+/// Returns whether a line with this event, or with an input, differs from those of later versions.
+pub(super) fn is_special(version: u32, event: Option<EventName>) -> bool {
+    is_of(version) && event.is_none_or(|name| Interest::HEARTBEATS.contains(name))
+}
+
+impl EarlierEntry {
+    /// Reads a line with this event, or with an input.
+    pub(super) fn read(text: &str, event: Option<EventName>) -> Result<Self, Box<str>> {
+        Ok(match event {
+            None => Self::Input(parse::<InputLine>(text)?.input),
+            Some(_) => Self::Heartbeat(parse::<HeartbeatLine>(text)?.event()?),
+        })
+    }
+}
+
+impl HeartbeatLine {
+    fn event(self) -> Result<EventKind, Box<str>> {
+        let connection = ConnectionId {
+            driver: self.driver_connection_id,
+            server: self.server_connection_id,
+        };
+        let heartbeat = Heartbeat::new(self.server, self.address, connection, self.awaited);
+        let duration = self.duration.map(Duration::from_nanos);
+        Ok(match (self.event, duration, self.reply, self.error) {
+            (EventName::ServerHeartbeatStarted, None, None, None) => {
+                EventKind::ServerHeartbeatStarted(heartbeat)
+            }
+            (EventName::ServerHeartbeatSucceeded, Some(duration), Some(reply), None) => {
+                let reply = STANDARD.decode(reply);
+                EventKind::ServerHeartbeatSucceeded {
+                    heartbeat,
+                    duration,
+                    reply: reply
+                        .map_err(|error| format!("`reply` is not base64: {error}"))?
+                        .into(),
+                }
+            }
+            (EventName::ServerHeartbeatFailed, Some(duration), None, Some(error)) => {
+                EventKind::ServerHeartbeatFailed {
+                    heartbeat,
+                    duration,
+                    failure: error,
+                }
+            }
+            (name, ..) => {
+                let keys = match name {
+                    EventName::ServerHeartbeatSucceeded => "`duration` and `reply`",
+                    EventName::ServerHeartbeatFailed => "`duration` and `error`",
+                    _ => "none",
+                };
+                return Err(misfit(name, "`duration`, `reply` and `error`", keys));
+            }
+        })
+    }
+}
+
+fn document<'de, D: Deserializer<'de>>(from: D) -> Result<SharedDocument, D::Error> {
+    let bytes = STANDARD.decode(String::deserialize(from)?);
+    let wrong = |error| D::Error::custom(format_args!("not base64: {error}"));
+    bytes.map(SharedDocument::from).map_err(wrong)
+}
+
+/// A topology whose checks are not replayed.
+pub(super) struct Unmonitored {
+    machine: TopologyMachine,
+    /// The latest successful reply of each server.
+    replies: BTreeMap<ServerId, SharedDocument>,
+}
+
+impl Unmonitored {
+    pub(super) fn new(options: &Options) -> Self {
+        Self {
+            // Events do not contain the topology's id.
+            machine: TopologyMachine::new(options, ObjectId::default()),
+            replies: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn description(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.machine.description())
+    }
+
+    /// Notes the reply to which the input of a check refers.
+    pub(super) fn note(&mut self, heartbeat: &EventKind) {
+        if let EventKind::ServerHeartbeatSucceeded {
+            heartbeat, reply, ..
+        } = heartbeat
+        {
+            self.replies.insert(heartbeat.server, reply.clone());
+        }
+    }
+
+    /// Applies an input. Returns the outputs that a deployment would have.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        input: &Recorded,
+    ) -> Result<Vec<Output>, Box<str>> {
+        let (shown, effects) = match input {
+            Recorded::Open => (
+                Some(recorded(now, Input::Open)),
+                self.machine.handle(now, machine::Input::Open),
+            ),
+            Recorded::Close => (
+                Some(recorded(now, Input::Close)),
+                self.machine.handle(now, machine::Input::Close),
+            ),
+            Recorded::Checked { server, error, rtt } => {
+                self.checked(now, (*server, *rtt), error.as_ref())?
+            }
+            Recorded::Handshake {
+                server,
+                generation,
+                reply,
+                rtt,
+            } => {
+                let (server, generation) = (*server, *generation);
+                let reply = HelloReply::parse(reply.clone());
+                let hello = reply.hello.clone().map_err(|error| error.to_string())?;
+                let input = machine::Input::Handshake {
+                    server,
+                    generation,
+                    hello,
+                    rtt: *rtt,
+                };
+                let shown = Input::Handshake {
+                    server,
+                    generation,
+                    reply,
+                };
+                (Some(recorded(now, shown)), self.machine.handle(now, input))
+            }
+            Recorded::ServiceConnectionClosed {
+                server,
+                service,
+                generation,
+            } => {
+                let (server, service, generation) = (*server, *service, *generation);
+                let input = machine::Input::ServiceConnectionClosed {
+                    server,
+                    service,
+                    generation,
+                };
+                let shown = Input::ServiceConnectionClosed {
+                    server,
+                    service,
+                    generation,
+                };
+                (Some(recorded(now, shown)), self.machine.handle(now, input))
+            }
+            Recorded::Error { server, report } => {
+                let shown = Input::Error {
+                    server: *server,
+                    report: report.clone(),
+                };
+                let (_, effects) = self.machine.handle_error(now, *server, report);
+                (Some(recorded(now, shown)), effects)
+            }
+            Recorded::Hosts(hosts) => (
+                Some(recorded(now, Input::Hosts(hosts.clone()))),
+                self.machine.handle(now, machine::Input::Hosts(hosts)),
+            ),
+            Recorded::MonitorDied { server } => {
+                let server = *server;
+                (
+                    Some(recorded(now, Input::Deserted { server })),
+                    self.machine
+                        .handle(now, machine::Input::MonitorDied { server }),
+                )
+            }
+        };
+        let outputs = effects.into_iter().filter_map(output);
+        Ok(shown.map(Output::Emit).into_iter().chain(outputs).collect())
+    }
+
+    fn checked(
+        &mut self,
+        now: Instant,
+        (server, rtt): (ServerId, Option<Rtt>),
+        error: Option<&Error>,
+    ) -> Result<(Option<EventKind>, Effects), Box<str>> {
+        let outcome = match error {
+            Some(error) => Err(error.clone()),
+            None => Ok(self.hello_of(server)?),
+        };
+        let input = machine::Input::Checked {
+            server,
+            outcome,
+            rtt,
+        };
+        let measured = self.measured(server, rtt);
+        Ok((measured, self.machine.handle(now, input)))
+    }
+
+    fn measured(&self, server: ServerId, rtt: Option<Rtt>) -> Option<EventKind> {
+        let description = self.machine.description().server_by_id(server)?;
+        Some(EventKind::RttMeasured {
+            server,
+            address: description.address.clone(),
+            rtt: rtt?,
+        })
+    }
+
+    fn hello_of(&self, server: ServerId) -> Result<Hello, Box<str>> {
+        let reply = self
+            .replies
+            .get(&server)
+            .ok_or_else(|| format!("no heartbeat of server {server} came before its check"))?;
+        Ok(Hello::parse(reply).map_err(|error| error.to_string())?)
+    }
+}
+
+/// Returns the event that later versions have for an input.
+fn recorded(now: Instant, input: Input) -> EventKind {
+    EventKind::Input(Arc::new(RecordedInput {
+        now,
+        input,
+        setup: None,
+    }))
+}
+
+fn output(effect: Effect) -> Option<Output> {
+    Some(match effect {
+        Effect::OpenServer {
+            server,
+            address,
+            monitored,
+        } => Output::OpenServer {
+            server,
+            address,
+            monitored,
+        },
+        Effect::CloseServer { server } => Output::CloseServer { server },
+        Effect::PoolReady { server } => Output::PoolReady { server },
+        Effect::PoolClear { server, clear } => Output::PoolClear { server, clear },
+        Effect::Emit(event) => Output::Emit(event),
+        Effect::Publish(_)
+        | Effect::ResetRtt { .. }
+        | Effect::CancelCheck { .. }
+        | Effect::RequestCheck { .. } => return None,
+    })
+}

@@ -1,0 +1,143 @@
+//! Stored recordings of versions 2 to 4.
+
+use sdam_core::{deployment::Input, event::EventKind, topology::TopologyType};
+
+use super::{check_refused, replay, replay_to};
+use crate::sink::Interest;
+
+/// A load balancer: a handshake, an error of its service, and the end of the connection.
+const VERSION_2: &str = include_str!("../../../tests/recordings/version_2.jsonl");
+/// Routers, one of which is replaced by other hosts of an SRV record.
+const VERSION_3: &str = include_str!("../../../tests/recordings/version_3.jsonl");
+/// A replica set: discovery, errors of every kind, a failed check, a selection, and a close while a
+/// heartbeat is under way.
+const VERSION_4: &str = include_str!("../../../tests/recordings/version_4.jsonl");
+
+#[test]
+fn recordings_of_versions_2_to_4_are_replayed() {
+    for (recording, version) in [(VERSION_2, 2), (VERSION_3, 3), (VERSION_4, 4)] {
+        let header = recording.lines().next().unwrap();
+        assert!(header.contains(&format!("\"version\":{version},")));
+        let mut names = Interest::NONE;
+        let mut lines = Vec::new();
+        let outcome = replay_to(recording.as_bytes(), |line, event| {
+            names |= event.kind.name();
+            lines.push(line);
+        });
+        let outcome = outcome.unwrap();
+        assert_eq!((outcome.divergence, outcome.cut_off), (None, None));
+        let is_replayed = |line: &&str| {
+            let other = ["Heartbeat", "Selection"]
+                .iter()
+                .any(|name| line.contains(name));
+            line.contains("\"event\":") && !other
+        };
+        let replayed = recording.lines().filter(is_replayed).count();
+        assert_eq!(outcome.matched, replayed as u64);
+        assert!(lines.is_sorted() && *lines.last().unwrap() == recording.lines().count() as u64);
+        assert!(names.contains_all(Interest::INPUTS.intersection(names)));
+        assert_eq!(outcome.origin.epoch.is_some(), version == 4);
+        assert_eq!(outcome.origin.vantage.is_some(), version == 4);
+    }
+}
+
+#[test]
+fn inputs_of_earlier_versions_are_observed_as_those_of_today() {
+    let mut inputs = Vec::new();
+    let mut measured = 0;
+    for recording in [VERSION_2, VERSION_3, VERSION_4] {
+        replay_to(recording.as_bytes(), |_, event| match &event.kind {
+            EventKind::Input(own) => inputs.push(own.input.clone()),
+            EventKind::RttMeasured { .. } => measured += 1,
+            _ => {}
+        })
+        .unwrap();
+    }
+    let count = |is_such: fn(&Input) -> bool| inputs.iter().filter(|input| is_such(input)).count();
+    assert_eq!(count(|input| *input == Input::Open), 3);
+    assert_eq!(count(|input| *input == Input::Close), 3);
+    assert_eq!(count(|input| matches!(input, Input::Handshake { .. })), 2);
+    assert_eq!(count(|input| matches!(input, Input::Error { .. })), 5);
+    assert_eq!(count(|input| matches!(input, Input::Hosts(_))), 1);
+    assert_eq!(count(|input| matches!(input, Input::Deserted { .. })), 1);
+    assert_eq!(
+        count(|input| matches!(input, Input::ServiceConnectionClosed { .. })),
+        1
+    );
+    assert_eq!(measured, 5, "by checks that were answered");
+}
+
+#[test]
+fn a_changed_event_of_an_earlier_version_is_a_divergence() {
+    for recording in [VERSION_2, VERSION_3, VERSION_4] {
+        for (index, line) in recording.lines().enumerate() {
+            let is_silent = ["Heartbeat", "Selection"]
+                .iter()
+                .any(|name| line.contains(name));
+            if !line.contains("\"event\":") || is_silent {
+                continue;
+            }
+            let more = line.replacen("\"event\":", "\"more\":1,\"event\":", 1);
+            let changed = recording.replacen(line, &more, 1);
+            let divergence = replay(changed.as_bytes()).unwrap().divergence.unwrap();
+            assert_eq!(divergence.line, index as u64 + 1);
+            assert_eq!(divergence.replayed.as_deref(), Some(line));
+        }
+    }
+}
+
+#[test]
+fn a_malformed_line_of_an_earlier_version_is_refused_with_the_reason() {
+    let header = VERSION_4.lines().next().unwrap();
+    let check = |rest: &str, reason: &str| {
+        let common = r#""seq":1,"at":1,"topology":"000000000000000000000000""#;
+        check_refused(&format!("{header}\n{{{common},{rest}}}\n"), 2, reason);
+    };
+    check(
+        r#""input":"Due""#,
+        "unknown variant `Due`, expected one of `Open`",
+    );
+    check(r#""now":1,"input":"Open""#, "unknown field `now`");
+    check(
+        r#""input":{"MonitorDied":{"server":1,"more":1}}"#,
+        "unknown field `more`, expected `server`",
+    );
+    check(r#""input":{"Checked":{"server":9}}"#, "no heartbeat");
+    check(
+        r#""input":{"Checked":{"server":9,"rtt":{"average":1,"minimum":1}}}"#,
+        "missing field `p90`",
+    );
+    check(
+        r#""input":{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#,
+        "not base64",
+    );
+    let heartbeat = |rest: &str| {
+        format!(
+            r#""event":"ServerHeartbeatSucceeded","server":1,"address":"a:1","driverConnectionId":1,"awaited":false,"duration":1{rest}"#
+        )
+    };
+    check(
+        &heartbeat(""),
+        "ServerHeartbeatSucceeded has `duration` and `reply`",
+    );
+    check(&heartbeat(r#","reply":"?""#), "`reply` is not base64");
+    check(
+        &heartbeat(r#","reply":"","more":1"#),
+        "unknown field `more`",
+    );
+}
+
+#[test]
+fn a_replayed_replica_set_has_a_primary_before_its_errors() {
+    let mut types = Vec::new();
+    replay_to(VERSION_4.as_bytes(), |_, event| {
+        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
+            types.push(new.topology_type());
+        }
+    })
+    .unwrap();
+    assert!(
+        types.contains(&TopologyType::ReplicaSetWithPrimary),
+        "{types:?}"
+    );
+}

@@ -1,0 +1,160 @@
+//! The cost of a streamed reply from its bytes to the sink, and what a server takes.
+//!
+//! Servers, clock and tasks are on one thread and need no sockets. So instructions and memory are
+//! the same in each run, also on a busy machine. The figures include the executor, the timer and
+//! the sink of the benchmark, which are as simple as can be.
+
+#![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
+
+mod client;
+mod servers;
+
+use std::{
+    env,
+    process::Command,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
+    time::Duration,
+};
+
+use futures::StreamExt;
+
+use crate::{
+    client::{Client, HandClock},
+    servers::Servers,
+};
+
+/// The pushes before those that are measured, and the measured ones.
+const FIRST: u32 = 100;
+const PUSHES: u32 = 1000;
+
+/// The measured pushes for the time that the lock is held.
+const HOLDS: usize = 20_000;
+
+fn main() {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match words[..] {
+        ["push", servers, pushes] => {
+            let mut client = start(servers.parse().unwrap());
+            (0..pushes.parse().unwrap()).for_each(|_| client.push());
+        }
+        _ => measure(&words),
+    }
+}
+
+/// Measures all figures that criterion's arguments select.
+fn measure(words: &[&str]) {
+    let is_filter = |word: &&&str| !word.starts_with('-') && word.parse::<f64>().is_err();
+    let filter = words.iter().rev().find(is_filter).copied().unwrap_or("");
+    let selected = |name: &str| name.contains(filter) || filter.starts_with(name);
+    if selected("reply/") {
+        for (name, servers) in [("3_members", 3), ("50_members", 50), ("1000_mongos", 1000)] {
+            println!(
+                "bench: reply/{name}/allocations {:.1} allocations",
+                allocations(servers)
+            );
+            match instructions(servers) {
+                Some(count) => {
+                    println!("bench: reply/{name}/instructions {count:.0} instructions");
+                }
+                None => eprintln!("skipped: instructions are counted by valgrind, which is absent"),
+            }
+        }
+    }
+    if selected("memory/1000_mongos/per_server") {
+        let memory = memory(1000) / 1000.0;
+        println!("bench: memory/1000_mongos/per_server {memory:.2} KiB");
+    }
+    if selected("engine/hold/1000_mongos") {
+        let mut holds = holds();
+        holds.sort_unstable();
+        for (name, share) in [("p50", 500), ("p99.9", 999)] {
+            let hold = holds[holds.len() * share / 1000].as_secs_f64() * 1e6;
+            println!("bench: engine/hold/1000_mongos/{name} {hold:.2} us");
+        }
+    }
+}
+
+/// Starts a client of a replica set, or of many routers.
+fn start(servers: u16) -> Client {
+    Client::start(if servers < 100 {
+        Servers::replica_set(servers)
+    } else {
+        Servers::routers(servers)
+    })
+}
+
+/// Counts the instructions of one push; `None` without valgrind.
+fn instructions(servers: u16) -> Option<f64> {
+    let count = |pushes: u32| {
+        let program = env::current_exe().unwrap();
+        let output = Command::new("valgrind")
+            .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
+            .arg(program)
+            .args(["push", &servers.to_string(), &pushes.to_string()])
+            .output()
+            .ok()?;
+        let report = String::from_utf8(output.stderr).unwrap();
+        let line = report.split("Collected :").nth(1);
+        let number = line.and_then(|line| line.split_whitespace().next());
+        assert!(number.is_some(), "valgrind has failed: {report}");
+        Some(number?.parse::<f64>().unwrap())
+    };
+    Some((count(FIRST + PUSHES)? - count(FIRST)?) / f64::from(PUSHES))
+}
+
+/// Counts the allocations of one push.
+fn allocations(servers: u16) -> f64 {
+    let mut client = start(servers);
+    (0..FIRST).for_each(|_| client.push());
+    let push = || (0..PUSHES).for_each(|_| client.push());
+    allocation_counter::measure(push).count_total as f64 / f64::from(PUSHES)
+}
+
+/// Measures the memory of a client that streams from all servers, in KiB.
+fn memory(servers: u16) -> f64 {
+    let servers = Servers::routers(servers);
+    let mut client = None;
+    let used = allocation_counter::measure(|| client = Some(Client::start(servers)));
+    used.bytes_current as f64 / 1024.0
+}
+
+/// Measures how long the lock is held for each pushed reply: from the reading of the clock under it
+/// to the wake-up of a reader, which comes right after it.
+fn holds() -> Vec<Duration> {
+    let mut client = start(1000);
+    client.clock.watch();
+    let reader = Arc::new(Reader {
+        clock: Arc::clone(&client.clock),
+        is_woken: AtomicBool::new(false),
+        holds: Mutex::new(Vec::with_capacity(HOLDS)),
+    });
+    let waker = Waker::from(Arc::clone(&reader));
+    let mut watch = client.topology.watch();
+    for _ in 0..HOLDS {
+        let mut cx = Context::from_waker(&waker);
+        while watch.poll_next_unpin(&mut cx).is_ready() {}
+        client.push();
+        assert!(reader.is_woken.swap(false, Ordering::Relaxed), "no change");
+    }
+    std::mem::take(&mut reader.holds.lock().unwrap())
+}
+
+/// A waker that measures the time since the clock was last read.
+struct Reader {
+    clock: Arc<HandClock>,
+    is_woken: AtomicBool,
+    holds: Mutex<Vec<Duration>>,
+}
+
+impl Wake for Reader {
+    fn wake(self: Arc<Self>) {
+        let hold = self.clock.since_last_read();
+        self.is_woken.store(true, Ordering::Relaxed);
+        self.holds.lock().unwrap().push(hold);
+    }
+}

@@ -1,0 +1,109 @@
+//! The connection that checks and operations share.
+
+use std::{fmt, sync::Arc};
+
+use sdam_core::{
+    error::{Error, Stage},
+    hello::Hello,
+    ids::{Generation, ObjectId},
+    time::Instant,
+};
+use sdam_transport::{
+    connect::Connection,
+    error,
+    wire::{WireError, WireMessage},
+};
+
+use super::member::Member;
+use crate::topology::shared::Shared;
+
+/// The open connection to a server, lent to one operation.
+///
+/// The operation has to report its errors ([`handle_error`](crate::ScanTopology::handle_error)).
+/// An operation that gives up before the reply has to close the connection
+/// ([`disconnect`](crate::ScanTopology::disconnect)). For commands that need nothing else there is
+/// [`run_command`](crate::ScanTopology::run_command).
+pub struct ScanConnection<'t> {
+    member: &'t mut Member,
+    shared: &'t Arc<Shared>,
+    generation: Generation,
+}
+
+impl<'t> ScanConnection<'t> {
+    /// Borrows the member's connection; `None` if it is closed or unusable.
+    pub(super) fn of(
+        member: &'t mut Member,
+        shared: &'t Arc<Shared>,
+        generation: Generation,
+    ) -> Option<Self> {
+        if !member.is_connected() {
+            return None;
+        }
+        member.used = shared.now();
+        Some(Self {
+            member,
+            shared,
+            generation,
+        })
+    }
+
+    /// Returns the generation of the connection, for error reports.
+    pub fn generation(&self) -> Generation {
+        self.generation
+    }
+
+    /// Returns the service behind a load balancer that the connection leads to, for error reports.
+    pub fn service_id(&self) -> Option<ObjectId> {
+        self.member.service
+    }
+
+    /// Marks the connection as authenticated, for drivers that do that themselves: an overload
+    /// error of a check then does not close it.
+    pub fn set_authenticated(&mut self) {
+        self.member.set_authenticated(self.shared);
+    }
+
+    /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others
+    /// the caller races a timer. After an error, or if it is dropped, the next call that uses the
+    /// connection closes it.
+    pub(super) async fn command(
+        &mut self,
+        command: &[u8],
+        deadline: Option<Instant>,
+    ) -> Result<WireMessage, Error> {
+        let Some(wire) = self.member.connection.wire() else {
+            return Err(Error::network(Stage::Operation, "the connection is closed"));
+        };
+        let protocol = |error: WireError| error::from_wire(Stage::Operation, error);
+        wire.connection.set_deadline(deadline);
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        let message = wire.exchange.command(command).map_err(protocol)?;
+        let at = |error: Error| error.at(Stage::Operation);
+        wire.connection.send(message).await.map_err(at)?;
+        let reply = wire.connection.recv().await.map_err(at)?;
+        wire.exchange.accept(&reply).map_err(protocol)?;
+        Ok(reply)
+    }
+
+    /// Returns the connection itself, for drivers that frame their own messages.
+    ///
+    /// Every sent message must be answered, and the reply read, before the topology's next call.
+    /// The deadline of the last check applies until another one is set. Replies of up to
+    /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
+    pub fn connection(&mut self) -> Option<&mut dyn Connection> {
+        let wire = self.member.connection.wire()?;
+        wire.connection
+            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        Some(&mut *wire.connection)
+    }
+}
+
+impl fmt::Debug for ScanConnection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScanConnection")
+            .field("generation", &self.generation)
+            .field("service", &self.member.service)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,326 @@
+//! The diagnosis in selection errors and events for a simulated set whose members cannot be reached
+//! by their names.
+
+use std::time::Duration;
+
+use sdam::{
+    AddressTable, Criteria, Event, EventKind, ServerAddress, Snapshot, Topology, TopologyBuilder,
+    discovery::topology::Obstacle,
+};
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_sim::{
+    Blueprint, MemberId, Sim,
+    config::SetConfig,
+    runtime::{Certificate, DnsFault, ProxyFault},
+};
+
+use super::{PATIENCE, address};
+use crate::{complete, drain};
+
+const NAMES: [&str; 3] = ["mongo-0:27017", "mongo-1:27017", "mongo-2:27017"];
+
+/// The ends of tunnels to the members.
+const PLACES: [&str; 3] = ["localhost:30001", "localhost:30002", "localhost:30003"];
+
+/// Returns the rows of a table that leads from the names to the tunnels.
+fn rows() -> impl Iterator<Item = (ServerAddress, ServerAddress)> {
+    NAMES.map(address).into_iter().zip(PLACES.map(address))
+}
+
+/// Returns a set whose members' names can only be resolved inside. The port forwarders lead to the
+/// members in order.
+fn inside(forwarders: &[&str]) -> Sim {
+    inside_with_seed(7, forwarders)
+}
+
+fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
+    let config = SetConfig::new("rs", NAMES.map(address));
+    let sim = Sim::new(seed, &Blueprint::replica_set(config));
+    for name in NAMES.map(address) {
+        sim.dns().set_fault(name.host(), Some(DnsFault::NoSuchName));
+    }
+    for (member, place) in forwarders.iter().enumerate() {
+        sim.network()
+            .forward(address(place), MemberId(member as u16));
+    }
+    sim
+}
+
+/// Facts collected by a program.
+struct Seen {
+    /// The text of the selection that timed out, on one line and in full.
+    error: [String; 2],
+    /// The servers called unusable in events, with the reasons.
+    unusable: Vec<String>,
+}
+
+/// Lets a selection of a primary time out, and continues to monitor for ten minutes.
+fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
+    let (sink, mut events) = unbounded();
+    let error = sim.block_on(async {
+        let topology = builder.sink(sink).start(sim.runtime()).unwrap();
+        let error = topology.select(&Criteria::write()).await.unwrap_err();
+        close_later(sim, &topology).await;
+        [error.to_string(), format!("{error:#}")]
+    });
+    let unusable = obstacles(&mut events);
+    Seen { error, unusable }
+}
+
+/// Returns the servers called unusable in events, with the reasons.
+fn obstacles(events: &mut EventStream) -> Vec<String> {
+    let unusable = |event: Event| match event.kind {
+        EventKind::ServerUnusable {
+            address, obstacle, ..
+        } => Some(format!("{address}: {obstacle}")),
+        _ => None,
+    };
+    drain(events).into_iter().filter_map(unusable).collect()
+}
+
+/// Continues to monitor for ten minutes.
+async fn close_later(sim: &Sim, topology: &Topology) {
+    let clock = sim.runtime().backend.clock;
+    let later = sim.now() + Duration::from_secs(600);
+    clock.sleep_until(later).await;
+    topology.close().await;
+}
+
+fn uri(uri: &str) -> TopologyBuilder {
+    Topology::builder(uri).unwrap()
+}
+
+#[test]
+fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
+    // The tunnel leads to the primary or to a secondary.
+    for member in 0..3 {
+        let sim = inside(&[]);
+        sim.network()
+            .forward(address("localhost:27017"), MemberId(member));
+        let Seen { error, unusable } = select(&sim, uri("mongodb://localhost:27017/"));
+        let name = NAMES[usize::from(member)];
+        let problem = format!(
+            "the set calls itself {name}, you connected to localhost:27017: {name} cannot be \
+             resolved from here"
+        );
+        let tail = format!(
+            "; gave up after 30 s (serverSelectionTimeoutMS): {problem}; make the set's names usable \
+             here (DNS, hosts file, or run in the servers' network), or connect to one member alone \
+             (directConnection=true), or say where to dial for each name (address translation: \
+             `TopologyBuilder::translate`); if the set has horizons for clients outside, connect with \
+             TLS to the names of these"
+        );
+        assert!(error[0].ends_with(&tail), "{}", error[0]);
+        let others = "named as members by the replica set: mongo-0:27017, mongo-1:27017, \
+                      mongo-2:27017 cannot be resolved from here";
+        assert!(error[1].contains(others), "{}", error[1]);
+        // Once for each server, although each failed dozens of times.
+        let mut expected = NAMES.map(|other| {
+            if other == name {
+                format!("{name}: {problem}")
+            } else {
+                let reason = "the set names it as a member, but it cannot be resolved from here";
+                format!("{other}: {reason}")
+            }
+        });
+        let mut unusable = unusable;
+        unusable.sort();
+        expected.sort();
+        assert_eq!(unusable, expected);
+    }
+}
+
+#[test]
+fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
+    // Like the answers of a set with horizons to clients that connect without TLS.
+    let outside = ["db-0.example.com", "db-1.example.com", "db-2.example.com"];
+    let sim = inside(&outside);
+    let primary = usize::from(sim.status().primary().unwrap().id.0);
+    let seeds = uri(&format!("mongodb://{}/?replicaSet=rs", outside.join(",")));
+    let Seen { error, unusable } = select(&sim, seeds);
+    let problem = |member: usize| {
+        let (inside, outside) = (NAMES[member], outside[member]);
+        format!(
+            "the set calls itself {inside}, you connected to {outside}:27017: {inside} cannot be \
+             resolved from here"
+        )
+    };
+    // The primary has replaced all seeds; other members may have answered before it.
+    assert!(error[1].contains(&problem(primary)), "{}", error[1]);
+    let first = (0..3).find(|member| error[0].contains(&problem(*member)));
+    assert!(first.is_some(), "{}", error[0]);
+    assert!(error[0].contains("if the set has horizons"));
+    assert_eq!(unusable.len(), 3, "{unusable:?}");
+    // The text of the member that answered first.
+    let named = |text: &String| (0..3).any(|member| text.contains(&problem(member)));
+    assert!(unusable.iter().any(named), "{unusable:?}");
+}
+
+#[test]
+fn a_misspelt_seed_is_not_blamed_on_the_set() {
+    let sim = inside(&[]);
+    let Seen { error, unusable } = select(&sim, uri("mongodb://mongo-0/?replicaSet=rs"));
+    let tail = ": mongo-0:27017 cannot be resolved from here; check the spelling of the host names, \
+                and the name server";
+    assert!(error[0].ends_with(tail), "{}", error[0]);
+    assert_eq!(unusable, ["mongo-0:27017: it cannot be resolved from here"]);
+}
+
+/// Returns the obstacles published until all members are known, and in the ten minutes after that.
+fn met(sim: &Sim, builder: TopologyBuilder, members: usize) -> Vec<String> {
+    let (sink, mut events) = unbounded();
+    sim.block_on(async {
+        let topology = builder.sink(sink).start(sim.runtime()).unwrap();
+        let found = |snapshot: &Snapshot| {
+            let servers = snapshot.description().servers().iter();
+            let known = servers.filter(|server| server.server_type.is_available());
+            (known.count() == members).then_some(())
+        };
+        topology.wait_for(found, PATIENCE).await.unwrap();
+        close_later(sim, &topology).await;
+    });
+    obstacles(&mut events)
+}
+
+#[test]
+fn a_member_that_a_table_lacks_is_published_once_and_the_others_never() {
+    let sim = inside(&PLACES);
+    let table: AddressTable = rows().take(2).collect();
+    let seeds = || uri("mongodb://localhost:30001,localhost:30002/?replicaSet=rs");
+    let missing =
+        "mongo-2:27017: the set names it as a member, but it cannot be resolved from here";
+    assert_eq!(met(&sim, seeds().translate(table), 2), [missing]);
+    let table: AddressTable = rows().collect();
+    assert!(met(&sim, seeds().translate(table), 3).is_empty());
+}
+
+#[test]
+fn a_set_with_unknown_names_fails_over_through_a_table() {
+    for seed in 0..20 {
+        let sim = inside_with_seed(seed, &PLACES);
+        let table: AddressTable = rows().collect();
+        let builder = uri("mongodb://localhost:30001/?replicaSet=rs").translate(table);
+        sim.block_on(async {
+            let topology = builder.start(sim.runtime()).unwrap();
+            let first = topology.wait_for(complete, PATIENCE).await.unwrap();
+            assert!(NAMES.contains(&first.as_str()), "seed {seed}");
+            sim.kill(sim.status().primary().unwrap().id).unwrap();
+            let other = |snapshot: &Snapshot| {
+                let primary = snapshot.description().primary()?;
+                (primary.address != first).then_some(())
+            };
+            topology.wait_for(other, PATIENCE).await.unwrap();
+            topology.close().await;
+        });
+        assert_eq!(sim.dns().lookups("mongo-0"), 0, "only places are looked up");
+    }
+}
+
+#[test]
+fn a_set_whose_names_lead_to_it_is_usable_by_any_seed_and_in_every_outage() {
+    let sim = inside(&["alias.example.com"]);
+    sim.network().heal();
+    let builder = uri("mongodb://alias.example.com/?replicaSet=rs");
+    let (sink, mut events) = unbounded();
+    sim.block_on(async {
+        let topology = builder.sink(sink).start(sim.runtime()).unwrap();
+        topology.wait_for(complete, PATIENCE).await.unwrap();
+        for member in 0..3 {
+            sim.network().refuse(MemberId(member), true);
+            sim.network().reset(MemberId(member));
+        }
+        let lost = |snapshot: &Snapshot| {
+            let mut servers = snapshot.description().servers().iter();
+            servers.all(|server| server.error.is_some()).then_some(())
+        };
+        topology.wait_for(lost, PATIENCE).await.unwrap();
+        let snapshot = topology.snapshot();
+        let obstacle = |name: &ServerAddress| {
+            let description = snapshot.description();
+            description.obstacle(description.server(name).unwrap())
+        };
+        assert_eq!(
+            NAMES.map(|name| obstacle(&address(name))),
+            [const { None::<Obstacle> }; 3]
+        );
+        topology.close().await;
+    });
+    assert!(obstacles(&mut events).is_empty());
+}
+
+const PROXY: &str = "bastion:1080";
+
+/// Returns the seeds of a set inside, through a proxy.
+fn proxied(options: &str) -> TopologyBuilder {
+    let seeds = NAMES.join(",");
+    uri(&format!(
+        "mongodb://{seeds}/?replicaSet=rs&proxyHost=bastion{options}"
+    ))
+}
+
+#[test]
+fn a_proxy_inside_knows_the_names_that_cannot_be_resolved_here() {
+    let sim = inside(&[]);
+    sim.proxies().add(address(PROXY), None);
+    assert!(met(&sim, proxied(""), 3).is_empty());
+}
+
+#[test]
+fn a_proxy_that_refuses_is_diagnosed_with_its_reason_and_published_once_for_each_server() {
+    let rules = "the proxy's rules do not allow this connection";
+    let login = "the proxy requires authentication: set proxyUsername and proxyPassword";
+    let reached = "the proxy cannot be reached: could not connect: ";
+    for (login, fault, cause) in [
+        (None, Some(ProxyFault::Reject), rules),
+        (None, Some(ProxyFault::Down), reached),
+        (Some(("user", "password")), None, login),
+    ] {
+        let sim = inside(&[]);
+        sim.proxies().add(address(PROXY), login);
+        sim.proxies().set_fault(&address(PROXY), fault);
+        let Seen { error, unusable } = select(&sim, proxied(""));
+        let problem =
+            format!("no connection to mongo-0:27017 through the SOCKS5 proxy {PROXY}: {cause}");
+        let others = " (2 more servers fail at the proxy, too); check that the proxy runs, that \
+                      proxyHost, proxyPort, proxyUsername and proxyPassword are right, and that the \
+                      proxy reaches the servers by their names";
+        assert!(error[0].contains(&format!("(serverSelectionTimeoutMS): {problem}")));
+        assert!(error[0].ends_with(others), "{}", error[0]);
+        assert_eq!(unusable.len(), 3, "{unusable:?}");
+        let first = format!("mongo-0:27017: {problem}");
+        assert!(
+            unusable.iter().any(|text| text.starts_with(&first)),
+            "{unusable:?}"
+        );
+    }
+}
+
+#[test]
+fn certificates_that_are_rejected_are_diagnosed_by_their_cause() {
+    let sim = inside(&[]);
+    sim.network().heal();
+    sim.tls().require();
+    let [first, last] = [MemberId(0), MemberId(2)];
+    let foreign = sim.tls().certificate(first).issued_by("another authority");
+    sim.tls().set_certificate(first, foreign);
+    sim.tls().set_certificate(last, Certificate::new(["db-2"]));
+    let Seen { error, unusable } = select(&sim, uri(&sim.uri()));
+    let problem = "(serverSelectionTimeoutMS): TLS could not be negotiated with mongo-0:27017: the \
+                   server's certificate is issued by an unknown authority";
+    assert!(error[0].contains(problem), "{}", error[0]);
+    assert!(
+        error[0].contains("; and with mongo-2:27017: "),
+        "{}",
+        error[0]
+    );
+    assert_eq!(unusable.len(), 2, "{unusable:?}");
+}
+
+#[test]
+fn translated_members_have_certificates_of_their_own_names() {
+    let sim = inside(&PLACES);
+    sim.tls().require();
+    let table: AddressTable = rows().collect();
+    let builder = uri(&sim.uri()).translate(table);
+    assert!(met(&sim, builder, 3).is_empty());
+}

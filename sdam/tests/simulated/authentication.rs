@@ -1,0 +1,195 @@
+//! Pools that authenticate, with simulated deployments that have users, in virtual time.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::Duration,
+};
+
+use bson::{Document, doc};
+use sdam::{Authenticator, Criteria, Error, ErrorKind, ErrorOutcome, Options, Stage, Topology};
+use sdam_auth::Account;
+use sdam_pool::{Pool, Pools};
+use sdam_sim::{
+    Action, Blueprint, ServerVersion, Target, User, action::FailCommand, runtime::Sim,
+    users::Mechanism,
+};
+
+use crate::replica_set;
+
+/// The `connectTimeoutMS` of all tests.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+fn set(users: impl IntoIterator<Item = User>) -> Blueprint {
+    users.into_iter().fold(replica_set(), Blueprint::user)
+}
+
+/// Starts a topology whose pools authenticate as the user in `user_info`, with the same nonces in
+/// every run.
+fn start(sim: &Sim, user_info: &str) -> Topology<Pool> {
+    let hosts = sim.uri();
+    let hosts = hosts.strip_prefix("mongodb://").unwrap();
+    let uri = format!("mongodb://{user_info}{hosts}");
+    let options = Options::parse(&uri).unwrap().with_connect_timeout(TIMEOUT);
+    let next = AtomicU8::new(0);
+    let account = Account::of(&options).unwrap().map(|account| {
+        let account = account.with_entropy(Arc::new(move |bytes| {
+            bytes.fill(next.fetch_add(1, Ordering::Relaxed));
+            Ok(())
+        }));
+        Arc::new(account) as Arc<dyn Authenticator>
+    });
+    let pools = match account {
+        Some(account) => Pools::authenticated(&options, account).unwrap(),
+        None => Pools::new(&options).unwrap(),
+    };
+    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    builder.start(sim.runtime()).unwrap()
+}
+
+/// Reads from the primary on a pooled connection, and returns the reply, even if it contains an
+/// error.
+async fn find(topology: &Topology<Pool>) -> Result<Document, Error> {
+    let server = topology.select(&Criteria::write()).await.unwrap();
+    let mut connection = server.pool().check_out().await?;
+    let command = doc! { "find": "c", "$db": "test" }.to_vec().unwrap();
+    let reply = connection.run_command(&command, None).await;
+    let body = match &reply {
+        Ok(reply) => reply.body(),
+        Err(error) => error.reply().ok_or_else(|| error.clone())?,
+    };
+    Ok(Document::from_reader(body).unwrap())
+}
+
+/// Returns the error of a connection that was not established.
+#[track_caller]
+fn refusal(outcome: Result<Document, Error>) -> Error {
+    outcome.unwrap_err()
+}
+
+/// Runs a failover with authenticated operations before and after; returns the trace.
+fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
+    let sim = Sim::new(seed, &set([user.clone()]).version(version));
+    sim.block_on(async {
+        let stranger = start(&sim, "");
+        let reply = find(&stranger).await.unwrap();
+        assert_eq!(reply.get_i32("code").unwrap(), 13, "{reply}");
+        stranger.close().await;
+        let topology = start(&sim, "ada:pencil@");
+        let reply = find(&topology).await.unwrap();
+        assert!(reply.contains_key("cursor"), "{reply}");
+        sim.step_down().unwrap();
+        // The old primary may be selected once more, and then reports its new role.
+        let mut reply = find(&topology).await.unwrap();
+        while reply.get_i32("code").is_ok_and(|code| code == 13435) {
+            reply = find(&topology).await.unwrap();
+        }
+        assert!(reply.contains_key("cursor"), "{reply}");
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+    sim.trace()
+}
+
+#[test]
+fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_run() {
+    // O-5, O-11
+    let user = User::new("ada", "pencil");
+    let users = [
+        user.clone(),
+        user.clone().only(Mechanism::ScramSha1),
+        user.only(Mechanism::ScramSha256),
+    ];
+    let versions = [
+        ServerVersion::V4_2,
+        ServerVersion::V4_4,
+        ServerVersion::V8_0,
+    ];
+    for version in versions {
+        for user in &users {
+            assert_eq!(failover(1, version, user), failover(1, version, user));
+        }
+    }
+}
+
+#[test]
+fn pools_without_an_authenticator_refuse_options_with_a_credential() {
+    let options = Options::parse("mongodb://ada:pencil@a/").unwrap();
+    let error = Pools::new(&options).unwrap_err();
+    assert_eq!((error.option(), error.value()), ("user name", "ada"));
+}
+
+/// Checks the error of an operation while the authentication command `command` fails.
+#[track_caller]
+fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {
+    let sim = Sim::new(
+        3,
+        &set([User::new("ada", "pencil").only(Mechanism::ScramSha1)]),
+    );
+    let mut fail = FailCommand::default();
+    fail.commands.push(command.to_owned());
+    fault(&mut fail);
+    sim.block_on(async {
+        let topology = start(&sim, "ada:pencil@");
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+            .unwrap();
+        let before = sim.now();
+        let error = refusal(find(&topology).await);
+        let passed = sim.now().since(before);
+        assert!(
+            passed >= time && passed < time + Duration::from_secs(1),
+            "{passed:?}"
+        );
+        assert_eq!(
+            (error.kind(), error.stage()),
+            (kind, Stage::Auth),
+            "{error}"
+        );
+        assert_eq!(error.labels().len(), 0);
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
+        let stats = server.pool().stats();
+        assert_eq!((stats.opened, stats.waiting), (0, 0), "{stats:?}");
+        // The pool is paused until a check succeeds.
+        let outcome = server.pool().check_out().await;
+        assert!(
+            matches!(&outcome, Err(error) if error.kind() == ErrorKind::PoolCleared),
+            "{outcome:?}"
+        );
+        sim.apply(&Action::FailPoint(Target::Primary, None))
+            .unwrap();
+        find(&topology).await.unwrap();
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+}
+
+#[test]
+fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
+    // I-14, T-30, T-31: a server with only SHA-1 answers `saslStart`, because speculation uses
+    // SHA-256.
+    for command in ["saslStart", "saslContinue"] {
+        let at_once = Duration::ZERO;
+        check_fault(
+            command,
+            |fail| fail.close_connection = true,
+            ErrorKind::Network,
+            at_once,
+        );
+        check_fault(
+            command,
+            |fail| fail.error_code = Some(91),
+            ErrorKind::Command,
+            at_once,
+        );
+        let slow = Duration::from_secs(60);
+        check_fault(
+            command,
+            |fail| fail.block = Some(slow),
+            ErrorKind::Timeout,
+            TIMEOUT,
+        );
+    }
+}

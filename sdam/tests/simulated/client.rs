@@ -1,0 +1,141 @@
+//! The client with a simulated deployment, in virtual time.
+
+mod commands;
+mod overload;
+mod retries;
+mod sessions;
+mod timeouts;
+
+use std::{cell::RefCell, future::Future, time::Duration};
+
+use bson::{Document, RawDocumentBuf, doc};
+use sdam::{
+    CheckOutFailure, Error, Event, EventKind, EventName, Interest,
+    client::{Client, Command},
+};
+use sdam_events::channel::{EventStream, unbounded};
+use sdam_sim::{Blueprint, runtime::Sim};
+
+use crate::replica_set;
+
+/// A simulated deployment with a client and its command events.
+struct World {
+    sim: Sim,
+    client: Client,
+    events: RefCell<EventStream>,
+}
+
+impl World {
+    /// Starts a client of `blueprint`, with these options added to the connection string.
+    fn start(blueprint: &Blueprint, options: &str) -> Self {
+        Self::with_seed(1, blueprint, options)
+    }
+
+    fn with_seed(seed: u64, blueprint: &Blueprint, options: &str) -> Self {
+        let sim = Sim::new(seed, blueprint);
+        let (sink, events) = unbounded();
+        let uri = sim.uri();
+        let separator = if uri.contains('?') { '&' } else { '?' };
+        let builder = Client::builder(&format!("{uri}{separator}{options}")).unwrap();
+        let failures = Interest::of(&[EventName::ConnectionCheckOutFailed]);
+        let sink = sink.interested_in(Interest::COMMANDS.union(failures));
+        let client = builder.topology(|topology| topology.sink(sink));
+        let client = client.start(sim.runtime()).unwrap();
+        let events = RefCell::new(events);
+        Self {
+            sim,
+            client,
+            events,
+        }
+    }
+
+    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.sim.block_on(future)
+    }
+
+    /// Runs a command; returns its reply, decoded.
+    fn try_command(&self, command: &Command<'_>) -> Result<Document, Error> {
+        let reply = self.run(self.client.run(command))?;
+        Ok(Document::from_reader(reply.body()).unwrap())
+    }
+
+    /// Inserts a document with a retryable write.
+    fn insert(&self, id: i32) -> Result<Document, Error> {
+        let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": id }] });
+        self.try_command(&Command::write("test", insert.as_bytes()))
+    }
+
+    /// Makes the primary, or the only server, fail commands.
+    fn fail(&self, mode: Document, data: Document) {
+        let fail = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
+        let fail = encoded(&fail);
+        self.try_command(&Command::new("admin", fail.as_bytes()))
+            .unwrap();
+    }
+
+    /// Returns why check-outs have failed since the last call of this method or of
+    /// [`log`](Self::log).
+    fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
+        let events = self.events().into_iter();
+        let failures = events.filter_map(|event| match event.kind {
+            EventKind::ConnectionCheckOutFailed {
+                reason, failure, ..
+            } => Some((reason, failure.to_string())),
+            _ => None,
+        });
+        failures.collect()
+    }
+
+    fn events(&self) -> Vec<Event> {
+        // The queue is delivered by a task.
+        self.sim.run_for(Duration::from_millis(1));
+        let mut events = self.events.borrow_mut();
+        std::iter::from_fn(|| events.try_next()).collect()
+    }
+
+    /// Returns, since the last call, the documents of started commands with this name and the names
+    /// of all their events.
+    fn log(&self, command: &str) -> (Vec<Document>, Vec<&'static str>) {
+        let all = self.events();
+        let of = |event: &&Event| match &event.kind {
+            EventKind::CommandStarted { command: info, .. }
+            | EventKind::CommandSucceeded { command: info, .. }
+            | EventKind::CommandFailed { command: info, .. } => &*info.name == command,
+            _ => false,
+        };
+        let names = all.iter().filter(of);
+        let names = names.map(|event| event.kind.name().as_str()).collect();
+        let started = all.iter().filter(of).filter_map(|event| match &event.kind {
+            EventKind::CommandStarted { document, .. } => {
+                Some(Document::from_reader(&document[..]).unwrap())
+            }
+            _ => None,
+        });
+        (started.collect(), names)
+    }
+}
+
+/// The properties of a command that affect the client.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Generic,
+    Read,
+    Write,
+    SingleWrite,
+}
+
+impl Kind {
+    fn command(self, document: &RawDocumentBuf) -> Command<'_> {
+        let document = document.as_bytes();
+        match self {
+            Self::Generic => Command::new("test", document),
+            Self::Read => Command::read("test", document),
+            Self::Write => Command::write("test", document),
+            Self::SingleWrite => Command::write("test", document).without_retry(),
+        }
+    }
+}
+
+fn encoded(document: &Document) -> RawDocumentBuf {
+    RawDocumentBuf::try_from(document).unwrap()
+}

@@ -1,0 +1,356 @@
+//! The sent commands and their events.
+
+use std::{pin::pin, time::Duration};
+
+use bson::{Document, doc};
+use futures::{FutureExt, future};
+use sdam::{
+    CommandInfo, Criteria, ErrorKind, EventKind, EventName, Interest, ReadMode, ReadPreference,
+    SelectionError, ServerAddress,
+    client::{Client, Command},
+    discovery::options::ServerApi,
+};
+use sdam_events::channel::unbounded;
+use sdam_sim::{Blueprint, MemberId, runtime::Sim};
+
+use super::{Kind, World, encoded, replica_set};
+
+#[test]
+fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() {
+    let find = encoded(&doc! { "find": "c" });
+    let read = Command::read("test", find.as_bytes());
+    let generic = Command::new("test", find.as_bytes());
+    let check = |blueprint: &Blueprint, options: &str, command: &Command<'_>, sent: bool| {
+        let world = World::start(blueprint, options);
+        world.try_command(command).unwrap();
+        let (started, _) = world.log("find");
+        assert_eq!(started[0].get_str("$db").unwrap(), "test");
+        let preference = started[0].get_document("$readPreference").ok();
+        let expected = doc! { "mode": "secondaryPreferred" };
+        assert_eq!(
+            preference,
+            sent.then_some(&expected),
+            "{options} {command:?}"
+        );
+    };
+    let (set, option) = (replica_set(), "readPreference=secondaryPreferred");
+    check(&set, "", &read, false);
+    check(&set, option, &read, true);
+    check(&set, option, &generic, false);
+    let preference = ReadPreference::new(ReadMode::SecondaryPreferred);
+    let criteria = Criteria::read(preference).unwrap();
+    check(&set, "", &generic.with_criteria(criteria), true);
+    let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
+    check(&standalone, option, &read, false);
+}
+
+#[test]
+fn every_command_declares_the_api() {
+    let sim = Sim::new(1, &replica_set());
+    let (sink, mut events) = unbounded();
+    let client = Client::builder(&sim.uri()).unwrap().topology(|topology| {
+        topology
+            .options(|options| options.server_api = Some(ServerApi::v1()))
+            .sink(sink.interested_in(Interest::COMMANDS))
+    });
+    let client = client.start(sim.runtime()).unwrap();
+    let ping = encoded(&doc! { "ping": 1 });
+    sim.block_on(async {
+        let ping = Command::new("admin", ping.as_bytes());
+        client.run(&ping).await.unwrap();
+        client.close().await;
+    });
+    let EventKind::CommandStarted { document, .. } = events.try_next().unwrap().kind else {
+        panic!("no command was started");
+    };
+    let document = Document::from_reader(&document[..]).unwrap();
+    assert_eq!(
+        document,
+        doc! { "ping": 1, "apiVersion": "1", "$db": "admin" }
+    );
+}
+
+/// Runs a client of a simulated replica set and returns the events of its commands.
+fn record(run: impl AsyncFnOnce(&Sim, &Client)) -> Vec<EventKind> {
+    let sim = Sim::new(1, &replica_set());
+    let (sink, mut events) = unbounded();
+    let wanted = Interest::COMMANDS.union(Interest::SELECTION);
+    let builder = Client::builder(&sim.uri()).unwrap();
+    let client = builder.topology(|topology| topology.sink(sink.interested_in(wanted)));
+    let client = client.start(sim.runtime()).unwrap();
+    sim.block_on(async {
+        run(&sim, &client).await;
+        client.close().await;
+    });
+    std::iter::from_fn(|| events.try_next())
+        .map(|event| event.kind)
+        .collect()
+}
+
+fn info(kind: &EventKind) -> Option<&CommandInfo> {
+    match kind {
+        EventKind::CommandStarted { command, .. }
+        | EventKind::CommandSucceeded { command, .. }
+        | EventKind::CommandFailed { command, .. } => Some(command),
+        _ => None,
+    }
+}
+
+#[test]
+fn selection_and_command_carry_the_number_of_the_operation() {
+    let ping = encoded(&doc! { "ping": 1 });
+    let events = record(async |_, client| {
+        for _ in 0..2 {
+            let ping = Command::new("admin", ping.as_bytes());
+            client.run(&ping).await.unwrap();
+        }
+    });
+    let infos: Vec<_> = events.iter().filter_map(info).collect();
+    assert_eq!(infos.len(), 4);
+    assert_eq!(infos[0], infos[1]);
+    assert_eq!(infos[2], infos[3]);
+    assert_ne!(infos[0].request_id, infos[2].request_id);
+    assert_ne!(infos[0].operation_id, infos[2].operation_id);
+    assert_eq!((&*infos[0].name, &*infos[0].database), ("ping", "admin"));
+    let selections = events.iter().filter_map(|kind| match kind {
+        EventKind::ServerSelectionSucceeded { selection, .. } => Some(selection),
+        _ => None,
+    });
+    let selections: Vec<_> = selections.collect();
+    assert_eq!(selections[0].operation.as_deref(), Some("ping"));
+    assert_eq!(selections[0].operation_id, infos[0].operation_id);
+    assert_eq!(selections[1].operation_id, infos[2].operation_id);
+}
+
+#[test]
+fn a_dropped_command_publishes_its_failure() {
+    let ping = encoded(&doc! { "ping": 1 });
+    let events = record(async |sim, client| {
+        let ping = Command::new("admin", ping.as_bytes());
+        client.run(&ping).await.unwrap();
+        for member in 0..3 {
+            sim.network().blackhole(MemberId(member), true);
+        }
+        let clock = sim.runtime().backend.clock;
+        let soon = clock.sleep_until(sim.now() + Duration::from_millis(10));
+        let hanging = pin!(client.run(&ping));
+        assert!(matches!(
+            future::select(hanging, soon).await,
+            future::Either::Right(_)
+        ));
+        sim.network().heal();
+    });
+    let failures = events.iter().filter_map(|kind| match kind {
+        EventKind::CommandFailed { failure, .. } => Some(failure.to_string()),
+        _ => None,
+    });
+    assert_eq!(
+        failures.collect::<Vec<_>>(),
+        ["cancelled at operation: the caller has dropped the operation"]
+    );
+}
+
+#[test]
+fn commands_on_a_pinned_connection_share_it_with_no_other_operation() {
+    let ping = encoded(&doc! { "ping": 1 });
+    let find = encoded(&doc! { "find": "c" });
+    let events = record(async |_, client| {
+        let ping = Command::new("admin", ping.as_bytes());
+        let find = Command::read("test", find.as_bytes());
+        let mut pinned = client.pin(None).await.unwrap();
+        pinned.run(&find).await.unwrap();
+        client.run(&ping).await.unwrap();
+        pinned.run(&find).await.unwrap();
+    });
+    let started = events
+        .iter()
+        .filter(|kind| kind.name() == EventName::CommandStarted);
+    let of: Vec<_> = started
+        .filter_map(|kind| Some((&*info(kind)?.name, info(kind)?.connection.driver)))
+        .collect();
+    assert_eq!(of, [("find", 1), ("ping", 2), ("find", 1)]);
+}
+
+#[test]
+fn closing_ends_the_sessions_at_the_server() {
+    let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
+    let events = record(async |_, client| {
+        let insert = Command::write("test", insert.as_bytes());
+        client.run(&insert).await.unwrap();
+    });
+    let started = events.iter().filter_map(|kind| match kind {
+        EventKind::CommandStarted { document, .. } => {
+            Some(Document::from_reader(&document[..]).unwrap())
+        }
+        _ => None,
+    });
+    let started: Vec<_> = started.collect();
+    let session = started[0].get_document("lsid").unwrap().clone();
+    assert_eq!(
+        started[1],
+        doc! { "endSessions": [session], "$db": "admin" }
+    );
+}
+
+#[test]
+fn what_cannot_be_sent_is_an_error_without_a_command() {
+    let world = World::start(&replica_set(), "serverSelectionTimeoutMS=10");
+    let malformed = world
+        .try_command(&Command::new("admin", &[1, 2, 3]))
+        .unwrap_err();
+    assert_eq!(malformed.kind(), ErrorKind::Invalid, "{malformed}");
+    for member in 0..3 {
+        world.sim.kill(MemberId(member)).unwrap();
+    }
+    world.sim.run_for(Duration::from_secs(30));
+    let ping = encoded(&doc! { "ping": 1 });
+    let error = world
+        .try_command(&Command::new("admin", ping.as_bytes()))
+        .unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::SelectionTimeout, "{error}");
+    assert!(error.source_as::<SelectionError>().unwrap().is_timeout());
+    assert!(error.is_timeout() && error.address().is_none());
+    assert_eq!(
+        world.client.close().now_or_never(),
+        None,
+        "closing waits for tasks"
+    );
+}
+
+#[test]
+fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
+    // J-26
+    let check = |block: u64, expected: &[&str], dropped: u64| {
+        let world = World::start(&replica_set(), "");
+        let fail = doc! {
+            "failCommands": ["ping"], "blockConnection": true, "blockTimeMS": block as i64,
+        };
+        world.fail(doc! { "times": 1 }, fail);
+        let ping = encoded(&doc! { "ping": 1 });
+        let ping = Command::new("admin", ping.as_bytes());
+        let topology = world.client.topology().clone();
+        world.run(async {
+            let closing = async {
+                topology.close().await;
+                assert_eq!(topology.events().dropped(), dropped, "{block}");
+            };
+            let (reply, ()) = future::join(world.client.run(&ping), closing).await;
+            reply.unwrap();
+        });
+        assert_eq!(world.log("ping").1, expected, "{block}");
+    };
+    check(1000, &["CommandStarted", "CommandSucceeded"], 0);
+    check(5000, &["CommandStarted"], 1);
+}
+
+#[test]
+fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
+    // B-42
+    let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
+    let find = doc! { "find": "c" };
+    let with = |command: &Document, more: Document| {
+        let mut command = command.clone();
+        command.extend(more);
+        command
+    };
+    let check = |options: &str, kind: Kind, command: &Document, expected: Document| {
+        let world = World::start(&replica_set(), options);
+        let bytes = encoded(command);
+        world.try_command(&kind.command(&bytes)).unwrap();
+        let (started, _) = world.log(command.keys().next().unwrap());
+        let sent = started[0]
+            .iter()
+            .filter(|(key, _)| key.ends_with("Concern"));
+        let sent = sent.map(|(key, value)| (key.clone(), value.clone()));
+        assert_eq!(sent.collect::<Document>(), expected, "{options} {command}");
+    };
+    let write = |concern: Document| doc! { "writeConcern": concern };
+    let all = "w=2&journal=true&wTimeoutMS=50&readConcernLevel=majority";
+    let concern = doc! { "w": 2_i64, "j": true, "wtimeout": 50_i64 };
+    check(all, Kind::Write, &insert, write(concern));
+    check(
+        "w=majority",
+        Kind::Write,
+        &insert,
+        write(doc! { "w": "majority" }),
+    );
+    check(
+        "journal=false",
+        Kind::Write,
+        &insert,
+        write(doc! { "j": false }),
+    );
+    check("", Kind::Write, &insert, doc! {});
+    check(
+        "w=1",
+        Kind::SingleWrite,
+        &insert,
+        write(doc! { "w": 1_i64 }),
+    );
+    check(
+        all,
+        Kind::Read,
+        &find,
+        doc! { "readConcern": { "level": "majority" } },
+    );
+    check("", Kind::Read, &find, doc! {});
+    // Not every read accepts a read concern.
+    check(all, Kind::Read, &doc! { "listCollections": 1 }, doc! {});
+    // B-43
+    check(
+        "timeoutMS=9000&wTimeoutMS=50",
+        Kind::Write,
+        &insert,
+        doc! {},
+    );
+    let own = with(&insert, write(doc! { "w": 1 }));
+    check(all, Kind::Write, &own, write(doc! { "w": 1 }));
+    let own = with(&find, doc! { "readConcern": {} });
+    check(all, Kind::Read, &own, doc! { "readConcern": {} });
+    let transaction = doc! { "autocommit": false };
+    check(all, Kind::Read, &with(&find, transaction.clone()), doc! {});
+    check(all, Kind::Write, &with(&insert, transaction), doc! {});
+    check(all, Kind::Generic, &insert, doc! {});
+    check(all, Kind::Generic, &find, doc! {});
+}
+
+#[test]
+fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
+    // B-43, B-44
+    let sim = Sim::new(1, &replica_set());
+    let start = |options: &str| {
+        let uri = format!("{}&{options}", sim.uri());
+        Client::builder(&uri).unwrap().start(sim.runtime())
+    };
+    let error = start("w=0").unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`w` is `0`: this client waits for the reply to every write; leave the option out, or set \
+         it to at least 1"
+    );
+    let warnings = |options: &str| {
+        let client = start(options).unwrap();
+        let warnings = client.topology().warnings().iter();
+        warnings.map(ToString::to_string).collect::<Vec<_>>()
+    };
+    let compression = "this client does not compress messages; the option is ignored";
+    assert_eq!(
+        warnings("compressors=zlib,snappy&zlibCompressionLevel=3"),
+        [
+            format!("`compressors` is `zlib,snappy`: {compression}"),
+            format!("`zlibCompressionLevel` is `3`: {compression}"),
+        ]
+    );
+    let limits = "socketTimeoutMS=1&waitQueueTimeoutMS=2&wTimeoutMS=3";
+    let replaced = "`timeoutMS` replaces it; the option is ignored";
+    assert_eq!(
+        warnings(&format!("timeoutMS=0&{limits}")),
+        [
+            format!("`socketTimeoutMS` is `1`: {replaced}"),
+            format!("`waitQueueTimeoutMS` is `2`: {replaced}"),
+            format!("`wTimeoutMS` is `3`: {replaced}"),
+        ]
+    );
+    assert!(warnings(limits).is_empty());
+    assert!(warnings("w=majority&readConcernLevel=local").is_empty());
+}

@@ -1,0 +1,66 @@
+//! The sessions of a client: their ids, and their end.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam::{
+    Backend, Runtime,
+    client::{Client, Command},
+};
+use sdam_sim::{Blueprint, MemberId, runtime::Sim};
+
+use super::{World, encoded, replica_set};
+
+/// I-76: a server runs a write once for each session and number (M-47), so clients must not share
+/// sessions.
+#[test]
+fn clients_with_the_same_seed_have_sessions_of_their_own() {
+    let sim = Sim::new(1, &replica_set());
+    let clients = [1, 2].map(|id| {
+        let runtime = sim.runtime();
+        let backend = Backend::new(runtime.backend.clock, runtime.backend.transport, 7);
+        let client = Client::start(&sim.uri(), Runtime::new(backend, runtime.spawner)).unwrap();
+        let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": id }] });
+        let insert = Command::write("test", insert.as_bytes());
+        sim.block_on(client.run(&insert)).unwrap();
+        client
+    });
+    let [first, second] = &clients;
+    let count = encoded(&doc! { "count": "c" });
+    let count = sim.block_on(first.run(&Command::read("test", count.as_bytes())));
+    let count = Document::from_reader(count.unwrap().body()).unwrap();
+    assert_eq!(count.get_i32("n").unwrap(), 2, "{count}");
+    let id = |client: &Client| client.topology().id();
+    assert_ne!(id(first), id(second));
+}
+
+/// Returns the batches of sessions that a client ends after `writes` and these losses.
+fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
+    let world = World::start(blueprint, "");
+    (0..writes).for_each(|id| drop(world.insert(id).unwrap()));
+    for member in losses {
+        world.sim.kill(MemberId(*member)).unwrap();
+    }
+    world.sim.run_for(Duration::from_secs(30));
+    world.run(world.client.close());
+    let (started, names) = world.log("endSessions");
+    assert_eq!(names.len(), 2 * started.len(), "{names:?}");
+    assert!(!names.contains(&"CommandFailed"), "{names:?}");
+    assert!(
+        started
+            .iter()
+            .all(|end| !end.contains_key("$readPreference"))
+    );
+    let sessions = started.iter().map(|end| end.get_array("endSessions"));
+    sessions.map(|ended| ended.unwrap().len()).collect()
+}
+
+#[test]
+fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
+    // I-78
+    let set = replica_set();
+    assert_eq!(ended(&set, 1, &[]), [1]);
+    assert_eq!(ended(&set, 1, &[0, 1]), [1], "the third one is a secondary");
+    assert!(ended(&set, 1, &[0, 1, 2]).is_empty(), "nobody is left");
+    assert!(ended(&set, 0, &[]).is_empty(), "no session was used");
+}

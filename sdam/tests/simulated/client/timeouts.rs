@@ -1,0 +1,133 @@
+//! The time limit of operations (Client Side Operations Timeout).
+
+use std::time::Duration;
+
+use bson::doc;
+use sdam::{
+    CheckOutFailure, Criteria, Error, ErrorKind, ServerAddress, client::Command, pool::Pin,
+};
+use sdam_sim::{Blueprint, runtime::Latency};
+
+use super::{World, encoded, replica_set};
+
+/// Returns how long an operation waits for the only connection of the pool, and its error.
+fn exhausted(world: &World, is_pin: bool) -> (u128, Error) {
+    let ping = encoded(&doc! { "ping": 1 });
+    let ping = Command::new("admin", ping.as_bytes());
+    world.run(async {
+        let mut holder = world.client.pin(None).await.unwrap();
+        holder.connection().pin(Pin::Cursor);
+        let before = world.sim.now();
+        let error = if is_pin {
+            world.client.pin(None).await.err()
+        } else {
+            world.client.run(&ping).await.err()
+        };
+        let took = world.sim.now().since(before).as_millis();
+        (took, error.unwrap())
+    })
+}
+
+#[test]
+fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
+    // B-32, L-61, P-6, P-7, S-2, S-3
+    let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
+    for (blueprint, is_balanced) in [(replica_set(), false), (balanced, true)] {
+        for (options, millis) in [
+            ("timeoutMS=500", 500),
+            ("timeoutMS=500&waitQueueTimeoutMS=20", 500),
+            ("timeoutMS=500&serverSelectionTimeoutMS=80", 80),
+            ("timeoutMS=500&serverSelectionTimeoutMS=0", 500),
+            ("waitQueueTimeoutMS=20", 20),
+        ] {
+            for is_pin in [false, true] {
+                let world = World::start(&blueprint, &format!("{options}&maxPoolSize=1"));
+                world.sim.run_for(Duration::from_secs(1));
+                let (took, error) = exhausted(&world, is_pin);
+                assert_eq!(took, millis, "{options} {is_pin}");
+                assert!(error.is_timeout(), "{error}");
+                let failures = world.check_out_failures();
+                let [(reason, text)] = &*failures else {
+                    panic!("{failures:?}");
+                };
+                assert_eq!(*reason, CheckOutFailure::Timeout);
+                assert_eq!(error.kind(), ErrorKind::WaitQueueTimeout, "{error}");
+                assert_eq!(**text, *error.message());
+                let is_counted = text.contains("in use by cursors: 1,");
+                assert_eq!(is_counted, is_balanced, "{error:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
+    // S-7
+    let world = World::start(&replica_set(), "maxPoolSize=1");
+    world.sim.run_for(Duration::from_secs(1));
+    let slow = Latency {
+        min: Duration::from_millis(50),
+        ..Latency::LAN
+    };
+    world.sim.network().set_latency(slow);
+    world.run(async {
+        let server = world.client.topology().select(&Criteria::write()).await;
+        let server = server.unwrap();
+        let pool = server.pool();
+        let deadline = world.sim.now() + Duration::from_millis(120);
+        let error = pool.check_out_within(deadline).await.unwrap_err();
+        assert_eq!(world.sim.now(), deadline);
+        assert!(error.is_timeout(), "{error}");
+        assert_eq!((pool.stats().pending, pool.stats().waiting), (1, 0));
+        let connection = pool.check_out().await.unwrap();
+        assert_eq!(connection.id().driver, 1);
+        let early = deadline + Duration::from_millis(200);
+        assert!(world.sim.now() < early, "it was opened again");
+    });
+}
+
+/// Delays messages by 50 ms one way, and waits until the monitors have measured the delay.
+fn slow_down(world: &World) {
+    let slow = Latency {
+        min: Duration::from_millis(50),
+        spread: Duration::ZERO,
+        chunked: false,
+    };
+    world.sim.network().set_latency(slow);
+    world.sim.run_for(Duration::from_secs(200));
+}
+
+#[test]
+fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
+    // I-71
+    let world = World::start(&replica_set(), "timeoutMS=100");
+    world.insert(1).unwrap();
+    world.log("insert");
+    slow_down(&world);
+    let ping = encoded(&doc! { "ping": 1 });
+    let ping = Command::new("admin", ping.as_bytes());
+    let pinned = world.run(async { world.client.pin(None).await?.run(&ping).await });
+    for error in [world.insert(2).unwrap_err(), pinned.unwrap_err()] {
+        assert_eq!(error.kind(), ErrorKind::TimeLimit, "{error}");
+        assert!(error.is_timeout() && !error.is_network(), "{error}");
+        assert_eq!(error.retries(), 0);
+    }
+    assert!(world.log("insert").0.is_empty() && world.log("ping").0.is_empty());
+    let patient = ping.with_timeout(Duration::from_millis(300));
+    world.try_command(&patient).unwrap();
+}
+
+#[test]
+fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
+    // I-70, I-72, S-6
+    let world = World::start(&replica_set(), "timeoutMS=500");
+    world.insert(1).unwrap();
+    let find = encoded(&doc! { "find": "c", "filter": { "$where": "sleep(9000) || true" } });
+    let error = world
+        .try_command(&Command::read("test", find.as_bytes()))
+        .unwrap_err();
+    assert_eq!(error.code(), Some(50), "{error}");
+    assert!(error.is_timeout() && !error.is_network(), "{error}");
+    let server = world.run(world.client.topology().select(&Criteria::write()));
+    assert_eq!(server.unwrap().pool().stats().closed, 0);
+}

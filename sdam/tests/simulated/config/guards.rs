@@ -1,0 +1,221 @@
+//! Nothing connects without TLS or a proxy if a connection string requests it, in any spelling.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use sdam::{
+    ConfigError, Connection, Error, Instant, Runtime, ServerAddress, Topology, Transport,
+    async_trait,
+    discovery::options::TlsOptions,
+    transport::{
+        layers::Guards,
+        stream::ByteStream,
+        tls::{Tls, TlsProvider},
+    },
+};
+use sdam_testkit::HeldTasks;
+
+use super::{Refusing, poll};
+
+/// Starts each kind of topology with `options`; returns the error and the number of connections.
+fn attempts(options: &str) -> [(Option<ConfigError>, usize); 2] {
+    let builder = || Topology::builder(&format!("mongodb://a/?{options}")).unwrap();
+    let (server, tasks) = (Refusing::new(), HeldTasks::default());
+    let started = builder().start(Runtime::new(server.backend(), Arc::new(tasks.clone())));
+    poll(&tasks);
+    let threaded = (started.err(), server.attempts());
+
+    let server = Refusing::new();
+    let mut scanned = builder().scan(server.backend());
+    if let Ok(topology) = &mut scanned {
+        let _unfinished = topology.scan().now_or_never();
+    }
+    [threaded, (scanned.err(), server.attempts())]
+}
+
+/// Asserts that neither kind of topology starts or connects because of `option`.
+#[track_caller]
+fn check_refused(options: &str, option: &str) {
+    for (error, connections) in attempts(options) {
+        let Some(error) = error else {
+            unreachable!("{options}: {error:?}");
+        };
+        assert_eq!(error.option(), option, "{options}: {error}");
+        assert!(!error.remedy().is_empty());
+        assert_eq!(connections, 0, "{options}");
+    }
+}
+
+const TLS: [&str; 8] = [
+    "tls",
+    "ssl",
+    "tlsAllowInvalidCertificates",
+    "tlsAllowInvalidHostnames",
+    "tlsDisableCertificateRevocationCheck",
+    "tlsDisableOCSPEndpointCheck",
+    "tlsInsecure",
+    "sslVerifyCertificate",
+];
+
+#[test]
+fn both_kinds_of_topology_connect_without_tls_or_a_proxy() {
+    // Control: otherwise the other tests would prove nothing.
+    for options in ["", "tls=false", "ssl=false&compressors=x&foo=1"] {
+        for (error, connections) in attempts(options) {
+            assert_eq!((error, connections), (None, 1), "{options}");
+        }
+    }
+}
+
+#[test]
+fn malformed_tls_and_proxy_values_are_refused() {
+    // B-35, B-36, V-3
+    for option in TLS {
+        for value in ["1", "0", "True", "TRUE", "yes", "on", "x", "", "true%20"] {
+            check_refused(&format!("{option}={value}"), option);
+        }
+    }
+    for option in [
+        "tlsCAFile",
+        "tlsCertificateKeyFile",
+        "tlsCertificateKeyFilePassword",
+        "proxyHost",
+    ] {
+        check_refused(&format!("{option}="), option);
+    }
+    for value in ["x", "0", "65536", "-1", ""] {
+        check_refused(&format!("proxyHost=b&proxyPort={value}"), "proxyPort");
+    }
+    check_refused("tls=1&tls=false", "tls");
+    check_refused("tls=false&ssl=1", "ssl");
+}
+
+#[test]
+fn unsupported_tls_and_proxy_options_are_refused() {
+    for option in TLS
+        .into_iter()
+        .filter(|option| !option.starts_with("sslVerify"))
+    {
+        check_refused(&format!("{option}=true"), "tls");
+    }
+    check_refused("sslVerifyCertificate=true", "sslVerifyCertificate");
+    check_refused("tlsCAFile=ca.pem", "tls");
+    check_refused("tls=false&tlsCertificateKeyFile=a", "tls");
+    check_refused("proxyHost=b", "proxyHost");
+    check_refused("proxyHost=b&proxyPort=1080", "proxyHost");
+    check_refused("proxyHost=b&proxyUsername=c&proxyPassword=d", "proxyHost");
+    let [(error, _), _] = attempts("tls=true");
+    assert_eq!(
+        error.unwrap().to_string(),
+        "`tls` is `true`: the runtime has no TLS library; enable the feature `tls` of sdam, or \
+         pass a library to `Backend::with_tls`; leave it out only if plain text is acceptable"
+    );
+    let [(error, _), _] = attempts("tls=1");
+    // The output of `fn main() -> Result<(), ConfigError>`.
+    assert_eq!(
+        format!("{:?}", error.unwrap()),
+        "`tls` is `1`: it must be `true` or `false`; correct the value, or leave the option out if \
+         nothing needs it"
+    );
+    let [_, (error, _)] = attempts("proxyHost=b");
+    assert_eq!(
+        error.unwrap().to_string(),
+        "`proxyHost` is `b`: the runtime's transport cannot connect through a proxy; leave it out, \
+         or let the transport connect through the proxy itself and say so by `Transport::guards`; \
+         around another transport, use `Wrapped`"
+    );
+}
+
+/// A TLS library for a transport that cannot use any.
+#[derive(Debug)]
+struct Library;
+
+impl TlsProvider for Library {
+    fn tls(&self, _: &TlsOptions) -> Result<Arc<dyn Tls>, ConfigError> {
+        Ok(Arc::new(Library))
+    }
+}
+
+#[async_trait]
+impl Tls for Library {
+    async fn negotiate(
+        &self,
+        stream: Box<dyn ByteStream>,
+        _: &ServerAddress,
+    ) -> Result<Box<dyn ByteStream>, Error> {
+        Ok(stream)
+    }
+}
+
+#[test]
+fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
+    let server = Refusing::new();
+    let backend = server.backend().with_tls(Arc::new(Library));
+    let error = Topology::builder("mongodb://a/?tls=true")
+        .unwrap()
+        .scan(backend);
+    assert!(error.unwrap_err().to_string().contains("no byte streams"));
+    assert_eq!(server.attempts(), 0);
+}
+
+#[test]
+fn mongodb_x509_without_tls_or_a_certificate_of_the_client_is_refused() {
+    let check = |options: &str, option: &str, message: &str| {
+        let server = Refusing::new();
+        let backend = server.backend().with_tls(Arc::new(Library));
+        let uri = format!("mongodb://a/?authMechanism=MONGODB-X509&{options}");
+        let error = Topology::builder(&uri).unwrap().scan(backend).unwrap_err();
+        assert_eq!(error.option(), option, "{options}");
+        assert_eq!(error.to_string(), message);
+        assert_eq!(server.attempts(), 0);
+    };
+    check(
+        "",
+        "authMechanism",
+        "`authMechanism` is `MONGODB-X509`: it takes the user from the client's certificate, and \
+         connections are not encrypted; add tls=true and tlsCertificateKeyFile, or use \
+         SCRAM-SHA-256",
+    );
+    check(
+        "tls=true",
+        "tlsCertificateKeyFile",
+        "`tlsCertificateKeyFile`: MONGODB-X509 takes the user from the client's certificate, and \
+         there is none; name the file of the certificate and its key",
+    );
+    // Control: with a certificate, only the transport is refused.
+    let server = Refusing::new();
+    let backend = server.backend().with_tls(Arc::new(Library));
+    let uri = "mongodb://a/?authMechanism=MONGODB-X509&tls=true&tlsCertificateKeyFile=a";
+    let error = Topology::builder(uri).unwrap().scan(backend).unwrap_err();
+    assert!(error.to_string().contains("no byte streams"), "{error}");
+}
+
+/// A transport that itself negotiates TLS and connects through a proxy.
+#[derive(Debug)]
+struct Guarded(Arc<dyn Transport>);
+
+#[async_trait]
+impl Transport for Guarded {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        self.0.connect(target, deadline).await
+    }
+
+    fn guards(&self) -> Guards {
+        Guards::NONE.with_tls().with_proxy()
+    }
+}
+
+#[test]
+fn tls_and_a_proxy_are_accepted_if_the_transport_has_them() {
+    let server = Refusing::new();
+    let mut backend = server.backend();
+    backend.transport = Arc::new(Guarded(backend.transport));
+    let builder = Topology::builder("mongodb://a/?tls=true&proxyHost=b").unwrap();
+    let mut topology = builder.scan(backend).unwrap();
+    let _unfinished = topology.scan().now_or_never();
+    assert_eq!(server.attempts(), 1);
+}

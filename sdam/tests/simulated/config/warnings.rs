@@ -1,0 +1,96 @@
+//! Configuration warnings appear in the running topology and in events, which the sinks for logs write.
+
+use std::sync::Arc;
+
+use sdam::{EventKind, Options, Runtime, Topology, TopologyBuilder, Warning};
+use sdam_events::channel::unbounded;
+use sdam_testkit::HeldTasks;
+
+use super::{Refusing, poll};
+use crate::drain;
+
+/// Starts a topology with `start`, which returns its warnings, and checks these and the events.
+fn check_mode(
+    options: &Options,
+    expected: &[&str],
+    start: impl FnOnce(TopologyBuilder) -> Vec<Warning>,
+) {
+    let (sink, mut events) = unbounded();
+    let warnings = start(TopologyBuilder::new(options.clone()).sink(sink));
+    let warnings = warnings.iter().map(ToString::to_string);
+    assert_eq!(warnings.collect::<Vec<_>>(), expected);
+    let events = drain(&mut events);
+    assert_eq!(events[0].kind, EventKind::TopologyOpening);
+    let warned = events.iter().filter_map(|event| match &event.kind {
+        EventKind::ConfigWarning(warning) => Some(warning.to_string()),
+        _ => None,
+    });
+    assert_eq!(warned.collect::<Vec<_>>(), expected);
+}
+
+/// Asserts that each kind of topology reports exactly these warnings, in this order.
+fn check(options: &Options, multi: &[&str], single: &[&str]) {
+    check_mode(options, multi, |builder| {
+        let tasks = HeldTasks::default();
+        let runtime = Runtime::new(Refusing::new().backend(), Arc::new(tasks.clone()));
+        let topology: Topology = builder.start(runtime).unwrap();
+        poll(&tasks);
+        topology.warnings().to_vec()
+    });
+    check_mode(options, single, |builder| {
+        let topology = builder.scan(Refusing::new().backend()).unwrap();
+        topology.warnings().to_vec()
+    });
+}
+
+#[test]
+fn warnings_about_the_connection_string_reach_the_topology_and_the_events() {
+    // B-34
+    let options = Options::parse(
+        "mongodb://a,a/?foo=1&connectTimeoutMS=x&wtimeout=5&replicaSet=x&replicaSet=y",
+    );
+    let expected = [
+        "`host` is `a`: it is named more than once; it counts once",
+        "`foo`: there is no such option; it is ignored",
+        "`connectTimeoutMS` is `x`: it must be a whole number, at least 0; the option is ignored",
+        "`wtimeout` is `5`: this name is deprecated; it is read as `wTimeoutMS`",
+        "`replicaSet` is `y`: it is given more than once; `y` is used",
+    ];
+    check(&options.unwrap(), &expected, &expected);
+}
+
+#[test]
+fn each_mode_warns_about_options_without_effect_in_it() {
+    // B-15, B-20
+    let options = Options::parse("mongodb://a/?serverMonitoringMode=poll");
+    check(
+        &options.unwrap(),
+        &[],
+        &[
+            "`serverMonitoringMode` is `poll`: only clients with background monitors have it; the \
+           option is ignored",
+        ],
+    );
+    let options = Options::parse("mongodb://a").unwrap();
+    check(
+        &options.with_server_selection_try_once(false),
+        &[
+            "`serverSelectionTryOnce` is `false`: only single-threaded clients have it; the option \
+           is ignored",
+        ],
+        &[],
+    );
+}
+
+#[test]
+fn a_topology_without_seeds_warns() {
+    // B-4
+    let expected = ["`seeds`: there are none; no server will ever be found"];
+    check(&Options::new(Vec::new()), &expected, &expected);
+}
+
+#[test]
+fn valid_options_cause_no_warnings() {
+    let options = Options::parse("mongodb://a/?replicaSet=rs").unwrap();
+    check(&options, &[], &[]);
+}

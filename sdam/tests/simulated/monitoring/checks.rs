@@ -1,0 +1,257 @@
+//! Checks and measurements: when, on which connections, and with which events.
+
+use std::time::Duration;
+
+use sdam::{ClientMetadata, Criteria, EventKind, EventName, ServerType, Topology};
+use sdam_events::channel::unbounded;
+use sdam_sim::{
+    Action, MemberId,
+    action::{FailCommand, Target},
+    runtime::Latency,
+    version::ServerVersion,
+};
+use sdam_transport::handshake::Environment;
+
+use super::{HEARTBEAT, Harness, Sent};
+use crate::{complete, drain, simulation};
+
+const MEMBERS: [(&str, MemberId); 3] = [("a", MemberId(0)), ("b", MemberId(1)), ("c", MemberId(2))];
+
+/// F-1: a server that does not answer delays no check of another server.
+#[test]
+fn a_silent_server_delays_no_check_of_other_servers() {
+    let harness = Harness::start("a/?replicaSet=rs&serverMonitoringMode=poll");
+    harness.apply(&Action::Freeze(Target::Member(MemberId(2))));
+    let from = harness.sim.now();
+    harness.sim.run_for(10 * HEARTBEAT);
+    for host in ["a", "b"] {
+        let checks = harness.checks(host, from).len();
+        assert!((9..=10).contains(&checks), "{host}: {checks}");
+    }
+    assert!(harness.checks("c", from).is_empty());
+}
+
+/// F-2, F-3, G-16, O-1, O-8: monitoring uses two connections to each server in addition to those of
+/// pools, and sends only hello on them, without any of the user's credentials.
+#[test]
+fn monitors_send_only_hello_on_dedicated_connections() {
+    let harness = Harness::start(
+        "user:secret@a/?replicaSet=rs&authMechanism=SCRAM-SHA-256&maxPoolSize=1&appName=inventory",
+    );
+    harness.sim.run_for(3 * HEARTBEAT);
+    assert_eq!(harness.sim.connections(), 6);
+    let sent = harness.sent();
+    for sent in &sent {
+        let name = sent.command.keys().next().unwrap();
+        assert!(matches!(&**name, "hello" | "isMaster"), "{sent:?}");
+        for key in ["saslSupportedMechs", "speculativeAuthenticate"] {
+            assert!(!sent.command.contains_key(key), "{sent:?}");
+        }
+        assert!(!format!("{sent:?}").contains("secret"));
+    }
+    let handshakes = sent.iter().filter(|sent| sent.is_handshake());
+    assert_eq!(handshakes.clone().count(), 6, "one for each connection");
+    // O-28: the name is known before the first connection is opened.
+    for sent in handshakes {
+        let client = sent.command.get_document("client").unwrap();
+        let application = client.get_document("application").unwrap();
+        assert_eq!(application, &bson::doc! { "name": "inventory" });
+    }
+}
+
+/// F-4, J-14, J-24: a discovered server is announced and then monitored, and F-61: no pool is
+/// ready before its server is known.
+#[test]
+fn members_that_a_reply_names_are_monitored_at_once() {
+    let harness = Harness::start("b/?replicaSet=rs");
+    let events = harness.events();
+    for (host, _) in MEMBERS {
+        let first = |name: EventName| {
+            let of_host = |event: &&sdam::Event| event.kind.address().unwrap().host() == host;
+            let found = events.iter().filter(|event| event.kind.name() == name);
+            found.clone().find(of_host).unwrap()
+        };
+        let opened = first(EventName::ServerOpening);
+        let started = first(EventName::ServerHeartbeatStarted);
+        let succeeded = first(EventName::ServerHeartbeatSucceeded);
+        let ready = first(EventName::PoolReady);
+        let order = [opened, started, succeeded, ready].map(|event| event.seq);
+        assert!(order.is_sorted(), "{order:?}");
+        let passed = started.at.since(opened.at);
+        assert!(passed < Duration::from_millis(1), "{passed:?}");
+    }
+}
+
+/// F-12: the timeout of operations does not apply to checks.
+#[test]
+fn the_timeout_of_operations_does_not_apply_to_monitors() {
+    let slow = Latency {
+        chunked: false,
+        ..Latency::WAN
+    };
+    let harness = Harness::prepared(
+        |sim| sim.network().set_latency(slow),
+        "a/?replicaSet=rs&timeoutMS=1&socketTimeoutMS=1&waitQueueTimeoutMS=1",
+    );
+    harness.sim.run_for(5 * HEARTBEAT);
+    let is_failure = |name| name == EventName::ServerHeartbeatFailed;
+    let events = harness.events();
+    assert!(!events.iter().any(|event| is_failure(event.kind.name())));
+    // A measurement fails without an event, and the next one would then connect again.
+    for (_, member) in MEMBERS {
+        assert_eq!(harness.asked(member, Sent::is_handshake), 2);
+    }
+}
+
+/// G-7, G-12: measurements send a hello per heartbeat, without any event.
+#[test]
+fn rtt_measurements_publish_no_events() {
+    let harness = Harness::start("a/?replicaSet=rs");
+    harness.sim.run_for(10 * HEARTBEAT);
+    for (host, member) in MEMBERS {
+        // The handshake of the checks, that of the measurements, and none between them.
+        assert_eq!(harness.asked(member, Sent::is_handshake), 2);
+        let is_plain = |sent: &Sent| !sent.is_handshake() && !sent.is_awaitable();
+        let plain = harness.asked(member, is_plain);
+        assert!((9..=10).contains(&plain), "{host}: {plain}");
+        let is_unawaited = |kind: &EventKind| {
+            matches!(kind, EventKind::ServerHeartbeatStarted(heartbeat)
+                if heartbeat.address.host() == host && !heartbeat.awaited)
+        };
+        let events = harness.events();
+        let unawaited = events.iter().filter(|event| is_unawaited(&event.kind));
+        assert_eq!(unawaited.count(), 1, "the check that opened the connection");
+    }
+}
+
+/// F-45: a waiting operation continues at the moment at which a check finds its server.
+#[test]
+fn a_successful_check_ends_waiting_selections_immediately() {
+    let harness = Harness::start("a/?replicaSet=rs&serverSelectionTimeoutMS=100000");
+    harness.kill_primary();
+    harness.wait_for_known(2);
+    let criteria = Criteria::write();
+    let selected = harness.sim.block_on(harness.topology.select(&criteria));
+    let now = harness.sim.now();
+    drop(selected.unwrap());
+    // A separate task delivers events.
+    harness.sim.run_for(Duration::from_nanos(1));
+    let events = harness.events();
+    let found = events.iter().rev().find_map(|event| match &event.kind {
+        EventKind::ServerDescriptionChanged { new, .. } => {
+            (new.server_type == ServerType::RsPrimary).then_some(event.at)
+        }
+        _ => None,
+    });
+    assert_eq!(found, Some(now));
+}
+
+/// F-55: a server that reports overload is checked again exactly one heartbeat later, as after any
+/// other failure.
+#[test]
+fn an_overload_error_does_not_change_the_time_between_checks() {
+    let harness = Harness::start("a/?replicaSet=rs&serverMonitoringMode=poll");
+    let mut refusal = FailCommand::default();
+    refusal.commands = ["hello", "isMaster"].map(str::to_owned).into();
+    refusal.error_code = Some(462);
+    let labels = ["SystemOverloadedError", "RetryableError"];
+    refusal.error_labels = Some(labels.map(str::to_owned).into());
+    let (from, secondary) = (harness.sim.now(), MemberId(2));
+    harness.apply(&Action::FailPoint(Target::Member(secondary), Some(refusal)));
+    harness.sim.run_for(6 * HEARTBEAT);
+    let mut sent = harness.sent();
+    sent.retain(|sent| sent.member == secondary && sent.at > from);
+    assert!((5..=6).contains(&sent.len()), "{sent:?}");
+    for pair in sent.windows(2) {
+        let pause = pair[1].at.since(pair[0].at);
+        let range = HEARTBEAT..HEARTBEAT + Duration::from_millis(10);
+        assert!(range.contains(&pause), "{pause:?}");
+    }
+}
+
+/// G-8, F-25: if a set is replaced by servers without streaming, it is polled and its measurements
+/// end. The reverse change works, too.
+#[test]
+fn measurements_end_when_servers_stop_streaming_and_start_when_they_stream_again() {
+    let harness = Harness::start("a/?replicaSet=rs");
+    harness.sim.run_for(2 * HEARTBEAT);
+    // A task for each server, with two connections, and the dispatcher.
+    assert_eq!((harness.sim.tasks(), harness.sim.connections()), (4, 6));
+    for (version, connections) in [("4.2".parse().unwrap(), 3), (ServerVersion::default(), 6)] {
+        for (_, member) in MEMBERS {
+            harness.apply(&Action::Upgrade(Target::Member(member), version));
+        }
+        harness.sim.run_for(6 * HEARTBEAT);
+        harness.wait_for_known(3);
+        harness.sim.run_for(2 * HEARTBEAT);
+        let now = (harness.sim.tasks(), harness.sim.connections());
+        assert_eq!(now, (4, connections));
+    }
+}
+
+#[test]
+fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
+    let sim = simulation(5);
+    sim.network().set_latency(Latency::WAN);
+    // No monitor measures servers behind a load balancer.
+    let balanced = "mongodb://a/?loadBalanced=true".to_owned();
+    for (uri, is_measured) in [(sim.uri(), true), (balanced, false)] {
+        let builder = Topology::builder(&uri).unwrap();
+        sim.block_on(async {
+            let topology = builder.start(sim.runtime()).unwrap();
+            let server = topology.select(&Criteria::write()).await.unwrap();
+            let known = topology.server(server.address()).unwrap();
+            assert_eq!(server.rtt(), known.description().rtt);
+            let is_positive = server.rtt().map(|rtt| !rtt.average.is_zero());
+            assert_eq!(is_positive, is_measured.then_some(true));
+            topology.close().await;
+        });
+    }
+}
+
+#[test]
+fn closing_takes_no_time_while_monitors_pause() {
+    // F-43
+    let sim = simulation(4);
+    (0..3).for_each(|member| sim.kill(MemberId(member)).unwrap());
+    let uri = format!("{}&serverSelectionTimeoutMS=250", sim.uri());
+    let topology = Topology::builder(&uri).unwrap();
+    let topology = topology.start(sim.runtime()).unwrap();
+    // It requests a check of each server 500 ms after the first one.
+    let selected = sim.block_on(topology.select(&Criteria::write()));
+    selected.unwrap_err();
+    let before = sim.now();
+    sim.block_on(topology.close());
+    assert_eq!(sim.now(), before);
+}
+
+/// F-21, F-20: `auto` polls if and only if the environment names exactly one FaaS provider.
+#[test]
+fn clients_in_a_faas_environment_poll() {
+    for (variables, mode, streams) in [
+        (&[][..], "auto", true),
+        (&[], "poll", false),
+        (&["AWS_LAMBDA_RUNTIME_API"], "auto", false),
+        (&["AWS_LAMBDA_RUNTIME_API"], "stream", true),
+        // Vercel runs on AWS; any other two providers contradict each other.
+        (&["AWS_LAMBDA_RUNTIME_API", "VERCEL"], "auto", false),
+        (&["AWS_LAMBDA_RUNTIME_API", "K_SERVICE"], "auto", true),
+    ] {
+        let sim = simulation(1);
+        let set = |environment: Environment, name: &&str| environment.with_variable(name, "1");
+        let environment = variables.iter().fold(Environment::default(), set);
+        let (sink, mut events) = unbounded();
+        let topology = Topology::builder(&format!("{}&serverMonitoringMode={mode}", sim.uri()))
+            .unwrap()
+            .metadata(ClientMetadata::new("test", "1", &environment).unwrap())
+            .sink(sink)
+            .start(sim.runtime())
+            .unwrap();
+        let known = topology.wait_for(complete, 60 * HEARTBEAT);
+        sim.block_on(known).unwrap();
+        sim.run_for(6 * HEARTBEAT);
+        let is_awaited = |event: &sdam::Event| matches!(&event.kind, EventKind::ServerHeartbeatStarted(heartbeat) if heartbeat.awaited);
+        let awaits = drain(&mut events).iter().any(is_awaited);
+        assert_eq!(awaits, streams, "{variables:?} {mode}");
+    }
+}

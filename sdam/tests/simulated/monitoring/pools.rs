@@ -1,0 +1,97 @@
+//! Pools and descriptions after a failed check, an error of an operation, or a member's end.
+
+use std::time::Duration;
+
+use bson::{Document, doc};
+use sdam::{
+    Criteria, Error, ErrorOutcome, ErrorReport, EventName, Generation, Instant, ServerAddress,
+    ServerType, Stage, discovery::reply,
+};
+use sdam_sim::{Action, action::Target};
+
+use super::Harness;
+
+/// F-56: the events of a failed check and their order.
+#[test]
+fn the_event_of_a_failed_check_precedes_the_events_of_its_effects() {
+    let harness = Harness::start("a/?replicaSet=rs");
+    let mark = harness.events().len();
+    harness.kill_primary();
+    harness.wait_for_known(2);
+    let expected = [
+        EventName::ServerHeartbeatFailed,
+        EventName::ServerDescriptionChanged,
+        EventName::TopologyDescriptionChanged,
+        EventName::PoolCleared,
+    ];
+    let names: Vec<_> = harness.events()[mark..]
+        .iter()
+        .map(|event| event.kind.name())
+        .skip_while(|name| *name != expected[0])
+        .take(4)
+        .collect();
+    assert_eq!(names, expected);
+}
+
+/// F-66, F-68, I-5: when the report of an error returns, the pool has been cleared with the reason.
+/// The connection is then checked in to a cleared pool, and check-outs can name the reason for
+/// their failure. The pool itself is responsible for the order of its own events.
+#[test]
+fn a_pool_is_cleared_before_the_report_of_the_error_returns() {
+    let harness = Harness::start("a/?replicaSet=rs");
+    let criteria = Criteria::write();
+    let selected = harness.sim.block_on(harness.topology.select(&criteria));
+    let selected = selected.unwrap();
+    let broken = Error::network(Stage::Operation, "the socket broke");
+    let error = ErrorReport::new(Generation::FIRST, broken);
+    let outcome = harness.topology.handle_error(selected.id(), &error);
+    assert_eq!(outcome, ErrorOutcome::Cleared);
+    let calls = harness.pools.calls();
+    let call = calls.last().unwrap();
+    assert_eq!(call.address, *selected.address());
+    let cause = &call.clear.as_ref().unwrap().cause;
+    assert_eq!(cause.message(), "the socket broke");
+    let again = harness.topology.handle_error(selected.id(), &error);
+    assert_eq!(again, ErrorOutcome::Stale);
+    assert_eq!(harness.pools.calls().len(), calls.len());
+}
+
+/// F-69: only the pool of a server that leaves the set is closed.
+#[test]
+fn only_the_pool_of_a_removed_server_is_closed() {
+    let harness = Harness::start("a/?replicaSet=rs");
+    let (host, member) = harness.secondary();
+    harness.apply(&Action::Remove(Target::Member(member)));
+    harness.wait_for_known(2);
+    let calls = harness.pools.calls().into_iter();
+    let closed = calls.filter(|call| call.method == "close");
+    let closed: Vec<_> = closed.map(|call| call.address).collect();
+    assert_eq!(closed, [ServerAddress::new(host, 27017)]);
+}
+
+/// F-80: an operation's handshake with a lost server makes it known again, although the monitor
+/// receives nothing new on its stream.
+#[test]
+fn a_pooled_handshake_makes_a_lost_streaming_server_known_again() {
+    let harness = Harness::start("a/?replicaSet=rs");
+    let (host, _) = harness.secondary();
+    let id = harness.server(host).id;
+    let checks = harness.checks(host, Instant::EPOCH);
+    let hello = &checks.last().unwrap().1;
+    assert!(
+        Document::from_reader(&**hello).is_ok_and(|hello| hello.contains_key("topologyVersion"))
+    );
+    let stepped_down = doc! { "ok": 0, "code": 189, "errmsg": "the primary stepped down" };
+    let error = reply::error(&stepped_down.to_vec().unwrap(), Stage::Operation).unwrap();
+    let report = ErrorReport::new(Generation::FIRST, error);
+    let outcome = harness.topology.handle_error(id, &report);
+    assert_eq!(outcome, ErrorOutcome::MarkedUnknown);
+    assert_eq!(harness.server(host).server_type, ServerType::Unknown);
+    let accepted = harness
+        .topology
+        .handle_handshake(id, Generation::FIRST, hello);
+    accepted.unwrap();
+    let found = harness.server(host);
+    assert_eq!(found.server_type, ServerType::RsSecondary);
+    assert!(found.rtt.unwrap().average > Duration::ZERO);
+}

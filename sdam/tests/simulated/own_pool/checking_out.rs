@@ -1,0 +1,402 @@
+//! Pools with a simulated deployment, in virtual time.
+
+use std::{
+    future::poll_fn,
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::Poll,
+    time::Duration,
+};
+
+use futures::{
+    FutureExt, StreamExt,
+    future::{join, join_all, poll_immediate},
+};
+use sdam::{
+    ConnectionClosedReason, Error, ErrorKind, Event, EventKind, Interest, PoolOptions,
+    ServerAddress, Spawner, Task, Topology,
+};
+use sdam_pool::Pool;
+use sdam_sim::{
+    Action,
+    action::{BadReply, FailCommand, Mode, Target},
+    runtime::Sim,
+};
+
+use super::{block, builder, observed, pass, ping_primary, primary, run_ping, simulation};
+
+const LONG: Duration = Duration::from_secs(600);
+
+fn start(sim: &Sim, options: &str) -> Topology<Pool> {
+    let uri = format!("{}&{options}", sim.uri());
+    builder(&uri).start(sim.runtime()).unwrap()
+}
+
+/// I-12, F-71: the check that waits for the server's next change, for up to 10 s, is cancelled.
+#[test]
+fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
+    let sim = simulation(9);
+    let topology = start(&sim, "");
+    sim.block_on(async {
+        primary(&topology).await;
+        pass(&sim, Duration::from_secs(2)).await;
+        let mut fail = FailCommand::default();
+        fail.mode = Mode::Times(1);
+        fail.commands = vec!["hello".into(), "isMaster".into()];
+        fail.error_code = Some(1);
+        sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+            .unwrap();
+        let refused = ping_primary(&topology).await.unwrap_err();
+        assert_eq!(refused.code(), Some(1));
+        let lost = sim.now();
+        ping_primary(&topology).await.unwrap();
+        let took = sim.now().since(lost);
+        assert!(took < Duration::from_secs(1), "{took:?}");
+        topology.close().await;
+    });
+}
+
+/// Returns the names of a server's events, with the numbers of connections.
+fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
+    let told = events.iter().filter_map(|event| {
+        let name = event.kind.name().as_str();
+        match &event.kind {
+            EventKind::ConnectionCreated {
+                address,
+                connection,
+                ..
+            }
+            | EventKind::ConnectionReady {
+                address,
+                connection,
+                ..
+            }
+            | EventKind::ConnectionCheckedOut {
+                address,
+                connection,
+                ..
+            }
+            | EventKind::ConnectionCheckedIn {
+                address,
+                connection,
+                ..
+            } => Some((address, format!("{name} {}", connection.driver))),
+            EventKind::ConnectionClosed {
+                address,
+                connection,
+                reason,
+                ..
+            } => Some((
+                address,
+                format!("{name} {} {}", connection.driver, reason.as_str()),
+            )),
+            EventKind::PoolCreated { address, .. }
+            | EventKind::PoolReady { address, .. }
+            | EventKind::PoolCleared { address, .. }
+            | EventKind::PoolClosed { address, .. }
+            | EventKind::ConnectionCheckOutStarted { address, .. } => {
+                Some((address, name.to_owned()))
+            }
+            EventKind::ConnectionCheckOutFailed {
+                address, reason, ..
+            } => Some((address, format!("{name} {}", reason.as_str()))),
+            _ => None,
+        }
+    });
+    told.filter(|(own, _)| *own == address)
+        .map(|(_, name)| name)
+        .collect()
+}
+
+/// B-30, CMAP prose tests 1 to 4: the options come from the connection string, and a sink observes
+/// them.
+#[test]
+fn all_pools_have_the_options_of_the_connection_string() {
+    let sim = simulation(11);
+    let options =
+        "maxPoolSize=7&minPoolSize=3&maxIdleTimeMS=5&maxConnecting=4&waitQueueTimeoutMS=6";
+    let (topology, events) = observed(&sim, options, Interest::POOLS);
+    let created: Vec<_> = sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        topology.close().await;
+        let created = events.filter_map(async |event| match event.kind {
+            EventKind::PoolCreated { options, .. } => Some(options),
+            _ => None,
+        });
+        let created: Vec<_> = created.collect().await;
+        assert!(created.iter().all(|options| **options == *pool.options()));
+        created
+    });
+    let mut expected = PoolOptions::default();
+    expected.max_pool_size = 7;
+    expected.min_pool_size = 3;
+    expected.max_idle_time = Some(Duration::from_millis(5));
+    expected.max_connecting = 4;
+    expected.wait_queue_timeout = Some(Duration::from_millis(6));
+    let created: Vec<_> = created.iter().map(|options| &**options).collect();
+    assert_eq!(created, [&expected; 3]);
+}
+
+#[test]
+fn the_events_of_a_pool_are_in_the_order_of_the_specification() {
+    // F-66, K-11, P-50
+    let sim = simulation(1);
+    let (topology, mut events) = observed(&sim, "heartbeatFrequencyMS=500", Interest::POOLS);
+    sim.block_on(async {
+        let server = primary(&topology).await;
+        let (address, pool) = (server.address().clone(), server.pool().clone());
+        drop(server);
+        let mut first = pool.check_out().await.unwrap();
+        let second = pool.check_out().await.unwrap();
+        drop(second);
+        run_ping(&mut first).await.unwrap();
+        drop(first);
+        topology.close().await;
+        let all: Vec<_> = events.by_ref().collect().await;
+        assert_eq!(
+            names(&all, &address),
+            [
+                "PoolCreated",
+                "PoolReady",
+                "ConnectionCheckOutStarted",
+                "ConnectionCreated 1",
+                "ConnectionReady 1",
+                "ConnectionCheckedOut 1",
+                "ConnectionCheckOutStarted",
+                "ConnectionCreated 2",
+                "ConnectionReady 2",
+                "ConnectionCheckedOut 2",
+                "ConnectionCheckedIn 2",
+                "ConnectionCheckedIn 1",
+                "ConnectionClosed 2 poolClosed",
+                "ConnectionClosed 1 poolClosed",
+                "PoolClosed",
+            ]
+        );
+    });
+}
+
+#[test]
+fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
+    // P-9 Anchors: a check-out may be dropped at every poll
+    let sim = simulation(3);
+    let topology = start(&sim, "maxPoolSize=3");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        for round in 0..10_000_u32 {
+            // Some hold a connection, so that others wait in the queue.
+            let held = (round % 3 == 0).then(|| pool.check_out());
+            let held = match held {
+                Some(check_out) => Some(check_out.await.unwrap()),
+                None => None,
+            };
+            let mut dropped = pin!(pool.check_out());
+            for _ in 0..round % 5 {
+                if poll_immediate(&mut dropped).await.is_some() {
+                    break;
+                }
+                yield_now().await;
+            }
+            drop(held);
+        }
+        let stats = pool.stats();
+        assert_eq!((stats.in_use, stats.waiting), (0, 0), "{stats:?}");
+        assert!(stats.idle + stats.pending <= 3, "{stats:?}");
+        join_all((0..10).map(|_| ping_primary(&topology))).await;
+        assert_eq!(pool.stats().in_use, 0);
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections(), sim.timers()), (0, 0, 0));
+}
+
+#[test]
+fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
+    // P-9
+    let sim = simulation(4);
+    let topology = start(&sim, "connectTimeoutMS=5000");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let mut dropped = Box::pin(pool.check_out());
+        assert!(poll_immediate(&mut dropped).await.is_none());
+        while pool.stats().pending == 0 {
+            yield_now().await;
+        }
+        drop(dropped);
+        pass(&sim, Duration::from_secs(1)).await;
+        let stats = pool.stats();
+        assert_eq!((stats.opened, stats.idle), (1, 1), "{stats:?}");
+        ping_primary(&topology).await.unwrap();
+        assert_eq!(pool.stats().opened, 1, "the connection was reused");
+        topology.close().await;
+    });
+}
+
+#[test]
+fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
+    // F-68b, P-6
+    let sim = simulation(6);
+    let topology = start(&sim, "maxPoolSize=1&waitQueueTimeoutMS=100");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        block(
+            &sim,
+            &["hello", "isMaster"],
+            Mode::Times(1),
+            Duration::from_secs(1),
+        );
+        let (first, second) = join(pool.check_out(), pool.check_out()).await;
+        assert_eq!(
+            second.unwrap_err(),
+            Error::wait_queue_timeout(pool.address())
+        );
+        drop(first.unwrap());
+        topology.close().await;
+    });
+}
+
+#[test]
+fn idle_connections_expire_and_the_minimum_is_kept() {
+    // P-20, P-30
+    let sim = simulation(7);
+    let topology = start(&sim, "minPoolSize=2&maxIdleTimeMS=60000");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        pass(&sim, Duration::from_secs(1)).await;
+        assert_eq!(pool.stats().idle, 2, "{pool:?}");
+        let held = join_all((0..6).map(|_| pool.check_out())).await;
+        drop(held);
+        assert_eq!(pool.stats().idle, 6, "{pool:?}");
+        pass(&sim, Duration::from_secs(90)).await;
+        let stats = pool.stats();
+        assert_eq!((stats.idle, stats.closed), (2, 6), "{stats:?}");
+        topology.close().await;
+    });
+}
+
+#[test]
+fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
+    // P-43
+    let sim = simulation(9);
+    let topology = start(&sim, "connectTimeoutMS=0");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        block(&sim, &["hello", "isMaster"], Mode::AlwaysOn, LONG);
+        let mut waiting = pin!(pool.check_out());
+        assert!(poll_immediate(&mut waiting).await.is_none());
+        while pool.stats().pending == 0 {
+            yield_now().await;
+        }
+        let before = sim.now();
+        topology.close().await;
+        assert!(sim.now().since(before) < Duration::from_secs(1));
+        let closed = Error::pool_closed(pool.address());
+        assert_eq!(waiting.await.unwrap_err(), closed);
+    });
+    assert_eq!((sim.tasks(), sim.connections()), (0, 0));
+}
+
+/// Spawns tasks that count how often the tasks of pools are polled.
+#[derive(Debug)]
+struct CountingSpawner {
+    spawner: Arc<dyn Spawner>,
+    polls: Arc<AtomicUsize>,
+}
+
+impl Spawner for CountingSpawner {
+    fn spawn(&self, mut task: Task) {
+        let (name, polls) = (task.name(), Arc::clone(&self.polls));
+        let counted = poll_fn(move |cx| {
+            polls.fetch_add(usize::from(name == "sdam-pool"), Ordering::Relaxed);
+            task.poll_unpin(cx)
+        });
+        self.spawner.spawn(Task::new(name, counted));
+    }
+}
+
+#[test]
+fn an_idle_pool_never_wakes_up() {
+    // P-33
+    let sim = simulation(10);
+    let polls = Arc::new(AtomicUsize::new(0));
+    let mut runtime = sim.runtime();
+    runtime.spawner = Arc::new(CountingSpawner {
+        spawner: Arc::clone(&runtime.spawner),
+        polls: Arc::clone(&polls),
+    });
+    let uri = format!("{}&minPoolSize=2", sim.uri());
+    let topology = builder(&uri).start(runtime).unwrap();
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        join_all((0..5).map(|_| ping_primary(&topology))).await;
+        pass(&sim, Duration::from_secs(10)).await;
+        let before = polls.load(Ordering::Relaxed);
+        assert!(before > 0 && pool.stats().idle >= 2);
+        pass(&sim, Duration::from_secs(3600)).await;
+        // Operations on idle connections do not involve the pool's task either.
+        ping_primary(&topology).await.unwrap();
+        assert_eq!(polls.load(Ordering::Relaxed), before);
+        topology.close().await;
+    });
+}
+
+/// Lets the other tasks run.
+async fn yield_now() {
+    let mut is_first = true;
+    poll_fn(|cx| {
+        if std::mem::take(&mut is_first) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connection() {
+    for bad in BadReply::ALL {
+        let sim = simulation(3);
+        let (topology, mut events) = observed(&sim, "maxPoolSize=1", Interest::POOLS);
+        let mut fail = FailCommand::default();
+        fail.mode = Mode::Times(1);
+        fail.commands = vec!["ping".to_owned()];
+        fail.bad_reply = Some(bad);
+        sim.block_on(async {
+            let server = primary(&topology).await;
+            ping_primary(&topology).await.unwrap();
+            sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
+                .unwrap();
+            let mut connection = server.pool().check_out().await.unwrap();
+            let error = run_ping(&mut connection).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{bad:?}: {error}");
+            assert_eq!(error.reply(), None);
+            // Nothing more is sent on it, and the error says why.
+            let again = run_ping(&mut connection).await.unwrap_err();
+            let text = again.message();
+            assert!(text.contains("close it"), "{bad:?}: {again:#}");
+            drop(connection);
+            for number in 0..10 {
+                let ping = ping_primary(&topology).await;
+                assert_eq!(ping, Ok(()), "{bad:?}, command {number}");
+            }
+            drop(server);
+            topology.close().await;
+        });
+        let reasons = sim.block_on(events.by_ref().collect::<Vec<_>>());
+        let reasons: Vec<_> = reasons
+            .iter()
+            .filter_map(|event| match &event.kind {
+                EventKind::ConnectionClosed { reason, .. } => Some(*reason),
+                _ => None,
+            })
+            .collect();
+        let expected = [
+            ConnectionClosedReason::Error,
+            ConnectionClosedReason::PoolClosed,
+        ];
+        assert_eq!(reasons, expected, "{bad:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! The events of connections and check-outs that are under way when their topology is closed.
+
+use std::{pin::pin, time::Duration};
+
+use futures::{FutureExt, StreamExt, future::join};
+use sdam::{Interest, Topology};
+use sdam_core::event::Event;
+use sdam_events::channel::EventStream;
+use sdam_pool::Pool;
+use sdam_sim::{action::Mode, runtime::Sim};
+
+use super::{block, observed, ping, primary, run_ping, simulation};
+
+/// The events that the sinks of these tests receive, except the pools' own.
+const NAMES: [&str; 7] = [
+    "ConnectionCheckOutStarted",
+    "ConnectionCreated",
+    "ConnectionReady",
+    "ConnectionCheckedOut",
+    "ConnectionCheckedIn",
+    "ConnectionCheckOutFailed",
+    "ConnectionClosed",
+];
+
+fn start(sim: &Sim, options: &str) -> (Topology<Pool>, EventStream) {
+    observed(sim, options, Interest::POOLS.union(Interest::DESCRIPTIONS))
+}
+
+/// Returns the names of connection events and of the last event.
+async fn names(events: EventStream) -> Vec<&'static str> {
+    let all: Vec<Event> = events.collect().await;
+    let last = all.last().map(|event| event.kind.name().as_str());
+    let names = all.iter().map(|event| event.kind.name().as_str());
+    names
+        .filter(|name| NAMES.contains(name))
+        .chain(last)
+        .collect()
+}
+
+#[test]
+fn closing_waits_for_the_end_of_a_connection_in_use() {
+    // J-26, P-41, P-42
+    let sim = simulation(1);
+    let (topology, events) = start(&sim, "");
+    let began = sim.block_on(async {
+        let mut connection = primary(&topology).await.pool().check_out().await.unwrap();
+        block(&sim, &["ping"], Mode::AlwaysOn, Duration::from_secs(1));
+        let began = sim.now();
+        let command = async {
+            run_ping(&mut connection).await.unwrap();
+            drop(connection);
+        };
+        join(command, topology.close()).await;
+        began
+    });
+    let took = sim.now().since(began);
+    let second = Duration::from_secs(1);
+    assert!(took >= second && took < 2 * second, "{took:?}");
+    assert_eq!(topology.events().dropped(), 0);
+    assert_eq!(
+        sim.block_on(names(events)),
+        [
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "ConnectionReady",
+            "ConnectionCheckedOut",
+            "ConnectionCheckedIn",
+            "ConnectionClosed",
+            "TopologyClosed",
+        ]
+    );
+}
+
+#[test]
+fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
+    // J-26, P-42
+    let sim = simulation(2);
+    let (topology, events) = start(&sim, "maxPoolSize=1");
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        let mut connection = pool.check_out().await.unwrap();
+        // Neither is polled again.
+        let mut waiting = pin!(pool.check_out());
+        assert!(waiting.as_mut().now_or_never().is_none());
+        let ping = ping();
+        let mut running = pin!(connection.run_command(ping.as_bytes(), None));
+        assert!(running.as_mut().now_or_never().is_none());
+        let began = sim.now();
+        topology.close().await;
+        assert_eq!(sim.now().since(began), Topology::DELIVERY_PATIENCE);
+        assert_eq!(topology.events().dropped(), 2);
+    });
+    assert_eq!(topology.events().dropped(), 2, "late ends change nothing");
+    assert_eq!(
+        sim.block_on(names(events)),
+        [
+            "ConnectionCheckOutStarted",
+            "ConnectionCreated",
+            "ConnectionReady",
+            "ConnectionCheckedOut",
+            "ConnectionCheckOutStarted",
+            "TopologyClosed",
+        ]
+    );
+}

@@ -1,0 +1,190 @@
+//! Transports and authenticators that panic.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use futures::future::join_all;
+use sdam::{
+    AuthStep, Authenticator, Connection, Conversation, Criteria, Error, Options, Runtime,
+    ServerAddress, Topology, Transport, async_trait, discovery::time::Instant,
+};
+use sdam_core::{error::ErrorKind, hello::HelloAuth};
+use sdam_pool::{Pool, Pools};
+use sdam_sim::runtime::Sim;
+use sdam_transport::wire::WireMessage;
+
+use super::{pass, ping_primary, primary, run_ping, simulation};
+
+/// The operation that panics next.
+#[derive(Debug, Default)]
+struct Faults {
+    connecting: AtomicBool,
+    authenticating: AtomicBool,
+    closing: AtomicBool,
+}
+
+/// Panics if the flag is set, and unsets it.
+fn trip(flag: &AtomicBool) {
+    assert!(!flag.swap(false, Ordering::Relaxed), "broken on purpose");
+}
+
+#[derive(Debug)]
+struct Faulty {
+    inner: Arc<dyn Transport>,
+    faults: Arc<Faults>,
+}
+
+#[async_trait]
+impl Transport for Faulty {
+    async fn connect(
+        &self,
+        target: &ServerAddress,
+        deadline: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        trip(&self.faults.connecting);
+        let inner = self.inner.connect(target, deadline).await?;
+        let faults = Arc::clone(&self.faults);
+        Ok(Box::new(FaultyConnection { inner, faults }))
+    }
+}
+
+#[derive(Debug)]
+struct FaultyConnection {
+    inner: Box<dyn Connection>,
+    faults: Arc<Faults>,
+}
+
+#[async_trait]
+impl Connection for FaultyConnection {
+    async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
+        self.inner.send(message).await
+    }
+
+    async fn recv(&mut self) -> Result<WireMessage, Error> {
+        self.inner.recv().await
+    }
+}
+
+impl Drop for FaultyConnection {
+    fn drop(&mut self) {
+        trip(&self.faults.closing);
+    }
+}
+
+/// An authenticator that sends nothing to the server.
+#[derive(Debug)]
+struct Nobody(Arc<Faults>);
+
+#[async_trait]
+impl Authenticator for Nobody {
+    async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
+        Ok(Box::new(Self(Arc::clone(&self.0))))
+    }
+}
+
+#[async_trait]
+impl Conversation for Nobody {
+    fn hello_auth(&self) -> HelloAuth {
+        HelloAuth::default()
+    }
+
+    async fn start(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
+        trip(&self.0.authenticating);
+        Ok(AuthStep::Done)
+    }
+
+    async fn next(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
+        Ok(AuthStep::Done)
+    }
+}
+
+/// Returns a factory of pools and a runtime with these faults.
+fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
+    let options = Options::parse(uri).unwrap();
+    let authenticator = Arc::new(Nobody(Arc::clone(faults)));
+    let mut runtime = sim.runtime();
+    runtime.backend.transport = Arc::new(Faulty {
+        inner: Arc::clone(&runtime.backend.transport),
+        faults: Arc::clone(faults),
+    });
+    (
+        Pools::authenticated(&options, authenticator).unwrap(),
+        runtime,
+    )
+}
+
+/// Checks that the first check-out meets the panic, and that all others succeed.
+async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
+    flag.store(true, Ordering::Relaxed);
+    let outcomes = join_all((0..5).map(|_| pool.check_out())).await;
+    assert!(!flag.load(Ordering::Relaxed), "nothing has panicked");
+    let errors: Vec<_> = outcomes
+        .iter()
+        .filter_map(|one| one.as_ref().err())
+        .collect();
+    let [error] = errors.as_slice() else {
+        unreachable!("not one attempt has failed: {errors:?}");
+    };
+    assert_eq!(error.kind(), ErrorKind::Internal);
+    let text = "opening the connection panicked: broken on purpose";
+    assert!(error.to_string().contains(text), "{error}");
+    for mut connection in outcomes.into_iter().flatten() {
+        run_ping(&mut connection).await.unwrap();
+        // The next round opens connections again.
+        connection.discard();
+    }
+    assert_eq!(pool.stats().pending, 0);
+}
+
+#[test]
+fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
+    // F-81b, P-34
+    let sim = simulation(1);
+    let faults = Arc::new(Faults::default());
+    let uri = format!("{}&maxIdleTimeMS=1000&serverMonitoringMode=poll", sim.uri());
+    let (pools, runtime) = faulty(&sim, &uri, &faults);
+    let builder = Topology::builder(&uri).unwrap().pools(pools);
+    let topology = builder.start(runtime).unwrap();
+    sim.block_on(async {
+        let pool = primary(&topology).await.pool().clone();
+        // The monitors' connections are open from here on.
+        pass(&sim, Duration::from_secs(2)).await;
+        check_out_around(&pool, &faults.connecting).await;
+        check_out_around(&pool, &faults.authenticating).await;
+        let opened = join_all((0..3).map(|_| pool.check_out())).await;
+        drop(opened);
+        // The pool's task closes the three connections; closing the first one panics.
+        faults.closing.store(true, Ordering::Relaxed);
+        pass(&sim, Duration::from_secs(5)).await;
+        assert!(
+            !faults.closing.load(Ordering::Relaxed),
+            "nothing was closed"
+        );
+        assert_eq!(pool.stats().idle, 0);
+        ping_primary(&topology).await.unwrap();
+        topology.close().await;
+    });
+    assert_eq!((sim.tasks(), sim.connections()), (0, 0));
+}
+
+#[test]
+fn a_panic_without_a_worker_is_the_error_of_its_check_out() {
+    // F-81b
+    let sim = simulation(2);
+    let faults = Arc::new(Faults::default());
+    let (pools, runtime) = faulty(&sim, &sim.uri(), &faults);
+    let builder = Topology::builder(&sim.uri()).unwrap().pools(pools);
+    let mut topology = builder.scan(runtime.backend).unwrap();
+    sim.block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        check_out_around(server.pool(), &faults.connecting).await;
+        check_out_around(server.pool(), &faults.authenticating).await;
+        drop(server);
+        topology.close();
+    });
+}

@@ -1,0 +1,16 @@
+//! Selection from a running topology: waiting, errors and cost.
+//!
+//! Servers are canned replies behind the transport interface, and time is virtual, so everything
+//! happens at exact times.
+
+mod allocations;
+mod configured;
+mod drivers;
+mod events;
+mod harness;
+mod pools;
+mod prose;
+mod runtime;
+mod scope;
+mod timeouts;
+mod waiting;

@@ -1,0 +1,140 @@
+//! The prose tests of Server Selection and Max Staleness.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    time::Duration,
+};
+
+use bson::{DateTime, Document, doc};
+use sdam::{
+    Candidates, Clock, Criteria, ReadMode, ReadPreference, ServerAddress, ServerType, Topology,
+};
+use sdam_testkit::Server;
+
+use super::harness::{Harness, hosts};
+
+fn nearest() -> ReadPreference {
+    ReadPreference::new(ReadMode::Nearest)
+}
+
+/// L-45, "Application-Provided Server Selector": selects the highest port ten times.
+#[test]
+fn the_selector_of_the_application_chooses_among_suitable_servers() {
+    let hosts = hosts(3);
+    let highest = |suitable: &mut Candidates<'_>| {
+        let ports = suitable.iter().map(|candidate| candidate.address.port());
+        let highest = ports.max().flatten();
+        suitable.retain(|candidate| candidate.address.port() == highest);
+    };
+    let mut harness = Harness::with_replica_set(&hosts);
+    let topology = harness.start(&hosts, |builder| builder.selector(highest));
+    let criteria = Criteria::read(nearest()).unwrap();
+    for _ in 0..10 {
+        let selected = topology.try_select(&criteria).unwrap().unwrap();
+        assert_eq!(selected.address(), &hosts[2]);
+    }
+}
+
+/// Counts the operations per server when ten concurrent workers run ten finds each, which take
+/// `times`.
+fn load(
+    harness: &mut Harness,
+    topology: &Topology,
+    times: &BTreeMap<ServerAddress, Duration>,
+) -> BTreeMap<ServerAddress, u32> {
+    let counts = Rc::new(RefCell::new(BTreeMap::new()));
+    let ended = Rc::new(Cell::new(0));
+    for _ in 0..10 {
+        let (topology, times, clock) = (topology.clone(), times.clone(), harness.clock.clone());
+        let (counts, ended) = (Rc::clone(&counts), Rc::clone(&ended));
+        let worker = harness.begin(async move {
+            let criteria = Criteria::read(nearest()).unwrap();
+            for _ in 0..10 {
+                let selected = topology.select(&criteria).await.unwrap();
+                let server = selected.address().clone();
+                clock.sleep_until(clock.now() + times[&server]).await;
+                drop(selected);
+                *counts.borrow_mut().entry(server).or_default() += 1;
+            }
+            ended.set(ended.get() + 1);
+        });
+        worker.forget();
+    }
+    harness.pass(Duration::from_secs(60));
+    assert_eq!(ended.get(), 10);
+    counts.take()
+}
+
+/// L-41, L-43, "operationCount-based selection within the latency window": a slow mongos gets less
+/// than a quarter of the operations; two equal ones get about half each.
+#[test]
+fn a_slow_server_is_given_fewer_operations() {
+    let hosts = hosts(2);
+    let mut harness = Harness::new();
+    for host in &hosts {
+        harness.servers.set(host, Server::mongos());
+    }
+    let topology = harness.start(&hosts, |builder| {
+        builder.options(|options| options.local_threshold = Duration::from_secs(30))
+    });
+    let mut times: BTreeMap<_, _> = hosts
+        .iter()
+        .map(|host| (host.clone(), Duration::from_millis(5)))
+        .collect();
+    times.insert(hosts[0].clone(), Duration::from_millis(500));
+    let counts = load(&mut harness, &topology, &times);
+    assert_eq!(counts.values().sum::<u32>(), 100);
+    assert!(counts[&hosts[0]] < 25, "{counts:?}");
+
+    times.insert(hosts[0].clone(), Duration::from_millis(5));
+    let counts = load(&mut harness, &topology, &times);
+    assert_eq!(counts.values().sum::<u32>(), 100);
+    assert!((40..=60).contains(&counts[&hosts[0]]), "{counts:?}");
+    let snapshot = topology.snapshot();
+    let counts = snapshot.servers().map(|server| server.operation_count());
+    assert_eq!(
+        counts.collect::<Vec<_>>(),
+        [0, 0],
+        "every operation has ended"
+    );
+}
+
+/// Builds the reply of a member with a last write `last_write` milliseconds after the epoch.
+fn member(hosts: &[ServerAddress], is_primary: bool, last_write: i64) -> Server {
+    let mut reply = sdam_testkit::member(hosts, is_primary);
+    let last_write = doc! { "lastWriteDate": DateTime::from_millis(last_write) };
+    reply.insert("lastWrite", last_write);
+    Server::replying(&reply)
+}
+
+fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
+    let snapshot = topology.snapshot();
+    let servers = snapshot.description().servers().iter();
+    servers.map(|server| server.last_write_date).collect()
+}
+
+/// Max Staleness, "Parse lastWriteDate", "Absent lastWriteDate".
+#[test]
+fn the_last_write_date_is_taken_from_each_reply_of_a_member() {
+    let hosts = hosts(2);
+    let mut harness = Harness::new();
+    harness.servers.set(&hosts[0], member(&hosts, true, 1_000));
+    harness.servers.set(&hosts[1], member(&hosts, false, 900));
+    let topology = harness.start(&hosts, |builder| builder);
+    assert_eq!(last_writes(&topology), [Some(1_000), Some(900)]);
+    // A write does not change the topology and publishes no event.
+    harness.servers.set(&hosts[0], member(&hosts, true, 2_000));
+    harness.pass(Duration::from_secs(10));
+    assert_eq!(last_writes(&topology), [Some(2_000), Some(900)]);
+
+    let alone = ServerAddress::new("alone", 1);
+    let reply: Document = doc! { "ok": 1, "ismaster": true, "maxWireVersion": 17 };
+    harness.servers.set(&alone, Server::replying(&reply));
+    let topology = harness.start(&[alone], |builder| builder);
+    let snapshot = topology.snapshot();
+    let server = &snapshot.description().servers()[0];
+    assert_eq!(server.server_type, ServerType::Standalone);
+    assert_eq!(server.last_write_date, None);
+}

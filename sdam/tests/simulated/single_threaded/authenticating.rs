@@ -1,0 +1,171 @@
+//! A user's operations on the connections for checks, with simulated deployments that have users.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU8, Ordering},
+};
+
+use bson::{Document, doc};
+use sdam::{
+    Authenticator, Criteria, Error, ErrorKind, ErrorOutcome, Options, ScanTopology, ServerId,
+    ServerType, Stage, TopologyBuilder,
+};
+use sdam_auth::Account;
+use sdam_sim::{Blueprint, ServerVersion, User, config::SetConfig, runtime::Sim, users::Mechanism};
+
+use super::harness::bytes;
+use crate::hosts;
+
+/// Returns a deployment of three members, the last of which is an arbiter.
+fn world(version: ServerVersion, user: User) -> Sim {
+    let mut config = SetConfig::new("rs", hosts());
+    config.members[2].arbiter = true;
+    Sim::new(
+        1,
+        &Blueprint::replica_set(config).version(version).user(user),
+    )
+}
+
+fn options(sim: &Sim, user_info: &str) -> Options {
+    let hosts = sim.uri();
+    let hosts = hosts.strip_prefix("mongodb://").unwrap();
+    Options::parse(&format!("mongodb://{user_info}{hosts}")).unwrap()
+}
+
+/// Starts a topology that authenticates as the user in `user_info`, with the same nonces in every
+/// run.
+fn start(sim: &Sim, user_info: &str) -> ScanTopology {
+    let options = options(sim, user_info);
+    let next = AtomicU8::new(0);
+    let account = Account::of(&options).unwrap().unwrap();
+    let account: Arc<dyn Authenticator> = Arc::new(account.with_entropy(Arc::new(move |bytes| {
+        bytes.fill(next.fetch_add(1, Ordering::Relaxed));
+        Ok(())
+    })));
+    let builder = TopologyBuilder::new(options).authenticator(account);
+    builder.scan(sim.runtime().backend).unwrap()
+}
+
+async fn primary(topology: &mut ScanTopology) -> ServerId {
+    topology.select(&Criteria::write()).await.unwrap().id()
+}
+
+async fn run(
+    topology: &mut ScanTopology,
+    server: ServerId,
+    command: &Document,
+) -> Result<Document, Error> {
+    let reply = topology.run_command(server, &bytes(command), None).await?;
+    Ok(Document::from_reader(reply.body()).unwrap())
+}
+
+fn find() -> Document {
+    doc! { "find": "c", "$db": "test" }
+}
+
+/// Authenticates, and again after the loss of the connection; returns the trace.
+fn authenticated(version: ServerVersion, user: &User) -> u64 {
+    let sim = world(version, user.clone());
+    sim.block_on(async {
+        let mut topology = start(&sim, "ada:pencil@");
+        let server = primary(&mut topology).await;
+        // There are no connections only for operations, and none is used before its user is
+        // authenticated.
+        let connections = sim.connections();
+        assert!(topology.connection(server).is_none());
+        let reply = run(&mut topology, server, &find()).await.unwrap();
+        assert!(reply.contains_key("cursor"), "{reply}");
+        assert!(topology.connection(server).is_some());
+        // A check does not change the user.
+        topology.check(server).await;
+        run(&mut topology, server, &find()).await.unwrap();
+        assert_eq!(sim.connections(), connections);
+
+        topology.disconnect(server);
+        topology.connect(server).await.unwrap();
+        assert!(topology.connection(server).is_some());
+        run(&mut topology, server, &find()).await.unwrap();
+        topology.close();
+    });
+    assert_eq!((sim.connections(), sim.timers()), (0, 0));
+    sim.trace()
+}
+
+#[test]
+fn h_17_o_11_the_connection_of_checks_is_authenticated_before_an_operation() {
+    let user = User::new("ada", "pencil");
+    for version in [
+        ServerVersion::V4_2,
+        ServerVersion::V4_4,
+        ServerVersion::V8_0,
+    ] {
+        for user in [
+            user.clone(),
+            user.clone().only(Mechanism::ScramSha1),
+            user.clone().only(Mechanism::ScramSha256),
+        ] {
+            assert_eq!(
+                authenticated(version, &user),
+                authenticated(version, &user),
+                "a seed reproduces the run"
+            );
+        }
+    }
+}
+
+#[test]
+fn h_17_an_arbiter_is_never_authenticated() {
+    let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
+    sim.block_on(async {
+        let mut topology = start(&sim, "ada:wrong@");
+        topology.scan().await;
+        let description = topology.description();
+        let mut servers = description.servers().iter();
+        let arbiter = servers.find(|server| server.server_type == ServerType::RsArbiter);
+        let arbiter = arbiter.unwrap().id;
+        let ping = doc! { "ping": 1, "$db": "admin" };
+        run(&mut topology, arbiter, &ping).await.unwrap();
+        assert!(topology.connection(arbiter).is_some());
+    });
+}
+
+#[test]
+fn a_wrong_password_is_an_authentication_error_that_closes_the_connection() {
+    // H-17, I-14
+    let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
+    sim.block_on(async {
+        let mut topology = start(&sim, "ada:wrong@");
+        let server = primary(&mut topology).await;
+        let connections = sim.connections();
+        let error = run(&mut topology, server, &find()).await.unwrap_err();
+        assert_eq!((error.code(), error.stage()), (Some(18), Stage::Auth));
+        assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
+        let description = topology.description();
+        let lost = description.server_by_id(server).unwrap();
+        assert_eq!(lost.server_type, ServerType::Unknown);
+        assert_eq!(sim.connections(), connections - 1);
+    });
+}
+
+#[test]
+fn without_an_authenticator_no_command_runs_for_a_user() {
+    // H-17
+    let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
+    sim.block_on(async {
+        let options = options(&sim, "ada:pencil@");
+        let mut topology = ScanTopology::start(options, sim.runtime().backend).unwrap();
+        let server = primary(&mut topology).await;
+        let error = run(&mut topology, server, &find()).await.unwrap_err();
+        assert_eq!(
+            (error.kind(), error.stage()),
+            (ErrorKind::Internal, Stage::Auth)
+        );
+        let remedy = "`TopologyBuilder::authenticator`";
+        assert!(error.to_string().contains(remedy), "{error}");
+        assert_eq!(error.outcome(), None);
+        // A driver that authenticates the connection itself reports that.
+        topology.connection(server).unwrap().set_authenticated();
+        let error = run(&mut topology, server, &find()).await.unwrap_err();
+        assert_eq!(error.code(), Some(13), "{error}");
+    });
+}

@@ -1,0 +1,168 @@
+//! Futures dropped before completion, on a `Backend` whose operations can be pending.
+
+use std::{future::Future, pin::pin, task::Context};
+
+use bson::doc;
+use futures::task::noop_waker_ref;
+use sdam::Criteria;
+
+use super::harness::*;
+
+/// Polls a future until it is pending, and drops it.
+fn poll_and_drop<F: Future>(future: F) {
+    let mut future = pin!(future);
+    let state = future
+        .as_mut()
+        .poll(&mut Context::from_waker(noop_waker_ref()));
+    assert!(state.is_pending(), "the future was ready");
+}
+
+#[test]
+fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    harness.stall();
+    poll_and_drop(topology.select(&Criteria::write()));
+    let first = harness.log();
+    assert!(first.ends_with("isMaster"), "{first}");
+    assert_eq!(first.matches("connect").count(), 1, "{first}");
+    harness.advance(100);
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(
+        harness.log().matches("connect").count(),
+        2,
+        "to the other two"
+    );
+    let summaries = summaries(&mut events);
+    let count = |name: &str| {
+        summaries
+            .iter()
+            .filter(|event| event.starts_with(name))
+            .count()
+    };
+    // J-31
+    assert_eq!(count("HeartbeatStarted"), 3);
+    assert_eq!(count("HeartbeatSucceeded"), 3);
+    assert_eq!(count("SelectionStarted"), 2);
+    assert_eq!(count("SelectionFailed"), 1, "cancelled");
+    assert_eq!(count("SelectionSucceeded"), 1);
+}
+
+#[test]
+fn a_check_may_be_cancelled_repeatedly_within_its_timeout() {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    for _ in 0..3 {
+        harness.stall();
+        poll_and_drop(topology.scan());
+        harness.advance(100);
+    }
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    // The reply has arrived, and another check measures the RTT.
+    assert_eq!(harness.log(), "a connect, a isMaster, a hello");
+    let summaries = summaries(&mut events);
+    let failed = summaries
+        .iter()
+        .any(|event| event.starts_with("HeartbeatFailed"));
+    assert!(!failed, "{summaries:?}");
+}
+
+#[test]
+fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
+    // G-3, G-6
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    harness.stall();
+    poll_and_drop(topology.scan());
+    // The reply takes 1 ms, but nothing polls for half a minute.
+    harness.advance(30_000);
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(harness.log(), "a connect, a isMaster, a hello");
+    assert_eq!(
+        summaries(&mut events)[3..6],
+        [
+            "HeartbeatStarted a",
+            "SelectionStarted",
+            "HeartbeatSucceeded a"
+        ]
+    );
+    let rtt = topology.description().servers()[0].rtt.unwrap();
+    assert_eq!(rtt.average.as_millis(), 1, "the late reply is no sample");
+}
+
+#[test]
+fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    harness.stall();
+    poll_and_drop(topology.scan());
+    harness.advance(30_000);
+    harness.stall();
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(
+        harness.log(),
+        "a connect, a isMaster, a connect, a isMaster"
+    );
+    assert_eq!(
+        summaries(&mut events)[3..8],
+        [
+            "HeartbeatStarted a",
+            "SelectionStarted",
+            "HeartbeatFailed a",
+            "HeartbeatStarted a",
+            "HeartbeatSucceeded a",
+        ]
+    );
+    assert_eq!(harness.open(), 1);
+}
+
+#[test]
+fn dropping_a_topology_during_a_check_closes_the_connection_and_ends_the_heartbeat() {
+    // J-25, J-31
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    harness.stall();
+    poll_and_drop(topology.scan());
+    assert_eq!(harness.open(), 1);
+    drop(topology);
+    assert_eq!(harness.open(), 0);
+    let summaries = summaries(&mut events);
+    let failed = summaries
+        .iter()
+        .position(|event| event.starts_with("HeartbeatFailed"));
+    assert!(failed.is_some(), "{summaries:?}");
+    assert_eq!(summaries.last().unwrap(), "TopologyClosed");
+}
+
+#[test]
+fn the_reply_to_a_cancelled_probe_is_awaited_by_the_next_selection() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    harness.advance(5_000);
+    harness.log();
+    harness.stall();
+    poll_and_drop(topology.select(&Criteria::write()));
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(harness.log(), "a ping");
+}
+
+#[test]
+fn a_cancelled_operation_closes_its_connection() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    let server = id(&topology, "a");
+    let find = bytes(&doc! { "find": "things", "$db": "test" });
+    harness.stall();
+    poll_and_drop(topology.run_command(server, &find, None));
+    harness.log();
+    harness.advance(1_000);
+    // A late reply is never mistaken for another command's.
+    ready(topology.run_command(server, &find, None)).unwrap();
+    assert_eq!(harness.log(), "a connect, a isMaster, a find");
+    assert_eq!(harness.open(), 3);
+}

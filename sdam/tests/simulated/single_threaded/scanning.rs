@@ -1,0 +1,221 @@
+//! The times, servers and connections of checks.
+
+use sdam::{ErrorKind, ScanTopology, ServerType};
+
+use super::harness::*;
+
+/// Returns the log of one selection, and whether it found the primary.
+fn log(harness: &Harness, topology: &mut ScanTopology) -> (String, bool) {
+    harness.log();
+    let found = select(topology).is_ok();
+    (harness.log(), found)
+}
+
+#[test]
+fn h_1_b_1_b_2_no_io_happens_before_the_first_operation() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    assert_eq!(harness.log(), "");
+    assert!(topology.is_stale());
+    assert_eq!(select(&mut topology), Ok("a".into()));
+    assert_eq!(harness.open(), 3, "one connection to each server");
+    harness.advance(1_000_000);
+    assert_eq!(harness.log().matches("connect").count(), 3);
+    assert_eq!(harness.log(), "", "no request without a call");
+}
+
+#[test]
+fn h_1_a_selection_scans_inline_after_60_seconds() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    harness.advance(60_000);
+    assert_eq!(
+        log(&harness, &mut topology),
+        ("a ping".into(), true),
+        "H-12"
+    );
+    harness.advance(1);
+    let (second, found) = log(&harness, &mut topology);
+    assert!(found);
+    // The primary comes first, on the open connections.
+    assert!(
+        second == "a hello, b hello, c hello" || second == "a hello, c hello, b hello",
+        "{second}"
+    );
+}
+
+#[test]
+fn h_4_h_5_a_scan_checks_the_named_primary_next_and_then_the_other_members() {
+    let harness = Harness::default();
+    let mut hint = member(false, "a b c");
+    hint.insert("primary", "c:27017");
+    harness.serve("a", hint.clone());
+    harness.serve("b", hint);
+    harness.serve("c", member(true, "a b c"));
+    let (mut topology, _) = harness.topology("a", |_| ());
+    assert_eq!(select(&mut topology), Ok("c".into()));
+    assert_eq!(
+        harness.log(),
+        "a connect, a isMaster, c connect, c isMaster, b connect, b isMaster"
+    );
+}
+
+#[test]
+fn h_5_a_server_that_left_is_not_checked_and_its_connection_is_closed() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    harness.serve("a", member(true, "a b"));
+    harness.advance(70_000);
+    assert_eq!(
+        log(&harness, &mut topology),
+        ("a hello, b hello".into(), true)
+    );
+    assert_eq!(harness.open(), 2);
+}
+
+#[test]
+fn h_6_a_server_that_failed_a_check_is_skipped_for_5_seconds() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |_| ());
+    harness.serve("a", mongos());
+    harness.kill("a");
+    assert_eq!(log(&harness, &mut topology), ("a connect".into(), false));
+    harness.advance(4_999);
+    assert_eq!(log(&harness, &mut topology), (String::new(), false));
+    harness.advance(500);
+    harness.revive("a");
+    assert_eq!(
+        log(&harness, &mut topology),
+        ("a connect, a isMaster".into(), true)
+    );
+}
+
+#[test]
+fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    harness.restart("a");
+    harness.advance(70_000);
+    summaries(&mut events);
+    let (log, found) = log(&harness, &mut topology);
+    assert!(found);
+    assert!(log.starts_with("a hello, a connect, a isMaster, "), "{log}");
+    let summaries = summaries(&mut events);
+    let expected = [
+        "SelectionStarted",
+        "HeartbeatStarted a",
+        "HeartbeatFailed a",
+        "Unknown a",
+        "TopologyReplicaSetNoPrimary",
+        "PoolCleared a",
+        "HeartbeatStarted a",
+        "HeartbeatSucceeded a",
+        "PoolReady a",
+        "RSPrimary a",
+        "TopologyReplicaSetWithPrimary",
+    ];
+    assert_eq!(summaries[..expected.len()], expected);
+}
+
+#[test]
+fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
+    // L-67: the duration of a scan.
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|options| {
+        options.connect_timeout = Some(std::time::Duration::from_secs(2));
+    });
+    select(&mut topology).unwrap();
+    harness.change("a", |server| server.silent = true);
+    harness.advance(70_000);
+    let before = harness.millis();
+    assert!(select(&mut topology).is_err());
+    // Two attempts of 2 s each, and 1 ms for each of the others.
+    assert_eq!(harness.millis() - before, 4_002);
+    let before = harness.millis();
+    assert!(select(&mut topology).is_err());
+    assert_eq!(harness.millis() - before, 502, "the pause and two replies");
+    let description = topology.description();
+    let error = description.server(&address("a")).unwrap();
+    assert_eq!(error.error.as_ref().unwrap().kind(), ErrorKind::Timeout);
+}
+
+#[test]
+fn h_10_with_the_legacy_retry_the_server_stays_known_until_the_retry() {
+    let harness = Harness::default();
+    let (mut topology, mut events) = harness.replica_set(|options| {
+        options.deviations.retry_before_unknown = true;
+    });
+    select(&mut topology).unwrap();
+    harness.restart("a");
+    harness.advance(70_000);
+    summaries(&mut events);
+    assert!(select(&mut topology).is_ok());
+    let summaries = summaries(&mut events);
+    assert!(
+        !summaries.contains(&"Unknown a".to_string()),
+        "{summaries:?}"
+    );
+}
+
+#[test]
+fn h_16_servers_that_could_stream_are_polled() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    for _ in 0..3 {
+        select(&mut topology).unwrap();
+        harness.advance(70_000);
+    }
+    let log = harness.log();
+    assert_eq!(log.matches("hello").count(), 6, "{log}");
+    assert!(!log.contains("awaited"), "{log}");
+}
+
+#[test]
+fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.topology("a", |options| {
+        options.replica_set = Some("rs".into());
+        options.server_selection_try_once = Some(false);
+        options.server_selection_timeout = std::time::Duration::from_secs(3);
+    });
+    harness.serve("a", member(false, "a"));
+    assert!(select(&mut topology).is_err());
+    // One each at 0, 501, ...: every scan takes 1 ms, and the next begins 500 ms after its end.
+    assert_eq!(harness.log().matches("hello").count(), 5);
+    assert_eq!(harness.millis(), 2_506, "3 s less 500 ms, L-67");
+}
+
+#[test]
+fn h_8_a_server_is_checked_on_demand_but_no_sooner_than_500_ms_after_its_last_check() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    select(&mut topology).unwrap();
+    let last = topology.last_scan();
+    harness.advance(1_000);
+    harness.log();
+    let server = id(&topology, "b");
+    let before = harness.millis();
+    ready(topology.check(server));
+    assert_eq!(harness.log(), "b hello");
+    assert_eq!(harness.millis(), before + 1);
+    ready(topology.check(server));
+    assert_eq!(harness.log(), "b hello");
+    assert_eq!(harness.millis(), before + 502);
+    assert_eq!(topology.last_scan(), last, "a check is not a scan");
+}
+
+#[test]
+fn an_explicit_scan_checks_every_server_500_ms_after_the_last_scan() {
+    let harness = Harness::default();
+    let (mut topology, _) = harness.replica_set(|_| ());
+    ready(topology.scan());
+    assert!(!topology.is_stale());
+    assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
+    harness.log();
+    ready(topology.scan());
+    assert_eq!(harness.log().matches("hello").count(), 3);
+    assert_eq!(harness.millis(), 506, "500 ms after the scan before");
+}

@@ -1,0 +1,120 @@
+//! The interval between SRV look-ups, including after failures.
+
+use std::time::Duration;
+
+use sdam::{Criteria, EventKind, EventName, Interest};
+use sdam_events::channel::unbounded;
+use sdam_sim::runtime::DnsFault;
+
+use super::world::*;
+
+#[test]
+fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
+    // N-21
+    for (ttl, interval) in [(5, 60), (60, 60), (300, 300)] {
+        let sim = sharded(1);
+        let set = |ttl| {
+            let ttl = Duration::from_secs(ttl);
+            sim.dns().set_srv(TEST1, ttl, hosts(&[27017, 27018]));
+        };
+        set(ttl);
+        let _topology = start(&sim, &uri("test1", ""));
+        // The first look-up is the initial one.
+        sim.run_for(Duration::from_secs(interval - 1));
+        assert_eq!(sim.dns().lookups(TEST1), 1, "{ttl} s");
+        // The latest answer counts.
+        set(100);
+        sim.run_for(Duration::from_secs(2));
+        assert_eq!(sim.dns().lookups(TEST1), 2, "{ttl} s");
+        sim.run_for(Duration::from_secs(98));
+        assert_eq!(sim.dns().lookups(TEST1), 2, "{ttl} s");
+        sim.run_for(Duration::from_secs(2));
+        assert_eq!(sim.dns().lookups(TEST1), 3, "{ttl} s");
+    }
+}
+
+#[test]
+fn the_interval_counts_from_the_end_of_a_look_up() {
+    // N-21
+    let sim = sharded(1);
+    let _topology = start(&sim, &uri("test1", ""));
+    let slow = DnsFault::Slow(Duration::from_secs(9));
+    sim.dns().set_fault(TEST1, Some(slow));
+    // From 60 s to 69 s, and from 129 s on.
+    sim.run_for(Duration::from_millis(128_900));
+    assert_eq!(sim.dns().lookups(TEST1), 2);
+    sim.run_for(Duration::from_millis(200));
+    assert_eq!(sim.dns().lookups(TEST1), 3);
+}
+
+#[test]
+fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
+    // N-23
+    let sim = sharded(1);
+    let (sink, mut events) = unbounded();
+    let sink = sink.interested_in(Interest::of(&[EventName::SrvLookupFailed]));
+    let uri = uri("test1", "heartbeatFrequencyMS=7000");
+    let builder = resolve(&sim, &uri).unwrap().sink(sink);
+    let topology = builder.start(sim.runtime()).unwrap();
+    sim.dns().set_fault(TEST1, Some(DnsFault::ServerFailure));
+    sim.run_for(Duration::from_secs(60 + 7 + 7 + 1));
+    assert_eq!(sim.dns().lookups(TEST1), 1 + 3);
+    set(&sim, TEST1, &[27019]);
+    sim.dns().set_fault(TEST1, None);
+    sim.run_for(Duration::from_secs(7));
+    assert_eq!(sim.dns().lookups(TEST1), 1 + 4);
+    assert_eq!(ports(topology.snapshot().description()), [27019]);
+    sim.run_for(Duration::from_secs(58));
+    assert_eq!(sim.dns().lookups(TEST1), 1 + 4);
+    let mut failures = 0;
+    while let Some(event) = events.try_next() {
+        let EventKind::SrvLookupFailed {
+            name,
+            failure,
+            next,
+        } = event.kind
+        else {
+            panic!("{event:?}");
+        };
+        assert_eq!((&*name, next.as_secs()), (TEST1, 7));
+        assert!(failure.message().contains("SERVFAIL"), "{failure}");
+        failures += 1;
+    }
+    assert_eq!(failures, 3);
+}
+
+#[test]
+fn a_look_up_without_an_answer_ends_after_connect_timeout_ms() {
+    // N-23
+    let sim = sharded(1);
+    let _topology = start(&sim, &uri("test1", "connectTimeoutMS=2000"));
+    sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
+    // From 60 s to 62 s, and again 10 s later.
+    sim.run_for(Duration::from_millis(71_900));
+    assert_eq!(sim.dns().lookups(TEST1), 2);
+    sim.run_for(Duration::from_millis(200));
+    assert_eq!(sim.dns().lookups(TEST1), 3);
+}
+
+#[test]
+fn a_look_up_delays_no_selection_and_no_check() {
+    // N-27
+    let sim = sharded(1);
+    let (sink, mut events) = unbounded();
+    let sink = sink.interested_in(Interest::HEARTBEATS);
+    let uri = uri("test1", "connectTimeoutMS=60000");
+    let builder = resolve(&sim, &uri).unwrap().sink(sink);
+    let topology = builder.start(sim.runtime()).unwrap();
+    sim.run_for(Duration::from_secs(59));
+    sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
+    sim.run_for(Duration::from_secs(2));
+    assert_eq!(sim.dns().lookups(TEST1), 2, "a look-up is under way");
+    while events.try_next().is_some() {}
+    sim.run_for(Duration::from_secs(30));
+    assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
+    let heartbeats = std::iter::from_fn(|| events.try_next()).count();
+    assert!(
+        heartbeats >= 2 * 2 * 3,
+        "{heartbeats} events of 2 servers in 30 s"
+    );
+}

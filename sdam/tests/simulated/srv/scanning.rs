@@ -1,0 +1,113 @@
+//! Look-ups of the SRV record in single-threaded mode.
+
+use std::{pin::pin, time::Duration};
+
+use futures::future::{Either, select};
+use sdam::{Criteria, EventKind, EventName, Interest};
+use sdam_events::channel::unbounded;
+use sdam_sim::{
+    Blueprint,
+    config::SetConfig,
+    runtime::{DnsFault, Sim},
+};
+
+use super::world::*;
+
+#[test]
+fn a_rescan_that_is_due_comes_before_the_scan() {
+    // H-13, N-28
+    let sim = sharded(1);
+    let (sink, mut events) = unbounded();
+    let sink = sink.interested_in(Interest::of(&[EventName::ServerHeartbeatStarted]));
+    let builder = resolve(&sim, &uri("test1", "")).unwrap().sink(sink);
+    let mut topology = builder.scan(sim.runtime().backend).unwrap();
+    sim.block_on(topology.scan());
+    set(&sim, TEST1, &[27019]);
+    sim.run_for(Duration::from_secs(30));
+    sim.block_on(topology.scan());
+    assert_eq!(sim.dns().lookups(TEST1), 1, "not due yet");
+    sim.run_for(Duration::from_secs(61));
+    while events.try_next().is_some() {}
+    sim.block_on(topology.select(&Criteria::write())).unwrap();
+    assert_eq!(sim.dns().lookups(TEST1), 2);
+    let checked = std::iter::from_fn(|| events.try_next());
+    let checked: Vec<_> = checked
+        .filter_map(|event| event.kind.address().cloned())
+        .collect();
+    assert_eq!(
+        checked,
+        hosts(&[27019]),
+        "the scan checks the new hosts only"
+    );
+}
+
+#[test]
+fn without_a_scan_the_record_is_not_looked_up() {
+    // N-28
+    let sim = sharded(1);
+    let uri = uri("test1", "heartbeatFrequencyMS=3600000");
+    let mut topology = scan(&sim, &uri);
+    sim.block_on(topology.select(&Criteria::write())).unwrap();
+    sim.run_for(Duration::from_secs(600));
+    sim.block_on(topology.select(&Criteria::write())).unwrap();
+    assert_eq!(sim.dns().lookups(TEST1), 1);
+}
+
+#[test]
+fn after_a_failure_the_next_rescan_is_a_heartbeat_later() {
+    // N-23
+    let sim = sharded(1);
+    let (sink, mut events) = unbounded();
+    let sink = sink.interested_in(Interest::of(&[EventName::SrvLookupFailed]));
+    let uri = uri("test1", "heartbeatFrequencyMS=5000");
+    let builder = resolve(&sim, &uri).unwrap().sink(sink);
+    let mut topology = builder.scan(sim.runtime().backend).unwrap();
+    sim.dns().set_fault(TEST1, Some(DnsFault::ServerFailure));
+    for (wait, lookups) in [(61, 2), (3, 2), (3, 3)] {
+        sim.run_for(Duration::from_secs(wait));
+        sim.block_on(topology.scan());
+        assert_eq!(sim.dns().lookups(TEST1), lookups);
+    }
+    let EventKind::SrvLookupFailed { next, .. } = events.try_next().unwrap().kind else {
+        panic!("no look-up has failed");
+    };
+    assert_eq!(next.as_secs(), 5);
+    assert_eq!(ports(&topology.description()), [27017, 27018]);
+}
+
+#[test]
+fn a_dropped_scan_leaves_the_look_up_to_the_next_one() {
+    // N-28
+    let sim = sharded(1);
+    let mut topology = scan(&sim, &uri("test1", ""));
+    sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
+    sim.run_for(Duration::from_secs(61));
+    let clock = sim.runtime().backend.clock;
+    sim.block_on(async {
+        let timer = clock.sleep_until(clock.now() + Duration::from_secs(1));
+        let scan = pin!(topology.scan());
+        assert!(matches!(select(scan, timer).await, Either::Right(_)));
+    });
+    assert_eq!(sim.dns().lookups(TEST1), 2);
+    sim.dns().set_fault(TEST1, None);
+    set(&sim, TEST1, &[27020]);
+    sim.block_on(topology.scan());
+    assert_eq!(sim.dns().lookups(TEST1), 3);
+    assert_eq!(ports(&topology.description()), [27020]);
+}
+
+#[test]
+fn the_record_of_a_replica_set_is_not_looked_up_again() {
+    // N-20
+    let hosts = ["a", "b"].map(|name| sdam::ServerAddress::new(&format!("{name}.sim.test"), 27017));
+    let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
+    let uri = sim.dns().publish("cluster.sim.test", INTERVAL);
+    sim.dns().set_txt("cluster.sim.test", []);
+    let mut topology = scan(&sim, &uri);
+    for _ in 0..3 {
+        sim.run_for(2 * INTERVAL);
+        sim.block_on(topology.scan());
+    }
+    // The first scan reveals that it is one.
+    assert_eq!(sim.dns().lookups("_mongodb._tcp.cluster.sim.test"), 2);
+}

@@ -1,0 +1,265 @@
+//! Start and shutdown: the remaining state when a handle, a runtime, a sink or a pool ends or
+//! fails.
+
+use std::sync::{Arc, Mutex, mpsc};
+
+use async_trait::async_trait;
+use bson::{Document, doc, oid::ObjectId};
+use futures::{StreamExt, executor::block_on};
+use sdam::{
+    Backend, Connection, Criteria, Error, ErrorKind, EventKind, EventName, Generation, Instant,
+    Runtime, SelectionError, ServerAddress, ServerType, Stage, Topology, TopologyType, Transport,
+};
+use sdam_events::channel::unbounded;
+use sdam_sim::serve::ReplicaSet;
+
+use crate::{PATIENCE, on, tokio};
+
+/// The connection string of a nonexistent deployment.
+const UNREACHABLE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=600000";
+
+#[test]
+fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
+    // J-13, J-20, J-31, F-70, D-7
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let (sink, events) = unbounded();
+    let topology = Topology::builder(set.uri())
+        .unwrap()
+        .sink(sink)
+        .start(on(&host))
+        .unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    let copy = topology.clone();
+    drop(topology);
+    assert!(
+        copy.try_select(&Criteria::write()).unwrap().is_some(),
+        "a clone keeps the topology alive"
+    );
+    drop(copy);
+    let events: Vec<_> = block_on(events.collect());
+    assert!(matches!(
+        events.last().unwrap().kind,
+        EventKind::TopologyClosed
+    ));
+    let count = |wanted: &[EventName]| {
+        events
+            .iter()
+            .filter(|event| wanted.contains(&event.kind.name()))
+            .count()
+    };
+    assert_eq!(
+        count(&[EventName::ServerHeartbeatStarted]),
+        count(&[
+            EventName::ServerHeartbeatSucceeded,
+            EventName::ServerHeartbeatFailed
+        ]),
+    );
+    assert_eq!(
+        count(&[EventName::ServerOpening]),
+        count(&[EventName::ServerClosed])
+    );
+    let mut descriptions = events.iter().filter_map(|event| match &event.kind {
+        EventKind::TopologyDescriptionChanged { new, .. } => Some(new),
+        _ => None,
+    });
+    let last = descriptions.next_back().unwrap();
+    assert_eq!(last.topology_type(), TopologyType::Unknown);
+    assert_eq!(last.servers().len(), 0);
+}
+
+#[test]
+fn closing_closes_all_connections_and_fails_later_selections() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let builder = Topology::builder(set.uri()).unwrap();
+    let topology = builder.start(on(&host)).unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    assert!(set.connections().unwrap() > 0);
+    block_on(topology.close());
+    // The server notices a closed socket with a delay.
+    while set.connections().unwrap() > 0 {
+        std::thread::yield_now();
+    }
+    let error = block_on(topology.select(&Criteria::write())).unwrap_err();
+    assert!(matches!(error, SelectionError::Closed), "{error}");
+    block_on(topology.close());
+}
+
+#[test]
+fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
+    // I12
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let builder = Topology::builder(set.uri()).unwrap();
+    let topology = builder.start(on(&host)).unwrap();
+    block_on(topology.select(&Criteria::write())).unwrap();
+    host.shutdown_timeout(PATIENCE);
+    let snapshot = topology.snapshot();
+    let servers = snapshot.description().servers();
+    assert!(!servers.is_empty());
+    for server in servers {
+        assert_eq!(server.server_type, ServerType::Unknown);
+        assert_eq!(server.error.as_ref().unwrap().kind(), ErrorKind::Internal);
+    }
+    drop(snapshot);
+    block_on(topology.close());
+    assert!(topology.snapshot().is_closed());
+}
+
+/// Checks that `end`, on `runtime`, ends a selection from unreachable servers.
+fn check_shut_down(runtime: Runtime, end: impl FnOnce()) {
+    let uri = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=30000";
+    let topology = Topology::builder(uri).unwrap().start(runtime).unwrap();
+    let select = |topology: Topology| move || block_on(topology.select(&Criteria::write()));
+    let pending = std::thread::spawn(select(topology.clone()));
+    while topology.waiters() == 0 {
+        std::thread::yield_now();
+    }
+    end();
+    let pending = pending.join().unwrap().unwrap_err();
+    let later = select(topology.clone())().unwrap_err();
+    for error in [pending, later] {
+        assert!(error.is_runtime_shut_down(), "{error}");
+    }
+    block_on(topology.close());
+}
+
+#[test]
+fn selections_fail_at_once_when_the_runtime_has_shut_down() {
+    let host = tokio();
+    check_shut_down(on(&host), || host.shutdown_timeout(PATIENCE));
+
+    let executor = Arc::new(smol::Executor::new());
+    let (stop, stopped) = futures::channel::oneshot::channel::<()>();
+    let runtime = sdam_runtime_smol::on(&executor);
+    let thread = std::thread::spawn(move || {
+        let _ = block_on(executor.run(stopped));
+    });
+    check_shut_down(runtime, || {
+        drop(stop);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
+    // C-23
+    let host = tokio();
+    let topology = Topology::builder("mongodb://127.0.0.1:1/?loadBalanced=true").unwrap();
+    let topology = topology.start(on(&host)).unwrap();
+    let server = topology.snapshot().description().servers()[0].id;
+    let mut reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 17 };
+    let handshake = |reply: &Document| {
+        topology.handle_handshake(server, Generation::FIRST, &reply.to_vec().unwrap())
+    };
+    let error = handshake(&reply).unwrap_err();
+    assert_eq!(
+        error.message(),
+        "Driver attempted to initialize in load balancing mode, but the server does not support \
+         this mode."
+    );
+    reply.insert("serviceId", ObjectId::from_bytes([1; 12]));
+    let connection = handshake(&reply).unwrap().unwrap();
+    assert_eq!(connection.server(), server);
+    assert_eq!(connection.service_id().bytes(), [1; 12]);
+    topology.handle_service_connection_closed(connection);
+}
+
+#[test]
+fn topologies_on_the_same_runtime_have_different_ids() {
+    // A-18
+    let host = tokio();
+    let runtime = on(&host);
+    let start = |runtime: &Runtime| {
+        let builder = Topology::builder(UNREACHABLE).unwrap();
+        builder.start(runtime.clone()).unwrap()
+    };
+    let topologies = [start(&runtime), start(&runtime), start(&runtime)];
+    let mut ids = topologies.each_ref().map(Topology::id).to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "{topologies:?}");
+    // Identity never comes from the seed.
+    let again = || {
+        let backend = Backend::new(
+            Arc::clone(&runtime.backend.clock),
+            Arc::clone(&runtime.backend.transport),
+            7,
+        );
+        let runtime = Runtime::new(backend, Arc::clone(&runtime.spawner));
+        [start(&runtime).id(), start(&runtime).id()]
+    };
+    let mut ids = [again(), again()].concat();
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 4);
+}
+
+/// A transport whose DNS look-ups block threads, like tokio's while no name server answers.
+#[derive(Debug)]
+struct HangingLookUps {
+    host: tokio::runtime::Handle,
+    begun: mpsc::Sender<()>,
+    end: Arc<Mutex<mpsc::Receiver<()>>>,
+}
+
+#[async_trait]
+impl Transport for HangingLookUps {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
+        let look_up = self.host.spawn_blocking(move || {
+            begun.send(()).unwrap();
+            // Nothing is ever sent, so this returns when the test ends.
+            end.lock().unwrap().recv()
+        });
+        assert!(look_up.await.unwrap().is_err());
+        Err(Error::network(Stage::Dns, "no name server answers"))
+    }
+}
+
+#[test]
+fn closing_does_not_wait_for_hanging_dns_lookups() {
+    let host = tokio();
+    let (begun, look_ups) = mpsc::channel();
+    let (over, end) = mpsc::channel::<()>();
+    let transport = HangingLookUps {
+        host: host.handle().clone(),
+        begun,
+        end: Arc::new(Mutex::new(end)),
+    };
+    let runtime = on(&host);
+    let backend = Backend::new(Arc::clone(&runtime.backend.clock), Arc::new(transport), 1);
+    let topology = Topology::builder("mongodb://a,b,c/?replicaSet=rs")
+        .unwrap()
+        .start(Runtime::new(backend, Arc::clone(&runtime.spawner)))
+        .unwrap();
+    for _ in 0..3 {
+        look_ups.recv_timeout(PATIENCE).unwrap();
+    }
+    // Ready although all three are still hanging.
+    block_on(topology.close());
+    host.shutdown_background();
+    drop(over);
+}
+
+#[test]
+fn a_watch_yields_newer_snapshots_and_ends_when_the_topology_closes() {
+    let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
+    let builder = Topology::builder(set.uri()).unwrap();
+    let topology = builder.start(on(&host)).unwrap();
+    let versions: Vec<u64> = block_on(async {
+        let closing = async {
+            topology.select(&Criteria::write()).await.unwrap();
+            topology.close().await;
+        };
+        let versions = topology
+            .watch()
+            .map(|snapshot| snapshot.version())
+            .collect();
+        futures::future::join(versions, closing).await.0
+    });
+    assert!(versions.is_sorted() && versions.len() > 1, "{versions:?}");
+    assert_eq!(versions.last(), Some(&topology.snapshot().version()));
+}

@@ -1,0 +1,41 @@
+//! Topologies on sockets of the loopback interface: with simulated deployments, with hostile servers,
+//! with real name servers and proxies, and blocking mode with mongod.
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
+
+mod addresses;
+#[cfg(feature = "blocking")]
+mod blocking;
+mod dns;
+mod hostile;
+mod lifecycle;
+mod own_pool;
+mod played_checks;
+mod pooled;
+mod transport_errors;
+
+use std::time::Duration;
+
+use sdam::Runtime;
+
+/// The time limit of every wait, for a machine under load.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn tokio() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+}
+
+fn on(tokio: &tokio::runtime::Runtime) -> Runtime {
+    sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap()
+}
+
+/// Runs `test` on every runtime with background tasks.
+fn on_every_runtime(test: impl Fn(Runtime)) {
+    let tokio = tokio();
+    test(on(&tokio));
+    test(sdam_runtime_smol::runtime());
+    test(sdam_runtime_async_std::runtime());
+}

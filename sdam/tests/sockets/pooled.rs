@@ -1,0 +1,143 @@
+//! Connections that a driver's own pool opens with `PoolContext::establish`, and its reports.
+
+use bson::rawdoc;
+use sdam::{
+    Criteria, Error, ErrorOutcome, ErrorReport, Established, Generation, ScanTopology,
+    ServerAddress, Stage, Topology,
+};
+use sdam_sim::serve::Builder;
+use sdam_testkit::{RecordingPool, RecordingPools};
+
+use crate::{PATIENCE, on, tokio};
+
+fn start(uri: &str, host: &tokio::runtime::Runtime) -> Topology<RecordingPool> {
+    let builder = Topology::builder(uri).unwrap();
+    let builder = builder.pools(RecordingPools::default());
+    builder.start(on(host)).unwrap()
+}
+
+async fn open(pool: &RecordingPool) -> Result<Established, Error> {
+    pool.context().establish(Some(PATIENCE)).await
+}
+
+#[test]
+fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
+    let host = tokio();
+    let server = Builder::standalone().start().unwrap();
+    let topology = start(server.uri(), &host);
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let pool = selected.pool();
+    let attempt = |address: &ServerAddress| {
+        let mut context = pool.context().clone();
+        context.address = address.clone();
+        host.block_on(context.establish(Some(PATIENCE)))
+            .unwrap_err()
+    };
+    let refused = attempt(&ServerAddress::new("127.0.0.1", 1));
+    assert_eq!(refused.stage(), Stage::Connect);
+    assert!(refused.has_label("SystemOverloadedError"));
+    assert_eq!(refused.outcome(), Some(ErrorOutcome::Irrelevant));
+    let unknown = attempt(&ServerAddress::new(&"a".repeat(300), 27017));
+    assert_eq!(unknown.stage(), Stage::Dns);
+    assert_eq!(unknown.labels().len(), 0);
+    assert_eq!(unknown.outcome(), Some(ErrorOutcome::Cleared));
+    let described = topology.snapshot();
+    let described = described.server_by_id(selected.id()).unwrap();
+    let last = described.failures().last.unwrap();
+    assert_eq!(last.error.stage(), Stage::Dns);
+    host.block_on(topology.close());
+    let gone = attempt(selected.address());
+    assert_eq!(gone.outcome(), Some(ErrorOutcome::UnknownServer));
+}
+
+#[test]
+fn connections_behind_a_load_balancer_carry_their_service_and_are_counted_until_they_are_closed() {
+    let host = tokio();
+    let balancer = Builder::load_balanced(1).start().unwrap();
+    let topology = start(balancer.uri(), &host);
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let pool = selected.pool();
+    let first = host.block_on(open(pool)).unwrap();
+    let service = first.service_id().unwrap();
+    let generation = || topology.generation(selected.id(), Some(service)).unwrap();
+    assert_eq!(first.generation(), generation());
+    let broken = || Error::network(Stage::Operation, "the connection broke");
+    let cleared = first.report(broken());
+    assert_eq!(cleared.outcome(), Some(ErrorOutcome::ServiceCleared));
+    assert!(first.generation() < generation());
+    assert_eq!(first.report(broken()).outcome(), Some(ErrorOutcome::Stale));
+    let second = host.block_on(open(pool)).unwrap();
+    assert_eq!(second.generation(), generation());
+    first.close();
+    let last = second.generation();
+    second.close();
+    // The topology forgets a service with its last connection, and does not reuse its generation.
+    let third = host.block_on(open(pool)).unwrap();
+    assert!(third.generation() > last);
+    third.close();
+    host.block_on(topology.close());
+}
+
+#[test]
+fn a_pool_that_outlives_the_topology_keeps_no_task_running() {
+    let host = tokio();
+    let server = Builder::standalone().start().unwrap();
+    let topology = start(server.uri(), &host);
+    let weak = topology.downgrade();
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let context = selected.pool().context().clone();
+    assert!(weak.upgrade().is_some());
+    let mut connection = host.block_on(context.establish(Some(PATIENCE))).unwrap();
+    drop((selected, topology));
+    assert!(weak.upgrade().is_none(), "pools hold no strong handle");
+    let reporter = &context.reporter;
+    let error = ErrorReport::new(
+        Generation::FIRST,
+        Error::network(Stage::Operation, "the connection broke"),
+    );
+    assert_eq!(reporter.handle_error(&error), ErrorOutcome::UnknownServer);
+    assert_eq!(reporter.generation(None), None);
+    let ping = rawdoc! { "ping": 1, "$db": "admin" };
+    let reply = host.block_on(connection.run_command(ping.as_bytes(), Some(PATIENCE)));
+    assert!(reply.is_ok(), "the pool's own connections stay open");
+    // The tasks end with the topology, and with them its shared state.
+    let (ended, end) = std::sync::mpsc::channel();
+    let waiting = reporter.clone();
+    host.spawn(async move {
+        while waiting.is_attached() {
+            tokio::task::yield_now().await;
+        }
+        ended.send(()).unwrap();
+    });
+    end.recv_timeout(PATIENCE).unwrap();
+    connection.close();
+}
+
+#[test]
+fn a_report_of_a_pool_in_single_threaded_mode_is_applied_at_once() {
+    let host = tokio();
+    let server = Builder::standalone().start().unwrap();
+    let builder = Topology::builder(server.uri()).unwrap();
+    let builder = builder.pools(RecordingPools::default());
+    let mut topology = builder.scan(on(&host).backend).unwrap();
+    let selected = host.block_on(topology.select(&Criteria::write())).unwrap();
+    let id = selected.id();
+    let connection = host.block_on(open(selected.pool())).unwrap();
+    assert!(topology.connection(id).is_some(), "the scan has opened it");
+    let broken = connection.report(Error::network(Stage::Operation, "it broke"));
+    assert_eq!(broken.outcome(), Some(ErrorOutcome::Cleared));
+    connection.close();
+    let known = |topology: &ScanTopology<RecordingPool>| {
+        let snapshot = topology.snapshot();
+        let server = snapshot.server_by_id(id).unwrap();
+        server.description().server_type.is_available()
+    };
+    assert!(!known(&topology));
+    // The next call closes the connection for checks, as it would close a pooled one.
+    host.block_on(topology.settle());
+    assert!(topology.connection(id).is_none());
+    let again = host.block_on(topology.select(&Criteria::write())).unwrap();
+    assert!(known(&topology));
+    assert!(again.generation() > selected.generation());
+    assert!(host.block_on(open(again.pool())).is_ok());
+}
