@@ -23,7 +23,8 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The clock and its timers.
+    /// The clock and its timers. The transport is given deadlines of this clock, so build it with
+    /// the same one.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
     pub transport: Arc<dyn Transport>,
