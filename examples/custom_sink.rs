@@ -58,9 +58,7 @@ impl EventSink for Counters {
 /// Counts from the start until the primary has changed.
 async fn count(uri: &str, step_down: impl Fn() -> Result<()>) -> Result<Counts> {
     let counters = Arc::new(Counters::default());
-    let topology = Topology::builder(uri)?
-        .sink(Arc::clone(&counters))
-        .start(runtime::tokio()?)?;
+    let topology = Topology::builder(uri)?.sink(Arc::clone(&counters)).start(runtime::tokio()?)?;
     let old = topology.select(&Criteria::write()).await?;
     step_down()?;
     let is_changed = |snapshot: &Snapshot| {

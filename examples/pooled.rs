@@ -61,11 +61,7 @@ impl PoolFactory for Pools {
             cleared: BTreeMap::new(),
             idle: Vec::new(),
         };
-        Pool(Arc::new(Shared {
-            context,
-            state: Mutex::new(state),
-            task: AtomicWaker::new(),
-        }))
+        Pool(Arc::new(Shared { context, state: Mutex::new(state), task: AtomicWaker::new() }))
     }
 }
 
@@ -99,11 +95,7 @@ impl PoolHandle for Pool {
             for connection in stale {
                 connection.close(); // without the lock, because this may report
             }
-            if is_closed {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
+            if is_closed { Poll::Ready(()) } else { Poll::Pending }
         });
         Some(Task::new("pool", work))
     }

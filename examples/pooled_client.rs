@@ -25,18 +25,12 @@ async fn run(uri: &str, count: i32, disturb: impl Fn(i32) -> Result<()>) -> Resu
             "documents": [{ "_id": number }],
             "writeConcern": { "w": "majority" },
         };
-        client
-            .run(&Command::write("example", insert.as_bytes()))
-            .await?;
+        client.run(&Command::write("example", insert.as_bytes())).await?;
         let find = rawdoc! { "find": "numbers", "filter": { "_id": number } };
-        client
-            .run(&Command::read("example", find.as_bytes()))
-            .await?;
+        client.run(&Command::read("example", find.as_bytes())).await?;
     }
     let reply = rawdoc! { "count": "numbers" };
-    let reply = client
-        .run(&Command::read("example", reply.as_bytes()))
-        .await?;
+    let reply = client.run(&Command::read("example", reply.as_bytes())).await?;
     let found = bson::RawDocument::from_bytes(reply.body())?.get_i32("n")?;
     client.close().await;
     Ok(found)

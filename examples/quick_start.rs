@@ -27,11 +27,7 @@ async fn quick_start(uri: &str) -> Result<[ServerAddress; 2], Box<dyn Error>> {
 
     let from_secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary))?;
     let secondary = topology.select(&from_secondary).await?;
-    println!(
-        "read from {} ({})",
-        secondary.address(),
-        secondary.server_type()
-    );
+    println!("read from {} ({})", secondary.address(), secondary.server_type());
 
     println!("the servers known by now:");
     for server in topology.snapshot().servers() {

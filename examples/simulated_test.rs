@@ -43,12 +43,7 @@ fn outage(seed: u64) -> Result<Outcome, Box<dyn Error>> {
         topology.close().await;
         let left = (sim.tasks(), sim.connections());
         assert_eq!(left, (0, 0), "seed {seed}");
-        Ok(Outcome {
-            killed,
-            selected,
-            waited,
-            trace: sim.trace(),
-        })
+        Ok(Outcome { killed, selected, waited, trace: sim.trace() })
     })
 }
 

@@ -81,10 +81,7 @@ impl PoolFactory for Pools {
             changed: Event::new(),
         };
         let pool = Deadpool::builder(connector).max_size(self.max_size.max(1));
-        #[expect(
-            clippy::expect_used,
-            reason = "only deadpool's time-outs need a runtime"
-        )]
+        #[expect(clippy::expect_used, reason = "only deadpool's time-outs need a runtime")]
         Pool(pool.build().expect("no time-outs are set"))
     }
 }
@@ -97,10 +94,7 @@ impl PoolHandle for Pool {
     fn clear(&self, clear: &PoolClear) {
         let own = self.connector();
         own.lock().generation = clear.generation;
-        own.set_refusal(Some(Error::pool_cleared(
-            &own.context.address,
-            &clear.cause,
-        )));
+        own.set_refusal(Some(Error::pool_cleared(&own.context.address, &clear.cause)));
         own.changed.notify(1);
     }
 

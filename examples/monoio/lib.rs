@@ -57,11 +57,7 @@ impl Monoio {
         let clock = Arc::new(ThreadClock::new(Epoch::begin()));
         let transport = NetTransport::new(MonoioDial(remote.clone()), clock.clone());
         let backend = Backend::new(clock, Arc::new(transport), system::entropy());
-        Self {
-            runtime: Runtime::new(backend, Arc::new(remote)),
-            stop,
-            thread,
-        }
+        Self { runtime: Runtime::new(backend, Arc::new(remote)), stop, thread }
     }
 
     /// Ends the runtime, and returns once all its tasks and sockets have been dropped.
@@ -105,10 +101,7 @@ impl Dial for MonoioDial {
 /// Copies bytes between a socket and its stream until either has ended.
 async fn carry(socket: TcpStream, end: PipeEnd) {
     let (mut read, mut write) = socket.into_split();
-    let PipeEnd {
-        mut arrived,
-        mut to_send,
-    } = end;
+    let PipeEnd { mut arrived, mut to_send } = end;
     let reading = async {
         loop {
             let (outcome, mut bytes) = read.read(vec![0; 16 << 10]).await;

@@ -73,15 +73,10 @@ impl Client {
         let mut events = Events::with_capacity(64);
         match self.poll.poll(&mut events, Some(until.since(self.now()))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => events
-                .iter()
-                .for_each(|event| self.advance(|link| link.token == event.token())),
+            _ => events.iter().for_each(|event| self.advance(|link| link.token == event.token())),
         }
         while let Some(timer) = self.deployment.due(self.now(), true) {
-            self.handle(Input::Due {
-                timer,
-                wanted: true,
-            });
+            self.handle(Input::Due { timer, wanted: true });
         }
         Ok(())
     }
@@ -105,8 +100,7 @@ impl Client {
                     let server = self.deployment.description().server_by_id(conn.server);
                     let address = server.map(|server| &server.address);
                     self.last.0 += 1;
-                    self.links
-                        .push(Link::open(conn, self.last, address, self.poll.registry()));
+                    self.links.push(Link::open(conn, self.last, address, self.poll.registry()));
                     changed.push(conn);
                 }
                 Output::Disconnect { conn } => self.links.retain(|link| link.conn != conn),

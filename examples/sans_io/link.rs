@@ -76,11 +76,7 @@ impl Link {
         if let Output::Send { request, .. } = output {
             let body = request.encode();
             let length = i32::try_from(HEADER + body.len()).unwrap_or(i32::MAX);
-            let flags = if request.exhaust_allowed {
-                EXHAUST_ALLOWED
-            } else {
-                0
-            };
+            let flags = if request.exhaust_allowed { EXHAUST_ALLOWED } else { 0 };
             for number in [length, 1, 0, OP_MSG, flags] {
                 self.unsent.extend(number.to_le_bytes());
             }

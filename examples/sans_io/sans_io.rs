@@ -7,9 +7,7 @@ use sdam_examples_sans_io::Client;
 use sdam_select::criteria::Criteria;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let uri = env::args()
-        .nth(1)
-        .unwrap_or("mongodb://localhost".to_owned());
+    let uri = env::args().nth(1).unwrap_or("mongodb://localhost".to_owned());
     let options: Options = ConnectionString::parse(&uri)?.into_options()?;
     let mut client = Client::new(&options, 1)?;
     let primary = client.select(&Criteria::write(), Duration::from_secs(30))?;

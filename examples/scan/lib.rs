@@ -93,10 +93,7 @@ pub fn run(request: &Request, output: &mut impl Write) -> Result<(), Error> {
         .options(|options| options.server_selection_try_once = Some(false));
     let mut topology = builder.blocking()?;
     show(&mut topology, request, output)?;
-    writeln!(
-        output,
-        "\nits primary steps down, and all servers are scanned again"
-    )?;
+    writeln!(output, "\nits primary steps down, and all servers are scanned again")?;
     set.step_down()?;
     topology.scan();
     show(&mut topology, request, output)

@@ -70,9 +70,7 @@ impl Account {
 
 impl fmt::Debug for Account {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account")
-            .field("mechanism", &self.method.name())
-            .finish_non_exhaustive()
+        f.debug_struct("Account").field("mechanism", &self.method.name()).finish_non_exhaustive()
     }
 }
 

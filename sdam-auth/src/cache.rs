@@ -18,11 +18,7 @@ pub(crate) struct KeyId {
 
 impl KeyId {
     pub(crate) fn of(mechanism: Mechanism, challenge: &Challenge) -> Self {
-        Self {
-            mechanism,
-            salt: challenge.salt().into(),
-            iterations: challenge.iterations(),
-        }
+        Self { mechanism, salt: challenge.salt().into(), iterations: challenge.iterations() }
     }
 }
 
@@ -62,11 +58,7 @@ mod tests {
     fn the_oldest_keys_give_way_to_new_ones() {
         let mechanism = Mechanism::ScramSha256;
         let keys = Arc::new(Keys::derive(mechanism, "secret", b"salt", 1));
-        let id = |iterations| KeyId {
-            mechanism,
-            salt: Box::from(*b"salt"),
-            iterations,
-        };
+        let id = |iterations| KeyId { mechanism, salt: Box::from(*b"salt"), iterations };
         let mut cache = KeyCache::default();
         for iterations in 0..=8 {
             for _ in 0..2 {
@@ -76,10 +68,7 @@ mod tests {
         assert_eq!(cache.len(), CAPACITY);
         assert!(cache.find(&id(0)).is_none());
         assert!((1..=8).all(|iterations| cache.find(&id(iterations)).is_some()));
-        let other = KeyId {
-            mechanism: Mechanism::ScramSha1,
-            ..id(8)
-        };
+        let other = KeyId { mechanism: Mechanism::ScramSha1, ..id(8) };
         assert!(cache.find(&other).is_none());
     }
 }

@@ -12,9 +12,7 @@ pub type Entropy = Arc<dyn Fn(&mut [u8]) -> Result<(), Error> + Send + Sync>;
 pub fn os_entropy() -> Entropy {
     Arc::new(|bytes| {
         getrandom::fill(bytes).map_err(|error| {
-            Error::auth(format!(
-                "the system has no random numbers for a nonce: {error}"
-            ))
+            Error::auth(format!("the system has no random numbers for a nonce: {error}"))
         })
     })
 }

@@ -22,10 +22,7 @@ impl<'r> SaslReply<'r> {
         Ok(Self {
             conversation: number(reply, "conversationId")
                 .ok_or_else(|| malformed("conversationId"))?,
-            payload: reply
-                .get_binary("payload")
-                .map_err(|_| malformed("payload"))?
-                .bytes,
+            payload: reply.get_binary("payload").map_err(|_| malformed("payload"))?.bytes,
             done: reply.get_bool("done").map_err(|_| malformed("done"))?,
         })
     }
@@ -60,9 +57,7 @@ pub(crate) fn supports(hello: &[u8], mechanism: &str) -> Result<bool, Error> {
 
 /// Returns the error of a reply in which this field is malformed.
 pub(crate) fn malformed(field: &str) -> Error {
-    Error::auth(format!(
-        "the server's reply to the authentication is malformed at `{field}`"
-    ))
+    Error::auth(format!("the server's reply to the authentication is malformed at `{field}`"))
 }
 
 fn document(reply: &[u8]) -> Result<&RawDocument, Error> {

@@ -59,10 +59,7 @@ impl ClientFirst {
     pub fn new(user: &str, nonce: &str) -> Self {
         // SASLprep is not applied to the name, only the escapes of the message format.
         let user = user.replace('=', "=3D").replace(',', "=2C");
-        Self {
-            bare: format!("n={user},r={nonce}"),
-            nonce: nonce.into(),
-        }
+        Self { bare: format!("n={user},r={nonce}"), nonce: nonce.into() }
     }
 
     /// Returns the message.
@@ -147,9 +144,7 @@ impl Challenge {
 
 impl fmt::Debug for Challenge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Challenge")
-            .field("iterations", &self.iterations)
-            .finish_non_exhaustive()
+        f.debug_struct("Challenge").field("iterations", &self.iterations).finish_non_exhaustive()
     }
 }
 
@@ -177,10 +172,7 @@ impl ClientFinal {
             return Err(ScramError::Server(error.into()));
         }
         let signature = decode(attribute(Some(text), "v")?, "v")?;
-        if self
-            .keys
-            .is_server_signature(self.auth_message.as_bytes(), &signature)
-        {
+        if self.keys.is_server_signature(self.auth_message.as_bytes(), &signature) {
             Ok(())
         } else {
             Err(ScramError::Signature)

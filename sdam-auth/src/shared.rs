@@ -23,10 +23,7 @@ pub(crate) struct Shared {
 
 impl Shared {
     pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
-        Self {
-            server_api,
-            cache: Mutex::default(),
-        }
+        Self { server_api, cache: Mutex::default() }
     }
 
     /// Returns the keys of `user`, from the cache if possible. Otherwise they are derived in slices

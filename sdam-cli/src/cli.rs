@@ -101,13 +101,7 @@ pub fn command() -> clap::Command {
         man.mut_arg("command", |argument| argument.value_parser(names))
     });
     program.mut_subcommands(|subcommand| {
-        subcommand.mut_args(|argument| {
-            if takes(&argument) {
-                allow(argument)
-            } else {
-                argument
-            }
-        })
+        subcommand.mut_args(|argument| if takes(&argument) { allow(argument) } else { argument })
     })
 }
 
@@ -139,24 +133,21 @@ impl Cli {
             }))
         };
         match self.command {
-            None => watch(watch::Arguments {
-                target: Target::demo(),
-                ..watch::Arguments::default()
-            }),
+            None => {
+                watch(watch::Arguments { target: Target::demo(), ..watch::Arguments::default() })
+            }
             Some(Command::Watch(arguments)) => watch(arguments),
-            Some(Command::Doctor(arguments)) => Exit::of(exit::run_to_end(async move {
-                doctor::run(&arguments, console()).await
-            })),
-            Some(Command::Explain(arguments)) => Exit::of(exit::run_to_end(async move {
-                explain::run(&arguments, console()).await
-            })),
+            Some(Command::Doctor(arguments)) => {
+                Exit::of(exit::run_to_end(async move { doctor::run(&arguments, console()).await }))
+            }
+            Some(Command::Explain(arguments)) => {
+                Exit::of(exit::run_to_end(async move { explain::run(&arguments, console()).await }))
+            }
             Some(Command::Export(mut arguments)) => {
                 arguments.log = log::config();
                 arguments.otel = export::otel_variables();
                 Exit::of(exit::run(|console| async move {
-                    let Console {
-                        output, remarks, ..
-                    } = console;
+                    let Console { output, remarks, .. } = console;
                     export::run(&arguments, output, remarks, exit::stopped()).await
                 }))
             }
@@ -194,10 +185,7 @@ async fn stopped_or_abandoned() {
 
 /// Prints help on standard output and errors on standard error.
 fn report(mut error: clap::Error) -> Exit {
-    if matches!(
-        error.kind(),
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion
-    ) {
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         return exit::print(error.render().to_string().as_bytes());
     }
     if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand)

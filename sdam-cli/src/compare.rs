@@ -63,10 +63,7 @@ pub fn run(
     mut output: impl Write,
     mut remarks: impl Write,
 ) -> io::Result<Exit> {
-    let recordings = arguments
-        .recordings
-        .iter()
-        .map(|path| Recording::open(path));
+    let recordings = arguments.recordings.iter().map(|path| Recording::open(path));
     let recordings = match recordings.collect::<Result<Vec<_>, _>>() {
         Ok(recordings) => recordings,
         Err(error) => return Failure::config(error).report(&mut remarks),
@@ -85,10 +82,7 @@ pub fn run(
     {
         let (one, other) = (&first.file, &other.file);
         let doubt = "compare recordings of one deployment, by the names that its members have";
-        writeln!(
-            remarks,
-            "warning: {one} and {other} have no server in common; {doubt}"
-        )?;
+        writeln!(remarks, "warning: {one} and {other} have no server in common; {doubt}")?;
     }
     if arguments.json {
         writeln!(output, "{}", json::of(&comparison))?;
@@ -96,11 +90,7 @@ pub fn run(
         text::write(&comparison, &mut output)?;
     }
     output.flush()?;
-    Ok(if comparison.agreed() {
-        Exit::SUCCESS
-    } else {
-        Exit::DISAGREED
-    })
+    Ok(if comparison.agreed() { Exit::SUCCESS } else { Exit::DISAGREED })
 }
 
 /// The disagreements between clients.

@@ -25,21 +25,13 @@ impl Console<Output, Output> {
     /// Opens standard output, coloured if it is a terminal and the user has not disabled colours,
     /// and standard error. Neither blocks the program.
     pub fn standard() -> Self {
-        Self {
-            output: Output::stdout(),
-            remarks: Output::stderr(),
-            palette: palette(),
-        }
+        Self { output: Output::stdout(), remarks: Output::stderr(), palette: palette() }
     }
 }
 
 /// Opens the standard streams like [`Console::standard`], for a program that only writes.
 pub(crate) fn console() -> Console<impl Write, Stderr> {
-    Console {
-        output: standard_output(),
-        remarks: io::stderr(),
-        palette: palette(),
-    }
+    Console { output: standard_output(), remarks: io::stderr(), palette: palette() }
 }
 
 /// Returns the colours of standard output.

@@ -53,14 +53,7 @@ pub async fn run<O: Write, R: Write>(
                 let words = console.palette.paint(Tone::Faint, words);
                 writeln!(console.output, "{words}")?;
             }
-            examine(
-                arguments,
-                &uri,
-                &runtime,
-                &mut console.output,
-                console.palette,
-            )
-            .await
+            examine(arguments, &uri, &runtime, &mut console.output, console.palette).await
         }
         Err(failure) => failure.report(&mut console.remarks),
     }

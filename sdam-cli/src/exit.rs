@@ -90,10 +90,7 @@ where
 
 /// Runs `program` on a new runtime, like [`run`], if it ends by itself and may block on its reader.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()?;
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let result = runtime.block_on(program);
     runtime.shutdown_background();
     result

@@ -91,11 +91,7 @@ impl Session {
         };
         let builder = arguments.target.builder(options);
         let topology = builder.start(runtime).map_err(Failure::config)?;
-        Ok(Self {
-            topology,
-            criteria,
-            simulated,
-        })
+        Ok(Self { topology, criteria, simulated })
     }
 
     async fn run<O: Write, R: Write>(
@@ -105,11 +101,7 @@ impl Session {
     ) -> io::Result<Exit> {
         if let Some(set) = &self.simulated {
             let words = Target::simulation(set.uri());
-            writeln!(
-                console.output,
-                "{}\n",
-                console.palette.paint(Tone::Faint, words)
-            )?;
+            writeln!(console.output, "{}\n", console.palette.paint(Tone::Faint, words))?;
         }
         let chosen = match self.select().await {
             Ok(chosen) => chosen,
@@ -168,13 +160,8 @@ impl Session {
         console: &mut Console<O, R>,
     ) -> io::Result<Exit> {
         let servers = self.topology.snapshot().description().servers().to_vec();
-        let idle = servers
-            .iter()
-            .map(|server| (server.address.clone(), Share::default()));
-        let load = Load {
-            left: Mutex::new(rounds),
-            shares: Mutex::new(idle.collect()),
-        };
+        let idle = servers.iter().map(|server| (server.address.clone(), Share::default()));
+        let load = Load { left: Mutex::new(rounds), shares: Mutex::new(idle.collect()) };
         let began = Instant::now();
         let tasks = (0..TASKS).map(|_| load.task(&self.topology, &self.criteria));
         let outcomes = join_all(tasks).await;

@@ -116,13 +116,7 @@ impl Exporter {
         let listener = TcpListener::bind(arguments.listen).await;
         let listener =
             listener.map_err(|error| Failure::listen("--listen", arguments.listen, &error))?;
-        Ok(Self {
-            runtime,
-            pages: Pages(deployments),
-            listener,
-            simulated,
-            push,
-        })
+        Ok(Self { runtime, pages: Pages(deployments), listener, simulated, push })
     }
 
     /// Watches the deployments and serves their pages until `stop` is ready and all running
@@ -133,13 +127,7 @@ impl Exporter {
         remark: impl Fn(&dyn Display),
         stop: impl Future<Output = ()>,
     ) {
-        let Self {
-            runtime,
-            pages,
-            listener,
-            simulated,
-            push,
-        } = self;
+        let Self { runtime, pages, listener, simulated, push } = self;
         let deployments = &pages.0;
         let start = async {
             let all = deployments.iter();

@@ -68,13 +68,7 @@ where
     let mut stop = pin!(stop.fuse());
     loop {
         let has_room = connections.len() < MAX_CONNECTIONS;
-        let accepted = async {
-            if has_room {
-                listener.accept().await
-            } else {
-                pending().await
-            }
-        };
+        let accepted = async { if has_room { listener.accept().await } else { pending().await } };
         select_biased! {
             () = stop => break,
             () = connections.select_next_some() => {}
@@ -126,9 +120,7 @@ pub fn status(status: StatusCode) -> Response<String> {
 /// Returns the names and values of a request's query, in order and undecoded.
 pub fn parameters(request: &Parts) -> impl Iterator<Item = (&str, &str)> {
     let pairs = request.uri.query().unwrap_or_default().split('&');
-    pairs
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+    pairs.filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
 async fn respond<A>(request: Request<Incoming>, answer: &A) -> Response<String>

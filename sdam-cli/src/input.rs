@@ -19,11 +19,7 @@ const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
 /// Returns the file's name for messages.
 pub(crate) fn name(path: &Path) -> String {
-    if is_standard(path) {
-        "standard input".to_owned()
-    } else {
-        path.display().to_string()
-    }
+    if is_standard(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// Opens the file.

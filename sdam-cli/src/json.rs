@@ -106,11 +106,7 @@ fn addresses(list: &[ServerAddress]) -> Value {
 
 fn tags(tags: &TagSet) -> Value {
     let pairs = tags.iter();
-    Value::Object(
-        pairs
-            .map(|(name, value)| (name.to_owned(), value.into()))
-            .collect(),
-    )
+    Value::Object(pairs.map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
 fn version(version: Option<TopologyVersion>) -> Value {

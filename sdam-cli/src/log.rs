@@ -97,9 +97,7 @@ impl EventSink for LogSink {
 
 impl fmt::Debug for LogSink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogSink")
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("LogSink").field("config", &self.config).finish_non_exhaustive()
     }
 }
 

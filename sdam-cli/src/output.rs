@@ -157,11 +157,7 @@ impl Write for Output {
     /// Waits briefly for the reader, so that the call that caused an error returns it.
     fn flush(&mut self) -> io::Result<()> {
         let shared = &self.0.0;
-        let timeout = if shared.lock().stuck {
-            Duration::ZERO
-        } else {
-            WRITE_TIMEOUT
-        };
+        let timeout = if shared.lock().stuck { Duration::ZERO } else { WRITE_TIMEOUT };
         let mut state = shared.wait(timeout);
         state.stuck = !state.is_idle();
         state.error.take().map_or(Ok(()), Err)
@@ -229,11 +225,7 @@ impl Drop for Handle {
     fn drop(&mut self) {
         // After a timeout, do not wait again.
         let stuck = self.0.lock().stuck;
-        let timeout = if stuck {
-            Duration::ZERO
-        } else {
-            FINISH_TIMEOUT
-        };
+        let timeout = if stuck { Duration::ZERO } else { FINISH_TIMEOUT };
         self.0.wait(timeout).ended = true;
         self.0.changed.notify_all();
     }

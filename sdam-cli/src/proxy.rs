@@ -64,11 +64,7 @@ pub async fn run<O: Write, R: Write>(
     console: Console<O, R>,
     signals: impl Stream<Item = ()>,
 ) -> io::Result<Exit> {
-    let Console {
-        output,
-        mut remarks,
-        ..
-    } = console;
+    let Console { output, mut remarks, .. } = console;
     let proxy = match Proxy::start(arguments).await {
         Ok(proxy) => proxy,
         Err(failure) => return failure.report(&mut remarks),
@@ -171,11 +167,7 @@ impl Proxy {
                 ));
             }
             let topology = proxy.topology.clone();
-            let port = Port {
-                topology,
-                criteria,
-                limits,
-            };
+            let port = Port { topology, criteria, limits };
             proxy.ports.push((listener, port));
         }
         Ok(proxy)

@@ -105,13 +105,9 @@ impl Recording {
         let defect = if let Some(divergence) = outcome.divergence {
             let line = divergence.line;
             let reason = "this version of sdam draws another conclusion from what was recorded";
-            Some(format!(
-                "line {line} and what follows is left out: {reason}"
-            ))
+            Some(format!("line {line} and what follows is left out: {reason}"))
         } else {
-            outcome
-                .cut_off
-                .map(|line| format!("the end of line {line}, the last one, is missing"))
+            outcome.cut_off.map(|line| format!("the end of line {line}, the last one, is missing"))
         };
         Ok(Self {
             name,
@@ -131,10 +127,7 @@ impl Recording {
 
     /// Returns the time of the first event.
     pub fn start(&self) -> Instant {
-        self.events
-            .first()
-            .map(|event| event.at)
-            .unwrap_or_default()
+        self.events.first().map(|event| event.at).unwrap_or_default()
     }
 
     /// Returns the time of the last event.

@@ -188,10 +188,7 @@ impl Replay {
         };
         let description = self.topology.as_ref().map(TopologyMachine::description);
         let description = description.map(Arc::clone).unwrap_or_default();
-        Ok(Answer {
-            snapshot: json::snapshot(&description, RoundTrips::LeftOut),
-            remarks,
-        })
+        Ok(Answer { snapshot: json::snapshot(&description, RoundTrips::LeftOut), remarks })
     }
 
     fn start(&mut self, options: &Options) -> Vec<String> {
@@ -222,11 +219,7 @@ fn check(
     let remark = current
         .is_newer_than_reply(version)
         .then(|| "ignored: its topologyVersion is older than the known one".to_owned());
-    let input = Input::Checked {
-        server: current.id,
-        outcome,
-        rtt: Some(Rtt::default()),
-    };
+    let input = Input::Checked { server: current.id, outcome, rtt: Some(Rtt::default()) };
     drop(topology.handle(now, input));
     remark
 }

@@ -68,11 +68,7 @@ pub async fn run<O: Write, R: Write>(
     commands: impl Stream<Item = String>,
     stop: impl Future<Output = ()>,
 ) -> io::Result<Exit> {
-    let Console {
-        mut output,
-        mut remarks,
-        ..
-    } = console;
+    let Console { mut output, mut remarks, .. } = console;
     if arguments.simulated.steps {
         writeln!(output, "{}", Command::help())?;
         return output.flush().map(|()| Exit::SUCCESS);

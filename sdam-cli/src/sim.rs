@@ -48,17 +48,9 @@ fn once<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
 ) -> io::Result<Exit> {
-    let Console {
-        mut output,
-        mut remarks,
-        palette,
-    } = console;
+    let Console { mut output, mut remarks, palette } = console;
     let show = Show {
-        console: Console {
-            output: &mut output,
-            remarks: &mut remarks,
-            palette,
-        },
+        console: Console { output: &mut output, remarks: &mut remarks, palette },
         json: arguments.json,
         record: arguments.record.as_deref(),
     };

@@ -121,12 +121,7 @@ impl Simulated {
     }
 
     fn processes(&self) -> Processes {
-        let Kind {
-            replica_set,
-            sharded,
-            load_balanced,
-            standalone,
-        } = self.kind;
+        let Kind { replica_set, sharded, load_balanced, standalone } = self.kind;
         match (sharded, load_balanced, standalone) {
             (Some(mongoses), ..) => Processes::Sharded(mongoses),
             (_, Some(mongoses), _) => Processes::LoadBalanced(mongoses),
@@ -144,11 +139,7 @@ pub(crate) fn describe(status: &Status) -> impl Iterator<Item = String> {
             (true, None) => "up".to_owned(),
             (true, Some(role)) => format!("{role:?}").to_lowercase(),
         };
-        let mute = if member.running && !member.answers {
-            " (does not answer)"
-        } else {
-            ""
-        };
+        let mute = if member.running && !member.answers { " (does not answer)" } else { "" };
         let version = member.topology_version;
         format!(
             "{} {} {role}{mute} term {} counter {}",

@@ -39,18 +39,12 @@ pub struct Target {
 impl Target {
     /// Creates the target for a connection string.
     pub fn new(uri: &str) -> Self {
-        Self {
-            uri: Some(uri.to_owned()),
-            ..Self::default()
-        }
+        Self { uri: Some(uri.to_owned()), ..Self::default() }
     }
 
     /// Requests a simulated deployment.
     pub fn demo() -> Self {
-        Self {
-            demo: true,
-            ..Self::default()
-        }
+        Self { demo: true, ..Self::default() }
     }
 
     /// Returns the connection string; `None` if a simulated deployment is requested.

@@ -61,10 +61,7 @@ impl Palette {
             Tone::Doubtful => Some("33"),
             Tone::Bad => Some("31"),
         };
-        Painted {
-            code: code.filter(|_| self == Self::Ansi),
-            text: sanitize(&text.to_string()),
-        }
+        Painted { code: code.filter(|_| self == Self::Ansi), text: sanitize(&text.to_string()) }
     }
 }
 
@@ -95,11 +92,7 @@ pub(crate) fn sanitize(text: &str) -> String {
         )
     };
     let replaced = |c: char| {
-        if c.is_control() || turns(c) {
-            '\u{fffd}'
-        } else {
-            c
-        }
+        if c.is_control() || turns(c) { '\u{fffd}' } else { c }
     };
     text.chars().map(replaced).collect()
 }

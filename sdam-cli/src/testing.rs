@@ -17,11 +17,8 @@ use crate::{console::Console, terminal::Palette};
 
 /// Runs a future on a thread of its own, with sockets and timers.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(future)
 }
 
@@ -30,11 +27,8 @@ pub(crate) fn capture<T>(
     run: impl FnOnce(Console<&mut Vec<u8>, &mut Vec<u8>>) -> T,
 ) -> (String, String, T) {
     let (mut output, mut remarks) = (Vec::new(), Vec::new());
-    let result = run(Console {
-        output: &mut output,
-        remarks: &mut remarks,
-        palette: Palette::Plain,
-    });
+    let result =
+        run(Console { output: &mut output, remarks: &mut remarks, palette: Palette::Plain });
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output), text(remarks), result)
 }

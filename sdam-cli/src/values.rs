@@ -85,13 +85,7 @@ mod tests {
         check(name_server("10.0.0.2"), "10.0.0.2:53");
         check(name_server("::1"), "[::1]:53");
         check(name_server("10.0.0.2:5353"), "10.0.0.2:5353");
-        for text in [
-            "9216",
-            "localhost",
-            "localhost:x",
-            "127.0.0.1:99999",
-            "db:1",
-        ] {
+        for text in ["9216", "localhost", "localhost:x", "127.0.0.1:99999", "db:1"] {
             assert!(listen_address(text).is_err(), "{text}");
         }
     }

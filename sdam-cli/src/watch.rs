@@ -87,11 +87,7 @@ impl Session {
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
             // A single seed, so that the demonstration shows the discovery of the others.
             options.seeds.truncate(1);
-            return Ok(Self {
-                runtime,
-                options,
-                demonstration: Some(demonstration),
-            });
+            return Ok(Self { runtime, options, demonstration: Some(demonstration) });
         };
         Ok(Self {
             options: Target::options(&uri, &runtime.backend).await?,
@@ -118,11 +114,7 @@ impl Session {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
-        let Started {
-            topology,
-            recording,
-            ..
-        } = &started;
+        let Started { topology, recording, .. } = &started;
         let (topology, recording) = (topology.clone(), recording.clone());
         for warning in topology.warnings() {
             writeln!(console.remarks, "warning: {warning}")?;
@@ -152,11 +144,8 @@ impl Session {
                 error = pin!(show.fuse()) => Failure::other(error).report(&mut remarks),
             }
         } else {
-            let console = Console {
-                output: console.output,
-                remarks: &mut remarks,
-                palette: console.palette,
-            };
+            let console =
+                Console { output: console.output, remarks: &mut remarks, palette: console.palette };
             let mut view = View::new(console, arguments.json, topology.options());
             if self.demonstration.is_some() {
                 view = view.of_a_simulation();
@@ -235,11 +224,7 @@ pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     let mut rest: Vec<_> = iter::from_fn(|| events.try_next()).collect();
     // The last change comes from closing the topology, so it is no change of the deployment.
     let is_change = |kind: &EventKind| matches!(kind, EventKind::TopologyDescriptionChanged { .. });
-    rest.truncate(
-        rest.iter()
-            .rposition(|event| is_change(&event.kind))
-            .unwrap_or_default(),
-    );
+    rest.truncate(rest.iter().rposition(|event| is_change(&event.kind)).unwrap_or_default());
     for event in &rest {
         view.event(event)?;
     }

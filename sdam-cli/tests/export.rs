@@ -104,20 +104,12 @@ fn dashboard_queries() -> Vec<String> {
         targets
     });
     let annotations = list(&dashboard["annotations"]["list"]);
-    let expressions = targets
-        .chain(annotations)
-        .map(|it| it["expr"].as_str().unwrap().to_owned());
+    let expressions = targets.chain(annotations).map(|it| it["expr"].as_str().unwrap().to_owned());
     let variables = list(&dashboard["templating"]["list"]);
-    let deployment = variables
-        .iter()
-        .find(|it| it["name"] == "deployment")
-        .unwrap();
+    let deployment = variables.iter().find(|it| it["name"] == "deployment").unwrap();
     let all = deployment["allValue"].as_str().unwrap();
     let names = deployment["query"]["query"].as_str().unwrap();
-    let names = names
-        .strip_prefix("label_values(")
-        .unwrap()
-        .strip_suffix(')');
+    let names = names.strip_prefix("label_values(").unwrap().strip_suffix(')');
     let (metric, label) = names.unwrap().split_once(", ").unwrap();
     let names = format!("group by ({label}) ({metric})");
     let substituted = expressions.chain([names]).map(|query| {
@@ -206,9 +198,7 @@ fn a_failed_look_up_is_repeated_while_other_deployments_are_served() {
     let Some(dns) = or_skip(Dns::start([other])).unwrap() else {
         return;
     };
-    let port = Options::parse(server.uri()).unwrap().seeds[0]
-        .port()
-        .unwrap();
+    let port = Options::parse(server.uri()).unwrap().seeds[0].port().unwrap();
     let place = format!("a.shop.sdam.example:{port}=127.0.0.1:{port}");
     let mut arguments = Arguments::default();
     arguments.target.dns = Some(dns.address());
@@ -228,12 +218,7 @@ fn a_failed_look_up_is_repeated_while_other_deployments_are_served() {
             assert!(answer.contains(reason), "{answer}");
         }
         let down = get(address, "/probe?target=shop");
-        for name in [
-            "sdam_up",
-            "sdam_primary_known",
-            "sdam_writable",
-            "sdam_servers",
-        ] {
+        for name in ["sdam_up", "sdam_primary_known", "sdam_writable", "sdam_servers"] {
             let sample = format!("\n{name}{{deployment=\"shop\"}} 0\n");
             assert!(down.contains(&sample), "no {sample}: {down}");
         }

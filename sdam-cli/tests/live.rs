@@ -43,11 +43,8 @@ fn watch_failover(set: &ReplicaSet, arguments: Arguments) {
     let (sender, lines) = mpsc::channel();
     let (interrupt, interrupted) = oneshot::channel();
     let program = thread::spawn(move || {
-        let console = Console {
-            output: Lines::new(sender),
-            remarks: io::stderr(),
-            palette: Palette::Plain,
-        };
+        let console =
+            Console { output: Lines::new(sender), remarks: io::stderr(), palette: Palette::Plain };
         let interrupted = async {
             let _ = interrupted.await;
         };

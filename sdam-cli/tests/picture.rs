@@ -66,9 +66,7 @@ fn a_real_failover_is_seen_on_the_full_screen() {
         terminal.wait_for(" 24s").unwrap();
         let last = (0..set.size()).rfind(|member| *member != primary).unwrap();
         set.member(last).kill().unwrap();
-        terminal
-            .wait_for(&format!("1 of {} DOWN: ", set.size()))
-            .unwrap();
+        terminal.wait_for(&format!("1 of {} DOWN: ", set.size())).unwrap();
     }
     terminal.wait_for(scene.before).unwrap();
     set.member(primary).kill().unwrap();
@@ -100,10 +98,8 @@ fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
         format!("{name}:27017={place}")
     });
     let places = places.collect::<Vec<_>>().join(",");
-    let options = format!(
-        "readPreference=nearest&heartbeatFrequencyMS=2000&{}",
-        certificates.options()
-    );
+    let options =
+        format!("readPreference=nearest&heartbeatFrequencyMS=2000&{}", certificates.options());
     let uri = format!("mongodb://{}/?replicaSet=rs0&{options}", names.join(","));
     let program = env!("CARGO_BIN_EXE_sdam");
     format!("clear; {program} watch --translate {places} '{uri}'; echo \"exit $?\"")
@@ -111,10 +107,8 @@ fn command(set: &ReplicaSet, certificates: &Certificates) -> String {
 
 /// Draws the contents of a terminal, given with escape sequences for colours, on a dark background.
 fn svg(shown: &str) -> String {
-    let (wide, high) = (
-        f64::from(SIZE.0) * CELL.0 + 2.0 * MARGIN,
-        f64::from(SIZE.1) * CELL.1 + 2.0 * MARGIN,
-    );
+    let (wide, high) =
+        (f64::from(SIZE.0) * CELL.0 + 2.0 * MARGIN, f64::from(SIZE.1) * CELL.1 + 2.0 * MARGIN);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {wide:.0} {high:.0}\" \
          font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"14\">\n\
@@ -181,11 +175,7 @@ impl Look {
     fn attributes(&self) -> String {
         let plain = if self.is_dim { "#8a93a3" } else { "#d7dae0" };
         let fill = self.colour.unwrap_or(plain);
-        let weight = if self.is_bold {
-            " font-weight=\"bold\""
-        } else {
-            ""
-        };
+        let weight = if self.is_bold { " font-weight=\"bold\"" } else { "" };
         format!(" fill=\"{fill}\"{weight}")
     }
 }

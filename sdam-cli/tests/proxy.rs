@@ -67,12 +67,7 @@ impl Running {
             };
             block_on(proxy::run(&arguments, console, signalled))
         });
-        Self {
-            uri: lines.recv_timeout(TIMEOUT).unwrap(),
-            remarks: remarked,
-            signals,
-            thread,
-        }
+        Self { uri: lines.recv_timeout(TIMEOUT).unwrap(), remarks: remarked, signals, thread }
     }
 
     fn next_primary(&self) {
@@ -138,11 +133,8 @@ impl Writer {
 }
 
 fn assert_closed(result: &Result<(), Error>) {
-    let kinds = [
-        io::ErrorKind::UnexpectedEof,
-        io::ErrorKind::ConnectionReset,
-        io::ErrorKind::BrokenPipe,
-    ];
+    let kinds =
+        [io::ErrorKind::UnexpectedEof, io::ErrorKind::ConnectionReset, io::ErrorKind::BrokenPipe];
     let is_closed =
         |error: &Error| matches!(error, Error::Io(_, error) if kinds.contains(&error.kind()));
     assert!(result.as_ref().err().is_some_and(is_closed), "{result:?}");
@@ -186,10 +178,7 @@ fn pause(set: &ReplicaSet, program: &Running, mut others_write: impl FnMut()) {
     let count = |marker: &str| {
         let count = doc! { "count": "marked", "query": { "marker": marker } };
         let new = set.member(set.primary().unwrap());
-        new.run_command("test", count)
-            .unwrap()
-            .get_i32("n")
-            .unwrap()
+        new.run_command("test", count).unwrap().get_i32("n").unwrap()
     };
     assert_eq!([count("before"), count("asked"), count("late")], [3, 0, 0]);
     // The old primary briefly answered as primary and was ignored.
@@ -261,22 +250,11 @@ fn the_proxy_speaks_tls_with_members_unless_clients_do() {
         let (_, options) = program.uri.split_once("/?").unwrap();
         let options = options.to_owned();
         program.finish();
-        (
-            options,
-            reply
-                .map(|reply| reply.get_bool("isWritablePrimary").unwrap())
-                .ok(),
-        )
+        (options, reply.map(|reply| reply.get_bool("isWritablePrimary").unwrap()).ok())
     };
-    assert_eq!(
-        check(false),
-        ("directConnection=true".to_owned(), Some(true))
-    );
+    assert_eq!(check(false), ("directConnection=true".to_owned(), Some(true)));
     // The server refuses a client that does not use TLS.
-    assert_eq!(
-        check(true),
-        ("directConnection=true&tls=true".to_owned(), None)
-    );
+    assert_eq!(check(true), ("directConnection=true&tls=true".to_owned(), None));
 }
 
 #[test]

@@ -18,10 +18,7 @@ use sdam_sim::serve::{Builder, ReplicaSet};
 /// Opens a terminal with its default modes, or skips the test.
 fn open(width: u16, height: u16) -> Option<Screen> {
     let terminal = or_skip(Terminal::open(width, height)).unwrap()?;
-    let screen = Screen {
-        modes: modes(&terminal),
-        terminal,
-    };
+    let screen = Screen { modes: modes(&terminal), terminal };
     Some(screen)
 }
 
@@ -34,10 +31,7 @@ struct Screen {
 /// Returns the modes of a terminal, without its size.
 fn modes(terminal: &Terminal) -> String {
     let tty = terminal.state("#{pane_tty}").unwrap();
-    let stty = Command::new("stty")
-        .args(["-a", "-F", &tty])
-        .output()
-        .unwrap();
+    let stty = Command::new("stty").args(["-a", "-F", &tty]).output().unwrap();
     let text = String::from_utf8(stty.stdout).unwrap();
     text.split_once('\n').unwrap().1.to_owned()
 }
@@ -46,9 +40,7 @@ impl Screen {
     /// Starts the program with these arguments.
     fn start(&self, arguments: &str) {
         let program = env!("CARGO_BIN_EXE_sdam");
-        self.terminal
-            .line(&format!("{program} {arguments}; echo \"exit $?\""))
-            .unwrap();
+        self.terminal.line(&format!("{program} {arguments}; echo \"exit $?\"")).unwrap();
     }
 
     fn wait_for(&self, text: &str) -> String {
@@ -63,10 +55,7 @@ impl Screen {
     fn is_restored(&self, code: u8) {
         let text = self.wait_for(&format!("exit {code}"));
         assert!(!text.contains("events, newest last"), "{text}");
-        let state = self
-            .terminal
-            .state("#{alternate_on} #{cursor_flag}")
-            .unwrap();
+        let state = self.terminal.state("#{alternate_on} #{cursor_flag}").unwrap();
         assert_eq!(state, "0 1", "the main screen, with a cursor");
         assert_eq!(modes(&self.terminal), self.modes);
     }
@@ -80,10 +69,7 @@ fn pid(screen: &Screen) -> String {
 }
 
 fn signal(name: &str, pid: &str) {
-    let kill = Command::new("kill")
-        .args(["-s", name, pid])
-        .status()
-        .unwrap();
+    let kill = Command::new("kill").args(["-s", name, pid]).status().unwrap();
     assert!(kill.success());
 }
 
@@ -109,10 +95,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     };
     let set = set();
     let folder = tempfile::tempdir().unwrap();
-    screen
-        .terminal
-        .line(&format!("cd {}", folder.path().display()))
-        .unwrap();
+    screen.terminal.line(&format!("cd {}", folder.path().display())).unwrap();
     screen.start(&format!("watch '{}&heartbeatFrequencyMS=500'", set.uri()));
     screen.wait_for("OK  writable for");
     keep(&screen, "healthy").unwrap();
@@ -141,10 +124,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.key("p");
     screen.wait_for("PAUSED at");
     screen.key("p");
-    screen
-        .terminal
-        .wait_until("no pause", |text| !text.contains("PAUSED"))
-        .unwrap();
+    screen.terminal.wait_until("no pause", |text| !text.contains("PAUSED")).unwrap();
     screen.key("/");
     screen.terminal.line("SECONDARY").unwrap();
     screen.wait_for("filter `SECONDARY`");
@@ -155,13 +135,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     keep(&screen, "wide").unwrap();
     screen.key("w");
     let text = screen.wait_for("saved sdam-");
-    let name = text
-        .split("saved ")
-        .nth(1)
-        .unwrap()
-        .split(' ')
-        .next()
-        .unwrap();
+    let name = text.split("saved ").nth(1).unwrap().split(' ').next().unwrap();
     let saved = Recording::open(&folder.path().join(name)).unwrap();
     assert_eq!(saved.defect, None);
     assert!(saved.events.len() > 20, "{}", saved.events.len());
@@ -178,31 +152,14 @@ fn resizes(screen: &Screen) {
         .wait_until("a narrow title", |text| text.starts_with("rs0 WithPrimary"))
         .unwrap();
     screen.terminal.resize(30, 1).unwrap();
-    screen
-        .terminal
-        .wait_until("one line", |text| text.starts_with("rs0 :"))
-        .unwrap();
+    screen.terminal.wait_until("one line", |text| text.starts_with("rs0 :")).unwrap();
     screen.terminal.resize(120, 40).unwrap();
     screen.wait_for("mark 1 of the user");
 
     let tty = screen.terminal.state("#{pane_tty}").unwrap();
-    for (rows, columns) in [
-        (0, 0),
-        (1, 1),
-        (7, 39),
-        (80, 300),
-        (0, 80),
-        (24, 0),
-        (40, 120),
-    ] {
+    for (rows, columns) in [(0, 0), (1, 1), (7, 39), (80, 300), (0, 80), (24, 0), (40, 120)] {
         let size = format!("stty -F {tty} rows {rows} cols {columns}");
-        assert!(
-            Command::new("sh")
-                .args(["-c", &size])
-                .status()
-                .unwrap()
-                .success()
-        );
+        assert!(Command::new("sh").args(["-c", &size]).status().unwrap().success());
     }
     screen.key("C-l");
     screen.wait_for("mark 1 of the user");
@@ -219,9 +176,7 @@ fn replays(screen: &Screen, path: &Path) {
     screen.key("q");
     screen.is_restored(0);
     screen.terminal.line("clear").unwrap();
-    screen.start(&format!(
-        "watch --from {path} --speed max | grep -c primary"
-    ));
+    screen.start(&format!("watch --from {path} --speed max | grep -c primary"));
     screen.wait_for("exit 0");
 }
 
@@ -306,10 +261,7 @@ fn everything_is_drawn_again_at_a_resize_even_if_the_size_is_the_same() {
     output.write_all(b"\x1b[H\x1b[Kspoilt").unwrap();
     screen.wait_for("spoilt");
     signal("WINCH", &pid(&screen));
-    screen
-        .terminal
-        .wait_until("a title", |text| text.starts_with("sdam watch"))
-        .unwrap();
+    screen.terminal.wait_until("a title", |text| text.starts_with("sdam watch")).unwrap();
     screen.key("q");
     screen.is_restored(0);
 }
@@ -378,22 +330,10 @@ fn programs_without_a_screen_leave_the_terminal_as_it_was() {
     let address = silent.local_addr().unwrap();
     let uri = set.uri();
     check(&format!("watch --plain '{uri}'"), &shows("RSPrimary"), 0);
-    check(
-        &format!("doctor --timeout 60 'mongodb://{address}'"),
-        &connects,
-        130,
-    );
+    check(&format!("doctor --timeout 60 'mongodb://{address}'"), &connects, 130);
     check(&format!("explain 'mongodb://{address}'"), &connects, 130);
-    check(
-        &format!("export --listen localhost:0 '{uri}'"),
-        &shows("http://127"),
-        0,
-    );
-    check(
-        &format!("proxy --listen localhost:0 '{uri}'"),
-        &shows("primary: "),
-        0,
-    );
+    check(&format!("export --listen localhost:0 '{uri}'"), &shows("http://127"), 0);
+    check(&format!("proxy --listen localhost:0 '{uri}'"), &shows("primary: "), 0);
     check("serve", &shows("`help` explains"), 0);
     check("sim --seeds 0..1000000", &shows("seed 0: "), 130);
 }

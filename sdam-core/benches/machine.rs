@@ -27,15 +27,11 @@ struct Deployment {
 
 impl Deployment {
     fn replica_set(size: u16) -> Self {
-        let hosts: Vec<_> = (0..size)
-            .map(|index| ServerAddress::new("db.lan", 20_000 + index))
-            .collect();
+        let hosts: Vec<_> =
+            (0..size).map(|index| ServerAddress::new("db.lan", 20_000 + index)).collect();
         Self::new(&hosts, |index| {
-            let mut hello = member(if index == 0 {
-                ServerType::RsPrimary
-            } else {
-                ServerType::RsSecondary
-            });
+            let mut hello =
+                member(if index == 0 { ServerType::RsPrimary } else { ServerType::RsSecondary });
             hello.set_name = Some("rs0".into());
             hello.me = hosts.get(index).cloned();
             hello.primary = hosts.first().cloned();
@@ -52,9 +48,8 @@ impl Deployment {
     }
 
     fn sharded(size: u16) -> Self {
-        let hosts: Vec<_> = (0..size)
-            .map(|index| ServerAddress::new("db.lan", 20_000 + index))
-            .collect();
+        let hosts: Vec<_> =
+            (0..size).map(|index| ServerAddress::new("db.lan", 20_000 + index)).collect();
         Self::new(&hosts, |_| member(ServerType::Mongos))
     }
 
@@ -62,12 +57,8 @@ impl Deployment {
         let mut options = Options::new(hosts.to_vec());
         options.max_servers = hosts.len();
         let machine = TopologyMachine::new(&options, ObjectId::default());
-        let mut deployment = Self {
-            machine,
-            servers: Vec::new(),
-            snapshot: Arc::default(),
-            now: 0,
-        };
+        let mut deployment =
+            Self { machine, servers: Vec::new(), snapshot: Arc::default(), now: 0 };
         deployment.handle(Input::Open);
         for (index, address) in hosts.iter().enumerate() {
             let server = deployment.snapshot.server(address).map(|server| server.id);
@@ -81,15 +72,8 @@ impl Deployment {
     }
 
     fn check(&mut self, server: ServerId, hello: Hello) {
-        let rtt = Some(Rtt {
-            average: Duration::from_millis(1),
-            ..Rtt::default()
-        });
-        self.handle(Input::Checked {
-            server,
-            outcome: Ok(hello),
-            rtt,
-        });
+        let rtt = Some(Rtt { average: Duration::from_millis(1), ..Rtt::default() });
+        self.handle(Input::Checked { server, outcome: Ok(hello), rtt });
     }
 
     fn handle(&mut self, input: Input<'_>) {
@@ -106,15 +90,9 @@ impl Deployment {
     /// Returns the reply of the last server, which is not the primary, unchanged or with a new
     /// version.
     fn reply(&self, version: i64) -> (ServerId, Hello) {
-        let (server, mut hello) = self
-            .servers
-            .last()
-            .cloned()
-            .unwrap_or_else(|| unreachable!());
-        hello.topology_version = Some(TopologyVersion {
-            process_id: ObjectId::default(),
-            counter: version,
-        });
+        let (server, mut hello) = self.servers.last().cloned().unwrap_or_else(|| unreachable!());
+        hello.topology_version =
+            Some(TopologyVersion { process_id: ObjectId::default(), counter: version });
         (server, hello)
     }
 }
@@ -149,10 +127,8 @@ fn machine(criterion: &mut Criterion) {
                 || {
                     version += 1;
                     let mut hello = other.clone();
-                    hello.topology_version = Some(TopologyVersion {
-                        process_id: ObjectId::default(),
-                        counter: version,
-                    });
+                    hello.topology_version =
+                        Some(TopologyVersion { process_id: ObjectId::default(), counter: version });
                     hello
                 },
                 |hello| deployment.check(server, hello),

@@ -27,18 +27,12 @@ impl ServerAddress {
         let (open, close) = if bracket { ("[", "]") } else { ("", "") };
         let mut text = format!("{open}{host}{close}:{port}");
         text.make_ascii_lowercase();
-        Self {
-            text: text.into(),
-            port: Some(port),
-        }
+        Self { text: text.into(), port: Some(port) }
     }
 
     /// Returns the address of the Unix domain socket at `path`; its case is kept.
     pub fn unix(path: &str) -> Self {
-        Self {
-            text: path.into(),
-            port: None,
-        }
+        Self { text: path.into(), port: None }
     }
 
     /// Parses `host`, `host:port`, `[v6]`, `[v6]:port` or a path that ends in `.sock`.
@@ -56,10 +50,7 @@ impl ServerAddress {
     /// Parses an address, or returns the problem with `text`.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         if let Some(port) = port_of_usual(text) {
-            return Ok(Self {
-                text: text.into(),
-                port: Some(port),
-            });
+            return Ok(Self { text: text.into(), port: Some(port) });
         }
         if is_socket_path(text) {
             return Ok(Self::unix(text));
@@ -85,10 +76,7 @@ impl ServerAddress {
         if host.is_empty() {
             return Err(stray_colon(text).unwrap_or("the host is empty"));
         }
-        if host
-            .bytes()
-            .any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b == b'/')
-        {
+        if host.bytes().any(|b| b.is_ascii_whitespace() || b.is_ascii_control() || b == b'/') {
             return Err("the host contains a space, a control character or a `/`");
         }
         let Some(digits) = port else {
@@ -110,14 +98,9 @@ impl ServerAddress {
     pub fn host(&self) -> &str {
         let host = match self.port {
             None => return &self.text,
-            Some(_) => self
-                .text
-                .rsplit_once(':')
-                .map_or(&*self.text, |(host, _)| host),
+            Some(_) => self.text.rsplit_once(':').map_or(&*self.text, |(host, _)| host),
         };
-        host.strip_prefix('[')
-            .and_then(|host| host.strip_suffix(']'))
-            .unwrap_or(host)
+        host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
     }
 
     /// Returns the port; `None` for a Unix domain socket.
@@ -244,12 +227,7 @@ mod tests {
     #[test]
     fn parsing_normalises_case_port_and_brackets() {
         check("A", "a:27017", "a", Some(27017));
-        check(
-            "Db.Example.COM:1",
-            "db.example.com:1",
-            "db.example.com",
-            Some(1),
-        );
+        check("Db.Example.COM:1", "db.example.com:1", "db.example.com", Some(1));
         check("[::1]", "[::1]:27017", "::1", Some(27017));
         check("a:0090", "a:90", "a", Some(90));
         check("[FE80::1]:9", "[fe80::1]:9", "fe80::1", Some(9));
@@ -284,9 +262,6 @@ mod tests {
         check("a:b", "the port must be a number from 1 to 65535");
         check("[::1]:b", "the port must be a number from 1 to 65535");
         check(":1", "the host is empty");
-        check(
-            "a b",
-            "the host contains a space, a control character or a `/`",
-        );
+        check("a b", "the host contains a space, a control character or a `/`");
     }
 }

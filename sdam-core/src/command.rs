@@ -9,10 +9,7 @@ const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
 /// being added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a field of the document"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the document")]
 pub struct CommandFields<'a> {
     /// The name of the command, its first key.
     pub name: &'a str,

@@ -187,13 +187,7 @@ impl Deployment {
             Input::Close => self.apply(now, machine::Input::Close, out_mut),
             Input::Due { timer, wanted } => self.fire(now, timer, wanted, out_mut),
             Input::Connected { conn } => self.connected(now, conn, out_mut),
-            Input::Reply {
-                conn,
-                sent,
-                at,
-                reply,
-                more_to_come,
-            } => {
+            Input::Reply { conn, sent, at, reply, more_to_come } => {
                 let reply = Reply {
                     trip: Trip::new(sent, at, now),
                     hello: reply.hello,
@@ -222,26 +216,14 @@ impl Deployment {
                     check.authenticated();
                 }
             }
-            Input::Handshake {
-                server,
-                generation,
-                reply,
-            } => {
+            Input::Handshake { server, generation, reply } => {
                 let rtt = self.rtt(server);
                 if let Ok(hello) = reply.hello {
                     self.handshake(now, (server, generation, rtt), hello, out_mut);
                 }
             }
-            Input::ServiceConnectionClosed {
-                server,
-                service,
-                generation,
-            } => {
-                let input = machine::Input::ServiceConnectionClosed {
-                    server,
-                    service,
-                    generation,
-                };
+            Input::ServiceConnectionClosed { server, service, generation } => {
+                let input = machine::Input::ServiceConnectionClosed { server, service, generation };
                 self.apply(now, input, out_mut);
             }
             Input::Error { server, report } => {
@@ -249,11 +231,9 @@ impl Deployment {
             }
             Input::LookedUp(outcome) => self.looked_up(now, outcome, out_mut),
             Input::Hosts(hosts) => self.hosts(now, &hosts, out_mut),
-            Input::Played {
-                server,
-                outcome,
-                rtt,
-            } => self.played(now, server, outcome, rtt, out_mut),
+            Input::Played { server, outcome, rtt } => {
+                self.played(now, server, outcome, rtt, out_mut);
+            }
         }
         out
     }
@@ -270,10 +250,7 @@ impl Deployment {
         error: &ErrorReport,
     ) -> (ErrorOutcome, Outputs) {
         let mut out = Outputs::default();
-        let input = || Input::Error {
-            server,
-            report: error.clone(),
-        };
+        let input = || Input::Error { server, report: error.clone() };
         self.record(now, input, &mut out);
         let outcome = self.apply_error(now, server, error, &mut out);
         (outcome, out)
@@ -359,11 +336,7 @@ impl Deployment {
         own.rtt.add(sample);
         if let Some(rtt) = own.rtt.rtt().filter(|_| records) {
             let address = own.check.address().clone();
-            out.emit(EventKind::RttMeasured {
-                server,
-                address,
-                rtt,
-            });
+            out.emit(EventKind::RttMeasured { server, address, rtt });
         }
     }
 
@@ -469,12 +442,7 @@ impl Deployment {
         hello: Hello,
         out: &mut Outputs,
     ) {
-        let input = machine::Input::Handshake {
-            server,
-            generation,
-            hello,
-            rtt,
-        };
+        let input = machine::Input::Handshake { server, generation, hello, rtt };
         self.apply(now, input, out);
     }
 
@@ -489,19 +457,11 @@ impl Deployment {
         match outcome.and_then(|reply| reply.hello) {
             Ok(hello) => {
                 let generation = self.generation(server, None).unwrap_or_default();
-                let rtt = Rtt {
-                    average: rtt,
-                    minimum: rtt,
-                    p90: rtt,
-                };
+                let rtt = Rtt { average: rtt, minimum: rtt, p90: rtt };
                 self.handshake(now, (server, generation, Some(rtt)), hello, out);
             }
             Err(error) => {
-                let input = machine::Input::Checked {
-                    server,
-                    outcome: Err(error),
-                    rtt: None,
-                };
+                let input = machine::Input::Checked { server, outcome: Err(error), rtt: None };
                 self.apply(now, input, out);
             }
         }
@@ -545,9 +505,7 @@ impl Deployment {
             self.next_step().map(|instant| (instant, Timer::Scan)),
         ];
         let servers = self.servers.iter().filter(move |_| has_tasks);
-        servers
-            .filter_map(server)
-            .chain(others.into_iter().flatten())
+        servers.filter_map(server).chain(others.into_iter().flatten())
     }
 
     /// Returns whether the server's type is known, from any source.

@@ -164,20 +164,12 @@ impl<'a> Field<'a> {
     }
 
     fn string(self) -> Option<&'a [u8]> {
-        if self.kind == ElementType::String {
-            string_in(self.value)
-        } else {
-            None
-        }
+        if self.kind == ElementType::String { string_in(self.value) } else { None }
     }
 
     /// Returns the value if it is of the type `kind`, which has `N` bytes.
     fn bytes<const N: usize>(self, kind: ElementType) -> Option<[u8; N]> {
-        if self.kind == kind {
-            self.value.try_into().ok()
-        } else {
-            None
-        }
+        if self.kind == kind { self.value.try_into().ok() } else { None }
     }
 
     /// Returns a boolean; for a number, whether it is not 0.
@@ -246,9 +238,6 @@ impl<'a> Field<'a> {
         })?;
         Ok(process_id
             .zip(counter)
-            .map(|(process_id, counter)| TopologyVersion {
-                process_id,
-                counter,
-            }))
+            .map(|(process_id, counter)| TopologyVersion { process_id, counter }))
     }
 }

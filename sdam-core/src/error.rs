@@ -203,11 +203,8 @@ impl Error {
     /// Sets the name of the command that failed, which the text then begins with.
     #[must_use]
     pub fn with_command(mut self, name: &str) -> Self {
-        self.inner().command = Some(FailedCommand {
-            name: name.into(),
-            retries: 0,
-            is_late: false,
-        });
+        self.inner().command =
+            Some(FailedCommand { name: name.into(), retries: 0, is_late: false });
         self
     }
 
@@ -234,13 +231,7 @@ impl Error {
     /// which name the server themselves and may be kept for long.
     #[must_use]
     pub fn without_context(mut self) -> Self {
-        let Inner {
-            address,
-            command,
-            reply,
-            outcome,
-            ..
-        } = &*self.0;
+        let Inner { address, command, reply, outcome, .. } = &*self.0;
         if address.is_some() || command.is_some() || reply.is_some() || outcome.is_some() {
             let inner = self.inner();
             inner.address = None;
@@ -366,10 +357,7 @@ impl Error {
 
     /// Returns whether the connection broke, timed out or had an unacceptable answer.
     pub fn is_network(&self) -> bool {
-        matches!(
-            self.kind(),
-            ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol
-        )
+        matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
     }
 
     /// Returns whether a time limit was exceeded: of the selection, in the wait queue, while

@@ -54,13 +54,7 @@ pub struct Event {
 impl Event {
     /// Creates an event without a wall-clock time. A topology numbers its events itself.
     pub fn new(seq: u64, at: Instant, topology: ObjectId, kind: EventKind) -> Self {
-        Self {
-            seq,
-            at,
-            time: None,
-            topology,
-            kind,
-        }
+        Self { seq, at, time: None, topology, kind }
     }
 }
 

@@ -27,10 +27,6 @@ pub struct ServerApi {
 impl ServerApi {
     /// Returns version 1, neither strict nor with deprecation errors.
     pub fn v1() -> Self {
-        Self {
-            version: "1".into(),
-            strict: None,
-            deprecation_errors: None,
-        }
+        Self { version: "1".into(), strict: None, deprecation_errors: None }
     }
 }

@@ -36,11 +36,7 @@ impl ObjectId {
     /// time.
     pub fn random(rng: &mut crate::rng::Rng) -> Self {
         let mut bytes = [0; 12];
-        let random = rng
-            .next_u64()
-            .to_be_bytes()
-            .into_iter()
-            .chain(rng.next_u64().to_be_bytes());
+        let random = rng.next_u64().to_be_bytes().into_iter().chain(rng.next_u64().to_be_bytes());
         for (byte, random) in bytes.iter_mut().zip(random) {
             *byte = random;
         }
@@ -154,11 +150,7 @@ impl TopologyVersion {
 /// "updateRSFromPrimary").
 #[doc(alias("electionId", "setVersion"))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct ElectionTuple {
     /// The id of the election that made the server primary.
     pub election_id: Option<ObjectId>,
@@ -198,21 +190,14 @@ mod tests {
     use super::*;
 
     fn version(process: u8, counter: i64) -> TopologyVersion {
-        TopologyVersion {
-            process_id: ObjectId::from_bytes([process; 12]),
-            counter,
-        }
+        TopologyVersion { process_id: ObjectId::from_bytes([process; 12]), counter }
     }
 
     #[test]
     fn topology_versions_of_other_processes_are_newer() {
         //
         let check = |current, other, expected| {
-            assert_eq!(
-                TopologyVersion::compare(current, other),
-                expected,
-                "{current:?} {other:?}"
-            );
+            assert_eq!(TopologyVersion::compare(current, other), expected, "{current:?} {other:?}");
         };
         check(None, Some(version(1, 1)), Ordering::Less);
         check(Some(version(1, 1)), None, Ordering::Less);

@@ -114,28 +114,19 @@ impl TopologyMachine {
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),
             Input::Close if is_open => self.close(),
-            Input::Checked {
-                server,
-                outcome,
-                rtt,
-            } if is_open => self.checked(now, server, outcome, rtt),
-            Input::Handshake {
-                server,
-                generation,
-                hello,
-                rtt,
-            } if is_open => self.handshake(now, server, generation, hello, rtt),
+            Input::Checked { server, outcome, rtt } if is_open => {
+                self.checked(now, server, outcome, rtt)
+            }
+            Input::Handshake { server, generation, hello, rtt } if is_open => {
+                self.handshake(now, server, generation, hello, rtt)
+            }
             Input::Hosts(hosts) if is_open => self.hosts(now, hosts),
             Input::MonitorDied { server } if is_open => self.monitor_died(now, server),
             Input::Close => {
                 self.phase = LifePhase::Closed;
                 Effects::default()
             }
-            Input::ServiceConnectionClosed {
-                server,
-                service,
-                generation,
-            } => {
+            Input::ServiceConnectionClosed { server, service, generation } => {
                 if let Some(pool) = self.pool_mut(server) {
                     pool.services.closed(service, generation);
                 }
@@ -181,18 +172,12 @@ impl TopologyMachine {
     }
 
     fn pool(&self, server: ServerId) -> Option<&Pool> {
-        let index = self
-            .pools
-            .binary_search_by_key(&server, |pool| pool.server)
-            .ok()?;
+        let index = self.pools.binary_search_by_key(&server, |pool| pool.server).ok()?;
         self.pools.get(index)
     }
 
     fn pool_mut(&mut self, server: ServerId) -> Option<&mut Pool> {
-        let index = self
-            .pools
-            .binary_search_by_key(&server, |pool| pool.server)
-            .ok()?;
+        let index = self.pools.binary_search_by_key(&server, |pool| pool.server).ok()?;
         self.pools.get_mut(index)
     }
 
@@ -220,14 +205,7 @@ impl TopologyMachine {
         match outcome {
             Ok(hello) => {
                 let new = ServerDescription::from_hello(server, address, hello, rtt, now);
-                self.update(
-                    now,
-                    new,
-                    update::Consequences {
-                        checked: true,
-                        ..Default::default()
-                    },
-                )
+                self.update(now, new, update::Consequences { checked: true, ..Default::default() })
             }
             Err(error) => {
                 let interrupt_in_use = error.kind() == ErrorKind::Timeout;
@@ -237,18 +215,8 @@ impl TopologyMachine {
                     // an older version does not replace the known one.
                     new.topology_version = None;
                 }
-                let clear = Some(update::Clear {
-                    cause: error,
-                    interrupt_in_use,
-                });
-                self.update(
-                    now,
-                    new,
-                    update::Consequences {
-                        clear,
-                        ..Default::default()
-                    },
-                )
+                let clear = Some(update::Clear { cause: error, interrupt_in_use });
+                self.update(now, new, update::Consequences { clear, ..Default::default() })
             }
         }
     }
@@ -272,9 +240,7 @@ impl TopologyMachine {
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        if self
-            .generation(server, None)
-            .is_none_or(|own| generation < own)
+        if self.generation(server, None).is_none_or(|own| generation < own)
             || current.is_newer_than_reply(hello.topology_version)
         {
             return Effects::default();
@@ -291,11 +257,7 @@ impl TopologyMachine {
         self.update(
             now,
             new,
-            update::Consequences {
-                checked: true,
-                request_check,
-                ..Default::default()
-            },
+            update::Consequences { checked: true, request_check, ..Default::default() },
         )
     }
 

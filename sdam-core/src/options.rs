@@ -192,11 +192,7 @@ impl Options {
         if let Some(topology_type) = self.initial_topology_type {
             return topology_type;
         }
-        match (
-            self.load_balanced,
-            self.direct_connection,
-            &self.replica_set,
-        ) {
+        match (self.load_balanced, self.direct_connection, &self.replica_set) {
             (true, _, _) => TopologyType::LoadBalanced,
             (_, Some(true), _) => TopologyType::Single,
             (_, _, Some(_)) => TopologyType::ReplicaSetNoPrimary,

@@ -14,11 +14,7 @@ use crate::{
 /// with [`Error::pool_cleared`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct PoolClear {
     /// The generation of new connections.
     pub generation: Generation,
@@ -39,12 +35,6 @@ pub struct PoolClear {
 impl PoolClear {
     /// Creates a clear of the whole pool that does not interrupt connections in use.
     pub fn new(generation: Generation, cause: Error) -> Self {
-        Self {
-            generation,
-            service_id: None,
-            interrupt_in_use: false,
-            was_paused: false,
-            cause,
-        }
+        Self { generation, service_id: None, interrupt_in_use: false, was_paused: false, cause }
     }
 }

@@ -30,12 +30,7 @@ pub struct ReadPreference {
 impl ReadPreference {
     /// Creates the preference with this mode, without tags or limits.
     pub const fn new(mode: ReadMode) -> Self {
-        Self {
-            mode,
-            tag_sets: Vec::new(),
-            max_staleness: None,
-            hedge: None,
-        }
+        Self { mode, tag_sets: Vec::new(), max_staleness: None, hedge: None }
     }
 
     /// Sets the tag sets, in order of preference.
@@ -208,8 +203,7 @@ impl TagSet {
 
     /// Returns whether every tag of this set is among `tags` with the same value.
     pub fn is_subset_of(&self, tags: &Self) -> bool {
-        self.iter()
-            .all(|(name, value)| tags.value(name) == Some(value))
+        self.iter().all(|(name, value)| tags.value(name) == Some(value))
     }
 }
 
@@ -301,10 +295,7 @@ mod tests {
             &|it| it.with_tag_sets([TagSet::default(), tags.clone()].into()),
             Some("readPreferenceTags"),
         );
-        check(
-            &|it| it.with_max_staleness(limit),
-            Some("maxStalenessSeconds"),
-        );
+        check(&|it| it.with_max_staleness(limit), Some("maxStalenessSeconds"));
         // Selection rejects limits that are too small, because it knows the heartbeat frequency.
         check(&|it| it.with_max_staleness(Duration::ZERO), None);
         check(&|it| it.with_hedge(true), Some("hedge"));
@@ -337,14 +328,8 @@ mod tests {
         let tags = || [[("dc", "ny")].into_iter().collect(), TagSet::default()].into();
         let limit = Duration::from_secs(120);
         check(secondary.clone(), "secondary");
-        check(
-            secondary.clone().with_tag_sets([TagSet::default()].into()),
-            "secondary",
-        );
-        check(
-            secondary.clone().with_tag_sets(tags()),
-            "secondary and tag set list [{dc: ny}, {}]",
-        );
+        check(secondary.clone().with_tag_sets([TagSet::default()].into()), "secondary");
+        check(secondary.clone().with_tag_sets(tags()), "secondary and tag set list [{dc: ny}, {}]");
         check(
             secondary.clone().with_max_staleness(limit),
             "secondary and `maxStalenessSeconds` 120",

@@ -38,11 +38,7 @@ pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
             Err(error) if error.kind() == ErrorKind::Command => Err(error.with_reply(bytes)),
             Err(error) => Err(error),
         },
-        Err(malformed) => Err(Error::new(
-            ErrorKind::Protocol,
-            stage,
-            malformed.into_message(),
-        )),
+        Err(malformed) => Err(Error::new(ErrorKind::Protocol, stage, malformed.into_message())),
     }
 }
 

@@ -80,10 +80,7 @@ mod tests {
         for _ in 0..1000 {
             seen[rng.below(5) as usize] += 1;
         }
-        assert!(
-            seen.iter().all(|count| (140..=260).contains(count)),
-            "{seen:?}"
-        );
+        assert!(seen.iter().all(|count| (140..=260).contains(count)), "{seen:?}");
         assert_eq!(rng.below(0), 0);
     }
 

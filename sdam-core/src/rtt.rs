@@ -39,10 +39,7 @@ impl RttWindow {
 
     /// Creates a window with an average of `average` milliseconds, for tests and replays.
     pub fn with_average(average: f64) -> Self {
-        Self {
-            average: Some(average),
-            ..Self::default()
-        }
+        Self { average: Some(average), ..Self::default() }
     }
 
     /// Adds a sample (Server Selection: "Calculation of Average Round Trip Times").
@@ -71,10 +68,7 @@ impl RttWindow {
     /// The newest sample stands in until the next one replaces it. So a server that is known again,
     /// by any reply, can be compared with others at once.
     pub fn reset(&mut self) {
-        *self = Self {
-            newest: self.newest,
-            ..Self::default()
-        };
+        *self = Self { newest: self.newest, ..Self::default() };
     }
 
     /// Returns the average since the last reset in fractional milliseconds.
@@ -104,12 +98,7 @@ impl RttWindow {
         if self.count < 2 {
             return Duration::ZERO;
         }
-        self.recent
-            .iter()
-            .take(self.count)
-            .min()
-            .copied()
-            .unwrap_or_default()
+        self.recent.iter().take(self.count).min().copied().unwrap_or_default()
     }
 
     /// Returns the 90th percentile by nearest rank: the second greatest of ten samples, the

@@ -180,11 +180,7 @@ impl Scans {
     /// the connection broke or timed out, so that a retry on a new connection may succeed.
     pub(crate) fn checked(&mut self, view: View<'_>, retry: bool) -> Step {
         match core::mem::replace(&mut self.state, State::Resting) {
-            State::Checking {
-                scan,
-                server,
-                known,
-            } => {
+            State::Checking { scan, server, known } => {
                 // SDAM: "Network or command error during server check": only a known server is
                 // retried, and only once.
                 let own = view.topology.server_by_id(server);
@@ -229,9 +225,7 @@ impl Scans {
     /// Schedules a scan or a check after the topology has marked `server` Unknown because of an
     /// operation's error (SDAM: "not writable primary and node is recovering").
     pub(crate) fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
-        let error = topology
-            .server_by_id(server)
-            .and_then(|server| server.error.as_ref());
+        let error = topology.server_by_id(server).and_then(|server| server.error.as_ref());
         match error.and_then(Error::state_change) {
             Some(StateChange::NotWritablePrimary) if self.config.immediate_check => {
                 self.urgent = Some(server);
@@ -244,8 +238,7 @@ impl Scans {
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.last_scan
-            .is_none_or(|last| last + self.config.frequency < now)
+        self.last_scan.is_none_or(|last| last + self.config.frequency < now)
     }
 
     /// Begins the new request after the end of the check or probe in progress.
@@ -269,9 +262,9 @@ impl Scans {
     fn begin_urgent(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
             State::Checking { .. } | State::Probing { .. } => self.begin(view),
-            State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => self
-                .check_urgent(view)
-                .unwrap_or_else(|| self.finish(Ok(None))),
+            State::Resting | State::Sleeping { .. } | State::LookingUp | State::Choosing => {
+                self.check_urgent(view).unwrap_or_else(|| self.finish(Ok(None)))
+            }
         }
     }
 
@@ -344,8 +337,7 @@ impl Scans {
         if let Some(selection) = &mut self.selection {
             selection.scanned = true;
         }
-        self.check_urgent(view)
-            .unwrap_or_else(|| self.attempt(view))
+        self.check_urgent(view).unwrap_or_else(|| self.attempt(view))
     }
 
     fn check(&mut self, view: View<'_>, mut scan: Scan, server: ServerId) -> Step {
@@ -354,11 +346,7 @@ impl Scans {
         if let Some(description) = description {
             scan.count(&description.address);
         }
-        self.state = State::Checking {
-            scan,
-            server,
-            known,
-        };
+        self.state = State::Checking { scan, server, known };
         Step::Check(server)
     }
 

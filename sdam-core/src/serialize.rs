@@ -25,13 +25,7 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(
-    DepartureReason,
-    Obstacle,
-    ObjectId,
-    ServerAddress,
-    ServerType
-);
+as_text!(DepartureReason, Obstacle, ObjectId, ServerAddress, ServerType);
 
 impl<'de> Deserialize<'de> for ObjectId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

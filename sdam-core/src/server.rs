@@ -40,11 +40,7 @@ pub struct Rtt {
 /// check (round-trip times, update time, last write) and the [`id`](Self::id) do not count.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct ServerDescription {
     /// The id of the server in its topology, which changes when the server is removed and added
     /// again.
@@ -168,10 +164,7 @@ impl ServerDescription {
 
     /// Iterates over all members that the server lists: hosts, passives and arbiters.
     pub fn members(&self) -> impl Iterator<Item = &ServerAddress> {
-        self.hosts
-            .iter()
-            .chain(&self.passives)
-            .chain(&self.arbiters)
+        self.hosts.iter().chain(&self.passives).chain(&self.arbiters)
     }
 }
 

@@ -62,10 +62,7 @@ impl ServerSession {
     /// number.
     pub fn next_transaction(&mut self) -> Transaction {
         self.number += 1;
-        Transaction {
-            session: self.id,
-            number: self.number,
-        }
+        Transaction { session: self.id, number: self.number }
     }
 
     /// Records that a command of the session is being sent.
@@ -135,9 +132,7 @@ pub struct SessionPool {
 impl SessionPool {
     /// Creates an empty pool.
     pub const fn new() -> Self {
-        Self {
-            idle: VecDeque::new(),
-        }
+        Self { idle: VecDeque::new() }
     }
 
     /// Returns the number of sessions that are not in use.
@@ -168,12 +163,7 @@ impl SessionPool {
                 return session;
             }
         }
-        ServerSession {
-            id: SessionId::new(random()),
-            last_use: now,
-            number: 0,
-            is_dirty: false,
-        }
+        ServerSession { id: SessionId::new(random()), last_use: now, number: 0, is_dirty: false }
     }
 
     /// Takes a session back, unless it is dirty, and discards sessions that are about to expire.

@@ -46,10 +46,7 @@ impl TopologyDescription {
         topology_type: TopologyType,
         servers: impl IntoIterator<Item = ServerDescription>,
     ) -> Self {
-        let mut description = Self {
-            topology_type,
-            ..Self::default()
-        };
+        let mut description = Self { topology_type, ..Self::default() };
         for server in servers {
             description.put(Arc::new(server));
         }
@@ -98,9 +95,7 @@ impl TopologyDescription {
 
     /// Returns the primary, if one is known.
     pub fn primary(&self) -> Option<&Arc<ServerDescription>> {
-        self.servers
-            .iter()
-            .find(|server| server.server_type == ServerType::RsPrimary)
+        self.servers.iter().find(|server| server.server_type == ServerType::RsPrimary)
     }
 
     /// Returns whether some server accepts writes (SDAM Monitoring: "hasWritableServer").
@@ -109,10 +104,9 @@ impl TopologyDescription {
             TopologyType::Unknown | TopologyType::ReplicaSetNoPrimary => false,
             TopologyType::ReplicaSetWithPrimary | TopologyType::LoadBalanced => true,
             // A sharded topology contains only routers and servers that have not answered.
-            TopologyType::Single | TopologyType::Sharded => self
-                .servers
-                .iter()
-                .any(|server| server.server_type.is_available()),
+            TopologyType::Single | TopologyType::Sharded => {
+                self.servers.iter().any(|server| server.server_type.is_available())
+            }
         }
     }
 
@@ -158,8 +152,7 @@ impl TopologyDescription {
 
     /// Returns the index of the server at `address`, or the position at which to insert it.
     pub(crate) fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
-        self.servers
-            .binary_search_by(|server| server.address.cmp(address))
+        self.servers.binary_search_by(|server| server.address.cmp(address))
     }
 
     /// Inserts `server`, replacing any server at the same address.
@@ -182,9 +175,8 @@ impl TopologyDescription {
             .filter(|server| server.server_type.is_data_bearing())
             .map(|server| server.logical_session_timeout_minutes);
         // `None` sorts below every number, so a single server without sessions decides.
-        self.logical_session_timeout_minutes = minutes
-            .next()
-            .and_then(|first| minutes.fold(first, Ord::min));
+        self.logical_session_timeout_minutes =
+            minutes.next().and_then(|first| minutes.fold(first, Ord::min));
     }
 }
 
@@ -237,11 +229,7 @@ impl fmt::Display for TopologyDescription {
 
 impl fmt::Display for ServerDescription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{{ address: {}, type: {}",
-            self.address, self.server_type
-        )?;
+        write!(f, "{{ address: {}, type: {}", self.address, self.server_type)?;
         if let Some(rtt) = self.rtt {
             write!(f, ", rtt: {:.1} ms", rtt.average.as_secs_f64() * 1e3)?;
         }

@@ -36,10 +36,7 @@ impl TopologyType {
 
     /// Returns whether this is one of the two replica set types.
     pub const fn is_replica_set(self) -> bool {
-        matches!(
-            self,
-            Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary
-        )
+        matches!(self, Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary)
     }
 
     /// Returns whether an SRV record is polled for new hosts (Polling SRV Records for mongos

@@ -98,11 +98,7 @@ impl ConnectionString {
             (parts.hosts(&mut warnings)?, None)
         };
         let database = parts.database()?;
-        let place = if parts.srv {
-            Place::Srv
-        } else {
-            Place::Standard
-        };
+        let place = if parts.srv { Place::Srv } else { Place::Standard };
         let mut query = Query::read(parts.query, place, parts.confidential)?;
         let srv = host.map(|host| {
             srv::default_tls(&mut query.settings);

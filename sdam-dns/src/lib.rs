@@ -54,18 +54,12 @@ impl DnsResolver {
     /// Creates a resolver that queries the system's name servers: those of `/etc/resolv.conf`, or
     /// of the settings of Windows and macOS.
     pub fn system() -> Self {
-        Self {
-            servers: None,
-            blocks: false,
-        }
+        Self { servers: None, blocks: false }
     }
 
     /// Creates a resolver that queries these name servers.
     pub fn with_servers(servers: impl IntoIterator<Item = SocketAddr>) -> Self {
-        Self {
-            servers: Some(servers.into_iter().collect()),
-            blocks: false,
-        }
+        Self { servers: Some(servers.into_iter().collect()), blocks: false }
     }
 
     /// Makes the futures of look-ups block their thread. Single-threaded mode on blocking sockets

@@ -105,20 +105,16 @@ fn silent() -> (UdpSocket, SocketAddr) {
 #[test]
 fn silence_is_a_timeout_that_names_the_server() {
     let (_socket, address) = silent();
-    for resolver in [
-        DnsResolver::with_servers([address]),
-        DnsResolver::with_servers([address]).blocking(),
-    ] {
+    for resolver in
+        [DnsResolver::with_servers([address]), DnsResolver::with_servers([address]).blocking()]
+    {
         let timeout = Duration::from_millis(300);
         let started = Instant::now();
         let error = block_on(resolver.lookup_srv(NAME, Some(timeout))).unwrap_err();
         assert!(started.elapsed() >= timeout);
         assert!(error.is_timeout());
         assert_eq!(error.stage(), Stage::Dns);
-        assert_eq!(
-            error.message(),
-            format!("no answer from name server {address}")
-        );
+        assert_eq!(error.message(), format!("no answer from name server {address}"));
     }
 }
 

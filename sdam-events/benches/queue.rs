@@ -22,10 +22,7 @@ use sdam_events::{
 };
 
 fn started() -> EventKind {
-    let connection = ConnectionId {
-        driver: 1,
-        server: Some(1),
-    };
+    let connection = ConnectionId { driver: 1, server: Some(1) };
     let address = ServerAddress::new("a", 27017);
     EventKind::ServerHeartbeatStarted(Heartbeat::new(
         ServerId::from_u64(1),

@@ -48,11 +48,7 @@ mod tests;
 pub fn unbounded() -> (ChannelSink, EventStream) {
     let (sender, receiver) = mpsc::unbounded();
     let counters = Arc::new(Counters::default());
-    let sink = ChannelSink {
-        sender,
-        counters: Arc::clone(&counters),
-        interest: Interest::SDAM,
-    };
+    let sink = ChannelSink { sender, counters: Arc::clone(&counters), interest: Interest::SDAM };
     (sink, EventStream { receiver, counters })
 }
 
@@ -69,11 +65,7 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
 /// changes since the last read. [`EventStream::dropped`] counts the dropped events.
 pub fn bounded(capacity: usize) -> (BoundedSink, EventStream) {
     let (inner, stream) = unbounded();
-    let sink = BoundedSink {
-        inner,
-        capacity,
-        skipped: Mutex::default(),
-    };
+    let sink = BoundedSink { inner, capacity, skipped: Mutex::default() };
     (sink, stream)
 }
 

@@ -38,11 +38,7 @@ pub struct Dispatcher {
 impl Dispatcher {
     /// Creates a dispatcher from `queue`, which was created with the interest of `sink`, to `sink`.
     pub fn new(queue: Arc<EventQueue>, sink: Arc<dyn EventSink>) -> Self {
-        Self {
-            queue,
-            sink: Some(sink),
-            delivered: 0,
-        }
+        Self { queue, sink: Some(sink), delivered: 0 }
     }
 }
 

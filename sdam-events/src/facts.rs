@@ -161,15 +161,9 @@ impl Facts {
                 if let Some(server) = self.servers.get_mut(&heartbeat.address) {
                     server.last_success = Some(event.at);
                 }
-                if self
-                    .primary
-                    .as_ref()
-                    .is_none_or(|primary| *primary == heartbeat.address)
-                {
-                    self.sightings = Sightings {
-                        confirmed: self.sightings.latest,
-                        latest: Some(event.at),
-                    };
+                if self.primary.as_ref().is_none_or(|primary| *primary == heartbeat.address) {
+                    self.sightings =
+                        Sightings { confirmed: self.sightings.latest, latest: Some(event.at) };
                 }
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
@@ -244,18 +238,10 @@ impl Facts {
             _ => None,
         };
         if primary.is_some() && (handed_over || !was_writable) {
-            self.sightings = Sightings {
-                confirmed: Some(at),
-                latest: None,
-            };
+            self.sightings = Sightings { confirmed: Some(at), latest: None };
         }
         if let Some(outage) = outage {
-            let failover = Failover {
-                outage,
-                new: primary,
-                election_id,
-                writable_again: at,
-            };
+            let failover = Failover { outage, new: primary, election_id, writable_again: at };
             facts.push(self.end_failover(failover));
         }
     }
@@ -265,12 +251,7 @@ impl Facts {
         let lasted = at.since(self.type_since);
         self.type_since = at;
         self.time_in_type[type_index(old)] += lasted;
-        Fact::TopologyTypeChanged {
-            at,
-            old,
-            new,
-            lasted,
-        }
+        Fact::TopologyTypeChanged { at, old, new, lasted }
     }
 
     fn start_outage(
@@ -286,17 +267,8 @@ impl Facts {
             .as_ref()
             .and_then(|lost| new.server(lost))
             .is_some_and(|server| server.server_type.is_available());
-        let seen = if stepped_down {
-            confirmed
-        } else {
-            latest.or(confirmed)
-        };
-        Outage {
-            lost,
-            last_writable: seen.unwrap_or(at),
-            noticed: at,
-            successor_named: None,
-        }
+        let seen = if stepped_down { confirmed } else { latest.or(confirmed) };
+        Outage { lost, last_writable: seen.unwrap_or(at), noticed: at, successor_named: None }
     }
 
     fn end_failover(&mut self, failover: Failover) -> Fact {
@@ -365,8 +337,5 @@ impl Facts {
 }
 
 fn type_index(topology_type: TopologyType) -> usize {
-    TYPES
-        .iter()
-        .position(|own| *own == topology_type)
-        .unwrap_or_default()
+    TYPES.iter().position(|own| *own == topology_type).unwrap_or_default()
 }

@@ -128,10 +128,7 @@ pub enum Cause {
 impl History {
     /// Creates a history of up to `capacity` transitions.
     pub fn new(capacity: usize) -> Self {
-        Self {
-            capacity,
-            state: Mutex::default(),
-        }
+        Self { capacity, state: Mutex::default() }
     }
 
     /// Returns the transitions, oldest first.
@@ -155,12 +152,7 @@ impl EventSink for History {
         let Some((change, cause)) = state.take_in(event) else {
             return;
         };
-        state.transitions.push_back(Transition {
-            seq: event.seq,
-            at: event.at,
-            change,
-            cause,
-        });
+        state.transitions.push_back(Transition { seq: event.seq, at: event.at, change, cause });
         while state.transitions.len() > self.capacity {
             state.transitions.pop_front();
             state.forgotten += 1;
@@ -189,13 +181,9 @@ impl State {
             EventKind::ServerOpening { address, .. } => {
                 (Change::ServerAdded(address.clone()), current)
             }
-            EventKind::ServerClosed {
-                address, reason, ..
-            } => {
-                let change = Change::ServerRemoved {
-                    address: address.clone(),
-                    reason: reason.clone(),
-                };
+            EventKind::ServerClosed { address, reason, .. } => {
+                let change =
+                    Change::ServerRemoved { address: address.clone(), reason: reason.clone() };
                 (change, current)
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
@@ -228,10 +216,8 @@ impl State {
                 (Change::PoolReady(address.clone()), cause)
             }
             EventKind::PoolCleared { address, clear, .. } => {
-                let change = Change::PoolCleared {
-                    address: address.clone(),
-                    generation: clear.generation,
-                };
+                let change =
+                    Change::PoolCleared { address: address.clone(), generation: clear.generation };
                 (change, Cause::Error(address.clone(), clear.cause.clone()))
             }
             EventKind::MembersIgnored { ignored, .. } => {
@@ -284,11 +270,7 @@ impl fmt::Display for History {
 impl fmt::Display for Transition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let at = self.at.since(Instant::EPOCH).as_secs_f64();
-        write!(
-            f,
-            "{at:12.3} s  #{:<5} {} ({})",
-            self.seq, self.change, self.cause
-        )
+        write!(f, "{at:12.3} s  #{:<5} {} ({})", self.seq, self.change, self.cause)
     }
 }
 
@@ -317,10 +299,9 @@ impl fmt::Display for Change {
                 }
             }
             Self::PoolReady(address) => write!(f, "{address} pool ready"),
-            Self::PoolCleared {
-                address,
-                generation,
-            } => write!(f, "{address} pool cleared, generation {generation}"),
+            Self::PoolCleared { address, generation } => {
+                write!(f, "{address} pool cleared, generation {generation}")
+            }
             Self::MembersIgnored(count) => write!(f, "{count} members ignored"),
         }
     }

@@ -92,11 +92,7 @@ impl<'e> LogMessage<'e> {
             return None;
         }
         let name = event.kind.name();
-        Some(Self {
-            name,
-            text: text(name)?,
-            fields: LogFields::of(event, max_document_length),
-        })
+        Some(Self { name, text: text(name)?, fields: LogFields::of(event, max_document_length) })
     }
 
     /// Returns the text of the message, which is the same for all events of one name.

@@ -263,9 +263,7 @@ impl MetricsSink {
                 counter!(names::FAILOVERS, self.labels.clone()).increment(1);
                 histogram!(names::FAILOVER_DURATION, self.labels.clone()).record(failover.total());
             }
-            Fact::ServerLost {
-                address, losses, ..
-            } => self.set_losses(address, *losses),
+            Fact::ServerLost { address, losses, .. } => self.set_losses(address, *losses),
             _ => {}
         }
     }
@@ -302,14 +300,12 @@ impl EventSink for MetricsSink {
                 let without = state.facts.time_without_writes(event.at);
                 gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
             }
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat,
-                duration,
-                ..
-            } => self.heartbeat("ok", heartbeat.awaited, Some(*duration)),
-            EventKind::ServerHeartbeatFailed {
-                heartbeat, failure, ..
-            } => self.heartbeat(failure.kind().as_str(), heartbeat.awaited, None),
+            EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
+                self.heartbeat("ok", heartbeat.awaited, Some(*duration));
+            }
+            EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
+                self.heartbeat(failure.kind().as_str(), heartbeat.awaited, None);
+            }
             // CMAP: clearing a paused pool publishes no event (F-63).
             EventKind::PoolCleared { clear, .. } if !clear.was_paused => {
                 let reason: ErrorKind = clear.cause.kind();
@@ -320,17 +316,12 @@ impl EventSink for MetricsSink {
                 state.waiting.insert(key, Arc::clone(selection));
                 self.set_waiters(&state);
             }
-            EventKind::ServerSelectionSucceeded {
-                selection,
-                duration,
-                ..
-            } => self.selection_ended(&mut state, selection, "ok", *duration),
-            EventKind::ServerSelectionFailed {
-                selection,
-                reason,
-                duration,
-                ..
-            } => self.selection_ended(&mut state, selection, reason.as_str(), *duration),
+            EventKind::ServerSelectionSucceeded { selection, duration, .. } => {
+                self.selection_ended(&mut state, selection, "ok", *duration);
+            }
+            EventKind::ServerSelectionFailed { selection, reason, duration, .. } => {
+                self.selection_ended(&mut state, selection, reason.as_str(), *duration);
+            }
             kind => self.operation(kind),
         }
     }

@@ -315,8 +315,7 @@ impl EventQueue {
 
     /// Ends delivery permanently after a panic of the sink.
     pub(crate) fn fail(&self, failure: SinkPanicked) {
-        self.interest
-            .store(Interest::NONE.bits(), Ordering::Relaxed);
+        self.interest.store(Interest::NONE.bits(), Ordering::Relaxed);
         let _ = self.failure.set(failure);
         let mut state = self.lock();
         state.closed = true;

@@ -153,15 +153,8 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         };
         writer.write_all(text(&header)?.as_bytes())?;
         writer.flush()?;
-        let out = Out {
-            writer,
-            error: None,
-            is_broken: false,
-        };
-        Ok(Self {
-            out: Mutex::new(out),
-            selections: false,
-        })
+        let out = Out { writer, error: None, is_broken: false };
+        Ok(Self { out: Mutex::new(out), selections: false })
     }
 
     /// Records server selections as well. They are not needed for a replay.
@@ -182,13 +175,8 @@ impl<W: Write + Send + 'static> RecordSink<W> {
     ///
     /// The first error of the whole recording.
     pub fn finish(self) -> io::Result<W> {
-        let out = self
-            .out
-            .into_inner()
-            .unwrap_or_else(PoisonError::into_inner);
-        let Out {
-            mut writer, error, ..
-        } = out;
+        let out = self.out.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Out { mut writer, error, .. } = out;
         match error {
             Some(error) => Err(error),
             None => writer.flush().map(|()| writer),
@@ -230,22 +218,14 @@ impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
     }
 
     fn interest(&self) -> Interest {
-        let always = Interest::SDAM
-            .union(Interest::POOL_STATES)
-            .union(EventName::Input.into());
-        if self.selections {
-            always.union(Interest::SELECTION)
-        } else {
-            always
-        }
+        let always = Interest::SDAM.union(Interest::POOL_STATES).union(EventName::Input.into());
+        if self.selections { always.union(Interest::SELECTION) } else { always }
     }
 }
 
 impl<W> fmt::Debug for RecordSink<W> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordSink")
-            .field("selections", &self.selections)
-            .finish_non_exhaustive()
+        f.debug_struct("RecordSink").field("selections", &self.selections).finish_non_exhaustive()
     }
 }
 
@@ -263,10 +243,7 @@ impl Origin {
     /// Creates the origin of a recording made now. `now` and `wall` are the same moment on the
     /// clock of the runtime and on the wall clock.
     pub fn at(now: Instant, wall: SystemTime) -> Self {
-        Self {
-            epoch: wall.checked_sub(now.since(Instant::EPOCH)),
-            vantage: None,
-        }
+        Self { epoch: wall.checked_sub(now.since(Instant::EPOCH)), vantage: None }
     }
 
     /// Sets the name of the client's place.
@@ -287,12 +264,7 @@ impl Origin {
 /// Returns the line of an event, with its line break. The reply of a heartbeat is left out, because
 /// it is in the input before.
 pub(crate) fn line(event: &Event) -> serde_json::Result<String> {
-    let EventKind::ServerHeartbeatSucceeded {
-        heartbeat,
-        duration,
-        ..
-    } = &event.kind
-    else {
+    let EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } = &event.kind else {
         return text(event);
     };
     let kind = EventKind::ServerHeartbeatSucceeded {

@@ -87,9 +87,7 @@ pub fn replay_to(
             }
             Err(reason) => return Err(at(line.number, reason)),
         };
-        let step = player
-            .step(&record, &line.text)
-            .map_err(|reason| at(line.number, reason))?;
+        let step = player.step(&record, &line.text).map_err(|reason| at(line.number, reason))?;
         if let Step::Differs(replayed) = step {
             return Ok(player.outcome(Some(Divergence {
                 line: line.number,
@@ -225,10 +223,8 @@ impl Replayer {
 
     /// Processes one line.
     fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
-        let is_input = matches!(
-            record.entry,
-            Entry::Input(_) | Entry::Earlier(EarlierEntry::Input(_))
-        );
+        let is_input =
+            matches!(record.entry, Entry::Input(_) | Entry::Earlier(EarlierEntry::Input(_)));
         if is_input && let Some(missing) = self.expected.pop_front() {
             return Ok(Step::Differs(Some(line(record, missing)?)));
         }
@@ -296,9 +292,7 @@ impl Replayer {
         self.inputs += 1;
         for output in outputs {
             match output {
-                Output::OpenServer {
-                    server, address, ..
-                } => {
+                Output::OpenServer { server, address, .. } => {
                     self.addresses.insert(server, address);
                 }
                 Output::CloseServer { server } => {
@@ -313,11 +307,8 @@ impl Replayer {
                 }
                 Output::PoolClear { server, clear } => {
                     let address = self.addresses.get(&server).cloned();
-                    let cleared = address.map(|address| EventKind::PoolCleared {
-                        server,
-                        address,
-                        clear,
-                    });
+                    let cleared =
+                        address.map(|address| EventKind::PoolCleared { server, address, clear });
                     self.expected.extend(cleared);
                 }
                 // What the client did with these is seen in the next inputs.

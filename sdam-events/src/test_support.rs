@@ -36,10 +36,7 @@ pub(crate) fn heartbeat(server: u64) -> Heartbeat {
     Heartbeat::new(
         ServerId::from_u64(server),
         address(&format!("host{server}")),
-        ConnectionId {
-            driver: 1,
-            server: None,
-        },
+        ConnectionId { driver: 1, server: None },
         false,
     )
 }
@@ -96,10 +93,7 @@ pub(crate) fn selection() -> Arc<Selection> {
 
 /// Returns the ids of a pooled connection.
 pub(crate) fn connection() -> ConnectionId {
-    ConnectionId {
-        driver: 3,
-        server: Some(4),
-    }
+    ConnectionId { driver: 3, server: Some(4) }
 }
 
 /// Returns a command to `host1`, and its document.
@@ -125,10 +119,7 @@ impl Recorder {
     }
 
     pub(crate) fn interested_in(interest: Interest) -> Arc<Self> {
-        Arc::new(Self {
-            interest: Some(interest),
-            ..Self::default()
-        })
+        Arc::new(Self { interest: Some(interest), ..Self::default() })
     }
 
     pub(crate) fn events(&self) -> Vec<Event> {
@@ -140,10 +131,7 @@ impl Recorder {
     }
 
     pub(crate) fn names(&self) -> Vec<&'static str> {
-        self.events()
-            .iter()
-            .map(|event| event.kind.name().as_str())
-            .collect()
+        self.events().iter().map(|event| event.kind.name().as_str()).collect()
     }
 }
 

@@ -21,10 +21,7 @@ fn burst(queue: &EventQueue, heartbeat: &Heartbeat) {
 }
 
 fn heartbeat() -> Heartbeat {
-    let connection = ConnectionId {
-        driver: 1,
-        server: Some(1),
-    };
+    let connection = ConnectionId { driver: 1, server: Some(1) };
     let address = ServerAddress::new("a", 27017);
     Heartbeat::new(ServerId::from_u64(1), address, connection, true)
 }
@@ -52,9 +49,7 @@ fn a_queue_without_interest_does_not_allocate() {
     let allocations = allocation_counter::measure(|| {
         let queue = EventQueue::new(ObjectId::default(), Interest::NONE);
         burst(&queue, &heartbeat);
-        queue.push_with(Instant::EPOCH, EventName::TopologyOpening, || {
-            EventKind::TopologyOpening
-        });
+        queue.push_with(Instant::EPOCH, EventName::TopologyOpening, || EventKind::TopologyOpening);
     });
     assert_eq!(allocations.count_total, 0);
 }

@@ -31,11 +31,7 @@ pub(crate) async fn run(
     let result = match pool.change_with(|machine| machine.check_out(now)) {
         Ok(CheckOut::Connection(member)) => Ok(member),
         Ok(CheckOut::Wait(ticket)) => {
-            let waiting = Waiting {
-                pool,
-                ticket: Some(ticket),
-                deadline,
-            };
+            let waiting = Waiting { pool, ticket: Some(ticket), deadline };
             waiting.connection().await
         }
         Err(error) => Err(error),

@@ -26,11 +26,7 @@ pub struct PooledConnection {
 
 impl PooledConnection {
     pub(crate) fn new(pool: Arc<Inner>, member: Box<Member>) -> Self {
-        Self {
-            member: Some(member),
-            pin: None,
-            pool,
-        }
+        Self { member: Some(member), pin: None, pool }
     }
 
     /// Returns the driver's and the server's id of the connection.

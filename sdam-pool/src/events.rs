@@ -18,39 +18,32 @@ pub(crate) struct PoolEvents(pub(crate) PoolContext);
 
 impl PoolEvents {
     pub(crate) fn pool_created(&self, options: &PoolOptions) {
-        self.publish(EventName::PoolCreated, |server, address| {
-            EventKind::PoolCreated {
-                server,
-                address,
-                options: Arc::new(options.clone()),
-            }
+        self.publish(EventName::PoolCreated, |server, address| EventKind::PoolCreated {
+            server,
+            address,
+            options: Arc::new(options.clone()),
         });
     }
 
     pub(crate) fn pool_closed(&self) {
-        self.publish(EventName::PoolClosed, |server, address| {
-            EventKind::PoolClosed { server, address }
+        self.publish(EventName::PoolClosed, |server, address| EventKind::PoolClosed {
+            server,
+            address,
         });
     }
 
     pub(crate) fn created(&self, connection: ConnectionId) {
         self.publish(EventName::ConnectionCreated, |server, address| {
-            EventKind::ConnectionCreated {
-                server,
-                address,
-                connection,
-            }
+            EventKind::ConnectionCreated { server, address, connection }
         });
     }
 
     pub(crate) fn ready(&self, connection: ConnectionId, since: Instant) {
-        self.publish(EventName::ConnectionReady, |server, address| {
-            EventKind::ConnectionReady {
-                server,
-                address,
-                connection,
-                duration: self.elapsed(since),
-            }
+        self.publish(EventName::ConnectionReady, |server, address| EventKind::ConnectionReady {
+            server,
+            address,
+            connection,
+            duration: self.elapsed(since),
         });
     }
 
@@ -60,14 +53,12 @@ impl PoolEvents {
         reason: ConnectionClosedReason,
         error: Option<&Error>,
     ) {
-        self.publish(EventName::ConnectionClosed, |server, address| {
-            EventKind::ConnectionClosed {
-                server,
-                address,
-                connection,
-                reason,
-                error: error.cloned().map(Error::without_context),
-            }
+        self.publish(EventName::ConnectionClosed, |server, address| EventKind::ConnectionClosed {
+            server,
+            address,
+            connection,
+            reason,
+            error: error.cloned().map(Error::without_context),
         });
     }
 
@@ -78,19 +69,12 @@ impl PoolEvents {
         });
         let is_wanted = self.wants(EventName::ConnectionCheckedOut)
             || self.wants(EventName::ConnectionCheckOutFailed);
-        CheckOutEvents {
-            events: is_wanted.then_some(self),
-            start: is_wanted.then(|| self.now()),
-        }
+        CheckOutEvents { events: is_wanted.then_some(self), start: is_wanted.then(|| self.now()) }
     }
 
     pub(crate) fn checked_in(&self, connection: ConnectionId) {
         self.publish(EventName::ConnectionCheckedIn, |server, address| {
-            EventKind::ConnectionCheckedIn {
-                server,
-                address,
-                connection,
-            }
+            EventKind::ConnectionCheckedIn { server, address, connection }
         });
     }
 
@@ -127,12 +111,7 @@ impl CheckOutEvents<'_> {
         let duration = self.duration();
         if let Some(events) = self.events.take() {
             events.publish(EventName::ConnectionCheckedOut, |server, address| {
-                EventKind::ConnectionCheckedOut {
-                    server,
-                    address,
-                    connection,
-                    duration,
-                }
+                EventKind::ConnectionCheckedOut { server, address, connection, duration }
             });
         }
     }
@@ -143,9 +122,7 @@ impl CheckOutEvents<'_> {
             ErrorKind::WaitQueueTimeout => CheckOutFailure::Timeout,
             _ => CheckOutFailure::ConnectionError,
         };
-        self.publish_failure(reason, || {
-            format!("{:#}", error.clone().without_context()).into()
-        });
+        self.publish_failure(reason, || format!("{:#}", error.clone().without_context()).into());
     }
 
     fn publish_failure(&mut self, reason: CheckOutFailure, failure: impl FnOnce() -> Arc<str>) {
@@ -171,8 +148,6 @@ impl CheckOutEvents<'_> {
 
 impl Drop for CheckOutEvents<'_> {
     fn drop(&mut self) {
-        self.publish_failure(CheckOutFailure::Cancelled, || {
-            "the check-out was cancelled".into()
-        });
+        self.publish_failure(CheckOutFailure::Cancelled, || "the check-out was cancelled".into());
     }
 }

@@ -85,23 +85,14 @@ impl Inner {
     /// call and ends with the future, even if the future is never polled. It does not keep the pool
     /// alive.
     pub(crate) fn open(self: &Arc<Self>, id: u64) -> impl Future<Output = ()> + Send + use<> {
-        let mut attempt = Attempt {
-            pool: Arc::downgrade(self),
-            events: self.events.clone(),
-            id,
-            is_open: true,
-        };
+        let mut attempt =
+            Attempt { pool: Arc::downgrade(self), events: self.events.clone(), id, is_open: true };
         self.events.created(attempt.connection());
-        let (context, timeout, started) = (
-            self.context.clone(),
-            self.settings.connect_timeout,
-            self.clock().now(),
-        );
+        let (context, timeout, started) =
+            (self.context.clone(), self.settings.connect_timeout, self.clock().now());
         let authenticator = self.settings.authenticator.clone();
         async move {
-            let result = context
-                .establish_with(authenticator.as_deref(), timeout)
-                .await;
+            let result = context.establish_with(authenticator.as_deref(), timeout).await;
             match (result, attempt.pool.upgrade()) {
                 (Ok(established), Some(pool)) => {
                     attempt.end();
@@ -279,10 +270,7 @@ struct Attempt {
 
 impl Attempt {
     fn connection(&self) -> ConnectionId {
-        ConnectionId {
-            driver: self.id,
-            server: None,
-        }
+        ConnectionId { driver: self.id, server: None }
     }
 
     /// Marks the attempt as ended, so that dropping it has no effect.
@@ -300,11 +288,7 @@ impl Drop for Attempt {
         self.events.closed(self.connection(), reason, None);
         if let Some(pool) = self.pool.upgrade() {
             let is_cancelled = pool.core.with(|machine| machine.is_cancelled(self.id));
-            let failure = if is_cancelled {
-                Failure::Cancelled
-            } else {
-                Failure::Dropped
-            };
+            let failure = if is_cancelled { Failure::Cancelled } else { Failure::Dropped };
             pool.fail(self.id, failure);
         }
     }

@@ -29,12 +29,7 @@ pub(crate) struct Interrupt {
 
 impl Interrupt {
     pub(crate) fn new(generation: Generation, service: Option<ObjectId>) -> Self {
-        Self {
-            generation,
-            service,
-            is_set: AtomicBool::new(false),
-            waker: AtomicWaker::new(),
-        }
+        Self { generation, service, is_set: AtomicBool::new(false), waker: AtomicWaker::new() }
     }
 
     pub(crate) fn is_set(&self) -> bool {

@@ -145,10 +145,7 @@ pub(crate) struct After<C> {
 
 impl<C> Default for After<C> {
     fn default() -> Self {
-        Self {
-            wake: SmallVec::new(),
-            close: SmallVec::new(),
-        }
+        Self { wake: SmallVec::new(), close: SmallVec::new() }
     }
 }
 
@@ -228,10 +225,8 @@ impl<C: Pooled> Machine<C> {
             }
         }
         if clear.interrupt_in_use {
-            self.interrupt = Some(Interruption {
-                below: clear.generation,
-                service: clear.service_id,
-            });
+            self.interrupt =
+                Some(Interruption { below: clear.generation, service: clear.service_id });
             if clear.service_id.is_none() {
                 self.cancel_attempts(&mut after);
             }
@@ -257,10 +252,7 @@ impl<C: Pooled> Machine<C> {
     /// Passes connections to the worker to be closed; their closing is already published.
     pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
         let mut after = After::default();
-        self.to_close.push(ToClose {
-            connections,
-            reason: None,
-        });
+        self.to_close.push(ToClose { connections, reason: None });
         self.cancel_attempts(&mut after);
         self.wake_worker(&mut after);
         after
@@ -412,9 +404,7 @@ impl<C: Pooled> Machine<C> {
 
     fn is_expired(&self, since: Instant, now: Option<Instant>) -> bool {
         let limit = self.config.options.max_idle_time;
-        limit
-            .zip(now)
-            .is_some_and(|(limit, now)| since + limit <= now)
+        limit.zip(now).is_some_and(|(limit, now)| since + limit <= now)
     }
 
     /// Counts a connection that is about to be closed.
@@ -428,10 +418,7 @@ impl<C: Pooled> Machine<C> {
     /// Passes the idle connections to the worker to be closed.
     fn close_idle(&mut self, reason: ConnectionClosedReason) {
         if !self.idle.is_empty() {
-            let idle = ToClose {
-                connections: self.take_idle(),
-                reason: Some(reason),
-            };
+            let idle = ToClose { connections: self.take_idle(), reason: Some(reason) };
             self.to_close.push(idle);
         }
     }

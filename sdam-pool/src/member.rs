@@ -24,10 +24,7 @@ impl Member {
     pub(crate) fn new(id: u64, established: Established) -> Self {
         let (generation, service) = (established.generation(), established.service_id());
         Self {
-            id: ConnectionId {
-                driver: id,
-                server: established.hello().connection_id,
-            },
+            id: ConnectionId { driver: id, server: established.hello().connection_id },
             interrupt: Arc::new(Interrupt::new(generation, service)),
             is_discarded: false,
             established,

@@ -175,11 +175,7 @@ fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
         drops.join().unwrap();
         check_in(&pool, connection);
         let stats = pool.with(|machine| machine.stats());
-        assert_eq!(
-            (stats.idle, stats.in_use, stats.waiting),
-            (1, 0, 0),
-            "{stats:?}"
-        );
+        assert_eq!((stats.idle, stats.in_use, stats.waiting), (1, 0, 0), "{stats:?}");
     });
 }
 
@@ -216,11 +212,7 @@ fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
         close(&pool);
         worker.join().unwrap();
         let stats = pool.with(|machine| machine.stats());
-        assert_eq!(
-            (stats.idle, stats.in_use, stats.pending),
-            (0, 0, 0),
-            "{stats:?}"
-        );
+        assert_eq!((stats.idle, stats.in_use, stats.pending), (0, 0, 0), "{stats:?}");
     });
 }
 
@@ -243,11 +235,7 @@ fn a_check_out_beside_the_closing_of_the_pool_ends() {
         closes.join().unwrap();
         worker.join().unwrap();
         let stats = pool.with(|machine| machine.stats());
-        assert_eq!(
-            (stats.idle, stats.in_use, stats.waiting),
-            (0, 0, 0),
-            "{stats:?}"
-        );
+        assert_eq!((stats.idle, stats.in_use, stats.waiting), (0, 0, 0), "{stats:?}");
         assert_eq!(stats.opened, stats.closed);
     });
 }
@@ -270,10 +258,7 @@ fn a_check_out_ends_when_the_pool_is_closed_and_its_worker_is_dropped_beside_it(
         };
         match block_on(obtain(&pool)) {
             Err(error)
-                if matches!(
-                    error.kind(),
-                    ErrorKind::RuntimeShutDown | ErrorKind::PoolClosed
-                ) => {}
+                if matches!(error.kind(), ErrorKind::RuntimeShutDown | ErrorKind::PoolClosed) => {}
             other => panic!("{other:?}"),
         }
         closes.join().unwrap();
@@ -292,10 +277,7 @@ fn a_command_that_waits_notices_its_interruption() {
         let interrupt = Arc::new(Interrupt::new(OLD, None));
         interrupts.add(&interrupt);
         let other = thread::spawn(move || {
-            interrupts.interrupt(Interruption {
-                below: NEW,
-                service: None,
-            });
+            interrupts.interrupt(Interruption { below: NEW, service: None });
         });
         let outcome = block_on(interrupt.race(std::future::pending::<()>()));
         assert_eq!(outcome, None);

@@ -24,12 +24,7 @@ pub(crate) struct Worker {
 impl Worker {
     /// Creates the worker of `pool`, which it does not keep alive.
     pub(crate) fn new(pool: Weak<Inner>) -> Self {
-        Self {
-            pool,
-            attempts: Vec::new(),
-            timer: None,
-            has_ended: false,
-        }
+        Self { pool, attempts: Vec::new(), timer: None, has_ended: false }
     }
 
     /// Runs until the pool is closed or dropped.
@@ -75,8 +70,7 @@ impl Worker {
     /// Polls all attempts (there are few). Returns whether one has ended.
     fn poll_attempts(&mut self, cx: &mut Context<'_>) -> bool {
         let before = self.attempts.len();
-        self.attempts
-            .retain_mut(|(_, attempt)| attempt.poll_unpin(cx).is_pending());
+        self.attempts.retain_mut(|(_, attempt)| attempt.poll_unpin(cx).is_pending());
         self.attempts.len() < before
     }
 
@@ -89,10 +83,7 @@ impl Worker {
 
     /// Returns whether the deadline has passed.
     fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
-        let fired = self
-            .timer
-            .as_mut()
-            .is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
+        let fired = self.timer.as_mut().is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
         if fired {
             self.timer = None;
         }

@@ -15,9 +15,7 @@ pub(crate) struct AsyncStdClock {
 
 impl AsyncStdClock {
     pub(crate) fn new() -> Self {
-        Self {
-            epoch: Epoch::begin(),
-        }
+        Self { epoch: Epoch::begin() }
     }
 }
 

@@ -23,11 +23,7 @@ pub(crate) struct BlockingStream {
 
 impl BlockingStream {
     pub(crate) fn new(socket: impl Socket, epoch: Epoch) -> Self {
-        Self {
-            socket: Box::new(socket),
-            epoch,
-            deadline: None,
-        }
+        Self { socket: Box::new(socket), epoch, deadline: None }
     }
 
     /// Repeats `action` with the remaining time until it succeeds or the deadline has passed.

@@ -23,9 +23,7 @@ pub(crate) struct OwnSpawner {
 
 impl OwnSpawner {
     pub(crate) fn new(executor: &Arc<Executor<'static>>) -> Self {
-        Self {
-            executor: Arc::downgrade(executor),
-        }
+        Self { executor: Arc::downgrade(executor) }
     }
 }
 

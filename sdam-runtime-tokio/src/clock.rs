@@ -28,10 +28,7 @@ impl TokioClock {
     ///
     /// If the runtime has no timers.
     pub(crate) fn new(handle: Handle) -> Self {
-        Self {
-            epoch: Epoch::begin(),
-            driver: Driver::of(handle),
-        }
+        Self { epoch: Epoch::begin(), driver: Driver::of(handle) }
     }
 }
 
@@ -88,9 +85,8 @@ impl Driver {
     /// If the runtime has no timers.
     fn of(handle: Handle) -> Arc<Self> {
         // The id may be that of an earlier runtime that has shut down.
-        let (id, drivers) = (handle.id(), || {
-            DRIVERS.lock().unwrap_or_else(PoisonError::into_inner)
-        });
+        let (id, drivers) =
+            (handle.id(), || DRIVERS.lock().unwrap_or_else(PoisonError::into_inner));
         let known = |drivers: &[Weak<Self>]| {
             let mut drivers = drivers.iter().filter_map(Weak::upgrade);
             drivers.find(|driver| driver.handle.id() == id && !*driver.shut_down())
@@ -114,20 +110,14 @@ impl Driver {
             let _announcement = announcement;
             pending::<()>().await;
         });
-        let driver = Self {
-            sentinel: sentinel.abort_handle(),
-            handle,
-            shut_down,
-        };
+        let driver = Self { sentinel: sentinel.abort_handle(), handle, shut_down };
         // Panics without timers and then drops the sentinel: here rather than later in a monitor.
         drop(driver.timer(time::Instant::now()));
         driver
     }
 
     fn shut_down(&self) -> RwLockReadGuard<'_, bool> {
-        self.shut_down
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.shut_down.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn timer(&self, at: time::Instant) -> time::Sleep {

@@ -41,17 +41,12 @@ impl TokioDial {
     async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
         let connect = AssertUnwindSafe(connect).catch_unwind();
         self.enter(connect).await.unwrap_or_else(|_| {
-            Err(io::Error::other(
-                "the tokio runtime has no I/O: build it with `enable_all`",
-            ))
+            Err(io::Error::other("the tokio runtime has no I/O: build it with `enable_all`"))
         })
     }
 
     fn enter<'f, T>(&self, future: impl Future<Output = T> + Send + 'f) -> Entered<'f, T> {
-        Entered {
-            handle: self.handle.clone(),
-            future: Box::pin(future),
-        }
+        Entered { handle: self.handle.clone(), future: Box::pin(future) }
     }
 }
 

@@ -41,11 +41,7 @@ impl OneThread {
             tokio.block_on(stopped).unwrap();
             drop(tokio);
         });
-        Self {
-            handle,
-            stop,
-            driver,
-        }
+        Self { handle, stop, driver }
     }
 
     fn shut_down(self) {
@@ -86,9 +82,7 @@ fn all_callers_on_one_runtime_share_a_task_that_ends_with_the_last_of_them() {
         tokio.metrics().num_alive_tasks()
     };
     let start = |tokio: &runtime::Runtime| from_handle(tokio.handle().clone()).unwrap();
-    let runtimes = tokios
-        .each_ref()
-        .map(|tokio| [start(tokio), start(tokio), start(tokio)]);
+    let runtimes = tokios.each_ref().map(|tokio| [start(tokio), start(tokio), start(tokio)]);
     assert_eq!(tokios.each_ref().map(tasks), [1, 1]);
     let [first, second] = runtimes;
     let kept = first.into_iter().next();
@@ -101,11 +95,7 @@ fn all_callers_on_one_runtime_share_a_task_that_ends_with_the_last_of_them() {
 #[test]
 fn current_fails_outside_a_tokio_context() {
     let error = current().unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .contains("not in the context of a tokio runtime")
-    );
+    assert!(error.to_string().contains("not in the context of a tokio runtime"));
     let tokio = multi_thread();
     let _context = tokio.enter();
     current().unwrap();
@@ -129,9 +119,7 @@ fn dropping_the_runtime_value_ends_its_task() {
 
 #[test]
 fn a_runtime_without_timers_is_an_error() {
-    let bare = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .unwrap();
+    let bare = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let inside = bare.block_on(async { current() }).unwrap_err();
     assert!(inside.to_string().contains("enable_time"), "{inside}");
     let error = from_handle(bare.handle().clone()).unwrap_err();
@@ -142,10 +130,7 @@ fn a_runtime_without_timers_is_an_error() {
 
 #[test]
 fn connecting_without_io_is_an_error() {
-    let timed = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .unwrap();
+    let timed = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let address = sdam_core::address::ServerAddress::new("127.0.0.1", 1);
     let error = timed.block_on(async {
         let transport = current().unwrap().backend.transport;

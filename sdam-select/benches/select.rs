@@ -1,8 +1,5 @@
 //! The cost of one selection: `cargo bench -p sdam-select`.
-#![expect(
-    clippy::unwrap_used,
-    reason = "the criteria of this benchmark are valid"
-)]
+#![expect(clippy::unwrap_used, reason = "the criteria of this benchmark are valid")]
 
 use std::{hint::black_box, time::Duration};
 
@@ -29,11 +26,7 @@ fn server(number: u64, server_type: ServerType) -> ServerDescription {
     });
     server.last_update_time = Some(Instant::from_millis(1_000_000 + number));
     server.last_write_date = Some(1_700_000_000_000);
-    let zone = if number.is_multiple_of(2) {
-        "even"
-    } else {
-        "odd"
-    };
+    let zone = if number.is_multiple_of(2) { "even" } else { "odd" };
     server.tags = [("dc", "ny"), ("zone", zone)].into_iter().collect();
     server
 }
@@ -65,28 +58,12 @@ fn benches(criterion: &mut Criterion) {
     let deprioritized = fifty.servers().first().map(|server| server.address.clone());
     let cases = [
         ("3 members, write", replica_set(3), Criteria::write()),
-        (
-            "3 members, primary",
-            replica_set(3),
-            read(ReadPreference::default()),
-        ),
+        ("3 members, primary", replica_set(3), read(ReadPreference::default())),
         ("3 members, nearest", replica_set(3), nearest()),
-        (
-            "3 members, tags and staleness",
-            replica_set(3),
-            read(picky.clone()),
-        ),
+        ("3 members, tags and staleness", replica_set(3), read(picky.clone())),
         ("50 members, nearest", replica_set(50), nearest()),
-        (
-            "50 members, tags and staleness",
-            replica_set(50),
-            read(picky),
-        ),
-        (
-            "50 members, one deprioritized",
-            fifty,
-            nearest().with_deprioritized(deprioritized),
-        ),
+        ("50 members, tags and staleness", replica_set(50), read(picky)),
+        ("50 members, one deprioritized", fifty, nearest().with_deprioritized(deprioritized)),
         ("1000 mongos", sharded(1000), Criteria::write()),
     ];
     let settings = Settings::default();

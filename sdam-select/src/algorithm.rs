@@ -49,11 +49,8 @@ pub fn choose<'t>(
     }
     let suitability = Suitability::new(topology, settings, criteria)?;
     if has_selector {
-        let suitable = apply_selectors(
-            suitable_candidates(topology, &suitability),
-            settings,
-            criteria,
-        );
+        let suitable =
+            apply_selectors(suitable_candidates(topology, &suitability), settings, criteria);
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         let at = |index: usize| suitable.get(index).copied();
         return Ok(pick_in_window(latencies, at, settings, load, random));
@@ -70,13 +67,10 @@ fn choose_where<'t>(
     load: impl Fn(Candidate<'t>) -> u32,
     random: u64,
 ) -> Option<Candidate<'t>> {
-    let latencies = topology.servers().iter().map(|server| {
-        if is_suitable(server) {
-            latency(server)
-        } else {
-            UNSUITABLE
-        }
-    });
+    let latencies = topology
+        .servers()
+        .iter()
+        .map(|server| if is_suitable(server) { latency(server) } else { UNSUITABLE });
     let at = |index| {
         let server = topology.servers().get(index)?;
         Some(Candidate { index, server })
@@ -96,11 +90,7 @@ pub fn suitable<'t>(
     criteria: &Criteria,
 ) -> Result<Candidates<'t>, ConfigError> {
     let suitability = Suitability::new(topology, settings, criteria)?;
-    Ok(apply_selectors(
-        suitable_candidates(topology, &suitability),
-        settings,
-        criteria,
-    ))
+    Ok(apply_selectors(suitable_candidates(topology, &suitability), settings, criteria))
 }
 
 /// Returns the servers of `suitable` whose average round-trip time exceeds the fastest one's by at
@@ -108,10 +98,7 @@ pub fn suitable<'t>(
 #[doc(alias = "localThresholdMS")]
 pub fn latency_window<'t>(suitable: &Candidates<'t>, threshold: Duration) -> Candidates<'t> {
     let mut window = suitable.clone();
-    let fastest = window
-        .iter()
-        .map(|candidate| latency(candidate.server))
-        .min();
+    let fastest = window.iter().map(|candidate| latency(candidate.server)).min();
     let limit = latency_limit(fastest.unwrap_or_default(), threshold);
     window.retain(|candidate| latency(candidate.server) <= limit);
     window

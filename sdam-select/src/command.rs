@@ -121,12 +121,7 @@ impl<'p> ReadPreferenceDocument<'p> {
     }
 
     fn bare(mode: ReadMode) -> Self {
-        Self {
-            mode,
-            tags: &[],
-            max_staleness: None,
-            hedge: None,
-        }
+        Self { mode, tags: &[], max_staleness: None, hedge: None }
     }
 
     /// Returns whether the flag SecondaryOk alone has the same meaning for a mongos.

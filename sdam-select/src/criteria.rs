@@ -273,12 +273,7 @@ pub(crate) fn check_staleness(
     }
     let invalid = |reason: String, remedy| {
         let limit = limit.as_secs_f64().to_string();
-        Err(ConfigError::new(
-            "maxStalenessSeconds",
-            limit,
-            reason,
-            remedy,
-        ))
+        Err(ConfigError::new("maxStalenessSeconds", limit, reason, remedy))
     };
     let smallest = smallest_max_staleness(settings.heartbeat_frequency);
     if limit < smallest {
@@ -310,9 +305,7 @@ pub(crate) fn check_staleness(
 /// Returns the smallest staleness limit that is valid with this heartbeat frequency.
 #[doc(alias = "smallestMaxStalenessSeconds")]
 pub fn smallest_max_staleness(heartbeat_frequency: Duration) -> Duration {
-    heartbeat_frequency
-        .saturating_add(IDLE_WRITE_PERIOD)
-        .max(SMALLEST_MAX_STALENESS)
+    heartbeat_frequency.saturating_add(IDLE_WRITE_PERIOD).max(SMALLEST_MAX_STALENESS)
 }
 
 #[cfg(test)]

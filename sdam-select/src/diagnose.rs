@@ -155,10 +155,7 @@ struct Evidence<'t> {
 impl<'t> Evidence<'t> {
     fn new(topology: &'t TopologyDescription) -> Self {
         let mut servers = topology.servers().iter();
-        Self {
-            topology,
-            any_available: servers.any(|server| server.server_type.is_available()),
-        }
+        Self { topology, any_available: servers.any(|server| server.server_type.is_available()) }
     }
 
     /// Returns the servers whose error matches `is`.
@@ -176,15 +173,11 @@ impl<'t> Evidence<'t> {
     /// Returns the servers whose error matches `is`, with their errors.
     fn failures(&self, is: impl Fn(&Error) -> bool) -> Vec<(ServerAddress, Error)> {
         let failed = self.failed(is);
-        failed
-            .map(|(server, error)| (server.address.clone(), error.clone()))
-            .collect()
+        failed.map(|(server, error)| (server.address.clone(), error.clone())).collect()
     }
 
     fn addresses(&self, is: impl Fn(&Error) -> bool) -> Vec<ServerAddress> {
-        self.failed(is)
-            .map(|(server, _)| server.address.clone())
-            .collect()
+        self.failed(is).map(|(server, _)| server.address.clone()).collect()
     }
 
     /// Returns whether `addresses` come from the replica set's configuration.
@@ -213,15 +206,9 @@ impl<'t> Evidence<'t> {
 
     fn differs(&self, me: &ServerAddress) -> Option<Diagnosis> {
         match self.topology.obstacle(self.topology.server(me)?)? {
-            Obstacle::NamesDiffer {
-                connected,
-                me,
-                error,
-            } => Some(Diagnosis::AddressMismatch {
-                address: connected,
-                me,
-                error: Some(error),
-            }),
+            Obstacle::NamesDiffer { connected, me, error } => {
+                Some(Diagnosis::AddressMismatch { address: connected, me, error: Some(error) })
+            }
             _ => None,
         }
     }
@@ -229,9 +216,7 @@ impl<'t> Evidence<'t> {
     fn about_no_answers(&self, found: &mut Vec<Diagnosis>) {
         let servers = self.topology.servers();
         if servers.is_empty() {
-            found.push(Diagnosis::NoServers {
-                set_name: self.topology.set_name().map(Box::from),
-            });
+            found.push(Diagnosis::NoServers { set_name: self.topology.set_name().map(Box::from) });
         } else if !self.any_available && servers.iter().all(|server| server.error.is_none()) {
             found.push(Diagnosis::NotAnsweredYet);
         }
@@ -242,10 +227,7 @@ impl<'t> Evidence<'t> {
         let addresses = self.addresses(|error| error.stage() == Stage::Dns);
         if !addresses.is_empty() {
             let advertised = self.advertised(&addresses);
-            found.push(Diagnosis::Unresolvable {
-                addresses,
-                advertised,
-            });
+            found.push(Diagnosis::Unresolvable { addresses, advertised });
         }
         let addresses = self.addresses(|error| error.stage() == Stage::Connect);
         if addresses.len() == self.topology.servers().len() && !addresses.is_empty() {
@@ -256,10 +238,7 @@ impl<'t> Evidence<'t> {
             });
         } else if !addresses.is_empty() {
             let advertised = self.advertised(&addresses);
-            found.push(Diagnosis::Unreachable {
-                addresses,
-                advertised,
-            });
+            found.push(Diagnosis::Unreachable { addresses, advertised });
         }
         let failures = self.failures(|error| error.stage() == Stage::Proxy);
         if !failures.is_empty() {
@@ -280,12 +259,10 @@ impl<'t> Evidence<'t> {
         }
         let rejected =
             self.failed(|error| error.stage() == Stage::Auth && error.kind() == ErrorKind::Command);
-        found.extend(
-            rejected.map(|(server, error)| Diagnosis::AuthenticationFailed {
-                address: server.address.clone(),
-                error: error.clone(),
-            }),
-        );
+        found.extend(rejected.map(|(server, error)| Diagnosis::AuthenticationFailed {
+            address: server.address.clone(),
+            error: error.clone(),
+        }));
     }
 
     /// Diagnoses names: replica set names and addresses.
@@ -325,9 +302,7 @@ impl<'t> Evidence<'t> {
             server.is_none_or(|server| !server.server_type.is_available())
         });
         if let Some(primary) = unreachable.next() {
-            return Some(Diagnosis::PrimaryUnreachable {
-                address: primary.clone(),
-            });
+            return Some(Diagnosis::PrimaryUnreachable { address: primary.clone() });
         }
         Some(Diagnosis::NoPrimary {
             reached: available().count(),
@@ -355,12 +330,8 @@ fn exclusion(explanation: &Explanation) -> Option<Diagnosis> {
         Some(Diagnosis::DroppedBySelector)
     } else if any(|why| matches!(why, Rejection::Tags { .. })) {
         Some(Diagnosis::NoMatchingTags)
-    } else if any(|why| {
-        matches!(
-            why,
-            Rejection::Stale { .. } | Rejection::StalenessUnknown { .. }
-        )
-    }) {
+    } else if any(|why| matches!(why, Rejection::Stale { .. } | Rejection::StalenessUnknown { .. }))
+    {
         Some(Diagnosis::AllStale)
     } else {
         None

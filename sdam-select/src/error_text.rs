@@ -89,18 +89,12 @@ mod tests {
             "No server available for query with ReadPreference nearest, tag set list [{dc: la}], \
              and `maxStalenessSeconds` 90",
         );
-        check(
-            &Criteria::write(),
-            "No servers are suitable for write operation",
-        );
+        check(&Criteria::write(), "No servers are suitable for write operation");
         // L-6: the members are too old for a secondary to run the aggregation.
         let mut old = server(1, RsSecondary);
         old.wire_versions.max = 9;
         assert_eq!(
-            error_text(
-                &topology(ReplicaSetNoPrimary, [old]),
-                &read(nearest()).with_write_stage()
-            ),
+            error_text(&topology(ReplicaSetNoPrimary, [old]), &read(nearest()).with_write_stage()),
             "No server available for query with ReadPreference primary"
         );
     }

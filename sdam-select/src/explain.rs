@@ -230,11 +230,8 @@ impl<'a> Explainer<'a> {
                     suitability.deprioritized,
                 )
             });
-        let suitable = apply_selectors(
-            suitable_candidates(topology, &suitability),
-            settings,
-            criteria,
-        );
+        let suitable =
+            apply_selectors(suitable_candidates(topology, &suitability), settings, criteria);
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         Self {
             suitability,
@@ -265,9 +262,7 @@ impl<'a> Explainer<'a> {
 
     /// Returns the reason why `server` is not suitable.
     fn unsuitable(&self, server: &ServerDescription) -> Rejection {
-        let wrong_type = Rejection::Type {
-            required: self.required_type(),
-        };
+        let wrong_type = Rejection::Type { required: self.required_type() };
         if !server.server_type.is_available() {
             return wrong_type;
         }
@@ -281,10 +276,7 @@ impl<'a> Explainer<'a> {
         if !suitability.types.contains(server.server_type) {
             return self.not_preferred(server.server_type).unwrap_or(wrong_type);
         }
-        if let Some(limit) = suitability
-            .staleness
-            .filter(|limit| !limit.is_met_by(server))
-        {
+        if let Some(limit) = suitability.staleness.filter(|limit| !limit.is_met_by(server)) {
             let staleness = limit
                 .estimate(server)
                 .map(|nanos| Duration::from_nanos(u64::try_from(nanos.max(0)).unwrap_or(u64::MAX)));

@@ -50,10 +50,7 @@ mod tests {
     fn readable_and_writable_follow_the_table() {
         // A-20, J-50: without preference, with primary, with secondary, writable
         let check = |topology_type, types: &[ServerType], expected: [bool; 4]| {
-            let servers = types
-                .iter()
-                .zip(1..)
-                .map(|(of, number)| server(number, *of));
+            let servers = types.iter().zip(1..).map(|(of, number)| server(number, *of));
             let topology = topology(topology_type, servers);
             let actual = [
                 readable(&topology, None),
@@ -69,11 +66,7 @@ mod tests {
         check(TopologyType::Single, &[Standalone], yes);
         check(TopologyType::Single, &[RsSecondary], yes);
         check(TopologyType::ReplicaSetNoPrimary, &[], no);
-        check(
-            TopologyType::ReplicaSetNoPrimary,
-            &[PossiblePrimary, RsArbiter],
-            no,
-        );
+        check(TopologyType::ReplicaSetNoPrimary, &[PossiblePrimary, RsArbiter], no);
         check(
             TopologyType::ReplicaSetNoPrimary,
             &[RsSecondary, Unknown],
@@ -84,11 +77,7 @@ mod tests {
             &[RsPrimary, Unknown],
             [true, true, false, true],
         );
-        check(
-            TopologyType::ReplicaSetWithPrimary,
-            &[RsPrimary, RsSecondary],
-            yes,
-        );
+        check(TopologyType::ReplicaSetWithPrimary, &[RsPrimary, RsSecondary], yes);
         check(TopologyType::Sharded, &[Unknown, Unknown], no);
         check(TopologyType::Sharded, &[Unknown, Mongos], yes);
         check(TopologyType::LoadBalanced, &[LoadBalancer], yes);

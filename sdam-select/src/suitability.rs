@@ -71,12 +71,7 @@ impl<'a> Suitability<'a> {
         preference: Option<&'a ReadPreference>,
         deprioritized: &'a [ServerAddress],
     ) -> Self {
-        let of_types = |types| Self {
-            types,
-            staleness: None,
-            tags: TagFilter::Any,
-            deprioritized,
-        };
+        let of_types = |types| Self { types, staleness: None, tags: TagFilter::Any, deprioritized };
         let preference = match ServerTypes::of_topology(topology.topology_type(), preference) {
             Ok(types) => return of_types(types),
             Err(preference) => preference,
@@ -133,10 +128,7 @@ impl<'a> Suitability<'a> {
     }
 
     pub(crate) fn any_suitable(&self, topology: &TopologyDescription) -> bool {
-        topology
-            .servers()
-            .iter()
-            .any(|server| self.is_suitable(server))
+        topology.servers().iter().any(|server| self.is_suitable(server))
     }
 
     pub(crate) fn is_fresh(&self, server: &ServerDescription) -> bool {

@@ -44,10 +44,7 @@ pub(crate) fn failed(
 }
 
 pub(crate) fn with_rtt(mut server: ServerDescription, millis: u64) -> ServerDescription {
-    server.rtt = Some(Rtt {
-        average: Duration::from_millis(millis),
-        ..Rtt::default()
-    });
+    server.rtt = Some(Rtt { average: Duration::from_millis(millis), ..Rtt::default() });
     server
 }
 

@@ -89,10 +89,7 @@ fn selection_allocates_nothing_up_to_1024_servers() {
     check("1000 mongos", &routers(1000), &Criteria::write());
     check("1024 mongos", &routers(1024), &nearest());
     // Proves that the documented limit is exact and that the counter works.
-    assert_eq!(
-        allocations(&routers(1025), &settings, &Criteria::write()),
-        100
-    );
+    assert_eq!(allocations(&routers(1025), &settings, &Criteria::write()), 100);
 }
 
 #[test]
@@ -115,10 +112,7 @@ fn cloning_criteria_allocates_nothing() {
         .with_deprioritized([ServerAddress::new("a", 1)])
         .with_operation_name("find");
     let count = allocation_counter::measure(|| {
-        assert_eq!(
-            criteria.clone().with_operation_id(7).operation_id(),
-            Some(7)
-        );
+        assert_eq!(criteria.clone().with_operation_id(7).operation_id(), Some(7));
     });
     assert_eq!(count.count_total, 0);
 }

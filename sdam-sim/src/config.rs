@@ -51,16 +51,12 @@ impl SetConfig {
 
     /// Returns the entry of the member at `address`.
     pub fn member(&self, address: &ServerAddress) -> Option<&MemberConfig> {
-        self.members
-            .iter()
-            .find(|member| member.address == *address)
+        self.members.iter().find(|member| member.address == *address)
     }
 
     /// Returns the entry of the member at `address`, mutable.
     pub fn member_mut(&mut self, address: &ServerAddress) -> Option<&mut MemberConfig> {
-        self.members
-            .iter_mut()
-            .find(|member| member.address == *address)
+        self.members.iter_mut().find(|member| member.address == *address)
     }
 
     /// Returns the number of voting members.

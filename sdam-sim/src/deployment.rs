@@ -204,17 +204,14 @@ impl Deployment {
 
     /// Returns the process that clients reach at `address`.
     pub fn member_at(&self, address: &ServerAddress) -> Option<MemberId> {
-        self.ids()
-            .find(|member| self.member(*member).address == *address)
+        self.ids().find(|member| self.member(*member).address == *address)
     }
 
     /// Returns the processes at `address`. Behind a load balancer, these are all mongoses with that
     /// address.
     pub(crate) fn members_at(&self, address: &ServerAddress) -> Vec<MemberId> {
         let members = self.ids();
-        members
-            .filter(|member| self.member(*member).address == *address)
-            .collect()
+        members.filter(|member| self.member(*member).address == *address).collect()
     }
 
     /// Returns the address of `member` for clients.
@@ -229,17 +226,9 @@ impl Deployment {
 
     /// Returns the connection string of the deployment.
     pub fn uri(&self) -> String {
-        let hosts: Vec<&str> = self
-            .seeds()
-            .into_iter()
-            .map(ServerAddress::as_str)
-            .collect();
+        let hosts: Vec<&str> = self.seeds().into_iter().map(ServerAddress::as_str).collect();
         let options = self.options().map(|options| format!("?{options}"));
-        format!(
-            "mongodb://{}/{}",
-            hosts.join(","),
-            options.unwrap_or_default()
-        )
+        format!("mongodb://{}/{}", hosts.join(","), options.unwrap_or_default())
     }
 
     /// Returns the hosts of the connection string.
@@ -256,10 +245,7 @@ impl Deployment {
 
     /// Returns the options of the connection string.
     pub(crate) fn options(&self) -> Option<String> {
-        let in_replica_set = self
-            .members
-            .first()
-            .is_some_and(|own| own.replica().is_some());
+        let in_replica_set = self.members.first().is_some_and(|own| own.replica().is_some());
         if let Some(config) = self.set_config() {
             return Some(format!("replicaSet={}", config.name));
         }
@@ -275,13 +261,7 @@ impl Deployment {
     }
 
     fn is_standalone(&self) -> bool {
-        matches!(
-            self.members.as_slice(),
-            [Member {
-                kind: Kind::Standalone,
-                ..
-            }]
-        )
+        matches!(self.members.as_slice(), [Member { kind: Kind::Standalone, .. }])
     }
 
     /// Returns whether the mongoses are behind a load balancer.
@@ -312,8 +292,7 @@ impl Deployment {
 
     /// Returns the wall clock time at `now`, in milliseconds since the Unix epoch.
     pub(crate) fn date(&self, now: Instant) -> i64 {
-        self.epoch_millis
-            .saturating_add_unsigned(now.as_nanos() / 1_000_000)
+        self.epoch_millis.saturating_add_unsigned(now.as_nanos() / 1_000_000)
     }
 
     fn fire(&mut self, at: Instant, timer: Timer) {

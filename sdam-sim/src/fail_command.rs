@@ -54,13 +54,8 @@ pub enum BadReply {
 
 impl BadReply {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
-        Self::Stray,
-        Self::WrongResponseTo,
-        Self::NoOk,
-        Self::Malformed,
-        Self::MoreToCome,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Stray, Self::WrongResponseTo, Self::NoOk, Self::Malformed, Self::MoreToCome];
 
     /// Returns the name in the text of actions and in `data.badReply` of `configureFailPoint`.
     pub const fn as_str(self) -> &'static str {
@@ -185,11 +180,5 @@ impl FailCommand {
 
 fn strings(data: &Document, key: &str) -> Option<Vec<String>> {
     let array = data.get_array(key).ok()?;
-    Some(
-        array
-            .iter()
-            .filter_map(Bson::as_str)
-            .map(str::to_owned)
-            .collect(),
-    )
+    Some(array.iter().filter_map(Bson::as_str).map(str::to_owned).collect())
 }

@@ -221,24 +221,14 @@ impl Member {
     pub(crate) fn advertised(&self, horizon: u64) -> AdvertisedState {
         let quiescing = matches!(self.state, ProcessState::Quiescing(_));
         let Some(replica) = self.replica() else {
-            return AdvertisedState {
-                quiescing,
-                ..AdvertisedState::default()
-            };
+            return AdvertisedState { quiescing, ..AdvertisedState::default() };
         };
         AdvertisedState {
             role: replica.role,
             draining: replica.draining,
-            config: replica
-                .config
-                .as_ref()
-                .map(|config| (config.term, config.version)),
+            config: replica.config.as_ref().map(|config| (config.term, config.version)),
             primary: replica.primary,
-            term: if replica.role == Role::Primary {
-                replica.term
-            } else {
-                0
-            },
+            term: if replica.role == Role::Primary { replica.term } else { 0 },
             horizon,
             quiescing,
         }

@@ -40,22 +40,10 @@ impl Oplog {
     pub(crate) fn write(&mut self, term: i64, at: Instant, date: i64, retain: Duration) {
         let last = self.last().time;
         let seconds = u32::try_from(date.div_euclid(1000)).unwrap_or(0);
-        let increment = if seconds <= last.seconds {
-            last.increment + 1
-        } else {
-            1
-        };
-        let time = OpTime {
-            term,
-            seconds: seconds.max(last.seconds),
-            increment,
-        };
+        let increment = if seconds <= last.seconds { last.increment + 1 } else { 1 };
+        let time = OpTime { term, seconds: seconds.max(last.seconds), increment };
         self.entries.push_back(Entry { time, at, date });
-        while self
-            .entries
-            .get(1)
-            .is_some_and(|second| second.at + retain < at)
-        {
+        while self.entries.get(1).is_some_and(|second| second.at + retain < at) {
             self.entries.pop_front();
         }
     }

@@ -106,11 +106,7 @@ impl Oracle {
 
     /// Creates a violation of this rule at `at`.
     pub fn violated(self, at: Instant, message: impl Into<String>) -> Violation {
-        Violation {
-            oracle: self,
-            at,
-            message: message.into(),
-        }
+        Violation { oracle: self, at, message: message.into() }
     }
 }
 

@@ -84,10 +84,7 @@ impl CommandError {
 
     /// Returns whether clients treat the code as a state change error (section I.3).
     pub(crate) fn is_state_change(&self) -> bool {
-        matches!(
-            self.code,
-            10107 | 13435 | 10058 | 11602 | 13436 | 189 | 11600 | 91
-        )
+        matches!(self.code, 10107 | 13435 | 10058 | 11602 | 13436 | 189 | 11600 | 91)
     }
 
     /// Returns whether a retryable write may be retried after this error.

@@ -79,12 +79,7 @@ impl Request {
             body = query.clone();
         }
         let name = body.keys().next().cloned().unwrap_or_default();
-        Some(Self {
-            id: message.request_id(),
-            framing,
-            name,
-            body,
-        })
+        Some(Self { id: message.request_id(), framing, name, body })
     }
 
     /// Returns whether the command is hello or legacy hello.
@@ -103,13 +98,7 @@ impl Request {
 
     /// Returns whether the client accepts a stream of replies.
     pub(crate) fn exhaust_allowed(&self) -> bool {
-        matches!(
-            self.framing,
-            Framing::Msg {
-                exhaust_allowed: true,
-                ..
-            }
-        )
+        matches!(self.framing, Framing::Msg { exhaust_allowed: true, .. })
     }
 
     /// Returns the database of the command.
@@ -130,23 +119,16 @@ impl Request {
     ) -> Result<Option<WireMessage>, WireError> {
         match &self.framing {
             Framing::Msg { silent: true, .. } => Ok(None),
-            Framing::Msg { .. } => OpMsg {
-                request_id,
-                response_to,
-                more_to_come,
-                body,
-                ..OpMsg::default()
+            Framing::Msg { .. } => {
+                OpMsg { request_id, response_to, more_to_come, body, ..OpMsg::default() }
+                    .encode()
+                    .map(Some)
             }
-            .encode()
-            .map(Some),
-            Framing::Query { .. } => OpReply {
-                request_id,
-                response_to,
-                flags: OpReply::AWAIT_CAPABLE,
-                body,
+            Framing::Query { .. } => {
+                OpReply { request_id, response_to, flags: OpReply::AWAIT_CAPABLE, body }
+                    .encode()
+                    .map(Some)
             }
-            .encode()
-            .map(Some),
         }
     }
 }

@@ -195,10 +195,7 @@ impl Sim {
                     "deadlock at {:?}: the program waits, but no timer or delivery is pending",
                     self.now(),
                 );
-                wakers
-                    .into_iter()
-                    .flatten()
-                    .for_each(std::task::Waker::wake);
+                wakers.into_iter().flatten().for_each(std::task::Waker::wake);
             }
         }
     }
@@ -226,9 +223,7 @@ impl Sim {
     ///
     /// If there is no primary.
     pub fn step_down(&self) -> Result<(), ActionError> {
-        self.apply(&Action::StepDown {
-            period: Duration::from_secs(10),
-        })
+        self.apply(&Action::StepDown { period: Duration::from_secs(10) })
     }
 
     /// Kills the process and thereby closes its connections.
@@ -391,9 +386,7 @@ impl fmt::Debug for Shared {
 
 impl fmt::Debug for Sim {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sim")
-            .field("now", &self.now())
-            .finish_non_exhaustive()
+        f.debug_struct("Sim").field("now", &self.now()).finish_non_exhaustive()
     }
 }
 

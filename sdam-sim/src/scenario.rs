@@ -90,11 +90,7 @@ impl Scenario {
         for (at, step) in steps {
             clock.sleep_until(start + *at).await;
             if let Err(error) = step.apply(sim) {
-                failed.push(FailedStep {
-                    at: *at,
-                    step: step.clone(),
-                    error,
-                });
+                failed.push(FailedStep { at: *at, step: step.clone(), error });
             }
         }
         failed
@@ -135,17 +131,13 @@ impl From<NetFault> for Step {
 
 impl FromIterator<(Duration, Step)> for Scenario {
     fn from_iter<I: IntoIterator<Item = (Duration, Step)>>(steps: I) -> Self {
-        Self {
-            steps: steps.into_iter().collect(),
-        }
+        Self { steps: steps.into_iter().collect() }
     }
 }
 
 impl fmt::Display for Scenario {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.steps
-            .iter()
-            .try_for_each(|(at, step)| writeln!(f, "{}s {step}", seconds(*at)))
+        self.steps.iter().try_for_each(|(at, step)| writeln!(f, "{}s {step}", seconds(*at)))
     }
 }
 

@@ -124,9 +124,7 @@ impl Server {
 
     fn request<T>(&self, event: impl FnOnce(Sender<T>) -> Event) -> Result<T, ServeError> {
         let (reply, answer) = mpsc::channel();
-        self.events
-            .send(event(reply))
-            .map_err(|_| ServeError::Stopped)?;
+        self.events.send(event(reply)).map_err(|_| ServeError::Stopped)?;
         answer.recv().map_err(|_| ServeError::Stopped)
     }
 }

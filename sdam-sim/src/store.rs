@@ -46,9 +46,7 @@ impl Store {
     ) -> Result<Vec<&Document>, CommandError> {
         let filter = Filter::new(filter)?;
         let documents = self.collections.get(namespace).into_iter().flatten();
-        Ok(documents
-            .filter(|document| filter.matches(document))
-            .collect())
+        Ok(documents.filter(|document| filter.matches(document)).collect())
     }
 
     /// Returns the documents that match `filter`, ordered by `sort`.
@@ -93,10 +91,7 @@ impl Store {
         let filter = Filter::new(filter)?;
         let documents = self.collections.get_mut(namespace).into_iter().flatten();
         let mut updated = 0;
-        for document in documents
-            .filter(|document| filter.matches(document))
-            .take(limit)
-        {
+        for document in documents.filter(|document| filter.matches(document)).take(limit) {
             *document = changed(document, change)?;
             updated += 1;
         }
@@ -193,11 +188,7 @@ pub(crate) fn order(sort: &Document, a: &Document, b: &Document) -> Ordering {
     let keys = sort.iter().map(|(key, direction)| {
         let order = compare(a.get(key), b.get(key));
         let is_descending = number(direction).is_some_and(|number| number < 0.0);
-        if is_descending {
-            order.reverse()
-        } else {
-            order
-        }
+        if is_descending { order.reverse() } else { order }
     });
     keys.fold(Ordering::Equal, Ordering::then)
 }
@@ -210,9 +201,7 @@ pub(crate) fn project(projection: &Document, document: &Document) -> Document {
         None => key == "_id" || projection.is_empty(),
     };
     let fields = document.iter().filter(|(key, _)| is_kept(key));
-    fields
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
+    fields.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// Orders two values of one kind: numbers, or otherwise strings. Absent values come first.

@@ -41,11 +41,7 @@ impl ServerVersion {
     ];
 
     const fn new(major: u8, minor: u8, patch: u8) -> Self {
-        Self {
-            major,
-            minor,
-            patch,
-        }
+        Self { major, minor, patch }
     }
 
     /// Returns another patch release of the series, such as 4.2.9 of 4.2.
@@ -160,14 +156,8 @@ pub struct UnknownVersion(Box<str>);
 
 impl fmt::Display for UnknownVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not a version that can be simulated, which are",
-            self.0
-        )?;
-        ServerVersion::SERIES
-            .iter()
-            .try_for_each(|v| write!(f, " {}.{}", v.major, v.minor))
+        write!(f, "`{}` is not a version that can be simulated, which are", self.0)?;
+        ServerVersion::SERIES.iter().try_for_each(|v| write!(f, " {}.{}", v.major, v.minor))
     }
 }
 
@@ -179,11 +169,8 @@ impl FromStr for ServerVersion {
     /// Parses `6.0`, the last release of the series, or `6.0.5`.
     fn from_str(text: &str) -> Result<Self, UnknownVersion> {
         let unknown = || UnknownVersion(text.into());
-        let numbers: Vec<u8> = text
-            .split('.')
-            .map(str::parse)
-            .collect::<Result<_, _>>()
-            .map_err(|_| unknown())?;
+        let numbers: Vec<u8> =
+            text.split('.').map(str::parse).collect::<Result<_, _>>().map_err(|_| unknown())?;
         let (major, minor, patch) = match *numbers.as_slice() {
             [major, minor] => (major, minor, None),
             [major, minor, patch] => (major, minor, Some(patch)),

@@ -37,12 +37,7 @@ impl Client {
         let requests = CertificateRequests::new(config.client_auth_cert_resolver);
         let requests = Arc::new(requests);
         config.client_auth_cert_resolver = requests.clone();
-        Self {
-            config: Arc::new(config),
-            requests,
-            checks_name,
-            observer,
-        }
+        Self { config: Arc::new(config), requests, checks_name, observer }
     }
 
     /// Returns the name that the certificate of `server` must contain. Unless it is an IP address,
@@ -68,10 +63,7 @@ impl Tls for Client {
         stream: Box<dyn ByteStream>,
         server: &ServerAddress,
     ) -> Result<Box<dyn ByteStream>, Error> {
-        let errors = Errors {
-            host: server.host().into(),
-            requests: Arc::clone(&self.requests),
-        };
+        let errors = Errors { host: server.host().into(), requests: Arc::clone(&self.requests) };
         let session = ClientConnection::new(Arc::clone(&self.config), self.name(server)?)
             .map_err(|error| errors.refused(error))?;
         let mut stream = TlsStream::new(stream, session, errors.clone());

@@ -24,11 +24,7 @@ impl<'a> Value<'a> {
             _ => return None,
         };
         let whole = bytes.get(..header.checked_add(length)?)?;
-        Some(Self {
-            tag,
-            content: whole.get(header..)?,
-            whole,
-        })
+        Some(Self { tag, content: whole.get(header..)?, whole })
     }
 
     /// Returns the values inside this one.

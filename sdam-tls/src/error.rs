@@ -81,10 +81,7 @@ pub(crate) struct CertificateRequests {
 
 impl CertificateRequests {
     pub(crate) fn new(resolver: Arc<dyn ResolvesClientCert>) -> Self {
-        Self {
-            resolver,
-            seen: AtomicBool::new(false),
-        }
+        Self { resolver, seen: AtomicBool::new(false) }
     }
 }
 

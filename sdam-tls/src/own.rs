@@ -21,10 +21,7 @@ pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), Cert
         let is_suitable = match id {
             EXTENDED_KEY_USAGE => value.values().any(|purpose| purpose.content == SERVER_AUTH),
             // The first byte is the number of unused bits.
-            KEY_USAGE => value
-                .content
-                .get(1)
-                .is_some_and(|bits| bits & DIGITAL_SIGNATURE != 0),
+            KEY_USAGE => value.content.get(1).is_some_and(|bits| bits & DIGITAL_SIGNATURE != 0),
             _ => true,
         };
         if !is_suitable {
@@ -103,10 +100,8 @@ impl<'a> Signed<'a> {
 
     /// Returns whether the list was signed with the key of `issuer`.
     fn is_by(&self, issuer: &EndEntityCert<'_>, known: &WebPkiSupportedAlgorithms) -> bool {
-        let mut fitting = known
-            .all
-            .iter()
-            .filter(|own| own.signature_alg_id().as_ref() == self.algorithm);
+        let mut fitting =
+            known.all.iter().filter(|own| own.signature_alg_id().as_ref() == self.algorithm);
         fitting.any(|algorithm| {
             let signed = issuer.verify_signature(*algorithm, self.body.whole, self.signature);
             signed.is_ok()
@@ -115,10 +110,8 @@ impl<'a> Signed<'a> {
 
     /// Returns the time of the next update, as [`digits`].
     fn next_update(&self) -> Option<String> {
-        let mut times = self
-            .body
-            .values()
-            .filter(|part| matches!(part.tag, UTC_TIME | GENERALIZED_TIME));
+        let mut times =
+            self.body.values().filter(|part| matches!(part.tag, UTC_TIME | GENERALIZED_TIME));
         // The first time is the update of this list.
         let due = times.nth(1)?;
         let text = str::from_utf8(due.content).ok()?.trim_end_matches('Z');

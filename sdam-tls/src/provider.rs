@@ -44,12 +44,7 @@ enum Roots {
 impl Rustls {
     /// Creates a provider with this cryptography that trusts the platform's authorities.
     pub fn new(crypto: Arc<CryptoProvider>) -> Self {
-        Self {
-            crypto,
-            roots: Roots::Platform,
-            revocation_lists: Vec::new(),
-            observer: None,
-        }
+        Self { crypto, roots: Roots::Platform, revocation_lists: Vec::new(), observer: None }
     }
 
     /// Creates a provider with ring's cryptography.
@@ -191,23 +186,11 @@ impl TlsProvider for FixedConfig {
         let set = [
             ("tlsCAFile", options.ca_file.is_some()),
             (KEY_FILE, options.certificate_key_file.is_some()),
-            (
-                "tlsCertificateKeyFilePassword",
-                options.certificate_key_file_password.is_some(),
-            ),
-            (
-                "tlsAllowInvalidCertificates",
-                options.allow_invalid_certificates,
-            ),
+            ("tlsCertificateKeyFilePassword", options.certificate_key_file_password.is_some()),
+            ("tlsAllowInvalidCertificates", options.allow_invalid_certificates),
             ("tlsAllowInvalidHostnames", options.allow_invalid_hostnames),
-            (
-                "tlsDisableCertificateRevocationCheck",
-                options.disable_certificate_revocation_check,
-            ),
-            (
-                "tlsDisableOCSPEndpointCheck",
-                options.disable_ocsp_endpoint_check,
-            ),
+            ("tlsDisableCertificateRevocationCheck", options.disable_certificate_revocation_check),
+            ("tlsDisableOCSPEndpointCheck", options.disable_ocsp_endpoint_check),
         ];
         match set.into_iter().find(|(_, set)| *set) {
             Some((option, _)) => Err(ConfigError::new(
@@ -216,11 +199,7 @@ impl TlsProvider for FixedConfig {
                 "this program has a TLS configuration of its own, which no option changes",
                 "remove the option, or set it in the program",
             )),
-            None => Ok(Arc::new(Client::new(
-                ClientConfig::clone(&self.0),
-                true,
-                None,
-            ))),
+            None => Ok(Arc::new(Client::new(ClientConfig::clone(&self.0), true, None))),
         }
     }
 

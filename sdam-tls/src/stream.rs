@@ -28,12 +28,7 @@ pub(crate) struct TlsStream {
 
 impl TlsStream {
     pub(crate) fn new(io: Box<dyn ByteStream>, session: ClientConnection, errors: Errors) -> Self {
-        Self {
-            io,
-            session,
-            errors,
-            accepted: false,
-        }
+        Self { io, session, errors, accepted: false }
     }
 
     pub(crate) fn session(&self) -> &ClientConnection {
@@ -80,11 +75,8 @@ impl TlsStream {
             if self.poll_sent(cx).is_ready() {
                 let _ = Pin::new(&mut self.io).poll_flush(cx);
             }
-            let error = if self.accepted {
-                self.errors.broken(error)
-            } else {
-                self.errors.refused(error)
-            };
+            let error =
+                if self.accepted { self.errors.broken(error) } else { self.errors.refused(error) };
             return Poll::Ready(Err(io::Error::other(error)));
         }
         Poll::Ready(Ok(read))

@@ -36,9 +36,7 @@ impl Entropy for SystemEntropy {
 
 fn fill_from_keys(bytes: &mut [u8]) {
     for chunk in bytes.chunks_mut(8) {
-        let random = RandomState::new()
-            .hash_one(std::process::id())
-            .to_le_bytes();
+        let random = RandomState::new().hash_one(std::process::id()).to_le_bytes();
         for (byte, random) in chunk.iter_mut().zip(random) {
             *byte = random;
         }
@@ -62,10 +60,7 @@ mod tests {
                 }
             }
             let count = |seen: &[bool; 256]| seen.iter().filter(|seen| **seen).count();
-            assert!(
-                seen.iter().all(|seen| count(seen) > 8),
-                "too many repetitions"
-            );
+            assert!(seen.iter().all(|seen| count(seen) > 8), "too many repetitions");
         }
     }
 }

@@ -18,10 +18,7 @@ use crate::wire::WireError;
 /// At [`Stage::Tls`] it is a protocol error if `source` has a kind that TLS libraries use for a
 /// bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
 pub fn from_io(stage: Stage, message: impl Into<Box<str>>, source: io::Error) -> Error {
-    if let Some(inner) = source
-        .get_ref()
-        .and_then(|inner| inner.downcast_ref::<Error>())
-    {
+    if let Some(inner) = source.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         return inner.clone();
     }
     let own = source.raw_os_error().is_none();

@@ -71,11 +71,7 @@ impl ClientMetadata {
         }
         let driver = DriverInfo::new(name).with_version(version);
         driver.validate()?;
-        Ok(Self {
-            application: None,
-            libraries: vec![driver],
-            environment: environment.clone(),
-        })
+        Ok(Self { application: None, libraries: vec![driver], environment: environment.clone() })
     }
 
     /// Sets the name of the application; an empty name counts as absent.
@@ -165,11 +161,7 @@ pub struct DriverInfo {
 impl DriverInfo {
     /// Creates a library with this name.
     pub fn new(name: &str) -> Self {
-        Self {
-            name: name.into(),
-            version: None,
-            platform: None,
-        }
+        Self { name: name.into(), version: None, platform: None }
     }
 
     /// Sets the library's version.
@@ -196,12 +188,7 @@ impl DriverInfo {
             if text.is_some_and(|text| text.contains(DELIMITER)) {
                 let reason = format!("it must not contain `{DELIMITER}`");
                 let value = text.cloned().unwrap_or_default();
-                return Err(ConfigError::new(
-                    option,
-                    value,
-                    reason,
-                    "use another character",
-                ));
+                return Err(ConfigError::new(option, value, reason, "use another character"));
             }
         }
         Ok(())

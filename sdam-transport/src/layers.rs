@@ -40,10 +40,7 @@ pub struct Guards {
 
 impl Guards {
     /// A transport that connects directly and in plain text.
-    pub const NONE: Self = Self {
-        tls: false,
-        proxy: false,
-    };
+    pub const NONE: Self = Self { tls: false, proxy: false };
 
     /// Adds TLS.
     #[must_use]

@@ -130,9 +130,7 @@ impl Jobs {
 
 impl fmt::Debug for Remote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote")
-            .field("ended", &self.jobs.is_closed())
-            .finish()
+        f.debug_struct("Remote").field("ended", &self.jobs.is_closed()).finish()
     }
 }
 

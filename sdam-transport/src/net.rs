@@ -171,15 +171,9 @@ impl<D: Dial> NetTransport<D> {
             let candidate = candidate.clone();
             async move { self.dial.dial(&candidate, deadline).await }
         };
-        race::happy_eyeballs(
-            &*self.clock,
-            self.attempt_delay,
-            deadline,
-            candidates,
-            attempt,
-        )
-        .await
-        .map_err(unreachable)
+        race::happy_eyeballs(&*self.clock, self.attempt_delay, deadline, candidates, attempt)
+            .await
+            .map_err(unreachable)
     }
 }
 
@@ -201,10 +195,7 @@ impl<D: Dial> Transport for NetTransport<D> {
     }
 
     fn guards(&self) -> Guards {
-        Guards {
-            tls: self.layers.tls.is_some(),
-            proxy: self.layers.proxy.is_some(),
-        }
+        Guards { tls: self.layers.tls.is_some(), proxy: self.layers.proxy.is_some() }
     }
 
     fn with_layers(&self, layers: Layers) -> Option<Arc<dyn Transport>> {

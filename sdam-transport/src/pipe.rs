@@ -46,14 +46,8 @@ pub struct PipeEnd {
 pub fn piped() -> (Piped, PipeEnd) {
     let (from_socket, received) = mpsc::channel(0);
     let (sent, to_socket) = mpsc::channel(0);
-    let stream = Piped {
-        arrived: received.into_async_read(),
-        to_send: sent,
-    };
-    let end = PipeEnd {
-        arrived: from_socket,
-        to_send: to_socket,
-    };
+    let stream = Piped { arrived: received.into_async_read(), to_send: sent };
+    let end = PipeEnd { arrived: from_socket, to_send: to_socket };
     (stream, end)
 }
 

@@ -166,9 +166,8 @@ pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
         }
     }
     let first_is_v6 = once.first().is_some_and(IpAddr::is_ipv6);
-    let (preferred, other): (Vec<_>, Vec<_>) = once
-        .into_iter()
-        .partition(|address| address.is_ipv6() == first_is_v6);
+    let (preferred, other): (Vec<_>, Vec<_>) =
+        once.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
     let mut turns = [preferred.into_iter(), other.into_iter()];
     let mut order = Vec::with_capacity(addresses.len());
     while turns.iter().any(|turn| turn.len() > 0) {

@@ -70,10 +70,7 @@ async fn negotiate<S: ByteStream>(
         }
     }
     let request = request(target)?;
-    let mut dialogue = Dialogue {
-        stream,
-        part: "the greeting",
-    };
+    let mut dialogue = Dialogue { stream, part: "the greeting" };
     // SOCKS5 Support: "both"
     let greeting: &[u8] = match credential {
         Some(_) => &[VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],

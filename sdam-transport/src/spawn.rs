@@ -58,10 +58,7 @@ pub struct Task {
 impl Task {
     /// Creates a task that runs `future` and is listed as `name`.
     pub fn new(name: &'static str, future: impl Future<Output = ()> + Send + 'static) -> Self {
-        Self {
-            name,
-            future: Box::pin(future),
-        }
+        Self { name, future: Box::pin(future) }
     }
 
     /// Returns the name of the task, such as `monitor`.
@@ -80,8 +77,6 @@ impl Future for Task {
 
 impl Debug for Task {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("name", &self.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Task").field("name", &self.name).finish_non_exhaustive()
     }
 }

@@ -28,9 +28,7 @@ pub struct Epoch {
 impl Epoch {
     /// Creates an epoch that starts now.
     pub fn begin() -> Self {
-        Self {
-            start: time::Instant::now(),
-        }
+        Self { start: time::Instant::now() }
     }
 
     /// Returns the current time, counted from the epoch.

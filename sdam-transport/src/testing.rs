@@ -104,10 +104,7 @@ impl Clock for ManualClock {
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
         let mut state = self.lock();
         state.last_sleeper += 1;
-        Box::pin(Sleep {
-            clock: self.clone(),
-            key: (deadline, state.last_sleeper),
-        })
+        Box::pin(Sleep { clock: self.clone(), key: (deadline, state.last_sleeper) })
     }
 }
 

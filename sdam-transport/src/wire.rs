@@ -64,16 +64,11 @@ impl WireMessage {
         let header = match bytes.first_chunk() {
             Some(header) => Header::decode(header)?,
             None => {
-                return Err(WireError::TooShort {
-                    length: bytes.len(),
-                });
+                return Err(WireError::TooShort { length: bytes.len() });
             }
         };
         if header.length != bytes.len() {
-            return Err(WireError::WrongLength {
-                declared: header.length,
-                actual: bytes.len(),
-            });
+            return Err(WireError::WrongLength { declared: header.length, actual: bytes.len() });
         }
         let mut cursor = Cursor::new(&bytes, Header::LENGTH);
         let layout = match header.op_code {
@@ -83,11 +78,7 @@ impl WireMessage {
             OP_COMPRESSED => return Err(WireError::Compressed),
             other => return Err(WireError::UnknownOpCode(other)),
         };
-        Ok(Self {
-            bytes,
-            header,
-            layout,
-        })
+        Ok(Self { bytes, header, layout })
     }
 
     /// Returns the encoded message, header included.

@@ -73,10 +73,8 @@ struct Script {
     commands: &'static [&'static str],
 }
 
-const TWO_COMMANDS: Script = Script {
-    begins: Some(Ok(())),
-    commands: &["saslStart", "saslContinue"],
-};
+const TWO_COMMANDS: Script =
+    Script { begins: Some(Ok(())), commands: &["saslStart", "saslContinue"] };
 
 #[async_trait]
 impl Authenticator for Script {
@@ -86,9 +84,7 @@ impl Authenticator for Script {
             Some(begins) => begins?,
             None => std::future::pending().await,
         }
-        Ok(Box::new(Spoken {
-            commands: self.commands.iter(),
-        }))
+        Ok(Box::new(Spoken { commands: self.commands.iter() }))
     }
 }
 
@@ -147,19 +143,9 @@ impl Bench {
         let servers = Servers::new(clock.clone(), server);
         let backend = Backend::new(Arc::new(clock.clone()), Arc::new(servers.clone()), 1);
         let weak = Arc::downgrade(&host);
-        let pool = PoolContext::of(
-            weak,
-            ServerId::from_u64(1),
-            address(),
-            Generation::FIRST,
-            backend,
-        );
-        Self {
-            host,
-            servers,
-            clock,
-            pool,
-        }
+        let pool =
+            PoolContext::of(weak, ServerId::from_u64(1), address(), Generation::FIRST, backend);
+        Self { host, servers, clock, pool }
     }
 
     fn establish(&self, script: &Script) -> Result<Established, Error> {
@@ -171,11 +157,7 @@ impl Bench {
 #[track_caller]
 fn failure(bench: &Bench, outcome: Result<Established, Error>, kind: ErrorKind) {
     let error = outcome.unwrap_err();
-    assert_eq!(
-        (error.kind(), error.stage()),
-        (kind, Stage::Auth),
-        "{error}"
-    );
+    assert_eq!((error.kind(), error.stage()), (kind, Stage::Auth), "{error}");
     assert_eq!(error.labels().len(), 0);
     assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
     assert_eq!(bench.servers.connections(), 0, "the socket is closed");
@@ -203,9 +185,7 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
         });
     });
     let fields = doc! { "compression": ["zstd"] }.to_vec().unwrap();
-    bench.pool = bench
-        .pool
-        .with_hello_fields(HelloFields::new(&fields).unwrap());
+    bench.pool = bench.pool.with_hello_fields(HelloFields::new(&fields).unwrap());
     let connection = bench.establish(&TWO_COMMANDS).unwrap();
     let reply = Document::from_reader(connection.hello_reply()).unwrap();
     assert_eq!(reply.get_array("compression").unwrap(), &["zstd".into()]);
@@ -218,9 +198,7 @@ fn one_time_limit_is_that_of_the_whole_attempt() {
     // I-14, T-31
     let check = |script: &Script, hello: &Document, other: &Document| {
         let bench = Bench::new(hello, Some(other));
-        bench
-            .servers
-            .change(&address(), |server| server.delay = Duration::from_secs(4));
+        bench.servers.change(&address(), |server| server.delay = Duration::from_secs(4));
         let attempt = bench.pool.establish_with(Some(script), Some(TIMEOUT));
         let mut attempt = pin!(attempt);
         // Hello and one command are answered in time, but not the next command.
@@ -237,20 +215,14 @@ fn one_time_limit_is_that_of_the_whole_attempt() {
     check(&TWO_COMMANDS, &mongos(), &ok());
     check(&TWO_COMMANDS, &hangs, &ok());
     check(&TWO_COMMANDS, &mongos(), &hangs);
-    let never = Script {
-        begins: None,
-        ..TWO_COMMANDS
-    };
+    let never = Script { begins: None, ..TWO_COMMANDS };
     check(&never, &mongos(), &ok());
 }
 
 #[test]
 fn a_beginning_that_fails_is_a_failed_authentication_before_hello() {
     let bench = Bench::new(&mongos(), Some(&ok()));
-    let script = Script {
-        begins: Some(Err(Error::auth("no random numbers"))),
-        ..TWO_COMMANDS
-    };
+    let script = Script { begins: Some(Err(Error::auth("no random numbers"))), ..TWO_COMMANDS };
     let outcome = bench.establish(&script);
     failure(&bench, outcome, ErrorKind::Command);
     assert_eq!(bench.servers.take_log(), ["a connect"]);

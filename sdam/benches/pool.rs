@@ -43,10 +43,7 @@ impl Manager for Numbers {
 fn pool() -> (Sim, Topology<Pool>, Pool) {
     let hosts = [ServerAddress::new("a", 27017)];
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
-    let uri = format!(
-        "{}&maxPoolSize={CONNECTIONS}&maxConnecting={CONNECTIONS}",
-        sim.uri()
-    );
+    let uri = format!("{}&maxPoolSize={CONNECTIONS}&maxConnecting={CONNECTIONS}", sim.uri());
     let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
     let builder = Topology::builder(&uri).unwrap().pools(pools);
     let topology = builder.start(sim.runtime()).unwrap();
@@ -61,10 +58,7 @@ fn pool() -> (Sim, Topology<Pool>, Pool) {
 }
 
 fn deadpool() -> Deadpool<Numbers> {
-    let pool = Deadpool::builder(Numbers)
-        .max_size(CONNECTIONS)
-        .build()
-        .unwrap();
+    let pool = Deadpool::builder(Numbers).max_size(CONNECTIONS).build().unwrap();
     let all = join_all((0..CONNECTIONS).map(|_| pool.get()));
     drop(futures::executor::block_on(all));
     pool
@@ -132,8 +126,5 @@ fn report(name: &str, mut times: Vec<Duration>) {
     let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize].as_secs_f64() * 1e6;
     let (median, tail) = (at(0.5), at(0.999));
     println!("bench: pool/contended/{name}/p50 {median:.1} us");
-    println!(
-        "bench: pool/contended/{name}/p99.9_over_p50 {:.2} x",
-        tail / median
-    );
+    println!("bench: pool/contended/{name}/p99.9_over_p50 {:.2} x", tail / median);
 }

@@ -24,9 +24,8 @@ use sdam_testkit::{ManualClock, Server, Servers};
 
 /// Starts a topology that knows all its servers.
 fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
-    let hosts: Vec<_> = (0..servers)
-        .map(|index| ServerAddress::new("db.lan", 20_000 + index))
-        .collect();
+    let hosts: Vec<_> =
+        (0..servers).map(|index| ServerAddress::new("db.lan", 20_000 + index)).collect();
     let mut options = Options::new(hosts.clone());
     options.server_monitoring_mode = ServerMonitoringMode::Poll;
     options.heartbeat_frequency = Some(Duration::from_secs(3600));
@@ -45,10 +44,7 @@ fn topology(runtime: &Runtime, servers: u16, sharded: bool) -> Topology {
     let known = topology.wait_for(
         |snapshot| {
             let servers = snapshot.description().servers();
-            servers
-                .iter()
-                .all(|server| server.server_type.is_available())
-                .then_some(())
+            servers.iter().all(|server| server.server_type.is_available()).then_some(())
         },
         Duration::from_secs(30),
     );
@@ -126,10 +122,7 @@ fn waiters(host: &tokio::runtime::Runtime, runtime: &Runtime) {
     };
     let mut rates: Vec<f64> = (0..7).map(|_| round()).collect();
     rates.sort_by(f64::total_cmp);
-    println!(
-        "bench: engine/waiters_woken {:.0} per_s",
-        rates[rates.len() / 2]
-    );
+    println!("bench: engine/waiters_woken {:.0} per_s", rates[rates.len() / 2]);
 }
 
 /// Measures the maximum number of allocations of a selection that finds a server.
@@ -208,11 +201,8 @@ fn busy(work: Duration) {
 }
 
 fn main() {
-    let tokio = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let tokio =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
     let mut criterion = Criterion::default().configure_from_args();
     benches(&mut criterion, &runtime);

@@ -284,12 +284,7 @@ impl Client {
     /// Returns the criteria of a command; with its name and number if they are published.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
         let criteria = command.criteria(&self.0.settings);
-        if !self
-            .topology()
-            .shared()
-            .events
-            .wants_any(Interest::SELECTION)
-        {
+        if !self.topology().shared().events.wants_any(Interest::SELECTION) {
             return criteria;
         }
         let name = CommandInfo::name_of(command.document);

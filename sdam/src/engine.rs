@@ -149,27 +149,16 @@ impl Engine {
     /// Carries out outputs in order.
     fn run(&mut self, now: Instant, outputs: Outputs, published: &Published) -> AfterUnlock {
         let mut after = AfterUnlock::default();
-        let moved = outputs.iter().any(|output| {
-            matches!(
-                output,
-                Output::OpenServer { .. } | Output::CloseServer { .. }
-            )
-        });
+        let moved = outputs
+            .iter()
+            .any(|output| matches!(output, Output::OpenServer { .. } | Output::CloseServer { .. }));
         for output in outputs {
             match output {
                 Output::Connect { conn, deadline } => {
                     self.order(conn.server, Order::Connect { conn, deadline }, &mut after);
                 }
-                Output::Send {
-                    conn,
-                    request,
-                    deadline,
-                } => {
-                    let order = Order::Send {
-                        conn,
-                        request,
-                        deadline,
-                    };
+                Output::Send { conn, request, deadline } => {
+                    let order = Order::Send { conn, request, deadline };
                     self.order(conn.server, order, &mut after);
                 }
                 Output::Read { conn, deadline } => {
@@ -184,11 +173,7 @@ impl Engine {
                         after.wake(server);
                     }
                 }
-                Output::OpenServer {
-                    server,
-                    address,
-                    monitored,
-                } => {
+                Output::OpenServer { server, address, monitored } => {
                     let server = self.open(server, address, &mut after);
                     if monitored {
                         after.opened.push(server);
@@ -275,9 +260,7 @@ impl Engine {
                 self.backend.clone(),
             );
             let events = Arc::clone(&self.events);
-            let context = context
-                .with_events(events)
-                .with_spawner(self.spawner.clone());
+            let context = context.with_events(events).with_spawner(self.spawner.clone());
             let pool = self.pools.create_pool(context);
             if self.spawner.is_some() {
                 tasks.extend(pool.background());
@@ -294,10 +277,7 @@ impl Engine {
         // CMAP: "PoolReady" comes before the events of the connections that the pool then opens.
         self.events.push_with(now, EventName::PoolReady, || {
             let address = server.core.address.clone();
-            EventKind::PoolReady {
-                server: server.id(),
-                address,
-            }
+            EventKind::PoolReady { server: server.id(), address }
         });
         if let Some(pool) = pool {
             after.panic.catch(|| pool.ready());
@@ -314,11 +294,7 @@ impl Engine {
         // F-66: first the clear, then what follows from it for the pool's connections.
         self.events.push_with(now, EventName::PoolCleared, || {
             let address = server.core.address.clone();
-            EventKind::PoolCleared {
-                server: server.id(),
-                address,
-                clear: clear.clone(),
-            }
+            EventKind::PoolCleared { server: server.id(), address, clear: clear.clone() }
         });
         if let Some(pool) = server.core.pool() {
             panic.catch(|| pool.clear(clear));
@@ -351,11 +327,7 @@ impl Engine {
         self.version += 1;
         let servers = if moved {
             let of = |id| self.servers.get(&id).cloned();
-            description
-                .servers()
-                .iter()
-                .filter_map(|server| of(server.id))
-                .collect()
+            description.servers().iter().filter_map(|server| of(server.id)).collect()
         } else {
             Arc::clone(&published.load().servers)
         };

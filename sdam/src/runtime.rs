@@ -19,11 +19,7 @@
 #[cfg(test)]
 mod tests;
 
-#[cfg(any(
-    feature = "runtime-tokio",
-    feature = "runtime-smol",
-    feature = "runtime-async-std"
-))]
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 mod current;
 
 #[cfg(any(
@@ -95,18 +91,13 @@ pub fn async_std() -> Runtime {
 pub fn blocking() -> Backend {
     let backend = with_tls(sdam_runtime_blocking::backend());
     #[cfg(feature = "srv")]
-    let backend = backend.with_resolver(std::sync::Arc::new(
-        sdam_dns::DnsResolver::system().blocking(),
-    ));
+    let backend =
+        backend.with_resolver(std::sync::Arc::new(sdam_dns::DnsResolver::system().blocking()));
     backend
 }
 
 /// Adds what features enable beside the runtime.
-#[cfg(any(
-    feature = "runtime-tokio",
-    feature = "runtime-smol",
-    feature = "runtime-async-std"
-))]
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 fn equipped(runtime: Runtime) -> Runtime {
     let backend = with_tls(runtime.backend);
     #[cfg(feature = "srv")]

@@ -55,9 +55,7 @@ fn choose_from<'s>(
     }
     let topology = &snapshot.description;
     if !topology.is_compatible() {
-        return Err(SelectionError::Incompatible {
-            description: Arc::clone(topology),
-        });
+        return Err(SelectionError::Incompatible { description: Arc::clone(topology) });
     }
     let count = |candidate: Candidate<'_>| snapshot.operation_count(candidate.index);
     choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
@@ -87,10 +85,7 @@ impl Limit {
         let own = options.server_selection_timeout;
         match timeout.filter(|timeout| *timeout < own) {
             Some(timeout) => Self { timeout, source },
-            None => Self {
-                timeout: own,
-                source: LimitSource::ServerSelectionTimeout,
-            },
+            None => Self { timeout: own, source: LimitSource::ServerSelectionTimeout },
         }
     }
 

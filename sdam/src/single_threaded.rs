@@ -109,19 +109,11 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let sink = prepared.sink.take();
         let background = Background::Caller(Mutex::new(DeferredPanic::default()));
         let shared = Shared::new(prepared, settings, backend, background);
-        let mut scanner = Scanner {
-            shared,
-            members: BTreeMap::new(),
-            sink,
-            authenticator,
-        };
+        let mut scanner = Scanner { shared, members: BTreeMap::new(), sink, authenticator };
         scanner.shared.handle(Input::Open);
         scanner.shared.publish_warnings();
         scanner.deliver();
-        Ok(ScanTopology {
-            scanner,
-            pool: PhantomData,
-        })
+        Ok(ScanTopology { scanner, pool: PhantomData })
     }
 }
 

@@ -60,9 +60,7 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
     let lookup = Lookup::new(backend, resolver, timeout, deadline);
     let (srv_name, txt_name) = (srv.query_name(), &srv.host);
     let failed = |record, name: &str, error: Error| {
-        error.within(&format!(
-            "the {record} record of {name} could not be looked up"
-        ))
+        error.within(&format!("the {record} record of {name} could not be looked up"))
     };
     let records = lookup.srv(&srv_name);
     let records = records.map_err(|error| failed("SRV", &srv_name, error));
@@ -89,23 +87,16 @@ impl<'l> Lookup<'l> {
         timeout: Option<Duration>,
         deadline: Option<Instant>,
     ) -> Self {
-        Self {
-            backend,
-            resolver: &**resolver,
-            timeout,
-            deadline,
-        }
+        Self { backend, resolver: &**resolver, timeout, deadline }
     }
 
     /// Looks up the SRV records of `name`.
     pub(crate) async fn srv(&self, name: &str) -> Result<SrvRecords, Error> {
-        self.finish(self.resolver.lookup_srv(name, self.left()))
-            .await
+        self.finish(self.resolver.lookup_srv(name, self.left())).await
     }
 
     async fn txt(&self, name: &str) -> Result<Vec<Box<str>>, Error> {
-        self.finish(self.resolver.lookup_txt(name, self.left()))
-            .await
+        self.finish(self.resolver.lookup_txt(name, self.left())).await
     }
 
     /// Returns the time left for a resolver that blocks.

@@ -332,10 +332,7 @@ impl<P: PoolHandle> Topology<P> {
     /// Report the connection's error before its closing, or the error is
     /// [stale](ErrorOutcome::Stale).
     /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
-    #[expect(
-        clippy::needless_pass_by_value,
-        reason = "no connection is reported as closed twice"
-    )]
+    #[expect(clippy::needless_pass_by_value, reason = "no connection is reported as closed twice")]
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
         self.shared().handle_service_connection_closed(&connection);
     }
@@ -388,10 +385,7 @@ impl<P: PoolHandle> Topology<P> {
 impl<P: PoolHandle> Topology<P> {
     /// Returns a handle that does not keep monitoring alive.
     pub fn downgrade(&self) -> WeakTopology<P> {
-        WeakTopology {
-            handle: Arc::downgrade(&self.handle),
-            pool: PhantomData,
-        }
+        WeakTopology { handle: Arc::downgrade(&self.handle), pool: PhantomData }
     }
 
     /// Ends monitoring, fails waiting selections, and waits until all tasks and sockets of this
@@ -425,10 +419,7 @@ impl<P: PoolHandle> Topology<P> {
             shared.backend.clock.sleep_until(end)
         };
         let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
-        let is_late = matches!(
-            future::select(pin!(rest), patience()).await,
-            Either::Right(_)
-        );
+        let is_late = matches!(future::select(pin!(rest), patience()).await, Either::Right(_));
         // J-26: connections or operations may be under way still.
         if is_late && shared.events.close() {
             future::select(pin!(tasks.dispatchers.finished()), patience()).await;
@@ -438,10 +429,7 @@ impl<P: PoolHandle> Topology<P> {
 
 impl<P> Topology<P> {
     fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            handle: Arc::new(Handle { shared }),
-            pool: PhantomData,
-        }
+        Self { handle: Arc::new(Handle { shared }), pool: PhantomData }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -452,28 +440,19 @@ impl<P> Topology<P> {
 impl<P> WeakTopology<P> {
     /// Returns the topology, unless its last handle was dropped.
     pub fn upgrade(&self) -> Option<Topology<P>> {
-        Some(Topology {
-            handle: self.handle.upgrade()?,
-            pool: PhantomData,
-        })
+        Some(Topology { handle: self.handle.upgrade()?, pool: PhantomData })
     }
 }
 
 impl<P> Clone for Topology<P> {
     fn clone(&self) -> Self {
-        Self {
-            handle: Arc::clone(&self.handle),
-            pool: PhantomData,
-        }
+        Self { handle: Arc::clone(&self.handle), pool: PhantomData }
     }
 }
 
 impl<P> Clone for WeakTopology<P> {
     fn clone(&self) -> Self {
-        Self {
-            handle: Weak::clone(&self.handle),
-            pool: PhantomData,
-        }
+        Self { handle: Weak::clone(&self.handle), pool: PhantomData }
     }
 }
 

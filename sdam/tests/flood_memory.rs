@@ -91,9 +91,7 @@ fn flood(sim: &Sim, runtime: Runtime, sink: impl EventSink) -> (usize, u64) {
     let known = topology.wait_for(
         |snapshot| {
             let mut servers = snapshot.description().servers().iter();
-            servers
-                .all(|server| server.server_type != ServerType::Unknown)
-                .then_some(())
+            servers.all(|server| server.server_type != ServerType::Unknown).then_some(())
         },
         Duration::from_secs(60),
     );

@@ -27,10 +27,7 @@ const TARGETS: &[(&str, f64)] = &[
     ("engine/select/1000_mongos", 10_000.0),
     ("engine/select/primary/two_threads_over_one", 1.8),
     ("engine/select/nearest/two_threads_over_one", 1.8),
-    (
-        "engine/select/nearest_and_5_us_of_work/two_threads_over_one",
-        1.8,
-    ),
+    ("engine/select/nearest_and_5_us_of_work/two_threads_over_one", 1.8),
     ("engine/select/allocations_per_call", 0.0),
     ("pool/pair/sdam", 150.0),
     ("pool/pair/allocations", 0.0),
@@ -69,11 +66,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let Options {
-        json: file,
-        quick,
-        filter,
-    } = options;
+    let Options { json: file, quick, filter } = options;
     let folder = root().join("target/criterion");
     // Otherwise, results of an earlier run would be mistaken for this one's.
     if folder.exists() {
@@ -121,24 +114,14 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
         };
         eprintln!("measuring {name} {bench}");
         let mut command = cargo();
-        command.args([
-            "bench",
-            "--quiet",
-            "--package",
-            name,
-            "--bench",
-            bench,
-            "--",
-        ]);
+        command.args(["bench", "--quiet", "--package", name, "--bench", bench, "--"]);
         if quick {
             command.args(["--warm-up-time", "0.3", "--measurement-time", "1"]);
         }
         command.arg(filter).stderr(Stdio::inherit());
         let output = command.output()?;
         if !output.status.success() {
-            return Err(
-                format!("the benchmark {bench} of {name} failed: {}", output.status).into(),
-            );
+            return Err(format!("the benchmark {bench} of {name} failed: {}", output.status).into());
         }
         printed.push_str(&String::from_utf8(output.stdout)?);
     }
@@ -149,13 +132,7 @@ fn bench(name: &str, quick: bool, filter: &str) -> Result<String> {
 fn own_line(line: &str) -> Option<(String, Figure)> {
     let mut words = line.strip_prefix("bench: ")?.split_whitespace();
     let (name, value, unit) = (words.next()?, words.next()?.parse().ok()?, words.next()?);
-    Some((
-        name.to_owned(),
-        Figure {
-            value,
-            unit: unit.to_owned(),
-        },
-    ))
+    Some((name.to_owned(), Figure { value, unit: unit.to_owned() }))
 }
 
 /// Reads the medians that criterion wrote below `folder`.
@@ -173,13 +150,7 @@ fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> 
             let benchmark = read(&path.join("new/benchmark.json"))?;
             let median = read(&estimates)?["median"]["point_estimate"].as_f64();
             if let (Some(name), Some(value)) = (benchmark["full_id"].as_str(), median) {
-                figures.insert(
-                    name.to_owned(),
-                    Figure {
-                        value,
-                        unit: "ns".to_owned(),
-                    },
-                );
+                figures.insert(name.to_owned(), Figure { value, unit: "ns".to_owned() });
             }
         } else if path.is_dir() {
             collect(&path, figures)?;
@@ -189,10 +160,7 @@ fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> 
 }
 
 fn target(name: &str) -> Option<f64> {
-    TARGETS
-        .iter()
-        .find(|(own, _)| *own == name)
-        .map(|(_, target)| *target)
+    TARGETS.iter().find(|(own, _)| *own == name).map(|(_, target)| *target)
 }
 
 fn row(name: &str, figure: &Figure) -> String {
@@ -208,9 +176,7 @@ fn row(name: &str, figure: &Figure) -> String {
             format!("  at most {target:.1}: {verdict}")
         }
     };
-    format!("{name:<60} {value:>12.2} {unit:<8}{verdict}")
-        .trim_end()
-        .to_owned()
+    format!("{name:<60} {value:>12.2} {unit:<8}{verdict}").trim_end().to_owned()
 }
 
 #[cfg(test)]
@@ -219,15 +185,7 @@ mod tests {
 
     #[test]
     fn figures_are_compared_with_their_targets() {
-        let row = |name, value, unit: &str| {
-            row(
-                name,
-                &Figure {
-                    value,
-                    unit: unit.to_owned(),
-                },
-            )
-        };
+        let row = |name, value, unit: &str| row(name, &Figure { value, unit: unit.to_owned() });
         assert!(row("engine/select/1000_mongos", 9_999.0, "ns").ends_with("10000.0: met"));
         assert!(row("engine/select/1000_mongos", 10_001.0, "ns").ends_with("missed"));
         assert!(
@@ -238,14 +196,8 @@ mod tests {
 
     #[test]
     fn lines_of_benchmarks_that_measure_no_time_are_read() {
-        let figure = Figure {
-            value: 1.25,
-            unit: "ratio".to_owned(),
-        };
-        assert_eq!(
-            own_line("bench: a/b 1.25 ratio"),
-            Some(("a/b".to_owned(), figure))
-        );
+        let figure = Figure { value: 1.25, unit: "ratio".to_owned() };
+        assert_eq!(own_line("bench: a/b 1.25 ratio"), Some(("a/b".to_owned(), figure)));
         assert_eq!(own_line("a/b 1.25 ratio"), None);
         assert_eq!(own_line("bench: a/b"), None);
     }

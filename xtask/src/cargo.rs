@@ -48,14 +48,8 @@ pub(crate) fn cargo() -> Command {
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     eprintln!("$ {shown}");
-    let status = command
-        .status()
-        .map_err(|error| format!("cannot run `{shown}`: {error}"))?;
-    if status.success() {
-        Ok(())
-    } else {
-        Err(format!("`{shown}` failed: {status}").into())
-    }
+    let status = command.status().map_err(|error| format!("cannot run `{shown}`: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}").into()) }
 }
 
 /// Runs `command` and returns its standard output.
@@ -64,9 +58,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 /// If it cannot be started or fails; the message shows the command and its error output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let shown = show(command);
-    let output = command
-        .output()
-        .map_err(|error| format!("cannot run `{shown}`: {error}"))?;
+    let output = command.output().map_err(|error| format!("cannot run `{shown}`: {error}"))?;
     if !output.status.success() {
         let complaint = String::from_utf8_lossy(&output.stderr);
         return Err(format!("`{shown}` failed: {}", complaint.trim()).into());
@@ -91,9 +83,7 @@ pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<Path
 
 /// Finds the program `name` of the package in `folder` in the messages of a build.
 fn executable(messages: &str, folder: &Path, name: &str) -> Option<PathBuf> {
-    let messages = messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let mut programs = messages.filter(|message| {
         let manifest = message["manifest_path"].as_str();
         message["target"]["name"] == name

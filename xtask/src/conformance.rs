@@ -85,38 +85,24 @@ impl Catalogue {
                     violations.push(format!("{path} defines {}, and so does {other}", rule.id));
                 }
                 if rule.needs_proof() && !self.citations.proves(&rule.id) {
-                    violations.push(format!(
-                        "{path}: no test names {}, which is a MUST",
-                        rule.id
-                    ));
+                    violations.push(format!("{path}: no test names {}, which is a MUST", rule.id));
                 }
             }
             if page.render(&self.citations) != *text {
-                violations.push(format!(
-                    "{path} is out of date: run `cargo xtask conformance`"
-                ));
+                violations.push(format!("{path} is out of date: run `cargo xtask conformance`"));
             }
         }
         for (rule, place) in self.citations.named() {
             if !defined.contains_key(rule) {
-                violations.push(format!(
-                    "{place} names {rule}, which {PAGES} does not define"
-                ));
+                violations.push(format!("{place} names {rule}, which {PAGES} does not define"));
             }
         }
         violations
     }
 
     fn summary(&self) -> String {
-        let rules: Vec<_> = self
-            .pages
-            .iter()
-            .flat_map(|(_, page, _)| page.rules())
-            .collect();
-        let proven = rules
-            .iter()
-            .filter(|rule| self.citations.proves(&rule.id))
-            .count();
+        let rules: Vec<_> = self.pages.iter().flat_map(|(_, page, _)| page.rules()).collect();
+        let proven = rules.iter().filter(|rule| self.citations.proves(&rule.id)).count();
         format!("{} rules, {proven} of them named by tests", rules.len())
     }
 }
@@ -134,8 +120,5 @@ fn sources() -> Result<Vec<PathBuf>> {
 }
 
 fn show(path: &Path) -> String {
-    path.strip_prefix(root())
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

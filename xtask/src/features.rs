@@ -55,11 +55,7 @@ fn choices(features: &[String]) -> Vec<Vec<&str>> {
     let mut choices = vec![Vec::new()];
     choices.extend(all.iter().map(|&one| vec![one]));
     for (index, &first) in all.iter().enumerate() {
-        choices.extend(
-            all.iter()
-                .skip(index + 1)
-                .map(|&second| vec![first, second]),
-        );
+        choices.extend(all.iter().skip(index + 1).map(|&second| vec![first, second]));
     }
     if all.len() > 2 {
         choices.push(all);
@@ -81,10 +77,7 @@ mod tests {
         check(&[], &[""]);
         check(&["a"], &["", "a"]);
         check(&["a", "b"], &["", "a", "b", "a+b"]);
-        check(
-            &["a", "b", "c"],
-            &["", "a", "b", "c", "a+b", "a+c", "b+c", "a+b+c"],
-        );
+        check(&["a", "b", "c"], &["", "a", "b", "c", "a+b", "a+c", "b+c", "a+b+c"]);
     }
 
     #[test]

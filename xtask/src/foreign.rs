@@ -50,9 +50,7 @@ pub(crate) fn run(client: &Client) -> Result<()> {
     match client {
         Client::Pymongo => {
             let sdam = sdam()?;
-            PYMONGO
-                .iter()
-                .try_for_each(|version| pymongo(version, &sdam))
+            PYMONGO.iter().try_for_each(|version| pymongo(version, &sdam))
         }
         Client::Node => node(&sdam()?),
         Client::Rust => rust("rust-driver", &[], &sdam()?),
@@ -107,11 +105,7 @@ fn rust(project: &str, profile: &[&str], sdam: &Path) -> Result<()> {
         return unavailable("the Rust driver", &*error);
     }
     let mut check = cargo();
-    check
-        .args(["run", "--quiet"])
-        .args(profile)
-        .arg("--manifest-path")
-        .arg(manifest);
+    check.args(["run", "--quiet"]).args(profile).arg("--manifest-path").arg(manifest);
     run_command(check.arg("--").arg(sdam))
 }
 

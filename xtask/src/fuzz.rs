@@ -83,9 +83,7 @@ fn build(folder: &Path, targets: &[String]) -> Result<PathBuf> {
         .ok_or("rustc does not say for which host it is")?;
     // With an explicit target, the flags do not apply to build scripts and macros.
     let mut command = manifest(folder, "build");
-    command
-        .env("RUSTFLAGS", FLAGS.join(" "))
-        .args(["--release", "--target", host]);
+    command.env("RUSTFLAGS", FLAGS.join(" ")).args(["--release", "--target", host]);
     for target in targets {
         command.args(["--bin", target]);
     }
@@ -102,20 +100,14 @@ fn fuzz(folder: &Path, binaries: &Path, target: &str, effort: &[String]) -> Resu
     let artifacts = format!("artifacts/{target}/");
     fs::create_dir_all(folder.join(&artifacts))?;
     let mut command = Command::new(binaries.join(target));
-    command
-        .current_dir(folder)
-        .args(effort)
-        .arg(format!("-artifact_prefix={artifacts}"));
+    command.current_dir(folder).args(effort).arg(format!("-artifact_prefix={artifacts}"));
     let dictionary = format!("{target}.dict");
     if folder.join(&dictionary).is_file() {
         command.arg(format!("-dict={dictionary}"));
     }
     command.arg(format!("corpus/{target}"));
     let said = command.output()?;
-    let said = (
-        said.status,
-        String::from_utf8_lossy(&said.stderr).into_owned(),
-    );
+    let said = (said.status, String::from_utf8_lossy(&said.stderr).into_owned());
     let (status, text) = said;
     let done = text.lines().rev().find(|line| line.starts_with("Done "));
     match done {

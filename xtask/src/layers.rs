@@ -25,10 +25,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sdam-runtime-smol", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-async-std", &["sdam-core", "sdam-transport"]),
     ("sdam-runtime-blocking", &["sdam-core", "sdam-transport"]),
-    (
-        "sdam-sim",
-        &["sdam-auth", "sdam-core", "sdam-tls", "sdam-transport"],
-    ),
+    ("sdam-sim", &["sdam-auth", "sdam-core", "sdam-tls", "sdam-transport"]),
     (
         "sdam",
         &[
@@ -49,14 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "sdam-cli",
-        &[
-            "sdam",
-            "sdam-core",
-            "sdam-events",
-            "sdam-runtime-tokio",
-            "sdam-select",
-            "sdam-sim",
-        ],
+        &["sdam", "sdam-core", "sdam-events", "sdam-runtime-tokio", "sdam-select", "sdam-sim"],
     ),
 ];
 
@@ -75,15 +65,8 @@ const INTERNAL: &[&str] = &[
 ];
 
 /// The forbidden direct dependencies: they would let a crate name a runtime.
-const RUNTIMES: &[&str] = &[
-    "async-executor",
-    "async-io",
-    "async-std",
-    "mio",
-    "monoio",
-    "smol",
-    "tokio",
-];
+const RUNTIMES: &[&str] =
+    &["async-executor", "async-io", "async-std", "mio", "monoio", "smol", "tokio"];
 
 /// Libraries of the program `sdam` that no library of ours may depend on, even indirectly.
 const TOOL: &[&str] = &[
@@ -103,14 +86,7 @@ const PURE: &[&str] = &["sdam-core", "sdam-select"];
 pub(crate) fn run() -> Result<()> {
     let packages = packages()?;
     let mut violations = Vec::new();
-    for (
-        name,
-        Package {
-            folder,
-            dependencies,
-        },
-    ) in &packages
-    {
+    for (name, Package { folder, dependencies }) in &packages {
         check_arrows(name, dependencies, &mut violations);
         check_runtimes(name, dependencies, &mut violations);
         let sources = folder.join("src");
@@ -133,9 +109,7 @@ pub(crate) fn run() -> Result<()> {
     let everything = self::tree(&["--package", "sdam", "--all-features"])?;
     for library in TOOL {
         if everything.contains(*library) {
-            violations.push(format!(
-                "{library}, which is for the tool, is in the tree of sdam"
-            ));
+            violations.push(format!("{library}, which is for the tool, is in the tree of sdam"));
         }
     }
     // Single-threaded mode is for programs without a runtime.
@@ -153,10 +127,7 @@ pub(crate) fn run() -> Result<()> {
         }
     }
     // Only the program may depend on it, and only with its feature.
-    for arguments in [
-        &["--package", "sdam", "--all-features"][..],
-        &["--package", "sdam-cli"],
-    ] {
+    for arguments in [&["--package", "sdam", "--all-features"][..], &["--package", "sdam-cli"]] {
         if self::tree(arguments)?.contains("opentelemetry-proto") {
             let arguments = arguments.join(" ");
             violations.push(format!("opentelemetry-proto is in the tree of {arguments}"));
@@ -165,11 +136,7 @@ pub(crate) fn run() -> Result<()> {
     if !violations.is_empty() {
         return Err(violations.join("\n       ").into());
     }
-    println!(
-        "layers: {} crates of ours, {} in the default tree",
-        packages.len(),
-        tree.len()
-    );
+    println!("layers: {} crates of ours, {} in the default tree", packages.len(), tree.len());
     Ok(())
 }
 
@@ -197,13 +164,7 @@ fn packages() -> Result<BTreeMap<String, Package>> {
             let manifest = PathBuf::from(text(package, "manifest_path"));
             let folder = manifest.parent().unwrap_or(&manifest).to_owned();
             let name = text(package, "name");
-            (
-                name,
-                Package {
-                    folder,
-                    dependencies,
-                },
-            )
+            (name, Package { folder, dependencies })
         })
         .collect())
 }
@@ -234,13 +195,9 @@ fn check_runtimes(name: &str, dependencies: &BTreeSet<String>, violations: &mut 
     {
         return;
     }
-    for runtime in RUNTIMES
-        .iter()
-        .filter(|runtime| dependencies.contains(**runtime))
-    {
-        violations.push(format!(
-            "{name} may not depend on {runtime}: runtimes are passed as values"
-        ));
+    for runtime in RUNTIMES.iter().filter(|runtime| dependencies.contains(**runtime)) {
+        violations
+            .push(format!("{name} may not depend on {runtime}: runtimes are passed as values"));
     }
 }
 
@@ -258,10 +215,7 @@ fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
             if line.starts_with("pub ") && (line.contains("bson::") || line.contains("RawDocument"))
             {
                 let place = file.strip_prefix(root()).unwrap_or(&file).display();
-                violations.push(format!(
-                    "{place}:{} shows a type of the bson crate",
-                    index + 1
-                ));
+                violations.push(format!("{place}:{} shows a type of the bson crate", index + 1));
             }
         }
     }
@@ -283,9 +237,7 @@ pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> 
 
 /// Returns the names of all crates in a build, including the root.
 fn tree(arguments: &[&str]) -> Result<BTreeSet<String>> {
-    let fixed = [
-        "tree", "--edges", "normal", "--prefix", "none", "--format", "{p}",
-    ];
+    let fixed = ["tree", "--edges", "normal", "--prefix", "none", "--format", "{p}"];
     let output = output(cargo().args(fixed).args(arguments))?;
     let name = |line: &str| line.split_whitespace().next().map(str::to_owned);
     Ok(output.lines().filter_map(name).collect())
@@ -310,14 +262,8 @@ mod tests {
             check("sdam-core", &["sdam-select"]),
             ["sdam-core may not depend on sdam-select"]
         );
-        assert_eq!(
-            check("sdam", &["sdam-live"]),
-            ["sdam may not depend on sdam-live"]
-        );
-        assert_eq!(
-            check("sdam-new", &[]),
-            ["sdam-new is missing from the table of layers"]
-        );
+        assert_eq!(check("sdam", &["sdam-live"]), ["sdam may not depend on sdam-live"]);
+        assert_eq!(check("sdam-new", &[]), ["sdam-new is missing from the table of layers"]);
     }
 
     #[test]

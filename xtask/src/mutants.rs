@@ -81,11 +81,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let found = all.iter().find(|mutant| mutant.name == name);
         found.ok_or_else(|| format!("no such mutant: {name}\n\n{}", names(&all)))
     };
-    let mut chosen = options
-        .names
-        .iter()
-        .map(find)
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut chosen = options.names.iter().map(find).collect::<Result<Vec<_>, _>>()?;
     if chosen.is_empty() {
         chosen.extend(&all);
     }
@@ -161,14 +157,7 @@ fn simulate(copy: &Path) -> Result<Outcome> {
     let program = build(copy, "sdam-chaos")?;
     for (scenario, seeds) in TRIALS {
         let mut runner = Command::new(&program);
-        runner.args([
-            "--once",
-            "--probe",
-            "--scenario",
-            scenario,
-            "--seeds",
-            seeds,
-        ]);
+        runner.args(["--once", "--probe", "--scenario", scenario, "--seeds", seeds]);
         let found = runner.output()?;
         let found = String::from_utf8_lossy(&found.stdout);
         let caught = found.lines().find_map(|line| line.strip_prefix("caught "));
@@ -184,9 +173,7 @@ fn simulate(copy: &Path) -> Result<Outcome> {
 
 /// Builds the copy and searches its states.
 fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
-    let found = Command::new(build(copy, "sdam-model")?)
-        .arg(search)
-        .output()?;
+    let found = Command::new(build(copy, "sdam-model")?).arg(search).output()?;
     if found.status.success() {
         return Ok(Outcome::Survived);
     }
@@ -196,10 +183,7 @@ fn search_states(copy: &Path, search: &str) -> Result<Outcome> {
     let Some((with, by)) = invariant else {
         return Err(format!("the search failed, but names no invariant: {text}").into());
     };
-    Ok(Outcome::Caught {
-        by: by.chars().take(80).collect(),
-        with: with.to_owned(),
-    })
+    Ok(Outcome::Caught { by: by.chars().take(80).collect(), with: with.to_owned() })
 }
 
 /// Builds a program of the copy.
@@ -276,10 +260,7 @@ impl Mutant {
     /// If the text does not occur exactly once: the file of bugs must be adapted to the code.
     fn patch(&self, text: &str) -> Result<String> {
         match self.find.find_iter(text).count() {
-            1 => Ok(self
-                .find
-                .replace(text, NoExpand(&self.replace))
-                .into_owned()),
+            1 => Ok(self.find.replace(text, NoExpand(&self.replace)).into_owned()),
             count => Err(format!(
                 "mutant {}: its text is found {count} times in {}, not once",
                 self.name, self.file

@@ -100,9 +100,8 @@ fn choose_suites(names: &[String]) -> Result<Vec<&'static Suite>> {
 
 fn choose_columns(names: &[String]) -> Result<Vec<Column>> {
     let known = || Column::ALL.iter().chain(Column::SERVERS).copied();
-    if let Some(unknown) = names
-        .iter()
-        .find(|name| known().all(|column| column.name() != name.as_str()))
+    if let Some(unknown) =
+        names.iter().find(|name| known().all(|column| column.name() != name.as_str()))
     {
         let known: Vec<_> = known().map(Column::name).collect();
         return Err(format!("no such runtime: {unknown}; there are {}", known.join(", ")).into());
@@ -110,9 +109,7 @@ fn choose_columns(names: &[String]) -> Result<Vec<Column>> {
     if names.is_empty() {
         return Ok(Column::ALL.to_vec());
     }
-    Ok(known()
-        .filter(|column| names.iter().any(|name| name == column.name()))
-        .collect())
+    Ok(known().filter(|column| names.iter().any(|name| name == column.name())).collect())
 }
 
 #[cfg(test)]

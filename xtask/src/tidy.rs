@@ -24,10 +24,8 @@ pub(crate) fn run() -> Result<()> {
         let manifest = folder.join("Cargo.toml");
         count += 1;
         if !fs::read_to_string(&manifest)?.contains("[lints]\nworkspace = true") {
-            violations.push(format!(
-                "{} does not take the lints of the workspace",
-                show(&manifest)
-            ));
+            violations
+                .push(format!("{} does not take the lints of the workspace", show(&manifest)));
         }
         rust_files(folder, &mut files)?;
     }
@@ -50,10 +48,7 @@ pub(crate) fn run() -> Result<()> {
 }
 
 fn show(path: &Path) -> String {
-    path.strip_prefix(root())
-        .unwrap_or(path)
-        .display()
-        .to_string()
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 fn check(name: &str, text: &str, violations: &mut Vec<String>) {
@@ -67,11 +62,8 @@ fn check(name: &str, text: &str, violations: &mut Vec<String>) {
             violations.push(format!("{place} ends with white space"));
         }
         // Concatenated here, so that this file does not match itself.
-        for word in [
-            concat!("to", "do!("),
-            concat!("unimpl", "emented!("),
-            concat!("#[ig", "nore"),
-        ] {
+        for word in [concat!("to", "do!("), concat!("unimpl", "emented!("), concat!("#[ig", "nore")]
+        {
             if line.contains(word) {
                 violations.push(format!("{place} is unfinished: {word}"));
             }

@@ -17,12 +17,7 @@ impl PoolUser for User {
     type Connection = Connection;
 
     fn claims(&self) -> &[Claim] {
-        &[
-            Claim::Reuses,
-            Claim::Pauses,
-            Claim::MaxPoolSize,
-            Claim::Fair,
-        ]
+        &[Claim::Reuses, Claim::Pauses, Claim::MaxPoolSize, Claim::Fair]
     }
 
     fn factory(&self, options: &Options) -> Pools {

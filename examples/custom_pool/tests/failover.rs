@@ -21,10 +21,7 @@ async fn ping(topology: &Topology<Pool>) -> Result<bool, Box<dyn Error>> {
 #[test]
 fn operations_share_few_connections_and_go_on_after_a_failover() -> Result<(), Box<dyn Error>> {
     let set = ReplicaSet::start(3)?;
-    let pools = Pools {
-        max_size: 4,
-        connect_timeout: Some(Duration::from_secs(30)),
-    };
+    let pools = Pools { max_size: 4, connect_timeout: Some(Duration::from_secs(30)) };
     tokio::runtime::Runtime::new()?.block_on(async {
         let builder = Topology::builder(set.uri())?.pools(pools);
         let topology = builder.start(runtime::tokio()?)?;

@@ -24,10 +24,7 @@ fn a_topology_on_monoio_finds_its_primary() {
     let topology = builder.start(monoio.runtime.clone()).unwrap();
     let selected = block_on(topology.select(&Criteria::write())).unwrap();
     let description = topology.snapshot().description().clone();
-    assert_eq!(
-        description.primary().map(|server| &server.address),
-        Some(selected.address())
-    );
+    assert_eq!(description.primary().map(|server| &server.address), Some(selected.address()));
     block_on(topology.close());
     monoio.end().unwrap();
 }

@@ -26,11 +26,7 @@ fn a_connection_string_and_a_mode_are_accepted_in_any_order() {
     let nearest = Some(Purpose::Read(ReadMode::Nearest));
     check("", None, None);
     check("nearest", None, nearest);
-    check(
-        "mongodb://a write",
-        Some("mongodb://a"),
-        Some(Purpose::Write),
-    );
+    check("mongodb://a write", Some("mongodb://a"), Some(Purpose::Write));
     check("nearest mongodb://a", Some("mongodb://a"), nearest);
     assert_eq!(parse("write --help").unwrap(), Command::Help);
     assert!(parse("farthest").is_err());
@@ -38,10 +34,7 @@ fn a_connection_string_and_a_mode_are_accepted_in_any_order() {
 
 #[test]
 fn without_a_connection_string_a_step_down_is_demonstrated() {
-    let request = Request {
-        uri: None,
-        purpose: Some(Purpose::Write),
-    };
+    let request = Request { uri: None, purpose: Some(Purpose::Write) };
     let output = output(&request).unwrap();
     let selected: Vec<&str> = output
         .lines()
@@ -58,10 +51,7 @@ fn the_read_preference_of_the_connection_string_is_the_default() {
     let set = Builder::replica_set(2).start().unwrap();
     let separator = if set.uri().contains('?') { '&' } else { '?' };
     let uri = format!("{}{separator}readPreference=secondary", set.uri());
-    let request = Request {
-        uri: Some(uri),
-        purpose: None,
-    };
+    let request = Request { uri: Some(uri), purpose: None };
     let output = output(&request).unwrap();
     assert!(output.contains("(RSSecondary) for query"), "{output}");
 }

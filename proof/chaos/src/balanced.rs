@@ -75,17 +75,13 @@ impl BalancedPool {
     /// Records a clear, or fails if it is wrong.
     pub(crate) fn clear(&mut self, service: ObjectId, next: Generation) -> Result<(), String> {
         let Some((generation, _)) = self.services.get_mut(&service) else {
-            return Err(format!(
-                "the pool of {service} is cleared, but it has no connection"
-            ));
+            return Err(format!("the pool of {service} is cleared, but it has no connection"));
         };
         let last = std::mem::replace(generation, next);
         if next == last.next() {
             Ok(())
         } else {
-            Err(format!(
-                "{service} is cleared from generation {last} to {next}"
-            ))
+            Err(format!("{service} is cleared from generation {last} to {next}"))
         }
     }
 }

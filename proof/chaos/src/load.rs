@@ -78,10 +78,7 @@ pub(crate) fn hold_connection(record: &Arc<RunRecord>, runtime: &Runtime, time: 
     let pools = record.connecting().clone();
     let mut idle = pools.iter().filter(|pool| pool.stats().idle > 0);
     if let Some(Ok(connection)) = idle.next().and_then(|pool| pool.check_out().now_or_never()) {
-        let end = runtime
-            .backend
-            .clock
-            .sleep_until(runtime.backend.clock.now() + time);
+        let end = runtime.backend.clock.sleep_until(runtime.backend.clock.now() + time);
         spawn(record, runtime, async move {
             end.await;
             drop(connection);
@@ -146,13 +143,7 @@ impl Application {
     ) -> Option<SelectedServer> {
         let is_cancelled = self.rng.below(8) == 0;
         let give_up = self.clock.now() + self.millis(4000);
-        let selection = wait_for(
-            &self.topology,
-            &self.record,
-            &*self.clock,
-            &request,
-            timeout,
-        );
+        let selection = wait_for(&self.topology, &self.record, &*self.clock, &request, timeout);
         if is_cancelled {
             let give_up = self.clock.sleep_until(give_up);
             match select(std::pin::pin!(selection), give_up).await {

@@ -67,11 +67,7 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
         digest: None,
     };
     while let Some(argument) = arguments_left.next() {
-        let mut value = || {
-            arguments_left
-                .next()
-                .ok_or(format!("{argument} needs a value"))
-        };
+        let mut value = || arguments_left.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--seeds" => arguments.seeds = seeds(&value()?)?,
             "--scenario" => arguments.kind = value()?.parse()?,
@@ -96,11 +92,7 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 /// Runs the seeds. Returns whether all passed.
 fn run_seeds(arguments: &Arguments) -> io::Result<bool> {
     let mut passed = true;
-    let kept = if arguments.probe {
-        Vec::new()
-    } else {
-        regression::all()?
-    };
+    let kept = if arguments.probe { Vec::new() } else { regression::all()? };
     for (name, regression) in &kept {
         if let Err(failure) = regression.run() {
             passed = false;
@@ -141,11 +133,7 @@ fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
             return;
         }
         let plan = Plan::new(seed, arguments.kind);
-        let outcome = if arguments.once {
-            run(&plan)
-        } else {
-            run_twice(&plan)
-        };
+        let outcome = if arguments.once { run(&plan) } else { run_twice(&plan) };
         match outcome {
             Ok(stats) => totals.add(seed, &stats),
             Err(failure) => {
@@ -168,10 +156,7 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
     let (small, failure) = shrink(plan, failure);
     println!("{}", timeline(&small, &failure));
     println!("seed {} failed: {failure}", small.seed);
-    println!(
-        "{} of {before} steps are enough to reproduce it:",
-        small.scenario.steps.len()
-    );
+    println!("{} of {before} steps are enough to reproduce it:", small.scenario.steps.len());
     print!("{}", small.scenario);
     let path = regression::keep(&small, &failure)?;
     println!("stored in {}\n", path.display());

@@ -39,13 +39,8 @@ pub enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 5] = [
-        Self::Random,
-        Self::Failover,
-        Self::Partition,
-        Self::Flapping,
-        Self::Scan,
-    ];
+    pub const ALL: [Self; 5] =
+        [Self::Random, Self::Failover, Self::Partition, Self::Flapping, Self::Scan];
 
     /// Returns the kind's name.
     pub const fn as_str(self) -> &'static str {
@@ -69,15 +64,9 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL
-            .into_iter()
-            .find(|kind| kind.as_str() == name)
-            .ok_or_else(|| {
-                format!(
-                    "`{name}` is not a scenario; use one of {:?}",
-                    Self::ALL.map(Self::as_str)
-                )
-            })
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name).ok_or_else(|| {
+            format!("`{name}` is not a scenario; use one of {:?}", Self::ALL.map(Self::as_str))
+        })
     }
 }
 
@@ -179,10 +168,7 @@ impl Plan {
     /// Returns the same plan with other faults.
     #[must_use]
     pub fn with_scenario(&self, scenario: Scenario) -> Self {
-        Self {
-            scenario,
-            ..self.clone()
-        }
+        Self { scenario, ..self.clone() }
     }
 
     /// Adds the client's configuration to the options of the deployment's connection string.
@@ -214,11 +200,7 @@ impl Plan {
     /// after it, and a check that succeeds.
     pub fn convergence_limit(&self) -> Duration {
         let failed = self.client.heartbeat + self.client.connect_timeout;
-        let found = if self.access.srv {
-            access::MAX_TTL + failed
-        } else {
-            Duration::ZERO
-        };
+        let found = if self.access.srv { access::MAX_TTL + failed } else { Duration::ZERO };
         found + 2 * failed + Duration::from_secs(1)
     }
 
@@ -278,11 +260,7 @@ impl fmt::Display for Plan {
             client.connect_timeout,
             client.mode,
             if client.one_seed { "one seed, " } else { "" },
-            if client.has_set_name {
-                ""
-            } else {
-                "no set name, "
-            },
+            if client.has_set_name { "" } else { "no set name, " },
             if self.load { "on" } else { "off" },
             self.ending,
         )

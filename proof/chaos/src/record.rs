@@ -269,22 +269,14 @@ impl PoolFactory for RecordingPools {
 
     fn create(&self, context: PoolContext) -> RecordingPool {
         let server = context.server;
-        let before = self
-            .record
-            .pools()
-            .open
-            .insert(server, PoolState::default());
+        let before = self.record.pools().open.insert(server, PoolState::default());
         if before.is_some() {
             let message = format!("a second pool is created for server {server}");
             self.record.violated(Oracle::Pools, message);
         }
         let connecting = self.connecting.as_ref().map(|pools| pools.create(context));
         self.record.connecting().extend(connecting.clone());
-        RecordingPool {
-            server,
-            record: Arc::clone(&self.record),
-            connecting,
-        }
+        RecordingPool { server, record: Arc::clone(&self.record), connecting }
     }
 }
 
@@ -306,10 +298,8 @@ impl RecordingPool {
 impl PoolHandle for RecordingPool {
     fn ready(&self) {
         if self.is_published() == Some(true) {
-            let message = format!(
-                "F-62: server {} is published before its pool is ready",
-                self.server
-            );
+            let message =
+                format!("F-62: server {} is published before its pool is ready", self.server);
             self.record.violated(Oracle::Pools, message);
         }
         self.record_call(PoolCall::Ready);

@@ -63,9 +63,8 @@ impl FromStr for Regression {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (head, steps) = text
-            .split_once("---\n")
-            .ok_or("a line `---` is missing before the steps")?;
+        let (head, steps) =
+            text.split_once("---\n").ok_or("a line `---` is missing before the steps")?;
         let (mut seed, mut kind, mut load) = (None, None, true);
         let mut access = None;
         let mut about = Vec::new();
@@ -73,11 +72,7 @@ impl FromStr for Regression {
             match line.split_once(' ') {
                 Some(("#", words)) => about.push(words),
                 Some(("seed", number)) => {
-                    seed = Some(
-                        number
-                            .parse()
-                            .map_err(|_| format!("`{number}` is not a seed"))?,
-                    );
+                    seed = Some(number.parse().map_err(|_| format!("`{number}` is not a seed"))?);
                 }
                 Some(("scenario", name)) => kind = Some(name.parse()?),
                 Some(("load", "off")) => load = false,
@@ -99,10 +94,7 @@ impl FromStr for Regression {
         let mut plan = Plan::new(seed, kind).with_scenario(scenario);
         plan.load = load;
         plan.access = access.unwrap_or(plan.access);
-        Ok(Self {
-            plan,
-            about: about.join("\n"),
-        })
+        Ok(Self { plan, about: about.join("\n") })
     }
 }
 
@@ -123,11 +115,7 @@ pub fn all() -> io::Result<Vec<(String, Regression)>> {
         if path.extension().is_none_or(|extension| extension != "txt") {
             continue;
         }
-        let name = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let regression = fs::read_to_string(&path)?
             .parse()
             .map_err(|error| io::Error::other(format!("{name}: {error}")))?;
@@ -145,10 +133,7 @@ pub fn all() -> io::Result<Vec<(String, Regression)>> {
 pub fn keep(plan: &Plan, failure: &Failure) -> io::Result<PathBuf> {
     let oracle = failure.violation.oracle.as_str().to_lowercase();
     let path = folder().join(format!("{oracle}-{}-{}.txt", plan.kind, plan.seed));
-    let regression = Regression {
-        plan: plan.clone(),
-        about: failure.violation.to_string(),
-    };
+    let regression = Regression { plan: plan.clone(), about: failure.violation.to_string() };
     fs::write(&path, regression.to_string())?;
     Ok(path)
 }

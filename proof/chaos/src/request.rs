@@ -52,10 +52,7 @@ impl SelectionRequest {
     }
 
     pub(crate) fn write() -> Self {
-        Self {
-            criteria: Criteria::write(),
-            by_type: Some(TypeCriteria::Write),
-        }
+        Self { criteria: Criteria::write(), by_type: Some(TypeCriteria::Write) }
     }
 
     /// Selects a server with this `dc` tag.
@@ -103,11 +100,6 @@ impl SelectionRequest {
         }
         let kind = topology.topology_type();
         let is_suitable = |server: ServerType| self.is_suitable(kind, server) == Some(true);
-        Some(
-            topology
-                .servers()
-                .iter()
-                .any(|server| is_suitable(server.server_type)),
-        )
+        Some(topology.servers().iter().any(|server| is_suitable(server.server_type)))
     }
 }

@@ -98,11 +98,8 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
         (None, Ok(Ok(stats))) => Ok(stats),
         (None, Err(panic)) => {
             let message = panic_message(&*panic);
-            let oracle = if message.starts_with("a busy loop") {
-                Oracle::BusyLoop
-            } else {
-                Oracle::Panic
-            };
+            let oracle =
+                if message.starts_with("a busy loop") { Oracle::BusyLoop } else { Oracle::Panic };
             failed(oracle.violated(record.now(), message))
         }
     }
@@ -148,11 +145,9 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
         sim.block_on_watching(work, |step| check.observe(step))?;
     }
     // The closed topology must leave nothing behind.
-    for (what, left) in [
-        ("tasks", sim.tasks()),
-        ("connections", sim.connections()),
-        ("timers", sim.timers()),
-    ] {
+    for (what, left) in
+        [("tasks", sim.tasks()), ("connections", sim.connections()), ("timers", sim.timers())]
+    {
         if left > 0 {
             let message = format!("{left} {what} are left after the topology was closed");
             return Err(Oracle::Leaks.violated(sim.now(), message));
@@ -244,10 +239,7 @@ fn start(
     record: &Arc<RunRecord>,
     options: Options,
 ) -> Result<Topology, Violation> {
-    let pools = plan
-        .pool
-        .clone()
-        .map(|own| Pools::new(&options)?.with_options(own));
+    let pools = plan.pool.clone().map(|own| Pools::new(&options)?.with_options(own));
     let pools = pools.transpose().map_err(|error| setup_failure(&error))?;
     let topology = builder(record, options, pools)?
         .start(sim.runtime())
@@ -267,10 +259,7 @@ fn builder(
     Ok(sdam::TopologyBuilder::new(options)
         .metadata(metadata)
         .sink(EventRecorder(Arc::clone(record)))
-        .pools(RecordingPools {
-            record: Arc::clone(record),
-            connecting,
-        }))
+        .pools(RecordingPools { record: Arc::clone(record), connecting }))
 }
 
 fn setup_failure(error: &dyn fmt::Display) -> Violation {
@@ -291,9 +280,7 @@ async fn converge(
     let mut truth = Truth::of(plan, sim);
     let mut since = healed;
     loop {
-        clock
-            .sleep_until(sim.now() + Duration::from_millis(250))
-            .await;
+        clock.sleep_until(sim.now() + Duration::from_millis(250)).await;
         restart_stopped(sim);
         let now = sim.now();
         let present = Truth::of(plan, sim);
@@ -362,16 +349,9 @@ async fn finish(
     let began = sim.now();
     let patience = sdam::Topology::DELIVERY_PATIENCE;
     if plan.ending != Ending::Drop {
-        load::hold_connection(
-            record,
-            &runtime,
-            (patience * 3 / 4) * (plan.seed % 4) as u32,
-        );
+        load::hold_connection(record, &runtime, (patience * 3 / 4) * (plan.seed % 4) as u32);
     }
-    let in_use = record
-        .connecting()
-        .iter()
-        .any(|pool| pool.stats().in_use > 0);
+    let in_use = record.connecting().iter().any(|pool| pool.stats().in_use > 0);
     let limit = CLOSE_LIMIT + if in_use { patience } else { Duration::ZERO };
     let expiry = clock.sleep_until(began + limit);
     let closing = async {
@@ -415,9 +395,7 @@ async fn finish(
     while record.load_alive() > 0 {
         clock.sleep_until(sim.now() + Duration::from_secs(1)).await;
     }
-    let unended = record
-        .detach()
-        .map_or(0, |topology| topology.events().dropped());
+    let unended = record.detach().map_or(0, |topology| topology.events().dropped());
     if unended > 0 && took < patience {
         let message = format!("closing waited only {took:?} for {unended} connections");
         return Err(Oracle::Close.violated(sim.now(), message));

@@ -15,12 +15,8 @@ const BUDGET: u32 = 400;
 ///
 /// Steps are removed in halves, quarters and so on, as long as the rule is still violated.
 pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
-    let mut shrinker = Shrinker {
-        oracle: failure.violation.oracle,
-        plan: plan.clone(),
-        failure,
-        budget: BUDGET,
-    };
+    let mut shrinker =
+        Shrinker { oracle: failure.violation.oracle, plan: plan.clone(), failure, budget: BUDGET };
     let mut idle = plan.clone();
     idle.load = false;
     shrinker.accept(idle);

@@ -42,20 +42,13 @@ fn line(kind: &EventKind) -> Option<String> {
                 .map(|server| format!("{}={}", server.address, server.server_type))
                 .collect();
             let election = new.max_election();
-            format!(
-                "topology {} {} {election}",
-                new.topology_type(),
-                servers.join(" ")
-            )
+            format!("topology {} {} {election}", new.topology_type(), servers.join(" "))
         }
         EventKind::ServerDescriptionChanged { previous, new } => {
             let error = new.error.as_ref();
             let error = error.map_or_else(String::new, |error| format!(" ({error:#})"));
             let (before, after) = (previous.server_type, new.server_type);
-            format!(
-                "server {} {} {before} -> {after}{error}",
-                new.id, new.address
-            )
+            format!("server {} {} {before} -> {after}{error}", new.id, new.address)
         }
         EventKind::ServerHeartbeatStarted(heartbeat) => {
             let awaited = if heartbeat.awaited { ", awaited" } else { "" };
@@ -67,9 +60,9 @@ fn line(kind: &EventKind) -> Option<String> {
         EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
             format!("check of {} succeeds", heartbeat.address)
         }
-        EventKind::ServerHeartbeatFailed {
-            heartbeat, failure, ..
-        } => format!("check of {} fails: {failure:#}", heartbeat.address),
+        EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
+            format!("check of {} fails: {failure:#}", heartbeat.address)
+        }
         EventKind::PoolCleared { server, clear, .. } => {
             format!("pool of {server} cleared, generation {}", clear.generation)
         }
@@ -78,17 +71,15 @@ fn line(kind: &EventKind) -> Option<String> {
             _ => return None,
         },
         EventKind::RttMeasured { .. } => return None,
-        EventKind::ServerSelectionWaiting {
-            selection,
-            remaining,
-            ..
-        } => format!("waits for {} up to {remaining:?}", selection.selector),
-        EventKind::ServerSelectionSucceeded {
-            selection, address, ..
-        } => format!("selects {address} for {}", selection.selector),
-        EventKind::ServerSelectionFailed {
-            selection, reason, ..
-        } => format!("{}: {}", selection.selector, reason.as_str()),
+        EventKind::ServerSelectionWaiting { selection, remaining, .. } => {
+            format!("waits for {} up to {remaining:?}", selection.selector)
+        }
+        EventKind::ServerSelectionSucceeded { selection, address, .. } => {
+            format!("selects {address} for {}", selection.selector)
+        }
+        EventKind::ServerSelectionFailed { selection, reason, .. } => {
+            format!("{}: {}", selection.selector, reason.as_str())
+        }
         other => match other.address() {
             Some(address) => format!("{} {address}", other.name().as_str()),
             None => other.name().as_str().to_owned(),

@@ -14,16 +14,8 @@ fn every_kind_of_faults_passes_and_exercises_the_client() {
         for seed in 0..8 {
             seen += run_twice(&Plan::new(seed, kind)).unwrap().counts;
         }
-        let Counts {
-            selected,
-            timed_out,
-            errors,
-            faults,
-            bad_replies,
-            encrypted,
-            proxied,
-            ..
-        } = seen;
+        let Counts { selected, timed_out, errors, faults, bad_replies, encrypted, proxied, .. } =
+            seen;
         for (what, count) in [
             ("selected", selected),
             ("timed out", timed_out),

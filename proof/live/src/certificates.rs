@@ -208,10 +208,8 @@ fn server(certificate: ServerCertificate) -> Result<CertificateParams, Error> {
     let name = server_file(certificate);
     params.distinguished_name.push(DnType::CommonName, name);
     // Members of a set are also clients of each other.
-    params.extended_key_usages = vec![
-        ExtendedKeyUsagePurpose::ServerAuth,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    ];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     if certificate == ServerCertificate::Revoked {
         params.serial_number = Some(SerialNumber::from(REVOKED));
     }
@@ -251,9 +249,7 @@ fn encrypted(key: &KeyPair) -> Result<String, Error> {
     let parameters = parameters.map_err(failed)?;
     let key = PrivateKeyInfoRef::try_from(key.serialized_der()).map_err(failed)?;
     let encrypted = key.encrypt_with_params(parameters, Certificates::PASSWORD);
-    let pem = encrypted
-        .map_err(failed)?
-        .to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF);
+    let pem = encrypted.map_err(failed)?.to_pem("ENCRYPTED PRIVATE KEY", LineEnding::LF);
     Ok(pem.map_err(failed)?.to_string())
 }
 
@@ -273,9 +269,7 @@ fn revocations(issuer: &Issuer) -> Result<String, Error> {
         revoked_certs: vec![revoked],
         key_identifier_method: KeyIdMethod::Sha256,
     };
-    list.signed_by(issuer)
-        .and_then(|list| list.pem())
-        .map_err(failed)
+    list.signed_by(issuer).and_then(|list| list.pem()).map_err(failed)
 }
 
 fn failed(error: impl Debug) -> Error {

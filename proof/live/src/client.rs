@@ -57,11 +57,7 @@ impl Client {
             Some(certificates) => Box::new(tls::negotiate(stream, certificates).map_err(failed())?),
             None => Box::new(stream),
         };
-        Ok(Self {
-            address,
-            stream,
-            request_id: 0,
-        })
+        Ok(Self { address, stream, request_id: 0 })
     }
 
     /// Runs a command and returns its reply.
@@ -80,11 +76,7 @@ impl Client {
             Some(bson::Bson::Boolean(ok)) => *ok,
             _ => false,
         };
-        if ok {
-            Ok(reply)
-        } else {
-            Err(CommandError::from_reply(&name, reply).into())
-        }
+        if ok { Ok(reply) } else { Err(CommandError::from_reply(&name, reply).into()) }
     }
 
     /// Returns the reply to `hello`, or to legacy hello if the server does not support `hello`.
@@ -102,9 +94,7 @@ impl Client {
     }
 
     fn send(&mut self, command: &Document) -> Result<(), Error> {
-        let body = command
-            .to_vec()
-            .map_err(|error| Error::Protocol(error.to_string()))?;
+        let body = command.to_vec().map_err(|error| Error::Protocol(error.to_string()))?;
         self.request_id = self.request_id.wrapping_add(1);
         let length = HEADER + 4 + 1 + body.len();
         let mut message = Vec::with_capacity(length);
@@ -136,14 +126,9 @@ impl Client {
 
     /// Returns the document of the section of kind 0, the only one in a reply.
     fn reply_body(&self, message: &[u8]) -> Result<Document, Error> {
-        let (flags, sections) = message
-            .split_first_chunk()
-            .ok_or_else(|| self.malformed("no flags"))?;
-        let checksum = if u32::from_le_bytes(*flags) & CHECKSUM_PRESENT == 0 {
-            0
-        } else {
-            4
-        };
+        let (flags, sections) =
+            message.split_first_chunk().ok_or_else(|| self.malformed("no flags"))?;
+        let checksum = if u32::from_le_bytes(*flags) & CHECKSUM_PRESENT == 0 { 0 } else { 4 };
         let end = sections.len().saturating_sub(checksum);
         match sections.get(..end) {
             Some([0, document @ ..]) => {
@@ -160,9 +145,7 @@ impl Client {
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("Client").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

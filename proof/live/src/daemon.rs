@@ -29,12 +29,7 @@ impl Daemon {
     pub(crate) fn new(name: &'static str) -> Result<Self, Error> {
         let dir = work_dir(name).map_err(Error::io("creating a directory"))?;
         let process = Process::guarded(dir.path()).map_err(Error::io("starting `sh`"))?;
-        Ok(Self {
-            name,
-            address: port::free()?,
-            process: Mutex::new(process),
-            dir,
-        })
+        Ok(Self { name, address: port::free()?, process: Mutex::new(process), dir })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -64,10 +64,7 @@ fn installed(search: Option<&OsStr>, program: &str) -> Option<Package> {
     let on_path = env::split_paths(search?);
     let directories: Vec<_> = on_path.chain(SBIN.map(PathBuf::from)).collect();
     let found = directories.iter().any(|dir| dir.join(program).is_file());
-    found.then_some(Package {
-        directories,
-        libraries: None,
-    })
+    found.then_some(Package { directories, libraries: None })
 }
 
 /// Returns a library of the system, or of a downloaded package.

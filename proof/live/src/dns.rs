@@ -65,9 +65,7 @@ impl Dns {
         let records: Vec<_> = records.into_iter().collect();
         self.change(|zone| {
             zone.retain(|old| {
-                !records
-                    .iter()
-                    .any(|new| new.is_of_set(old.name(), old.record_type()))
+                !records.iter().any(|new| new.is_of_set(old.name(), old.record_type()))
             });
             zone.extend(records);
         })

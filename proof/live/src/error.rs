@@ -57,18 +57,9 @@ impl fmt::Display for Error {
             Self::Command(error) => error.fmt(f),
             Self::Io(doing, source) => write!(f, "{doing}: {source}"),
             Self::Protocol(text) | Self::Exited(text) | Self::State(text) => f.write_str(text),
-            Self::TimedOut {
-                awaited,
-                waited,
-                last,
-            } => {
-                write!(
-                    f,
-                    "timed out after {} s waiting for {awaited}",
-                    waited.as_secs()
-                )?;
-                last.as_ref()
-                    .map_or(Ok(()), |last| write!(f, "; last: {last}"))
+            Self::TimedOut { awaited, waited, last } => {
+                write!(f, "timed out after {} s waiting for {awaited}", waited.as_secs())?;
+                last.as_ref().map_or(Ok(()), |last| write!(f, "; last: {last}"))
             }
         }
     }
@@ -97,9 +88,7 @@ pub struct Unavailable {
 
 impl Unavailable {
     pub(crate) fn new(reason: impl Into<String>) -> Self {
-        Self {
-            reason: reason.into(),
-        }
+        Self { reason: reason.into() }
     }
 }
 
@@ -141,13 +130,7 @@ impl CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            command,
-            code,
-            code_name,
-            message,
-            ..
-        } = self;
+        let Self { command, code, code_name, message, .. } = self;
         write!(f, "{command} failed: {message} ({code_name}, {code})")
     }
 }

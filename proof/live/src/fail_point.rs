@@ -22,10 +22,7 @@ impl FailCommand {
     /// Selects the commands that fail; other methods set the failure.
     pub fn new<'a>(commands: impl IntoIterator<Item = &'a str>) -> Self {
         let commands: Vec<_> = commands.into_iter().map(Bson::from).collect();
-        Self {
-            mode: "alwaysOn".into(),
-            data: doc! { "failCommands": commands },
-        }
+        Self { mode: "alwaysOn".into(), data: doc! { "failCommands": commands } }
     }
 
     /// Ends the fail point after this many failures.
@@ -62,8 +59,7 @@ impl FailCommand {
     /// Delays the reply (4.4 and newer). The server's unit is the millisecond.
     pub fn block_for(self, time: Duration) -> Self {
         let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
-        self.with("blockConnection", true)
-            .with("blockTimeMS", millis)
+        self.with("blockConnection", true).with("blockTimeMS", millis)
     }
 
     fn with(mut self, key: &str, value: impl Into<Bson>) -> Self {
@@ -124,10 +120,6 @@ impl Mongod {
     ) -> Result<FailPoint<'_>, Error> {
         let on = doc! { "configureFailPoint": name, "mode": mode.into(), "data": data };
         self.run_command("admin", on)?;
-        Ok(FailPoint {
-            mongod: self,
-            name: name.to_owned(),
-            enabled: true,
-        })
+        Ok(FailPoint { mongod: self, name: name.to_owned(), enabled: true })
     }
 }

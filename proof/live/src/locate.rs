@@ -44,24 +44,17 @@ fn overriding(
     };
     let path = PathBuf::from(value);
     let found = version_of(&path).map_err(|reason| {
-        Unavailable::new(format!(
-            "{OVERRIDE} must name a mongod binary, but {reason}"
-        ))
+        Unavailable::new(format!("{OVERRIDE} must name a mongod binary, but {reason}"))
     })?;
-    Ok(version
-        .is_none_or(|version| version == found)
-        .then_some(path))
+    Ok(version.is_none_or(|version| version == found).then_some(path))
 }
 
 /// Returns the first `mongod` on the search path, if it is of the requested version.
 fn on_path(search: Option<&OsStr>, version: Option<Version>) -> Option<PathBuf> {
-    let path = env::split_paths(search?)
-        .map(|dir| dir.join("mongod"))
-        .find(|path| path.is_file())?;
+    let path =
+        env::split_paths(search?).map(|dir| dir.join("mongod")).find(|path| path.is_file())?;
     let found = version_of(&path).ok()?;
-    version
-        .is_none_or(|version| version == found)
-        .then_some(path)
+    version.is_none_or(|version| version == found).then_some(path)
 }
 
 /// Downloads one version at a time and does not retry a failure: otherwise all tests of a process
@@ -70,10 +63,7 @@ fn cached_or_fetched(version: Version) -> Result<PathBuf, Unavailable> {
     static OUTCOMES: Mutex<BTreeMap<Version, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
     let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);
-    outcomes
-        .entry(version)
-        .or_insert_with(|| fetch::mongod(&cache_dir(), version))
-        .clone()
+    outcomes.entry(version).or_insert_with(|| fetch::mongod(&cache_dir(), version)).clone()
 }
 
 fn cache_dir() -> PathBuf {

@@ -218,9 +218,7 @@ impl Mongod {
             // A server that does not answer is killed as well.
             let _ = self.run_command("admin", doc! { "fsync": 1 });
         }
-        self.process()
-            .kill()
-            .map_err(Error::io(format!("killing {}", self.address)))
+        self.process().kill().map_err(Error::io(format!("killing {}", self.address)))
     }
 
     /// Freezes the server: its sockets stay open, but it does not answer.
@@ -281,10 +279,7 @@ impl Mongod {
                 {
                     return Ok(Some(Start::AddressInUse));
                 }
-                return Err(Error::Exited(format!(
-                    "mongod exited: {status}\n{}",
-                    self.log_tail()
-                )));
+                return Err(Error::Exited(format!("mongod exited: {status}\n{}", self.log_tail())));
             }
             // Another server may have taken the port in the meantime, so the identity is checked.
             let options = match self.run_command("admin", doc! { "getCmdLineOpts": 1 }) {
@@ -327,11 +322,7 @@ impl Mongod {
         // The cause of an abort is far above the end, which is a stack trace.
         let fatal = lines.iter().find(|line| is_fatal(line));
         let last = lines.get(lines.len().saturating_sub(QUOTED_LINES)..);
-        let quoted: Vec<_> = fatal
-            .into_iter()
-            .chain(last.unwrap_or_default())
-            .copied()
-            .collect();
+        let quoted: Vec<_> = fatal.into_iter().chain(last.unwrap_or_default()).copied().collect();
         quoted.join("\n")
     }
 
@@ -360,9 +351,7 @@ impl Drop for Mongod {
 
 impl fmt::Debug for Mongod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mongod")
-            .field("address", &self.address)
-            .finish_non_exhaustive()
+        f.debug_struct("Mongod").field("address", &self.address).finish_non_exhaustive()
     }
 }
 

@@ -29,18 +29,10 @@ impl Process {
     /// Starts only the guard.
     pub(crate) fn guarded(data: &Path) -> io::Result<Self> {
         let mut guard = Command::new("sh");
-        guard
-            .args(["-c", GUARD, "sh"])
-            .arg(data)
-            .stdin(Stdio::piped());
+        guard.args(["-c", GUARD, "sh"]).arg(data).stdin(Stdio::piped());
         let mut guard = detached(&mut guard).spawn()?;
         let guard_input = guard.stdin.take();
-        Ok(Self {
-            child: None,
-            paused: false,
-            guard,
-            guard_input,
-        })
+        Ok(Self { child: None, paused: false, guard, guard_input })
     }
 
     /// Starts the child. The previous child must be dead.
@@ -55,10 +47,7 @@ impl Process {
     /// Returns whether the child runs and is not paused.
     pub(crate) fn is_responsive(&mut self) -> bool {
         !self.paused
-            && self
-                .child
-                .as_mut()
-                .is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+            && self.child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
     /// Returns the exit status of the child, if it exited on its own.
@@ -73,15 +62,12 @@ impl Process {
     /// # Errors
     /// If the child is not running, or the signal cannot be sent.
     pub(crate) fn signal(&mut self, name: &str) -> io::Result<()> {
-        let child = self
-            .child
-            .as_mut()
-            .ok_or_else(|| io::Error::other("the process is not running"))?;
+        let child =
+            self.child.as_mut().ok_or_else(|| io::Error::other("the process is not running"))?;
         // `kill` is built into every shell, but not installed as a program everywhere.
         let pid = child.id().to_string();
         let mut kill = Command::new("sh");
-        kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid])
-            .stdin(Stdio::null());
+        kill.args(["-c", "kill -s \"$1\" \"$2\"", "sh", name, &pid]).stdin(Stdio::null());
         if !kill.status()?.success() {
             return Err(io::Error::other("kill failed"));
         }
@@ -151,11 +137,7 @@ mod tests {
     }
 
     fn runs(pid: u32) -> bool {
-        Command::new("sh")
-            .args(["-c", &format!("kill -0 {pid} 2>&-")])
-            .status()
-            .unwrap()
-            .success()
+        Command::new("sh").args(["-c", &format!("kill -0 {pid} 2>&-")]).status().unwrap().success()
     }
 
     #[test]
@@ -188,9 +170,7 @@ mod tests {
     fn an_exited_process_is_detected() {
         let dir = work_dir("process").unwrap();
         let mut process = Process::guarded(&dir.path().join("data")).unwrap();
-        process
-            .spawn(Command::new("sh").args(["-c", "exit 48"]))
-            .unwrap();
+        process.spawn(Command::new("sh").args(["-c", "exit 48"])).unwrap();
         let ended = poll("the exit", || Ok(process.ended())).unwrap();
         assert_eq!(ended.code(), Some(48));
         assert!(process.signal("TERM").is_err());

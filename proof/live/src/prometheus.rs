@@ -38,22 +38,16 @@ impl Prometheus {
             "--storage.tsdb.path=data",
             &format!("--web.listen-address={}", server.daemon.address()),
         ]);
-        let ready = || {
-            server
-                .get("/-/ready")
-                .is_ok_and(|answer| answer.contains(" 200 "))
-        };
+        let ready = || server.get("/-/ready").is_ok_and(|answer| answer.contains(" 200 "));
         server.daemon.start(command, ready)?;
         Ok(server)
     }
 
     /// Returns the result of a PromQL query as JSON.
     pub fn query(&self, query: &str) -> Result<String, Error> {
-        let target = query
-            .bytes()
-            .fold("/api/v1/query?query=".to_owned(), |target, byte| {
-                target + &format!("%{byte:02X}")
-            });
+        let target = query.bytes().fold("/api/v1/query?query=".to_owned(), |target, byte| {
+            target + &format!("%{byte:02X}")
+        });
         let answer = self.get(&target)?;
         let (_, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
         Ok(body.to_owned())

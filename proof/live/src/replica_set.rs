@@ -90,8 +90,7 @@ impl ReplicaSet {
     /// Returns the indices of the current secondaries.
     pub fn secondaries(&self) -> Vec<usize> {
         let is_secondary = |&index: &usize| {
-            self.try_hello(index)
-                .is_some_and(|hello| is_true(&hello, "secondary"))
+            self.try_hello(index).is_some_and(|hello| is_true(&hello, "secondary"))
         };
         (0..self.size()).filter(is_secondary).collect()
     }
@@ -106,9 +105,7 @@ impl ReplicaSet {
             let hosts = hosts(&mut self.config(primary)?)?;
             let settled = |index: usize| {
                 !hosts.contains(&self.members[index].host())
-                    || self
-                        .try_hello(index)
-                        .is_some_and(|hello| is_settled(&hello))
+                    || self.try_hello(index).is_some_and(|hello| is_settled(&hello))
             };
             Ok((0..self.size()).all(settled).then_some(()))
         })
@@ -122,8 +119,7 @@ impl ReplicaSet {
         poll("the first writes to be on a majority", || {
             let mut candidates = (0..self.size()).filter(|&index| self.specs[index].priority > 0.0);
             let all = candidates.all(|index| {
-                self.try_hello(index)
-                    .is_some_and(|hello| majority_term(&hello) > Some(0))
+                self.try_hello(index).is_some_and(|hello| majority_term(&hello) > Some(0))
             });
             Ok(all.then_some(()))
         })
@@ -234,7 +230,5 @@ fn hosts(config: &mut Document) -> Result<Vec<String>, Error> {
     let members = config.get_array_mut("members");
     let members = members.map_err(|error| Error::Protocol(format!("members: {error}")))?;
     let documents = members.iter().filter_map(Bson::as_document);
-    Ok(documents
-        .filter_map(|m| m.get_str("host").ok().map(str::to_owned))
-        .collect())
+    Ok(documents.filter_map(|m| m.get_str("host").ok().map(str::to_owned)).collect())
 }

@@ -35,11 +35,7 @@ impl Client {
                 "saslContinue": 1, "conversationId": reply.get_i32("conversationId").unwrap_or(1),
                 "payload": binary(&payload),
             };
-            if self
-                .run_command("admin", next)?
-                .get_bool("done")
-                .unwrap_or(false)
-            {
+            if self.run_command("admin", next)?.get_bool("done").unwrap_or(false) {
                 return Ok(());
             }
             // 4.2 requires an empty exchange at the end.
@@ -49,10 +45,7 @@ impl Client {
 }
 
 fn binary(bytes: &[u8]) -> Binary {
-    Binary {
-        subtype: BinarySubtype::Generic,
-        bytes: bytes.to_vec(),
-    }
+    Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() }
 }
 
 fn payload(reply: &Document) -> Result<String, Error> {
@@ -63,11 +56,7 @@ fn payload(reply: &Document) -> Result<String, Error> {
 
 /// Returns the client's last message (RFC 5802, section 3).
 fn client_final(first: &str, server_first: &str, password: &str) -> Option<String> {
-    let attribute = |name: &str| {
-        server_first
-            .split(',')
-            .find_map(|part| part.strip_prefix(name))
-    };
+    let attribute = |name: &str| server_first.split(',').find_map(|part| part.strip_prefix(name));
     let salt = BASE64.decode(attribute("s=")?).ok()?;
     let iterations = attribute("i=")?.parse().ok()?;
     let mut salted = [0; 32];

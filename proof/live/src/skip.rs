@@ -49,10 +49,7 @@ mod tests {
         let mut said = Vec::new();
         assert_eq!(decide(unavailable(), false, &mut said).unwrap(), None);
         let said = String::from_utf8(said).unwrap();
-        assert_eq!(
-            said,
-            "SKIPPED a live test, a server is not available: no pip\n"
-        );
+        assert_eq!(said, "SKIPPED a live test, a server is not available: no pip\n");
     }
 
     #[test]
@@ -65,10 +62,7 @@ mod tests {
     fn other_failures_and_successes_pass_through() {
         let mut said = Vec::new();
         let failed = Err::<u8, _>(Error::State("no".to_owned()));
-        assert!(matches!(
-            decide(failed, false, &mut said),
-            Err(Error::State(_))
-        ));
+        assert!(matches!(decide(failed, false, &mut said), Err(Error::State(_))));
         assert_eq!(decide(Ok(7), false, &mut said).unwrap(), Some(7));
         assert!(said.is_empty());
     }

@@ -65,8 +65,7 @@ impl Terminal {
     /// Changes the size.
     pub fn resize(&self, width: u16, height: u16) -> Result<(), Error> {
         let (width, height) = (width.to_string(), height.to_string());
-        self.tmux(&["resize-window", "-x", &width, "-y", &height])
-            .map(drop)
+        self.tmux(&["resize-window", "-x", &width, "-y", &height]).map(drop)
     }
 
     /// Returns the contents of the terminal, without trailing spaces.
@@ -112,11 +111,7 @@ impl Terminal {
         let mut command = self.package.command("tmux");
         // Removes the variables of a terminal in which the tests run.
         command.env_remove("TMUX").env_remove("NO_COLOR");
-        command
-            .env("LC_ALL", "C.UTF-8")
-            .arg("-u")
-            .arg("-S")
-            .arg(socket);
+        command.env("LC_ALL", "C.UTF-8").arg("-u").arg("-S").arg(socket);
         output(command.args(arguments))
     }
 }

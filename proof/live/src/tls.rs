@@ -52,9 +52,7 @@ impl ServerTls {
 
     /// Disables TLS 1.3, whose clients learn of their rejection only after the handshake.
     pub fn without_tls_1_3(mut self) -> Self {
-        self.arguments = ["--tlsDisabledProtocols", "TLS1_3"]
-            .map(str::to_owned)
-            .to_vec();
+        self.arguments = ["--tlsDisabledProtocols", "TLS1_3"].map(str::to_owned).to_vec();
         self
     }
 

@@ -32,14 +32,9 @@ impl Version {
 
     /// Parses the output of `mongod --version`: `db version v6.0.5` and further lines.
     pub(crate) fn from_banner(banner: &str) -> Option<Self> {
-        let release = banner
-            .lines()
-            .find_map(|line| line.trim().strip_prefix("db version v"))?;
+        let release = banner.lines().find_map(|line| line.trim().strip_prefix("db version v"))?;
         let mut parts = release.splitn(3, '.');
-        Some(Self::new(
-            parts.next()?.parse().ok()?,
-            parts.next()?.parse().ok()?,
-        ))
+        Some(Self::new(parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
     }
 }
 
@@ -64,9 +59,7 @@ impl FromStr for Version {
             let (major, minor) = text.split_once('.')?;
             Some(Self::new(major.parse().ok()?, minor.parse().ok()?))
         };
-        parse().ok_or_else(|| InvalidVersion {
-            text: text.to_owned(),
-        })
+        parse().ok_or_else(|| InvalidVersion { text: text.to_owned() })
     }
 }
 
@@ -117,10 +110,7 @@ mod tests {
     fn the_series_is_found_on_any_line_of_the_banner() {
         let check = |banner, expected| assert_eq!(Version::from_banner(banner), expected);
         check("db version v6.0.5\nBuild Info: {\n", Some(Version::V6_0));
-        check(
-            "warning: odd locale\ndb version v4.4.2\n",
-            Some(Version::V4_4),
-        );
+        check("warning: odd locale\ndb version v4.4.2\n", Some(Version::V4_4));
         check("db version v7.1.0-rc3\n", Some(Version::new(7, 1)));
         check("mongos version v6.0.5\n", None);
     }

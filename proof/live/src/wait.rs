@@ -32,11 +32,7 @@ pub(crate) fn poll<T>(
         };
         let waited = begin.elapsed();
         if waited >= TIMEOUT {
-            return Err(Error::TimedOut {
-                awaited: awaited.to_owned(),
-                waited,
-                last,
-            });
+            return Err(Error::TimedOut { awaited: awaited.to_owned(), waited, last });
         }
         thread::sleep(POLL_INTERVAL);
     }

@@ -8,19 +8,10 @@ pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
         for release in [Release::V4_0, Release::V6_0] {
-            replies.push(Reply {
-                election,
-                config,
-                release,
-                ..Reply::member(Role::Primary)
-            });
+            replies.push(Reply { election, config, release, ..Reply::member(Role::Primary) });
         }
     }
-    on_all(
-        &replies,
-        &[Failure::Network],
-        &[OperationError::Broken, OperationError::NotPrimary(0)],
-    )
+    on_all(&replies, &[Failure::Network], &[OperationError::Broken, OperationError::NotPrimary(0)])
 }
 
 /// Returns steps for every role, members that join and leave, primary hints and wrong names.
@@ -40,24 +31,12 @@ pub fn membership() -> Vec<Step> {
     for role in [Role::Primary, Role::Secondary] {
         let member = Reply::member(role);
         replies.extend([
-            Reply {
-                hosts: 0b011,
-                ..member
-            },
-            Reply {
-                foreign: true,
-                ..member
-            },
-            Reply {
-                misnamed: true,
-                ..member
-            },
+            Reply { hosts: 0b011, ..member },
+            Reply { foreign: true, ..member },
+            Reply { misnamed: true, ..member },
         ]);
     }
-    replies.push(Reply {
-        hint: 1,
-        ..Reply::member(Role::Secondary)
-    });
+    replies.push(Reply { hint: 1, ..Reply::member(Role::Secondary) });
     let mut steps = on_all(&replies, &[Failure::Timeout], &[OperationError::Broken]);
     steps.extend([Step::Hosts(0b111), Step::Hosts(0b001)]);
     steps
@@ -74,10 +53,7 @@ pub fn errors() -> Vec<Step> {
         (Role::Secondary, 0),
         (Role::Secondary, 2),
     ] {
-        replies.push(Reply {
-            version,
-            ..Reply::member(role)
-        });
+        replies.push(Reply { version, ..Reply::member(role) });
     }
     let failures = [
         Failure::Network,
@@ -100,10 +76,7 @@ pub fn errors() -> Vec<Step> {
     ];
     let mut steps = on_all(&replies, &failures, &complaints);
     for on in 0..MEMBERS {
-        steps.push(Step::Failure {
-            on,
-            failure: Failure::Panic,
-        });
+        steps.push(Step::Failure { on, failure: Failure::Panic });
         for late in [false, true] {
             for &reply in &replies {
                 steps.push(Step::Handshake { on, reply, late });
@@ -126,19 +99,12 @@ pub fn everything() -> Vec<Step> {
 
 /// Returns every input of one server that is the only member of its set.
 pub fn one_server() -> Vec<Step> {
-    let alone = |role, version| Reply {
-        hosts: 0b001,
-        version,
-        ..Reply::member(role)
-    };
+    let alone = |role, version| Reply { hosts: 0b001, version, ..Reply::member(role) };
     let (check, ping) = links(0);
     let primary = alone(Role::Primary, 1);
     let newer = alone(Role::Secondary, 2);
     let silent = alone(Role::Primary, 0);
-    let foreign = Reply {
-        foreign: true,
-        ..primary
-    };
+    let foreign = Reply { foreign: true, ..primary };
     let mut steps = connecting(0);
     for (reply, more) in [
         (primary, false),
@@ -154,29 +120,17 @@ pub fn one_server() -> Vec<Step> {
     for failure in [Failure::Network, Failure::Command(0), Failure::Panic] {
         steps.extend([check, ping].map(|link| Step::Break { link, failure }));
     }
-    for error in [
-        OperationError::Broken,
-        OperationError::NotPrimary(0),
-        OperationError::ShuttingDown(2),
-    ] {
+    for error in
+        [OperationError::Broken, OperationError::NotPrimary(0), OperationError::ShuttingDown(2)]
+    {
         steps.extend([false, true].map(|late| Step::Error { on: 0, error, late }));
     }
     for late in [false, true] {
-        steps.push(Step::Handshake {
-            on: 0,
-            reply: primary,
-            late,
-        });
+        steps.push(Step::Handshake { on: 0, reply: primary, late });
     }
     steps.extend([
-        Step::Burst {
-            on: 0,
-            reply: primary,
-        },
-        Step::Played {
-            on: 0,
-            reply: silent,
-        },
+        Step::Burst { on: 0, reply: primary },
+        Step::Played { on: 0, reply: silent },
         Step::Deserted { on: 0 },
         Step::Suspended,
     ]);
@@ -186,39 +140,24 @@ pub fn one_server() -> Vec<Step> {
 /// Returns the inputs of three servers of a set that stream, elect primaries, break and serve
 /// operations.
 pub fn three_servers() -> Vec<Step> {
-    let primary = |term| Reply {
-        election: term,
-        config: 1,
-        version: term,
-        ..Reply::member(Role::Primary)
-    };
-    let secondary = |version| Reply {
-        version,
-        ..Reply::member(Role::Secondary)
-    };
+    let primary =
+        |term| Reply { election: term, config: 1, version: term, ..Reply::member(Role::Primary) };
+    let secondary = |version| Reply { version, ..Reply::member(Role::Secondary) };
     let mut steps = Vec::new();
     for on in 0..MEMBERS {
         let (check, ping) = links(on);
         steps.extend(connecting(on));
-        for (reply, more) in [
-            (primary(1), false),
-            (primary(2), true),
-            (secondary(1), false),
-            (secondary(2), true),
-        ] {
+        for (reply, more) in
+            [(primary(1), false), (primary(2), true), (secondary(1), false), (secondary(2), true)]
+        {
             steps.push(answer(check, reply, more));
         }
         steps.push(answer(ping, secondary(1), false));
         steps.extend(
-            [Failure::Network, Failure::Command(0)].map(|failure| Step::Break {
-                link: check,
-                failure,
-            }),
+            [Failure::Network, Failure::Command(0)]
+                .map(|failure| Step::Break { link: check, failure }),
         );
-        steps.push(Step::Break {
-            link: ping,
-            failure: Failure::Network,
-        });
+        steps.push(Step::Break { link: ping, failure: Failure::Network });
         for (error, late) in [
             (OperationError::Broken, false),
             (OperationError::Broken, true),
@@ -226,25 +165,15 @@ pub fn three_servers() -> Vec<Step> {
         ] {
             steps.push(Step::Error { on, error, late });
         }
-        steps.push(Step::Handshake {
-            on,
-            reply: secondary(1),
-            late: false,
-        });
+        steps.push(Step::Handshake { on, reply: secondary(1), late: false });
     }
     steps
 }
 
 /// Returns the steps of a client without tasks and of this number of members of a set.
 pub fn inline(members: u8) -> Vec<Step> {
-    let mut steps: Vec<_> = [
-        Request::Select,
-        Request::Scan,
-        Request::Check,
-        Request::Settle,
-    ]
-    .map(Step::Request)
-    .into();
+    let mut steps: Vec<_> =
+        [Request::Select, Request::Scan, Request::Check, Request::Settle].map(Step::Request).into();
     steps.extend([Step::Wait, Step::Suspended]);
     steps.extend([false, true].map(|alive| Step::Probed { alive }));
     let chosen = |server, idle| Step::Chosen { server, idle };
@@ -253,16 +182,10 @@ pub fn inline(members: u8) -> Vec<Step> {
         let (check, _) = links(on);
         steps.extend([Step::Connected(check), chosen(on, false)]);
         for role in [Role::Primary, Role::Secondary] {
-            let reply = Reply {
-                hosts: (1 << members) - 1,
-                ..Reply::member(role)
-            };
+            let reply = Reply { hosts: (1 << members) - 1, ..Reply::member(role) };
             steps.push(answer(check, reply, false));
         }
-        steps.push(Step::Break {
-            link: check,
-            failure: Failure::Timeout,
-        });
+        steps.push(Step::Break { link: check, failure: Failure::Timeout });
         for error in [OperationError::Broken, OperationError::NotPrimary(0)] {
             let late = false;
             steps.push(Step::Error { on, error, late });
@@ -311,11 +234,7 @@ fn on_all(replies: &[Reply], failures: &[Failure], complaints: &[OperationError]
     let mut steps = Vec::new();
     for on in 0..MEMBERS {
         steps.extend(replies.iter().map(|&reply| Step::Reply { on, reply }));
-        steps.extend(
-            failures
-                .iter()
-                .map(|&failure| Step::Failure { on, failure }),
-        );
+        steps.extend(failures.iter().map(|&failure| Step::Failure { on, failure }));
         for &error in complaints {
             steps.extend([false, true].map(|late| Step::Error { on, error, late }));
         }

@@ -58,10 +58,7 @@ impl World {
         let Some((on, server)) = step.on().and_then(|on| Some((on, self.watch(on)?.id))) else {
             return self.go_on(step).map(|()| true);
         };
-        let other = Call {
-            about: Some(server),
-            ..Call::default()
-        };
+        let other = Call { about: Some(server), ..Call::default() };
         match step {
             Step::Reply { reply, .. } => self.check(on, server, Ok(reply))?,
             Step::Failure { failure, .. } => self.check(on, server, Err(failure))?,
@@ -76,11 +73,7 @@ impl World {
             Step::Played { reply, .. } => {
                 let outcome = Ok(Ok(reply.hello(on)).into());
                 let rtt = Start::MINIMUM;
-                let input = Input::Played {
-                    server,
-                    outcome,
-                    rtt,
-                };
+                let input = Input::Played { server, outcome, rtt };
                 self.handle(other, input)?;
             }
             Step::Deserted { .. } => {
@@ -143,11 +136,7 @@ impl World {
         self.now = self.now.max(deadline);
         self.extend(server);
         let timer = Timer::Server(server);
-        let call = Call {
-            due: Some(timer),
-            wanted,
-            ..self.own_call(server)
-        };
+        let call = Call { due: Some(timer), wanted, ..self.own_call(server) };
         self.handle(call, Input::Due { timer, wanted })
     }
 
@@ -205,11 +194,7 @@ impl World {
         let Some(conn) = self.take(link) else {
             return Ok(());
         };
-        let input = Input::Failed {
-            conn: conn.id,
-            at: self.now,
-            error,
-        };
+        let input = Input::Failed { conn: conn.id, at: self.now, error };
         self.handle(self.own_call(conn.id.server), input)
     }
 
@@ -238,11 +223,7 @@ impl World {
     fn own_call(&self, server: ServerId) -> Call {
         Call {
             about: Some(server),
-            purpose: if self.start.is_inline() {
-                Purpose::Request
-            } else {
-                Purpose::Server
-            },
+            purpose: if self.start.is_inline() { Purpose::Request } else { Purpose::Server },
             ..Call::default()
         }
     }
@@ -265,20 +246,13 @@ impl World {
         let Some(generation) = self.generation(server, late) else {
             return Ok(());
         };
-        let input = Input::Handshake {
-            server,
-            generation,
-            reply: Ok(reply.hello(on)).into(),
-        };
+        let input = Input::Handshake { server, generation, reply: Ok(reply.hello(on)).into() };
         let timers = self.timers();
         let outputs = self.deployment.handle(self.now, input);
         ensure(!late || outputs.is_empty(), || {
             format!("F-80: a handshake of an earlier generation has the outputs {outputs:?}")
         })?;
-        let call = Call {
-            about: Some(server),
-            ..Call::default()
-        };
+        let call = Call { about: Some(server), ..Call::default() };
         self.judge(call, &timers, &outputs)
     }
 
@@ -314,10 +288,7 @@ impl World {
         })?;
         let cleared = oracle::clears(&outputs, server);
         let silent = outputs.is_empty();
-        let call = Call {
-            about: Some(server),
-            ..Call::default()
-        };
+        let call = Call { about: Some(server), ..Call::default() };
         self.judge(call, &timers, &outputs)?;
         let description = self.published.server_by_id(server);
         let unknown = description.is_some_and(|server| !server.server_type.is_available());
@@ -326,9 +297,7 @@ impl World {
             ErrorOutcome::MarkedUnknown => !cleared && unknown,
             _ => silent,
         };
-        ensure(matches, || {
-            format!("the outputs do not match the outcome {outcome:?}")
-        })?;
+        ensure(matches, || format!("the outputs do not match the outcome {outcome:?}"))?;
         let open = self
             .watch_of(server)
             .is_some_and(|watch| watch.checking || watch.check.phase != Phase::Closed);
@@ -338,10 +307,7 @@ impl World {
         })?;
         let clear = |output: &Output| matches!(output, Output::PoolClear { .. });
         let close = |output: &Output| matches!(output, Output::Disconnect { .. });
-        let (clear, close) = (
-            outputs.iter().position(clear),
-            outputs.iter().position(close),
-        );
+        let (clear, close) = (outputs.iter().position(clear), outputs.iter().position(close));
         ensure(close.is_none() || clear < close, || {
             format!("F-72: the check of server {server} is cancelled before its pool is cleared")
         })

@@ -42,12 +42,9 @@ pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     let own = primary.election;
     let order = if primary.wire_versions.max >= ELECTION_FIRST {
         (own.election_id, own.set_version).cmp(&(max.election_id, max.set_version))
-    } else if let (Some(_), Some(_), Some(_), Some(_)) = (
-        own.election_id,
-        own.set_version,
-        max.election_id,
-        max.set_version,
-    ) {
+    } else if let (Some(_), Some(_), Some(_), Some(_)) =
+        (own.election_id, own.set_version, max.election_id, max.set_version)
+    {
         (own.set_version, own.election_id).cmp(&(max.set_version, max.election_id))
     } else {
         Ordering::Equal
@@ -63,11 +60,7 @@ fn merged(max: ElectionTuple, primary: &ServerDescription) -> ElectionTuple {
     }
     let both = own.election_id.is_some() && own.set_version.is_some();
     ElectionTuple {
-        election_id: if both {
-            own.election_id
-        } else {
-            max.election_id
-        },
+        election_id: if both { own.election_id } else { max.election_id },
         set_version: max.set_version.max(own.set_version),
     }
 }

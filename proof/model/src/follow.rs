@@ -29,11 +29,7 @@ impl World {
     ) -> Result<(), String> {
         let (now, start) = (self.now, self.start);
         let limit = |awaited: bool| {
-            let wait = if awaited {
-                start.heartbeat()
-            } else {
-                Duration::ZERO
-            };
+            let wait = if awaited { start.heartbeat() } else { Duration::ZERO };
             start.limit().map(|limit| now + limit + wait)
         };
         match output {
@@ -46,9 +42,7 @@ impl World {
                 let own = self.own(*server)?;
                 let ended =
                     !own.checking && own.connections().map(|own| own.phase) == [Phase::Closed; 2];
-                ensure(ended, || {
-                    format!("server {server} is closed before its checks: {own:?}")
-                })?;
+                ensure(ended, || format!("server {server} is closed before its checks: {own:?}"))?;
                 gone.extend(own.connections().map(|own| own.id));
                 self.watches.retain(|own| own.id != *server);
             }
@@ -59,11 +53,7 @@ impl World {
                 let own = self.own(conn.server)?;
                 own.sends(*conn, now, (Phase::Connecting, false), *deadline)?;
             }
-            Output::Send {
-                conn,
-                request,
-                deadline,
-            } => {
+            Output::Send { conn, request, deadline } => {
                 let awaited = request.awaiting.is_some();
                 ensure(!awaited || conn.role == Role::Check, || {
                     format!("G-7: {conn:?} waits for a change")
@@ -127,9 +117,7 @@ impl World {
                 own.streamed &= call.streams;
                 own.ends(now, call.streams)
             }
-            EventKind::ServerHeartbeatFailed {
-                heartbeat, failure, ..
-            } => {
+            EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let own = self.own(heartbeat.server)?;
                 own.streamed &= failure.kind() != ErrorKind::Internal;

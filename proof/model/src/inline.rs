@@ -53,9 +53,7 @@ impl World {
             (Step::LookUp | Step::LookedUp(_), _) => self.poll_srv(step),
             (Step::Request(request), _) => {
                 let request = match request {
-                    Request::Select => ScanRequest::Select {
-                        timeout: Duration::from_secs(1),
-                    },
+                    Request::Select => ScanRequest::Select { timeout: Duration::from_secs(1) },
                     Request::Scan => ScanRequest::Scan,
                     Request::Check => match self.watch(0) {
                         Some(watch) => ScanRequest::Check { server: watch.id },
@@ -78,10 +76,7 @@ impl World {
                 self.reply(checking, Input::Due { timer, wanted })?;
                 let next = self.deployment.deadline_of(Timer::Scan, false);
                 ensure(next.is_none_or(|next| next > self.now), || {
-                    format!(
-                        "the timer of the request is due again at once, at {:?}",
-                        self.now
-                    )
+                    format!("the timer of the request is due again at once, at {:?}", self.now)
                 })
             }
             (Step::Chosen { server, idle }, _) => {
@@ -115,10 +110,7 @@ impl World {
                 self.handle(Call::default(), Input::Due { timer, wanted })?;
                 let again = self.deployment.deadline_of(Timer::Srv, false);
                 ensure(self.asked.is_some() && again.is_none(), || {
-                    format!(
-                        "N-21: {:?} is looked up, and again at {again:?}",
-                        self.asked
-                    )
+                    format!("N-21: {:?} is looked up, and again at {again:?}", self.asked)
                 })
             }
             Step::LookedUp(mask) => {
@@ -127,17 +119,10 @@ impl World {
                 let outcome = Ok(SrvRecords::new(hosts, Duration::ZERO));
                 self.reply(None, Input::LookedUp(outcome))?;
                 let next = self.deployment.deadline_of(Timer::Srv, false);
-                let least = if failed {
-                    self.start.heartbeat()
-                } else {
-                    Duration::from_secs(60)
-                };
+                let least = if failed { self.start.heartbeat() } else { Duration::from_secs(60) };
                 let polls = self.published.topology_type().polls_srv() && !self.start.is_inline();
                 ensure(next == polls.then(|| self.now + least), || {
-                    format!(
-                        "N-21, N-23: the next look-up is at {next:?}, now is {:?}",
-                        self.now
-                    )
+                    format!("N-21, N-23: the next look-up is at {next:?}, now is {:?}", self.now)
                 })
             }
             _ => Ok(()),
@@ -152,9 +137,7 @@ impl World {
         } else {
             is_look_up
         };
-        ensure(expected, || {
-            format!("{output:?} is required without a request")
-        })?;
+        ensure(expected, || format!("{output:?} is required without a request"))?;
         match output {
             Output::Finish(_) => self.is_requested = false,
             _ => self.asked = Some(output.clone()),
@@ -179,16 +162,8 @@ impl World {
     /// Passes an input of the client itself.
     fn reply(&mut self, about: Option<ServerId>, input: Input) -> Result<(), String> {
         self.asked = None;
-        let purpose = if self.start.is_inline() {
-            Purpose::Request
-        } else {
-            Purpose::Other
-        };
-        let call = Call {
-            about,
-            purpose,
-            ..Call::default()
-        };
+        let purpose = if self.start.is_inline() { Purpose::Request } else { Purpose::Other };
+        let call = Call { about, purpose, ..Call::default() };
         self.handle(call, input)
     }
 
@@ -199,28 +174,16 @@ impl World {
         ensure(count <= 1, || "H-5: two servers are checked at once".into())?;
         let deadline = self.deployment.deadline(true);
         if !self.is_requested {
-            return ensure(
-                deadline.is_none() && count == 0 && self.asked.is_none(),
-                || {
-                    format!(
-                        "without a request, {count} checks run, and a timer is due at {deadline:?}"
-                    )
-                },
-            );
+            return ensure(deadline.is_none() && count == 0 && self.asked.is_none(), || {
+                format!("without a request, {count} checks run, and a timer is due at {deadline:?}")
+            });
         }
-        let limit = self
-            .watches
-            .iter()
-            .find(running)
-            .and_then(|own| own.check.deadline);
-        ensure(
-            limit.is_none_or(|limit| deadline.is_some_and(|own| own <= limit)),
-            || format!("a check of a request has until {limit:?}, and no timer: {deadline:?}"),
-        )?;
-        let waits = self.asked.is_some() || deadline.is_some() || count > 0;
-        ensure(waits || call.purpose == Purpose::Other, || {
-            "a request waits for nothing".into()
+        let limit = self.watches.iter().find(running).and_then(|own| own.check.deadline);
+        ensure(limit.is_none_or(|limit| deadline.is_some_and(|own| own <= limit)), || {
+            format!("a check of a request has until {limit:?}, and no timer: {deadline:?}")
         })?;
+        let waits = self.asked.is_some() || deadline.is_some() || count > 0;
+        ensure(waits || call.purpose == Purpose::Other, || "a request waits for nothing".into())?;
         ensure(self.asked.is_none() || count == 0, || {
             format!("{:?} is required while a check runs", self.asked)
         })

@@ -80,19 +80,9 @@ mod tests {
 
     #[test]
     fn equal_states_have_equal_keys_on_every_path() {
-        let found = Step::Reply {
-            on: 0,
-            reply: Reply::member(Role::Primary),
-        };
-        let refused = Step::Failure {
-            on: 0,
-            failure: Failure::Command(0),
-        };
-        let broken = Step::Error {
-            on: 0,
-            error: OperationError::Broken,
-            late: false,
-        };
+        let found = Step::Reply { on: 0, reply: Reply::member(Role::Primary) };
+        let refused = Step::Failure { on: 0, failure: Failure::Command(0) };
+        let broken = Step::Error { on: 0, error: OperationError::Broken, late: false };
         let key = |history: &[Step]| {
             let mut world = World::new(Start::DISCOVERY).unwrap();
             for step in history {
@@ -101,10 +91,7 @@ mod tests {
             world.key()
         };
         assert_eq!(key(&[found, refused]), key(&[found, refused, refused]));
-        assert_eq!(
-            key(&[found, refused, found]),
-            key(&[found, refused, found, refused, found])
-        );
+        assert_eq!(key(&[found, refused, found]), key(&[found, refused, found, refused, found]));
         assert_ne!(key(&[found]), key(&[found, refused]));
         assert_ne!(
             key(&[found, refused]),

@@ -45,13 +45,8 @@ impl World {
             self.ignores(conn, "open", Input::Connected { conn })?;
         }
         if reply {
-            let input = Input::Reply {
-                conn,
-                sent: at,
-                at,
-                reply: Err(error()).into(),
-                more_to_come: true,
-            };
+            let input =
+                Input::Reply { conn, sent: at, at, reply: Err(error()).into(), more_to_come: true };
             self.ignores(conn, "a reply", input)?;
         }
         if failed {
@@ -65,10 +60,7 @@ impl World {
         let server = conn.server;
         let timer = Timer::Server(server);
         let inputs = [
-            Input::Due {
-                timer,
-                wanted: true,
-            },
+            Input::Due { timer, wanted: true },
             Input::CheckRequested { server },
             Input::Deserted { server },
             Input::Played {
@@ -85,9 +77,7 @@ impl World {
         if outcome == ErrorOutcome::UnknownServer {
             quiet(conn, "an error of an operation", &outputs)
         } else {
-            Err(format!(
-                "server {server} has left, and its error is {outcome:?}"
-            ))
+            Err(format!("server {server} has left, and its error is {outcome:?}"))
         }
     }
 
@@ -101,8 +91,6 @@ fn quiet(conn: ConnId, what: &str, outputs: &Outputs) -> Result<(), String> {
     if outputs.is_empty() {
         Ok(())
     } else {
-        Err(format!(
-            "unrequested answer on {conn:?}: {what} has the outputs {outputs:?}"
-        ))
+        Err(format!("unrequested answer on {conn:?}: {what} has the outputs {outputs:?}"))
     }
 }

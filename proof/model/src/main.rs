@@ -9,18 +9,9 @@ type Search = (&'static str, Start, Vec<Step>, usize);
 
 fn searches() -> Vec<Search> {
     let polled = Start::DISCOVERY;
-    let named = Start {
-        named: true,
-        ..polled
-    };
-    let direct = Start {
-        direct: true,
-        ..named
-    };
-    let one = Start {
-        seeds: 0b001,
-        ..Start::STREAMING
-    };
+    let named = Start { named: true, ..polled };
+    let direct = Start { direct: true, ..named };
+    let one = Start { seeds: 0b001, ..Start::STREAMING };
     // The searches to a limit are run to other limits by name.
     let (all, some) = (usize::MAX, 50_000);
     vec![
@@ -32,22 +23,9 @@ fn searches() -> Vec<Search> {
         ("everything", polled, alphabet::everything(), some / 2),
         ("one server", one, alphabet::one_server(), all),
         ("inline", Start::INLINE, alphabet::inline(1), all),
-        (
-            "inline, two",
-            Start {
-                seeds: 0b011,
-                ..Start::INLINE
-            },
-            alphabet::inline(2),
-            some / 2,
-        ),
+        ("inline, two", Start { seeds: 0b011, ..Start::INLINE }, alphabet::inline(2), some / 2),
         ("srv", Start::SRV, alphabet::srv(), some / 5),
-        (
-            "three servers",
-            Start::STREAMING,
-            alphabet::three_servers(),
-            3 * some,
-        ),
+        ("three servers", Start::STREAMING, alphabet::three_servers(), 3 * some),
     ]
 }
 
@@ -70,11 +48,7 @@ fn main() -> ExitCode {
             Ok(visited) => println!(
                 "{name}: {} states{}, {} steps, depth {}, {:.1?}",
                 visited.states,
-                if visited.complete {
-                    ""
-                } else {
-                    " (limit reached)"
-                },
+                if visited.complete { "" } else { " (limit reached)" },
                 visited.steps,
                 visited.depth,
                 begin.elapsed(),

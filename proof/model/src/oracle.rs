@@ -50,9 +50,7 @@ pub fn one_primary(topology: &TopologyDescription) -> Option<String> {
 
 /// Returns whether `outputs` clear the server's pool.
 pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
-    outputs
-        .iter()
-        .any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
+    outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
 /// Checks that outputs come in the order that [`Outputs`] documents. The events of heartbeats and the
@@ -83,37 +81,26 @@ pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
         Output::CloseServer { .. } => Some(7),
     };
     let sorted = outputs.iter().filter_map(rank).is_sorted();
-    ensure(sorted, || {
-        format!("the outputs are not in the documented order: {outputs:?}")
-    })?;
+    ensure(sorted, || format!("the outputs are not in the documented order: {outputs:?}"))?;
     let ends = outputs.iter().position(|output| {
-        matches!(
-            output,
-            Output::Emit(EventKind::ServerHeartbeatSucceeded { .. })
-        )
+        matches!(output, Output::Emit(EventKind::ServerHeartbeatSucceeded { .. }))
     });
-    let published = outputs
-        .iter()
-        .position(|output| matches!(output, Output::Publish(_)));
-    ensure(
-        published.is_none_or(|published| ends.is_none_or(|ends| ends < published)),
-        || format!("F-56: a heartbeat ends after its consequences: {outputs:?}"),
-    )
+    let published = outputs.iter().position(|output| matches!(output, Output::Publish(_)));
+    ensure(published.is_none_or(|published| ends.is_none_or(|ends| ends < published)), || {
+        format!("F-56: a heartbeat ends after its consequences: {outputs:?}")
+    })
 }
 
 /// Checks that a failed check makes the server Unknown and clears its pool, but not after a panic.
 pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> Result<(), String> {
     for output in outputs {
-        let Output::Emit(EventKind::ServerHeartbeatFailed {
-            heartbeat, failure, ..
-        }) = output
+        let Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, failure, .. }) = output
         else {
             continue;
         };
         let server = heartbeat.server;
-        let known = after
-            .server_by_id(server)
-            .is_some_and(|server| server.server_type.is_available());
+        let known =
+            after.server_by_id(server).is_some_and(|server| server.server_type.is_available());
         let cleared = clears(outputs, server);
         let holds = match failure.kind() {
             // An error of an operation has consequences of its own.
@@ -135,21 +122,13 @@ pub(crate) fn publication(change: &Change<'_>, outputs: &Outputs) -> Result<(), 
         _ => None,
     });
     let first = published.next();
-    ensure(published.next().is_none(), || {
-        "the description is published twice".into()
-    })?;
+    ensure(published.next().is_none(), || "the description is published twice".into())?;
     match first {
         Some(description) => ensure(Arc::ptr_eq(description, change.after), || {
-            format!(
-                "{description} is published, but the description is {}",
-                change.after
-            )
+            format!("{description} is published, but the description is {}", change.after)
         }),
         None => ensure(change.before == change.after, || {
-            format!(
-                "the description changed and was not published: {}",
-                change.after
-            )
+            format!("the description changed and was not published: {}", change.after)
         }),
     }
 }
@@ -197,10 +176,7 @@ pub(crate) fn events(
         format!("the events report servers {servers:?}, but the topology has {present:?}")
     })?;
     ensure(reported == change.after, || {
-        format!(
-            "the topology is {}, but the events report {reported}",
-            change.after
-        )
+        format!("the topology is {}, but the events report {reported}", change.after)
     })
 }
 
@@ -211,15 +187,12 @@ pub(crate) fn ready(
     server: ServerId,
     pool: &mut Pool,
 ) -> Result<(), String> {
-    ensure(!pool.ready, || {
-        format!("the pool of server {server} becomes ready while it is ready")
-    })?;
+    ensure(!pool.ready, || format!("the pool of server {server} becomes ready while it is ready"))?;
     pool.ready = true;
     let known = after.server_by_id(server);
-    ensure(
-        known.is_some_and(|known| is_selectable(after, known)),
-        || format!("F-60: the pool of {known:?}, which is not selectable, becomes ready"),
-    )?;
+    ensure(known.is_some_and(|known| is_selectable(after, known)), || {
+        format!("F-60: the pool of {known:?}, which is not selectable, becomes ready")
+    })?;
     ensure(about == Some(server), || {
         format!("the pool of server {server} becomes ready in a step of another server")
     })
@@ -243,10 +216,9 @@ pub(crate) fn clear(
     })?;
     (pool.generation, pool.ready) = (clear.generation, false);
     let known = after.server_by_id(server);
-    ensure(
-        known.is_some_and(|known| !known.server_type.is_available()),
-        || format!("F-64: the pool of {known:?} is cleared before the server is Unknown"),
-    )
+    ensure(known.is_some_and(|known| !known.server_type.is_available()), || {
+        format!("F-64: the pool of {known:?} is cleared before the server is Unknown")
+    })
 }
 
 /// Checks the invariants of every state.
@@ -277,10 +249,7 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
             format!("G-3: {server} has {:?}", server.rtt)
         })?;
         ensure(!available || server.error.is_none(), || {
-            format!(
-                "{server} is available, but has the error {:?}",
-                server.error
-            )
+            format!("{server} is available, but has the error {:?}", server.error)
         })?;
     }
     Ok(())

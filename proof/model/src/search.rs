@@ -40,9 +40,7 @@ pub struct Counterexample {
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.invariant)?;
-        self.history
-            .iter()
-            .try_for_each(|step| writeln!(f, "  {step}"))
+        self.history.iter().try_for_each(|step| writeln!(f, "  {step}"))
     }
 }
 
@@ -85,10 +83,8 @@ pub fn search(
     alphabet: &[Step],
     max_states: usize,
 ) -> Result<Visited, Counterexample> {
-    let start = World::new(start).map_err(|invariant| Counterexample {
-        history: Vec::new(),
-        invariant,
-    })?;
+    let start =
+        World::new(start).map_err(|invariant| Counterexample { history: Vec::new(), invariant })?;
     let known = Known::default();
     known.insert(start.key());
     let mut search = Search {
@@ -107,9 +103,7 @@ pub fn search(
         let mut chunks: Vec<_> = found.into_iter().flat_map(|found| found.chunks).collect();
         chunks.sort_by_key(|(chunk, _)| *chunk);
         let end = search.reached.len();
-        search
-            .reached
-            .extend(chunks.into_iter().flat_map(|(_, reached)| reached));
+        search.reached.extend(chunks.into_iter().flat_map(|(_, reached)| reached));
         visited.states = search.reached.len();
         if stopped {
             return Ok(visited);
@@ -155,10 +149,7 @@ impl Search<'_> {
         }
         let results: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-            threads
-                .into_iter()
-                .map(thread::ScopedJoinHandle::join)
-                .collect()
+            threads.into_iter().map(thread::ScopedJoinHandle::join).collect()
         });
         let results = results
             .into_iter()
@@ -191,10 +182,10 @@ impl Search<'_> {
                 });
             }
         }
-        world.clone().close().map_err(|invariant| Counterexample {
-            history: self.history(state),
-            invariant,
-        })?;
+        world
+            .clone()
+            .close()
+            .map_err(|invariant| Counterexample { history: self.history(state), invariant })?;
         Ok(steps)
     }
 
@@ -223,10 +214,7 @@ struct Path<'s> {
 
 impl<'s> Path<'s> {
     fn new(search: &'s Search<'s>) -> Self {
-        Self {
-            search,
-            worlds: Vec::new(),
-        }
+        Self { search, worlds: Vec::new() }
     }
 
     /// Makes the deployment of `state`, from the last one that both ways have in common.

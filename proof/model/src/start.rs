@@ -32,34 +32,17 @@ pub struct Start {
 
 impl Start {
     /// Three seeds that are polled, and no other options.
-    pub const DISCOVERY: Self = Self {
-        seeds: 0b111,
-        direct: false,
-        named: false,
-        mode: Mode::Polling,
-        srv: false,
-    };
+    pub const DISCOVERY: Self =
+        Self { seeds: 0b111, direct: false, named: false, mode: Mode::Polling, srv: false };
 
     /// Three members of a set that stream.
-    pub const STREAMING: Self = Self {
-        named: true,
-        mode: Mode::Streaming,
-        ..Self::DISCOVERY
-    };
+    pub const STREAMING: Self = Self { named: true, mode: Mode::Streaming, ..Self::DISCOVERY };
 
     /// One seed of a client without tasks.
-    pub const INLINE: Self = Self {
-        seeds: 0b001,
-        mode: Mode::Inline,
-        ..Self::DISCOVERY
-    };
+    pub const INLINE: Self = Self { seeds: 0b001, mode: Mode::Inline, ..Self::DISCOVERY };
 
     /// One seed from an SRV record.
-    pub const SRV: Self = Self {
-        seeds: 0b001,
-        srv: true,
-        ..Self::DISCOVERY
-    };
+    pub const SRV: Self = Self { seeds: 0b001, srv: true, ..Self::DISCOVERY };
 
     /// `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);

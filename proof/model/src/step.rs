@@ -253,14 +253,8 @@ impl Step {
             | Self::Error { on, .. }
             | Self::Due { on, .. }
             | Self::Connected(Link { on, .. })
-            | Self::Answer {
-                link: Link { on, .. },
-                ..
-            }
-            | Self::Break {
-                link: Link { on, .. },
-                ..
-            }
+            | Self::Answer { link: Link { on, .. }, .. }
+            | Self::Break { link: Link { on, .. }, .. }
             | Self::Burst { on, .. }
             | Self::CheckRequested { on }
             | Self::Played { on, .. }
@@ -295,10 +289,8 @@ impl Reply {
     }
 
     pub(crate) fn hello(self, on: u8) -> Hello {
-        let of_set = matches!(
-            self.role,
-            Role::Primary | Role::Secondary | Role::Arbiter | Role::Other
-        );
+        let of_set =
+            matches!(self.role, Role::Primary | Role::Secondary | Role::Arbiter | Role::Other);
         let mut hello = Hello::default();
         hello.server_type = self.role.server_type();
         hello.wire_versions = self.release.wire_versions();
@@ -409,9 +401,7 @@ pub fn address(member: u8) -> ServerAddress {
 
 /// Returns the members of a bit mask, in order.
 pub fn members(mask: u8) -> impl Iterator<Item = ServerAddress> {
-    (0..MEMBERS)
-        .filter(move |member| mask & 1 << member != 0)
-        .map(address)
+    (0..MEMBERS).filter(move |member| mask & 1 << member != 0).map(address)
 }
 
 fn version(on: u8, counter: u8) -> Option<TopologyVersion> {

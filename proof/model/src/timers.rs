@@ -16,9 +16,7 @@ use crate::{
 impl World {
     pub(crate) fn timers(&self) -> Timers {
         let servers = self.watches.iter().map(|watch| watch.id);
-        servers
-            .map(|server| (server, deadlines(self, server)))
-            .collect()
+        servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
     /// Checks that a server is woken exactly if its deadline has come nearer than `before`, in a call
@@ -92,20 +90,11 @@ fn waits(
     let hold = |holds: bool, what| if holds { Ok(()) } else { Err(what) };
     for own in watch.connections() {
         if own.is_asked() {
-            hold(
-                own.deadline.is_none_or(|limit| by(deadline, limit)),
-                "a request has no timer",
-            )?;
+            hold(own.deadline.is_none_or(|limit| by(deadline, limit)), "a request has no timer")?;
         }
     }
-    hold(
-        !watch.rush.is_due,
-        "F-35, F-51: the next check does not begin at once",
-    )?;
-    hold(
-        watch.checking == watch.check.is_asked(),
-        "a check is in flight without a request",
-    )?;
+    hold(!watch.rush.is_due, "F-35, F-51: the next check does not begin at once")?;
+    hold(watch.checking == watch.check.is_asked(), "a check is in flight without a request")?;
     hold(
         watch.streamed || watch.ping.phase == Phase::Closed,
         "G-7: round trips are measured although checks do not wait",
@@ -117,10 +106,7 @@ fn waits(
         by(wanted, now + Start::MINIMUM),
         "F-44: an idle server that selections wait for is due late",
     )?;
-    hold(
-        by(deadline, now + start.heartbeat()),
-        "F-24: an idle server is not checked",
-    )?;
+    hold(by(deadline, now + start.heartbeat()), "F-24: an idle server is not checked")?;
     let description = world.published.server_by_id(watch.id);
     let known = description.is_some_and(|server| server.server_type.is_available());
     hold(

@@ -109,18 +109,14 @@ impl Watch {
             Purpose::Server => call.about == Some(self.id),
             Purpose::Request => true,
         };
-        ensure(own, || {
-            format!("a check of server {} begins in another call", self.id)
-        })?;
+        ensure(own, || format!("a check of server {} begins in another call", self.id))?;
         ensure(self.earliest <= now, || {
             format!(
                 "F-41: a check of server {} begins at {now:?}, before {:?}",
                 self.id, self.earliest
             )
         })?;
-        ensure(!self.deserted, || {
-            format!("server {} is deserted and is checked", self.id)
-        })?;
+        ensure(!self.deserted, || format!("server {} is deserted and is checked", self.id))?;
         (self.checking, self.rush.is_due) = (true, false);
         self.streamed |= awaited;
         Ok(())
@@ -128,9 +124,7 @@ impl Watch {
 
     /// Notes the end of a check, after which the next one begins at once or after a pause.
     pub(crate) fn ends(&mut self, now: Instant, at_once: bool) -> Result<(), String> {
-        ensure(self.checking, || {
-            format!("I10: a heartbeat of server {} ends twice", self.id)
-        })?;
+        ensure(self.checking, || format!("I10: a heartbeat of server {} ends twice", self.id))?;
         self.checking = false;
         self.earliest = now + Start::MINIMUM;
         if at_once {
@@ -172,13 +166,7 @@ impl Watch {
         ensure(checking || conn.role == Role::Ping, || {
             format!("{conn:?} is {phase:?} without a check")
         })?;
-        *own = Connection {
-            id: conn,
-            phase,
-            since: now,
-            deadline,
-            awaited,
-        };
+        *own = Connection { id: conn, phase, since: now, deadline, awaited };
         Ok(())
     }
 }
@@ -186,11 +174,7 @@ impl Watch {
 impl Connection {
     fn new(server: ServerId, role: Role) -> Self {
         Self {
-            id: ConnId {
-                server,
-                role,
-                number: 0,
-            },
+            id: ConnId { server, role, number: 0 },
             phase: Phase::Closed,
             since: Instant::EPOCH,
             deadline: None,

@@ -90,9 +90,7 @@ impl World {
     pub fn close(mut self) -> Result<(), String> {
         self.handle(Call::default(), Input::Close)?;
         if !self.watches.is_empty() {
-            return Err(format!(
-                "pools are left after the topology was closed: {self:?}"
-            ));
+            return Err(format!("pools are left after the topology was closed: {self:?}"));
         }
         if self.deployment.deadline(true).is_some() {
             return Err("a timer is left after the topology was closed".into());
@@ -130,10 +128,7 @@ impl World {
     ) -> Result<(), String> {
         let after = Arc::clone(self.deployment.description());
         let before = std::mem::replace(&mut self.published, after);
-        let change = Change {
-            before: &before,
-            after: &self.published,
-        };
+        let change = Change { before: &before, after: &self.published };
         oracle::order(outputs, self.reported.servers().is_empty())?;
         oracle::publication(&change, outputs)?;
         oracle::events(&change, &mut self.reported, outputs)?;

@@ -21,10 +21,7 @@ fn states_near_the_start_break_no_invariant() {
     // F-1, F-10, F-11, F-35, F-40, F-41, F-44, F-51, F-62, F-64
     check(Start::STREAMING, &alphabet::three_servers(), 2000);
     // F-50, F-71, F-72, G-7
-    let one = Start {
-        seeds: 0b001,
-        ..Start::STREAMING
-    };
+    let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, &alphabet::one_server(), 2000);
     // H-1, H-5, F-41
     check(Start::INLINE, &alphabet::inline(1), 2000);
@@ -34,11 +31,7 @@ fn states_near_the_start_break_no_invariant() {
 
 #[test]
 fn a_direct_connection_has_few_states_and_none_breaks_an_invariant() {
-    let start = Start {
-        direct: true,
-        named: true,
-        ..Start::DISCOVERY
-    };
+    let start = Start { direct: true, named: true, ..Start::DISCOVERY };
     let visited = search(start, &alphabet::membership(), usize::MAX).unwrap();
     assert!(visited.complete && visited.states > 20, "{visited:?}");
 }
@@ -68,10 +61,7 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
     };
     check(Start::DISCOVERY, alphabet::everything());
     check(Start::STREAMING, alphabet::three_servers());
-    let one = Start {
-        seeds: 0b001,
-        ..Start::STREAMING
-    };
+    let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, alphabet::one_server());
     check(Start::INLINE, alphabet::inline(1));
     check(Start::SRV, alphabet::srv());
@@ -79,9 +69,6 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
 
 #[test]
 fn a_history_runs_to_its_end() {
-    let history = History {
-        start: Start::STREAMING,
-        steps: alphabet::three_servers(),
-    };
+    let history = History { start: Start::STREAMING, steps: alphabet::three_servers() };
     history.run().unwrap();
 }

@@ -14,13 +14,8 @@ use std::collections::BTreeMap;
 use crate::fields::read;
 
 /// Mechanisms that need more than a connection string, with the additions.
-const ADDITIONS: [(&str, &str); 2] = [
-    ("PLAIN", "&tls=true"),
-    (
-        "MONGODB-X509",
-        "&tls=true&tlsCertificateKeyFile=/client.pem",
-    ),
-];
+const ADDITIONS: [(&str, &str); 2] =
+    [("PLAIN", "&tls=true"), ("MONGODB-X509", "&tls=true&tlsCertificateKeyFile=/client.pem")];
 
 /// Mechanisms for which users must provide an authenticator.
 const UNSUPPORTED: [&str; 3] = ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC"];
@@ -59,11 +54,7 @@ pub fn check(file: &Value) -> Result<(), String> {
         Some(format!("{}: {failure}", case.uri))
     });
     let failures: Vec<_> = failures.collect();
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(failures.join("\n    "))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n    ")) }
 }
 
 impl Case {
@@ -102,24 +93,17 @@ impl Expected {
     fn of(credential: &Credential) -> Self {
         let pairs = |properties: &Properties| {
             let pairs = properties.iter();
-            pairs
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect()
+            pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
         };
         let mut properties: Option<BTreeMap<_, _>> = credential.properties.as_ref().map(pairs);
         if credential.mechanism.as_deref() == Some("GSSAPI") {
             // The authenticator of the mechanism has this default.
             let properties = properties.get_or_insert_default();
-            properties
-                .entry("SERVICE_NAME".to_owned())
-                .or_insert("mongodb".to_owned());
+            properties.entry("SERVICE_NAME".to_owned()).or_insert("mongodb".to_owned());
         }
         Self {
             username: credential.user.as_deref().map(str::to_owned),
-            password: credential
-                .password
-                .as_ref()
-                .map(|it| Secret::expose(it).to_owned()),
+            password: credential.password.as_ref().map(|it| Secret::expose(it).to_owned()),
             source: credential.source().to_owned(),
             mechanism: credential.mechanism.as_deref().map(str::to_owned),
             mechanism_properties: properties,

@@ -58,10 +58,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
         environment.kind == Kind::Single
             && !environment.authentication
             && environment.meets(file.run_on.as_deref())
-            && file
-                .fail_point
-                .as_ref()
-                .is_none_or(|own| environment.applies(own))
+            && file.fail_point.as_ref().is_none_or(|own| environment.applies(own))
     });
     let admitted: Vec<_> = admitted.copied().collect();
     if admitted.is_empty() && !host.is_partial() {
@@ -161,9 +158,9 @@ impl Test {
         let clock = Arc::clone(&self.runtime.backend.clock);
         match call {
             Call::Ready {} => self.owner.ready()?,
-            Call::Clear {
-                interrupt_in_use_connections,
-            } => self.owner.clear(*interrupt_in_use_connections)?,
+            Call::Clear { interrupt_in_use_connections } => {
+                self.owner.clear(*interrupt_in_use_connections)?;
+            }
             Call::Close {} => self.owner.close(),
             Call::CheckOut { label } => self.check_out(label.clone())?.await?,
             Call::CheckIn { connection } => {
@@ -176,11 +173,7 @@ impl Test {
                 let end = clock.now() + Duration::from_millis(*ms);
                 clock.sleep_until(end).await;
             }
-            Call::WaitForEvent {
-                event,
-                count,
-                timeout,
-            } => {
+            Call::WaitForEvent { event, count, timeout } => {
                 let limit = timeout.map_or(TIMEOUT, Duration::from_millis);
                 let matches = |kind: &EventKind| PoolEventName(kind.name()) == *event;
                 let recorder = &mut self.recorder;
@@ -260,9 +253,7 @@ fn compare_events(file: &File, recorder: &Recorder) -> Result<(), String> {
 fn options(uri: &str, pool_options: &[(String, Value)]) -> Result<Options, String> {
     let mut query = "directConnection=true".to_owned();
     for (name, value) in pool_options {
-        let value = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         query.extend(["&", name, "=", &value]);
     }
     let uri = format!("{}/?{query}", uri.trim_end_matches('/'));

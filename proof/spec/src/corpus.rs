@@ -27,14 +27,8 @@ struct Place {
 impl Folder {
     const fn new(specifications: (&'static str, usize), pymongo: (&'static str, usize)) -> Self {
         Self {
-            specifications: Place {
-                path: specifications.0,
-                files: specifications.1,
-            },
-            pymongo: Place {
-                path: pymongo.0,
-                files: pymongo.1,
-            },
+            specifications: Place { path: specifications.0, files: specifications.1 },
+            pymongo: Place { path: pymongo.0, files: pymongo.1 },
             only: None,
         }
     }
@@ -56,24 +50,17 @@ pub const SERVER_SELECTION: Folder = Folder::new(
     ("server_selection/server_selection", 88),
 );
 /// The selection frequencies of servers in the latency window.
-pub const IN_WINDOW: Folder = Folder::new(
-    ("server-selection/tests/in_window", 8),
-    ("server_selection/in_window", 8),
-);
+pub const IN_WINDOW: Folder =
+    Folder::new(("server-selection/tests/in_window", 8), ("server_selection/in_window", 8));
 /// Averages of round-trip times.
-pub const RTT: Folder = Folder::new(
-    ("server-selection/tests/rtt", 7),
-    ("server_selection/rtt", 7),
-);
+pub const RTT: Folder = Folder::new(("server-selection/tests/rtt", 7), ("server_selection/rtt", 7));
 /// Suitable servers for read preferences with a staleness limit.
 pub const MAX_STALENESS: Folder = Folder::new(("max-staleness/tests", 32), ("max_staleness", 32));
 /// Connection string options. PyMongo does not support proxies.
 pub const URI_OPTIONS: Folder = Folder::new(("uri-options/tests", 12), ("uri_options", 11));
 /// The syntax of connection strings.
-pub const CONNECTION_STRING: Folder = Folder::new(
-    ("connection-string/tests", 8),
-    ("connection_string/test", 8),
-);
+pub const CONNECTION_STRING: Folder =
+    Folder::new(("connection-string/tests", 8), ("connection_string/test", 8));
 
 /// SRV seed lists of replica sets. PyMongo has more files, from a later version.
 pub const SRV_REPLICA_SET: Folder = Folder::new(
@@ -81,10 +68,8 @@ pub const SRV_REPLICA_SET: Folder = Folder::new(
     ("srv_seedlist/replica-set", 42),
 );
 /// SRV seed lists of sharded clusters.
-pub const SRV_SHARDED: Folder = Folder::new(
-    ("initial-dns-seedlist-discovery/tests/sharded", 4),
-    ("srv_seedlist/sharded", 4),
-);
+pub const SRV_SHARDED: Folder =
+    Folder::new(("initial-dns-seedlist-discovery/tests/sharded", 4), ("srv_seedlist/sharded", 4));
 /// SRV seed lists of load balancers.
 pub const SRV_LOAD_BALANCED: Folder = Folder::new(
     ("initial-dns-seedlist-discovery/tests/load-balanced", 9),
@@ -117,10 +102,8 @@ pub const SDAM_ERRORS: Folder = Folder::new(
     ("discovery_and_monitoring/errors", 72),
 );
 /// Events.
-pub const SDAM_MONITORING: Folder = Folder::new(
-    ("server-discovery-and-monitoring/tests/monitoring", 8),
-    ("sdam_monitoring", 8),
-);
+pub const SDAM_MONITORING: Folder =
+    Folder::new(("server-discovery-and-monitoring/tests/monitoring", 8), ("sdam_monitoring", 8));
 
 /// Discovery and monitoring of whole deployments.
 pub const SDAM_UNIFIED: Folder = Folder::new(
@@ -128,30 +111,24 @@ pub const SDAM_UNIFIED: Folder = Folder::new(
     ("discovery_and_monitoring/unified", 28),
 );
 /// Log messages about server selection.
-pub const SELECTION_LOGGING: Folder = Folder::new(
-    ("server-selection/tests/logging", 5),
-    ("server_selection_logging", 5),
-);
+pub const SELECTION_LOGGING: Folder =
+    Folder::new(("server-selection/tests/logging", 5), ("server_selection_logging", 5));
 /// Connection pools.
 pub const POOLS: Folder = Folder::new(
     ("connection-monitoring-and-pooling/tests/cmap-format", 33),
     ("connection_monitoring", 31),
 );
 /// Log messages about connection pools.
-pub const POOL_LOGGING: Folder = Folder::new(
-    ("connection-monitoring-and-pooling/tests/logging", 2),
-    ("connection_logging", 1),
-);
+pub const POOL_LOGGING: Folder =
+    Folder::new(("connection-monitoring-and-pooling/tests/logging", 2), ("connection_logging", 1));
 /// Behaviour behind load balancers.
 pub const LOAD_BALANCERS: Folder = Folder::new(("load-balancers/tests", 8), ("load_balancer", 6));
 /// Retries after errors of overloaded servers.
 pub const BACKPRESSURE: Folder =
     Folder::new(("client-backpressure/tests", 4), ("client-backpressure", 4));
 /// Client metadata.
-pub const HANDSHAKE: Folder = Folder::new(
-    ("mongodb-handshake/tests/unified", 1),
-    ("handshake/unified", 1),
-);
+pub const HANDSHAKE: Folder =
+    Folder::new(("mongodb-handshake/tests/unified", 1), ("handshake/unified", 1));
 /// The versioned API.
 pub const VERSIONED_API: Folder = Folder::new(("versioned-api/tests", 6), ("versioned-api", 6));
 
@@ -164,20 +141,14 @@ pub const SESSIONS: Folder = Folder::new(("sessions/tests", 3), ("sessions", 3))
     "implicit-sessions-default-causal-consistency",
 ]);
 /// Retryable reads.
-pub const RETRYABLE_READS: Folder = Folder::new(
-    ("retryable-reads/tests/unified", 45),
-    ("retryable_reads/unified", 45),
-);
+pub const RETRYABLE_READS: Folder =
+    Folder::new(("retryable-reads/tests/unified", 45), ("retryable_reads/unified", 45));
 /// Retries of writes.
-pub const RETRYABLE_WRITES: Folder = Folder::new(
-    ("retryable-writes/tests/unified", 35),
-    ("retryable_writes/unified", 35),
-);
+pub const RETRYABLE_WRITES: Folder =
+    Folder::new(("retryable-writes/tests/unified", 35), ("retryable_writes/unified", 35));
 /// Log messages about commands.
-pub const COMMAND_LOGGING: Folder = Folder::new(
-    ("command-logging-and-monitoring/tests/logging", 9),
-    ("command_logging", 9),
-);
+pub const COMMAND_LOGGING: Folder =
+    Folder::new(("command-logging-and-monitoring/tests/logging", 9), ("command_logging", 9));
 /// Events of commands.
 pub const COMMAND_MONITORING: Folder = Folder::new(
     ("command-logging-and-monitoring/tests/monitoring", 14),
@@ -255,15 +226,8 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let total = self.passed + self.failed.len();
-        write!(
-            f,
-            "{}: {} of {total} passed",
-            self.folder.name(),
-            self.passed
-        )?;
-        self.failed
-            .iter()
-            .try_for_each(|(name, difference)| write!(f, "\n  {name}: {difference}"))
+        write!(f, "{}: {} of {total} passed", self.folder.name(), self.passed)?;
+        self.failed.iter().try_for_each(|(name, difference)| write!(f, "\n  {name}: {difference}"))
     }
 }
 
@@ -278,10 +242,7 @@ impl Corpus {
             ("test", Layout::PyMongo),
         ];
         for (below, layout) in layouts {
-            let corpus = Self {
-                root: root.join(below),
-                layout,
-            };
+            let corpus = Self { root: root.join(below), layout };
             if corpus.path(SERVER_SELECTION).is_dir() {
                 return Ok(corpus);
             }
@@ -349,11 +310,7 @@ impl Corpus {
         folder: Folder,
         check: impl Fn(&Value) -> Result<(), String>,
     ) -> Result<Report, String> {
-        let mut report = Report {
-            folder,
-            passed: 0,
-            failed: Vec::new(),
-        };
+        let mut report = Report { folder, passed: 0, failed: Vec::new() };
         for file in self.files(folder)? {
             match check(&file.json) {
                 Ok(()) => report.passed += 1,
@@ -429,10 +386,7 @@ fn collect(folder: &Path, paths: &mut Vec<PathBuf>) -> Result<(), String> {
         let path = entry.map_err(describe)?.path();
         if path.is_dir() {
             collect(&path, paths)?;
-        } else if path
-            .extension()
-            .is_some_and(|extension| extension == "json")
-        {
+        } else if path.extension().is_some_and(|extension| extension == "json") {
             paths.push(path);
         }
     }
@@ -443,11 +397,7 @@ fn read(path: &Path, folder: &Path) -> Result<File, String> {
     let describe = |error: &dyn fmt::Display| format!("cannot read {}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| describe(&error))?;
     Ok(File {
-        name: path
-            .strip_prefix(folder)
-            .unwrap_or(path)
-            .display()
-            .to_string(),
+        name: path.strip_prefix(folder).unwrap_or(path).display().to_string(),
         json: serde_json::from_str(&text).map_err(|error| describe(&error))?,
     })
 }

@@ -131,20 +131,11 @@ mod tests {
             let error = read::<Vec<Preference>>(&value).unwrap_err();
             assert_eq!(error, expected);
         };
-        check(
-            json!([{ "mode": "Closest" }]),
-            "[0]: Closest is not a read preference mode",
-        );
+        check(json!([{ "mode": "Closest" }]), "[0]: Closest is not a read preference mode");
         let tags = json!([{}, { "tagSets": [{ "dc": 1 }] }]);
-        check(
-            tags,
-            "[1].tagSets[0].dc: invalid type: integer `1`, expected a string",
-        );
+        check(tags, "[1].tagSets[0].dc: invalid type: integer `1`, expected a string");
         let extra = json!([{ "mood": "calm" }]);
         let error = read::<Vec<Preference>>(&extra).unwrap_err();
-        assert!(
-            error.starts_with("[0].mood: unknown field `mood`"),
-            "{error}"
-        );
+        assert!(error.starts_with("[0].mood: unknown field `mood`"), "{error}");
     }
 }

@@ -108,9 +108,7 @@ impl Host {
 
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host")
-            .field("spawner", &self.spawner)
-            .finish_non_exhaustive()
+        f.debug_struct("Host").field("spawner", &self.spawner).finish_non_exhaustive()
     }
 }
 
@@ -140,11 +138,7 @@ impl TestDeployment {
         deployment: impl Any,
     ) -> Self {
         Self {
-            target: Target {
-                uri: uri.into(),
-                single_uri: None,
-                runtime,
-            },
+            target: Target { uri: uri.into(), single_uri: None, runtime },
             block_on: Box::new(block_on),
             _deployment: Box::new(deployment),
         }
@@ -185,8 +179,6 @@ impl Target {
 
 impl fmt::Debug for TestDeployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestDeployment")
-            .field("uri", &self.target.uri)
-            .finish_non_exhaustive()
+        f.debug_struct("TestDeployment").field("uri", &self.target.uri).finish_non_exhaustive()
     }
 }

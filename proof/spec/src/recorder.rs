@@ -20,10 +20,7 @@ pub(crate) struct Recorder {
 impl Recorder {
     /// Creates a recorder of the events in `stream`.
     pub(crate) fn new(stream: EventStream) -> Self {
-        Self {
-            stream,
-            events: Vec::new(),
-        }
+        Self { stream, events: Vec::new() }
     }
 
     /// Returns the recorded events.
@@ -64,8 +61,7 @@ impl Recorder {
     pub(crate) async fn flush(&mut self, pending: impl Fn() -> usize) {
         loop {
             let is_delivered = pending() == 0;
-            self.events
-                .extend(std::iter::from_fn(|| self.stream.try_next()));
+            self.events.extend(std::iter::from_fn(|| self.stream.try_next()));
             if is_delivered {
                 return;
             }

@@ -63,12 +63,7 @@ pub(crate) struct Version(pub(crate) [u32; 3]);
 
 impl Kind {
     /// All kinds.
-    pub const ALL: [Self; 4] = [
-        Self::Single,
-        Self::ReplicaSet,
-        Self::Sharded,
-        Self::LoadBalanced,
-    ];
+    pub const ALL: [Self; 4] = [Self::Single, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced];
 
     /// Returns the name in `runOnRequirements`.
     pub const fn as_str(self) -> &'static str {
@@ -136,16 +131,10 @@ impl Requirement {
 
     fn is_met(&self, environment: &Environment) -> bool {
         let mut parameters = self.server_parameters.iter();
-        self.topologies
-            .as_ref()
-            .is_none_or(|kinds| kinds.contains(&environment.kind))
+        self.topologies.as_ref().is_none_or(|kinds| kinds.contains(&environment.kind))
             && self.min_server_version.0 <= environment.release
-            && self
-                .max_server_version
-                .is_none_or(|max| environment.release <= max.0)
-            && self
-                .auth
-                .is_none_or(|auth| auth == environment.authentication)
+            && self.max_server_version.is_none_or(|max| environment.release <= max.0)
+            && self.auth.is_none_or(|auth| auth == environment.authentication)
             && parameters.all(|(name, value)| Environment::parameter(name) == *value)
     }
 }

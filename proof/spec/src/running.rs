@@ -19,13 +19,10 @@ pub(crate) type ScanTopology = sdam::ScanTopology<RecordingPool>;
 
 /// Creates the builder of a topology whose checks have no time limit and are polled.
 pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<TopologyBuilder, String> {
-    let options = options
-        .with_server_monitoring_mode(ServerMonitoringMode::Poll)
-        .with_connect_timeout(None);
+    let options =
+        options.with_server_monitoring_mode(ServerMonitoringMode::Poll).with_connect_timeout(None);
     let metadata = client_metadata()?;
-    Ok(sdam::TopologyBuilder::new(options)
-        .metadata(metadata)
-        .pools(pools.clone()))
+    Ok(sdam::TopologyBuilder::new(options).metadata(metadata).pools(pools.clone()))
 }
 
 /// Returns the client metadata of the tests, without an application name.
@@ -41,9 +38,9 @@ pub(crate) fn client_metadata() -> Result<ClientMetadata, String> {
 /// Fails if a closed topology leaves anything behind.
 pub(crate) fn check_nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
     match left.iter().find(|(_, number)| *number > 0) {
-        Some((what, number)) => Err(format!(
-            "{number} {what} are left after the topology was closed"
-        )),
+        Some((what, number)) => {
+            Err(format!("{number} {what} are left after the topology was closed"))
+        }
         None => Ok(()),
     }
 }

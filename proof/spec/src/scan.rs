@@ -56,9 +56,6 @@ impl ScanCheck {
     pub const SRV_LOAD_BALANCED: Self = Self::all(srv::scan_load_balanced);
 
     const fn all(check: Check) -> Self {
-        Self {
-            check,
-            covers: |_| true,
-        }
+        Self { check, covers: |_| true }
     }
 }

@@ -43,10 +43,7 @@ pub fn max_staleness(file: &Value) -> Result<(), String> {
         (true, Err(_)) => Ok(()),
         (true, Ok(criteria)) => match suitable(&file.topology, &settings, criteria) {
             Err(_) => Ok(()),
-            Ok(found) => Err(format!(
-                "expected an error, found suitable {:?}",
-                names(&found)
-            )),
+            Ok(found) => Err(format!("expected an error, found suitable {:?}", names(&found))),
         },
         (false, Err(error)) => Err(format!("unexpected error: {error}")),
         (false, Ok(criteria)) => check_stages(&file, &settings, criteria),
@@ -59,18 +56,10 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     let mut rng = Rng::new(0x5DA);
     file.compare(|| {
         let load = |candidate: sdam_select::candidate::Candidate<'_>| {
-            file.loads
-                .get(&candidate.address)
-                .copied()
-                .unwrap_or_default()
+            file.loads.get(&candidate.address).copied().unwrap_or_default()
         };
-        let found = choose(
-            &file.topology,
-            &Settings::default(),
-            &file.criteria,
-            load,
-            rng.next_u64(),
-        );
+        let found =
+            choose(&file.topology, &Settings::default(), &file.criteria, load, rng.next_u64());
         let found = found.map_err(|error| error.to_string())?;
         Ok(found.map(|found| found.address.clone()))
     })
@@ -79,9 +68,7 @@ pub fn in_window(file: &Value) -> Result<(), String> {
 /// Checks one file of `server-selection/tests/rtt`: another sample of a moving average.
 pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
-    let mut window = file
-        .before
-        .map_or_else(RttWindow::new, RttWindow::with_average);
+    let mut window = file.before.map_or_else(RttWindow::new, RttWindow::with_average);
     window.add_millis(file.sample);
     file.compare(window.average_millis())
 }
@@ -122,9 +109,7 @@ fn check_stages(
             Some(chosen) if window.contains(&chosen.address) => {}
             chosen => {
                 let chosen = chosen.map(|chosen| chosen.address.clone());
-                return Err(format!(
-                    "{chosen:?} was chosen outside of the window {window:?}"
-                ));
+                return Err(format!("{chosen:?} was chosen outside of the window {window:?}"));
             }
         }
     }

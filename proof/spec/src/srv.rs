@@ -54,9 +54,7 @@ fn resolve(uri: &str) -> Result<Options, String> {
             Some(srv) => (zone::srv(&srv.query_name()), zone::txt(&srv.host)),
             None => (zone::srv(""), Vec::new()),
         };
-        string
-            .resolved(&records, &txt, &mut Rng::new(1))?
-            .into_options()
+        string.resolved(&records, &txt, &mut Rng::new(1))?.into_options()
     };
     resolve().map_err(|error: sdam_core::options::ConfigError| error.to_string())
 }
@@ -78,9 +76,7 @@ pub fn load_balanced(host: &Host, file: &Json) -> Result<(), String> {
 
 fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
     let resolve = |uri: &str| host.resolve(uri);
-    check_file(file, resolve, |options, file| {
-        deployment::discover(kind, options, file)
-    })
+    check_file(file, resolve, |options, file| deployment::discover(kind, options, file))
 }
 
 /// Checks a file with a single-threaded client of a simulated replica set.
@@ -99,9 +95,7 @@ pub(crate) fn scan_load_balanced(file: &Json) -> Result<(), String> {
 }
 
 fn scan(file: &Json, kind: Kind) -> Result<(), String> {
-    check_file(file, resolve, |options, file| {
-        deployment::scan(kind, options, file)
-    })
+    check_file(file, resolve, |options, file| deployment::scan(kind, options, file))
 }
 
 /// Checks a file: `resolve` looks up its connection string, `discover` connects.
@@ -144,10 +138,7 @@ fn compare(
 }
 
 fn check_options(options: &Options, file: &File) -> Result<(), String> {
-    let srv = options
-        .srv
-        .as_ref()
-        .ok_or("the look-up is not in the options")?;
+    let srv = options.srv.as_ref().ok_or("the look-up is not in the options")?;
     // The TTL is that of the records, whatever their source.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));

@@ -96,30 +96,16 @@ impl Suite {
     ];
 
     const fn new(folder: Folder, pure: Check) -> Self {
-        Self {
-            folder,
-            pure: Some(pure),
-            engine: None,
-            deployed: None,
-            scan: None,
-        }
+        Self { folder, pure: Some(pure), engine: None, deployed: None, scan: None }
     }
 
     const fn deployed(folder: Folder, check: DeployedCheck) -> Self {
-        Self {
-            folder,
-            pure: None,
-            engine: None,
-            deployed: Some(check),
-            scan: None,
-        }
+        Self { folder, pure: None, engine: None, deployed: Some(check), scan: None }
     }
 
     const fn sdam(folder: Folder) -> Self {
-        Self::new(folder, sdam::pure::check).through(
-            engine::discovery_and_monitoring,
-            ScanCheck::DISCOVERY_AND_MONITORING,
-        )
+        Self::new(folder, sdam::pure::check)
+            .through(engine::discovery_and_monitoring, ScanCheck::DISCOVERY_AND_MONITORING)
     }
 
     const fn through(mut self, engine: HostedCheck, scan: ScanCheck) -> Self {
@@ -153,11 +139,7 @@ mod tests {
     fn suites_match_their_names_and_whole_path_components() {
         let check = |pattern: &str, expected: &[&str]| {
             let meant = Suite::ALL.iter().filter(|suite| suite.matches(pattern));
-            assert_eq!(
-                meant.map(Suite::name).collect::<Vec<_>>(),
-                expected,
-                "{pattern}"
-            );
+            assert_eq!(meant.map(Suite::name).collect::<Vec<_>>(), expected, "{pattern}");
         };
         check("server-selection/rtt", &["server-selection/rtt"]);
         check("rtt", &["server-selection/rtt"]);

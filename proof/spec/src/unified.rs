@@ -153,15 +153,10 @@ async fn verify(
     several_mongoses: bool,
     data: &[CollectionData],
 ) -> Result<(), String> {
-    let commands = data
-        .iter()
-        .map(|collection| (&*collection.database_name, collection.query()));
-    internally(
-        target,
-        several_mongoses,
-        commands.collect(),
-        |index, reply| data[index].compare(reply),
-    )
+    let commands = data.iter().map(|collection| (&*collection.database_name, collection.query()));
+    internally(target, several_mongoses, commands.collect(), |index, reply| {
+        data[index].compare(reply)
+    })
     .await
 }
 

@@ -78,11 +78,7 @@ fn check_file(file: &Json) -> Result<(), String> {
         Some(format!("{}: {failure}", case["uri"]))
     });
     let failures: Vec<_> = failures.collect();
-    if failures.is_empty() {
-        Ok(())
-    } else {
-        Err(failures.join("\n    "))
-    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("\n    ")) }
 }
 
 fn check(case: Case) -> Result<(), String> {
@@ -126,10 +122,7 @@ fn check_hosts(expected: &[Host], string: &ConnectionString) -> Result<(), Strin
             && expected.port.or(default_port) == host.port()
             && kind.is_none_or(|kind| kind == host_type(host));
         if !as_expected {
-            return Err(format!(
-                "unexpected host of type {}: {host}",
-                host_type(host)
-            ));
+            return Err(format!("unexpected host of type {}: {host}", host_type(host)));
         }
     }
     Ok(())
@@ -223,8 +216,5 @@ fn to_json(value: &Value) -> Json {
 }
 
 fn pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Json {
-    pairs
-        .map(|(name, value)| (name.to_owned(), json!(value)))
-        .collect::<Map<_, _>>()
-        .into()
+    pairs.map(|(name, value)| (name.to_owned(), json!(value))).collect::<Map<_, _>>().into()
 }

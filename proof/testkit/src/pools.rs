@@ -134,10 +134,7 @@ impl PoolFactory for RecordingPools {
         self.record(&context, "create", None, |open| {
             open.insert(context.server, context.generation);
         });
-        RecordingPool {
-            pools: self.clone(),
-            context,
-        }
+        RecordingPool { pools: self.clone(), context }
     }
 }
 
@@ -161,12 +158,11 @@ impl PoolHandle for RecordingPool {
     }
 
     fn clear(&self, clear: &PoolClear) {
-        self.pools
-            .record(&self.context, "clear", Some(clear), |open| {
-                if clear.service_id.is_none() {
-                    open.insert(self.context.server, clear.generation);
-                }
-            });
+        self.pools.record(&self.context, "clear", Some(clear), |open| {
+            if clear.service_id.is_none() {
+                open.insert(self.context.server, clear.generation);
+            }
+        });
     }
 
     fn close(&self) {

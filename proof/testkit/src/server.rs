@@ -54,18 +54,12 @@ impl Server {
 
     /// Returns an unreachable server; `message` is the text of the error.
     pub fn refusing(message: impl Into<String>) -> Self {
-        Self {
-            refusal: Some(message.into()),
-            ..Self::computing(fixed_reply(None))
-        }
+        Self { refusal: Some(message.into()), ..Self::computing(fixed_reply(None)) }
     }
 
     /// Returns a server that accepts connections but does not answer.
     pub fn silent() -> Self {
-        Self {
-            silent: true,
-            ..Self::computing(fixed_reply(None))
-        }
+        Self { silent: true, ..Self::computing(fixed_reply(None)) }
     }
 
     /// Returns a server that replies with [`member`].

@@ -90,10 +90,7 @@ impl Servers {
             opened: 0,
             stalls: 0,
         };
-        Self {
-            clock,
-            state: Arc::new(Mutex::new(state)),
-        }
+        Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 
     /// Makes connection attempts wait until they are [admitted](Self::admit).
@@ -155,9 +152,7 @@ impl Servers {
         let mut state = self.lock();
         state.forget_cancelled();
         let waiting = state.waiting.iter();
-        waiting
-            .filter(|waiting| waiting.is_request && waiting.address == *address)
-            .count()
+        waiting.filter(|waiting| waiting.is_request && waiting.address == *address).count()
     }
 
     /// Opens the connection to `address` that has waited longest.
@@ -215,11 +210,7 @@ impl Servers {
     /// Waits for a change of the server at `address`, for admission or for an answer.
     async fn wait(&self, address: &ServerAddress, is_request: bool) -> Wake {
         let (wake, woken) = oneshot::channel();
-        self.lock().waiting.push(Waiting {
-            address: address.clone(),
-            is_request,
-            wake,
-        });
+        self.lock().waiting.push(Waiting { address: address.clone(), is_request, wake });
         woken.await.unwrap_or(Wake::Changed)
     }
 
@@ -230,11 +221,7 @@ impl Servers {
 
 impl State {
     fn port(&mut self, address: &ServerAddress) -> &mut Port {
-        let new = || Port {
-            server: self.unknown.clone(),
-            process: 0,
-            answered: Vec::new(),
-        };
+        let new = || Port { server: self.unknown.clone(), process: 0, answered: Vec::new() };
         self.ports.entry(address.clone()).or_insert_with(new)
     }
 

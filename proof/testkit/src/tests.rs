@@ -21,11 +21,7 @@ fn at(millis: u64) -> Instant {
 
 /// Returns the request with this body.
 fn message(body: &[u8]) -> WireMessage {
-    let message = OpMsg {
-        request_id: 5,
-        body,
-        ..OpMsg::default()
-    };
+    let message = OpMsg { request_id: 5, body, ..OpMsg::default() };
     message.encode().unwrap()
 }
 

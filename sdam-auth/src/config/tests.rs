@@ -4,9 +4,7 @@ use crate::authenticator;
 
 /// Returns the error of a connection string, of one of its parts, or of the authentication.
 fn refusal(uri: &str) -> Option<ConfigError> {
-    Options::parse(uri)
-        .and_then(|options| authenticator(&options))
-        .err()
+    Options::parse(uri).and_then(|options| authenticator(&options)).err()
 }
 
 #[test]
@@ -25,42 +23,20 @@ fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
     check("mongodb://:@a/", "user name");
     check("mongodb://user@a/", "password");
     for mechanism in ["SCRAM-SHA-1", "SCRAM-SHA-256", "PLAIN"] {
-        check(
-            &format!("mongodb://a/?authMechanism={mechanism}"),
-            "user name",
-        );
-        check(
-            &format!("mongodb://user@a/?authMechanism={mechanism}"),
-            "password",
-        );
+        check(&format!("mongodb://a/?authMechanism={mechanism}"), "user name");
+        check(&format!("mongodb://user@a/?authMechanism={mechanism}"), "password");
         let uri = format!("{a}={mechanism}&tls=true&authMechanismProperties=SERVICE_NAME:x");
         check(&uri, "authMechanismProperties");
     }
     check(&format!("{a}=PLAIN"), "authMechanism");
     check(&format!("{a}=PLAIN&tls=false"), "authMechanism");
     check(&format!("{a}=MONGODB-X509"), "password");
-    check(
-        "mongodb://a/?authMechanism=MONGODB-X509&authSource=bar",
-        "authSource",
-    );
+    check("mongodb://a/?authMechanism=MONGODB-X509&authSource=bar", "authSource");
     let uri = "mongodb://a/?authMechanism=MONGODB-X509&authMechanismProperties=A:b";
     check(uri, "authMechanismProperties");
-    check(
-        "mongodb://user:pen%07cil@a/?authMechanism=SCRAM-SHA-256",
-        "password",
-    );
-    check(
-        "mongodb://us%00er:pencil@a/?authMechanism=PLAIN&tls=true",
-        "authMechanism",
-    );
-    for mechanism in [
-        "GSSAPI",
-        "MONGODB-AWS",
-        "MONGODB-OIDC",
-        "MONGODB-CR",
-        "scram-sha-1",
-        "x",
-    ] {
+    check("mongodb://user:pen%07cil@a/?authMechanism=SCRAM-SHA-256", "password");
+    check("mongodb://us%00er:pencil@a/?authMechanism=PLAIN&tls=true", "authMechanism");
+    for mechanism in ["GSSAPI", "MONGODB-AWS", "MONGODB-OIDC", "MONGODB-CR", "scram-sha-1", "x"] {
         check(&format!("{a}={mechanism}"), "authMechanism");
     }
     let error = refusal(&format!("{a}=MONGODB-OIDC")).unwrap();

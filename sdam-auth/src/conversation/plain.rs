@@ -34,11 +34,7 @@ impl Conversation for PlainConversation {
     }
 
     async fn start(&mut self, _: &[u8]) -> Result<AuthStep, Error> {
-        let User {
-            name,
-            password,
-            source,
-        } = &*self.user;
+        let User { name, password, source } = &*self.user;
         let payload = Zeroizing::new(format!("\0{name}\0{}", **password));
         let api = self.shared.server_api.as_ref();
         Ok(AuthStep::Send(command::command(source, api, |command| {

@@ -32,11 +32,7 @@ pub(crate) struct ScramConversation {
 /// The next expected reply.
 enum State {
     First,
-    Final {
-        client: ClientFinal,
-        key_id: KeyId,
-        keys: Arc<Keys>,
-    },
+    Final { client: ClientFinal, key_id: KeyId, keys: Arc<Keys> },
     Empty,
     None,
 }
@@ -85,11 +81,7 @@ impl ScramConversation {
         let keys = self.shared.keys(&self.user, &key_id).await?;
         let client = challenge.answer(Arc::clone(&keys));
         let step = self.send_payload(client.message());
-        self.state = State::Final {
-            client,
-            key_id,
-            keys,
-        };
+        self.state = State::Final { client, key_id, keys };
         Ok(step)
     }
 
@@ -136,11 +128,7 @@ impl Conversation for ScramConversation {
         }
         match state {
             State::First => self.answer(&reply).await,
-            State::Final {
-                client,
-                key_id,
-                keys,
-            } => {
+            State::Final { client, key_id, keys } => {
                 client.verify(reply.payload)?;
                 self.shared.remember(key_id, keys);
                 if reply.done {

@@ -78,10 +78,7 @@ fn speculative(conversation: &dyn Conversation) -> Document {
 }
 
 fn binary(bytes: &[u8]) -> Binary {
-    Binary {
-        subtype: BinarySubtype::Generic,
-        bytes: bytes.to_vec(),
-    }
+    Binary { subtype: BinarySubtype::Generic, bytes: bytes.to_vec() }
 }
 
 fn payload(command: &Document) -> Vec<u8> {
@@ -176,10 +173,7 @@ fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
         if stage > 0 {
             let last = server.finish(&payload(&sent(step))).unwrap();
             let own = sasl(&last, false);
-            step = next(
-                &mut *conversation,
-                &if stage == 1 { reply(own) } else { own },
-            );
+            step = next(&mut *conversation, &if stage == 1 { reply(own) } else { own });
         }
         if stage > 1 {
             sent(step);
@@ -223,22 +217,10 @@ fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
     }
     check(1, &|_| sasl(b"v=AAAA", true), "has not proved");
     check(1, &|_| sasl(b"", true), "malformed at `v`");
-    check(
-        0,
-        &|_| sasl(b"r=other,s=QSXC,i=4096", false),
-        "does not belong",
-    );
+    check(0, &|_| sasl(b"r=other,s=QSXC,i=4096", false), "does not belong");
     let mut conversation = begin(&account);
-    let error = start(
-        &mut *conversation,
-        &doc! { "ok": 1, "speculativeAuthenticate": 1 },
-    );
-    assert!(
-        error
-            .unwrap_err()
-            .message()
-            .contains("speculativeAuthenticate")
-    );
+    let error = start(&mut *conversation, &doc! { "ok": 1, "speculativeAuthenticate": 1 });
+    assert!(error.unwrap_err().message().contains("speculativeAuthenticate"));
     let error = block_on(begin(&account).start(&[1, 2, 3])).unwrap_err();
     assert!(error.message().contains("document"), "{error}");
 }
@@ -307,10 +289,7 @@ fn other_tasks_run_while_keys_are_derived() {
         }
     });
     assert!(!is_answered.get());
-    assert!(
-        Rc::strong_count(&is_answered) > 1,
-        "the answer is on its way"
-    );
+    assert!(Rc::strong_count(&is_answered) > 1, "the answer is on its way");
     drop(executor);
     assert_eq!(account.cached_keys(), 0);
 }
@@ -348,8 +327,5 @@ fn plain_sends_name_and_password_in_one_command_and_never_within_hello() {
     assert_eq!(command.get_str("$db").unwrap(), "$external");
     assert_eq!(payload(&command), b"\0user\0pencil");
     next(&mut *conversation, &sasl(b"", false)).unwrap_err();
-    assert_eq!(
-        next(&mut *conversation, &sasl(b"", true)),
-        Ok(AuthStep::Done)
-    );
+    assert_eq!(next(&mut *conversation, &sasl(b"", true)), Ok(AuthStep::Done));
 }

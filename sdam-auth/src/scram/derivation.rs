@@ -48,12 +48,7 @@ impl<M: Mac + Clone> Block<M> {
     fn new(mac: M, salt: &[u8], iterations: u32) -> Self {
         let first = mac.clone().chain_update(salt).chain_update([0, 0, 0, 1]);
         let first = Zeroizing::new(first.finalize().into_bytes().to_vec());
-        Self {
-            mac,
-            sum: first.clone(),
-            last: first,
-            left: iterations.saturating_sub(1),
-        }
+        Self { mac, sum: first.clone(), last: first, left: iterations.saturating_sub(1) }
     }
 
     fn advance(&mut self, iterations: u32) -> Option<&[u8]> {

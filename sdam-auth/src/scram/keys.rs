@@ -55,12 +55,12 @@ impl Keys {
     pub fn is_server_signature(&self, auth_message: &[u8], signature: &[u8]) -> bool {
         let key = &self.server;
         let verified = match self.mechanism {
-            Mechanism::ScramSha1 => keyed::<Hmac<Sha1>>(key)
-                .chain_update(auth_message)
-                .verify_slice(signature),
-            Mechanism::ScramSha256 => keyed::<Hmac<Sha256>>(key)
-                .chain_update(auth_message)
-                .verify_slice(signature),
+            Mechanism::ScramSha1 => {
+                keyed::<Hmac<Sha1>>(key).chain_update(auth_message).verify_slice(signature)
+            }
+            Mechanism::ScramSha256 => {
+                keyed::<Hmac<Sha256>>(key).chain_update(auth_message).verify_slice(signature)
+            }
         };
         verified.is_ok()
     }
@@ -76,9 +76,7 @@ impl Keys {
 
 impl fmt::Debug for Keys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys")
-            .field("mechanism", &self.mechanism)
-            .finish_non_exhaustive()
+        f.debug_struct("Keys").field("mechanism", &self.mechanism).finish_non_exhaustive()
     }
 }
 

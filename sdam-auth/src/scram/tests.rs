@@ -123,10 +123,7 @@ fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
         check(&format!("{extended},s=QSXC,i={count}"), malformed("i"));
     }
     for count in [0, 1, MIN_ITERATIONS - 1, MAX_ITERATIONS + 1, u32::MAX] {
-        check(
-            &format!("{extended},s=QSXC,i={count}"),
-            ScramError::Iterations(count),
-        );
+        check(&format!("{extended},s=QSXC,i={count}"), ScramError::Iterations(count));
     }
     let malformed = first.challenge(&[b'r', b'=', 0xff]).unwrap_err();
     assert_eq!(malformed, ScramError::Malformed("text"));
@@ -153,19 +150,10 @@ fn a_last_message_of_the_server_without_its_proof_is_refused() {
     check("v=AAAA", ScramError::Signature);
     check("v=?", malformed("v"));
     check("x=rmF9pqV8S7suAoZWja4dJRkFsKQ=", malformed("v"));
-    check(
-        &format!("{},x=y", vector.server_final),
-        ScramError::Malformed("v"),
-    );
-    check(
-        "e=invalid-proof",
-        ScramError::Server("invalid-proof".into()),
-    );
+    check(&format!("{},x=y", vector.server_final), ScramError::Malformed("v"));
+    check("e=invalid-proof", ScramError::Server("invalid-proof".into()));
     let error = ScramError::Server("invalid-proof".into()).to_string();
-    assert_eq!(
-        error,
-        "the server ends the SCRAM conversation: invalid-proof"
-    );
+    assert_eq!(error, "the server ends the SCRAM conversation: invalid-proof");
 }
 
 #[test]
@@ -204,12 +192,7 @@ fn converse(
     } else {
         let secret = mechanism.prepare(user, own)?;
         let iterations = challenge.iterations().min(5000);
-        Arc::new(Keys::derive(
-            mechanism,
-            &secret,
-            challenge.salt(),
-            iterations,
-        ))
+        Arc::new(Keys::derive(mechanism, &secret, challenge.salt(), iterations))
     };
     let last = challenge.answer(keys);
     // A server that does not accept the proof may still send a final message.

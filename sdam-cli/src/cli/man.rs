@@ -60,18 +60,14 @@ fn write(folder: &Path, program: &clap::Command) -> Result<(), Failure> {
     for command in [program].into_iter().chain(program.get_subcommands()) {
         let file = folder.join(format!("{}.1", title(command)));
         let failed = |error| Failure::other(file_error::cannot_write(file.display(), &error));
-        page(command)
-            .and_then(|page| fs::write(&file, page))
-            .map_err(failed)?;
+        page(command).and_then(|page| fs::write(&file, page)).map_err(failed)?;
     }
     Ok(())
 }
 
 /// Returns the name of a page.
 fn title(command: &clap::Command) -> &str {
-    command
-        .get_display_name()
-        .unwrap_or_else(|| command.get_name())
+    command.get_display_name().unwrap_or_else(|| command.get_name())
 }
 
 /// Renders the page of a command.
@@ -99,15 +95,7 @@ fn notes_section(page: &mut impl Write, notes: &str) -> io::Result<()> {
     for line in notes.lines() {
         if line.starts_with("  ") != is_indented && !line.is_empty() {
             is_indented = !is_indented;
-            writeln!(
-                page,
-                "{}",
-                if is_indented {
-                    ".RS 2\n.nf"
-                } else {
-                    ".fi\n.RE"
-                }
-            )?;
+            writeln!(page, "{}", if is_indented { ".RS 2\n.nf" } else { ".fi\n.RE" })?;
         }
         if line.is_empty() {
             writeln!(page, ".PP")?;

@@ -28,11 +28,7 @@ pub(super) enum Clock {
     /// The clock with which others are compared.
     Reference,
     /// Ahead by about this many nanoseconds.
-    Ahead {
-        nanos: i64,
-        uncertainty: Duration,
-        evidence: Evidence,
-    },
+    Ahead { nanos: i64, uncertainty: Duration, evidence: Evidence },
     /// The recordings share no data for an estimate.
     Unknown,
 }
@@ -90,9 +86,7 @@ impl Sightings {
 
     fn observe(&mut self, at: i64, event: &Event) {
         match &event.kind {
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat, reply, ..
-            } => {
+            EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. } => {
                 let address = heartbeat.address.to_string();
                 if let Some(millis) = local_time(reply) {
                     let difference = at.saturating_sub(millis.saturating_mul(1_000_000));

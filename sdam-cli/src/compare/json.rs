@@ -21,18 +21,13 @@ pub(super) fn of(comparison: &Comparison) -> Value {
             "clockEvidence": evidence,
         })
     });
-    let disagreements = comparison
-        .disagreements
-        .iter()
-        .flat_map(|(subject, periods)| {
-            let about = match subject {
-                Subject::Primary => Value::Null,
-                Subject::Server(address) => address.as_str().into(),
-            };
-            periods
-                .iter()
-                .map(move |period| of_period(comparison, &about, period))
-        });
+    let disagreements = comparison.disagreements.iter().flat_map(|(subject, periods)| {
+        let about = match subject {
+            Subject::Primary => Value::Null,
+            Subject::Server(address) => address.as_str().into(),
+        };
+        periods.iter().map(move |period| of_period(comparison, &about, period))
+    });
     json!({
         "schema": "sdam.compare/1",
         "from": time(comparison.from),
@@ -48,22 +43,14 @@ fn of_clock(clock: &Clock) -> (Value, Value, Value) {
     match clock {
         Clock::Reference => (json!(0.0), json!(0.0), json!("reference")),
         Clock::Unknown => (Value::Null, Value::Null, Value::Null),
-        Clock::Ahead {
-            nanos,
-            uncertainty,
-            evidence,
-        } => {
+        Clock::Ahead { nanos, uncertainty, evidence } => {
             let evidence = match evidence {
                 Evidence::ServerTimes(_) => "localTime",
                 Evidence::Changes(_) => "topologyVersion",
             };
             let ahead = seconds(nanos.unsigned_abs());
             let ahead = if *nanos < 0 { -ahead } else { ahead };
-            (
-                json!(ahead),
-                json!(uncertainty.as_secs_f64()),
-                json!(evidence),
-            )
+            (json!(ahead), json!(uncertainty.as_secs_f64()), json!(evidence))
         }
     }
 }

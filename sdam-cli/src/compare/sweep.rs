@@ -36,11 +36,7 @@ pub(super) fn periods(clients: &[Client], subject: &Subject, from: u64, to: u64)
                 last.to = end;
                 last.views.push(views);
             }
-            _ => periods.push(Period {
-                from: at,
-                to: end,
-                views: vec![views],
-            }),
+            _ => periods.push(Period { from: at, to: end, views: vec![views] }),
         }
     }
     periods
@@ -52,10 +48,8 @@ mod tests {
 
     /// Compares clients with these views and start times.
     fn check(views: &[&[(u64, Option<&str>)]], expected: &[(u64, u64, usize)]) {
-        let clients: Vec<_> = views
-            .iter()
-            .map(|views| Client::with_views(Subject::Primary, views))
-            .collect();
+        let clients: Vec<_> =
+            views.iter().map(|views| Client::with_views(Subject::Primary, views)).collect();
         let found = periods(&clients, &Subject::Primary, 10, 100);
         let found = found.iter().map(|it| (it.from, it.to, it.views.len()));
         assert_eq!(found.collect::<Vec<_>>(), expected);
@@ -67,17 +61,8 @@ mod tests {
         check(&[&[(0, a)], &[(0, a)]], &[]);
         check(&[&[(0, a)], &[(0, b)]], &[(10, 100, 1)]);
         check(&[&[(0, a), (20, b)], &[(0, a), (30, b)]], &[(20, 30, 1)]);
-        check(
-            &[&[(0, a), (20, None), (30, b)], &[(0, a), (40, b)]],
-            &[(20, 40, 2)],
-        );
-        check(
-            &[&[(0, a), (20, b), (60, a)], &[(0, a), (30, b)]],
-            &[(20, 30, 1), (60, 100, 1)],
-        );
-        check(
-            &[&[(0, a)], &[(0, a)], &[(0, a), (99, None), (120, a)]],
-            &[(99, 100, 1)],
-        );
+        check(&[&[(0, a), (20, None), (30, b)], &[(0, a), (40, b)]], &[(20, 40, 2)]);
+        check(&[&[(0, a), (20, b), (60, a)], &[(0, a), (30, b)]], &[(20, 30, 1), (60, 100, 1)]);
+        check(&[&[(0, a)], &[(0, a)], &[(0, a), (99, None), (120, a)]], &[(99, 100, 1)]);
     }
 }

@@ -35,10 +35,8 @@ impl Files {
     }
 
     fn compare(&self, tolerance: u64, json: bool) -> (Exit, String) {
-        let mut files: Vec<_> = fs::read_dir(&self.0)
-            .unwrap()
-            .map(|it| it.unwrap().path())
-            .collect();
+        let mut files: Vec<_> =
+            fs::read_dir(&self.0).unwrap().map(|it| it.unwrap().path()).collect();
         files.sort();
         compare(&files, tolerance, json)
     }
@@ -93,35 +91,17 @@ fn clients_that_learn_of_a_failover_at_different_times_disagree() {
     let json: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(json["agreed"], false);
     let far = &json["clients"][1];
-    assert_eq!(
-        (&far["name"], &far["clockEvidence"]),
-        (&"far".into(), &"localTime".into())
-    );
+    assert_eq!((&far["name"], &far["clockEvidence"]), (&"far".into(), &"localTime".into()));
     let (ahead, uncertainty) = (&far["clockAhead"], &far["clockUncertainty"]);
     let error = (ahead.as_f64().unwrap() - 90.0).abs();
-    assert!(
-        error <= uncertainty.as_f64().unwrap(),
-        "{ahead} {uncertainty}"
-    );
+    assert!(error <= uncertainty.as_f64().unwrap(), "{ahead} {uncertainty}");
     let all = json["disagreements"].as_array().unwrap();
-    let long: Vec<_> = all
-        .iter()
-        .filter(|it| it["exceedsTolerance"] == true)
-        .collect();
-    let about: Vec<_> = long
-        .iter()
-        .map(|it| (&it["about"], &it["server"]))
-        .collect();
+    let long: Vec<_> = all.iter().filter(|it| it["exceedsTolerance"] == true).collect();
+    let about: Vec<_> = long.iter().map(|it| (&it["about"], &it["server"])).collect();
     assert_eq!(about[0], (&"primary".into(), &Value::Null));
-    assert!(
-        about.contains(&(&"type".into(), &"a:27017".into())),
-        "{about:?}"
-    );
+    assert!(about.contains(&(&"type".into(), &"a:27017".into())), "{about:?}");
     let first = &long[0]["views"][0]["views"];
-    assert_eq!(
-        (&first["near"], &first["far"]),
-        (&Value::Null, &"a:27017".into())
-    );
+    assert_eq!((&first["near"], &first["far"]), (&Value::Null, &"a:27017".into()));
     let seconds = long[0]["seconds"].as_f64().unwrap();
     assert!((0.5..10.5).contains(&seconds), "{seconds}");
     let from = long[0]["from"].as_str().unwrap();
@@ -192,11 +172,7 @@ fn recordings_that_cannot_be_compared_are_refused_with_the_reason() {
         assert!(text.contains(reason), "{text}");
         assert!(text.contains("2.jsonl"), "{text}");
     };
-    check(
-        unknown.as_bytes(),
-        "unknown",
-        "does not tell its wall-clock time; record again",
-    );
+    check(unknown.as_bytes(), "unknown", "does not tell its wall-clock time; record again");
     check(b"{}", "other", "line 1 of the recording");
     let sim = simulation();
     let later = sim.block_on(async {

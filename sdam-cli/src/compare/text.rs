@@ -25,10 +25,7 @@ pub(super) fn no_overlap(clients: &[Client]) -> String {
         format!("{} knows its servers from {from} to {to}", client.file)
     });
     let spans: Vec<_> = spans.collect();
-    format!(
-        "the recordings have no time in common: {}; record at the same time",
-        spans.join(", ")
-    )
+    format!("the recordings have no time in common: {}; record at the same time", spans.join(", "))
 }
 
 /// Writes the comparison as text for people.
@@ -38,13 +35,7 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
     let length = short(Duration::from_nanos(length));
     writeln!(out, "{count} clients, together from {from} for {length}")?;
     for (client, clock) in comparison.clients.iter().zip(&comparison.clocks) {
-        writeln!(
-            out,
-            "  {} ({}): {}",
-            client.name,
-            client.file,
-            of_clock(clock)
-        )?;
+        writeln!(out, "  {} ({}): {}", client.name, client.file, of_clock(clock))?;
     }
     let mut longest = None;
     for (subject, periods) in &comparison.disagreements {
@@ -77,11 +68,7 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
         None => writeln!(out, "The clients agreed at all times."),
         Some((length, name)) => {
             let length = short(Duration::from_nanos(length));
-            let relation = if comparison.agreed() {
-                "within"
-            } else {
-                "longer than"
-            };
+            let relation = if comparison.agreed() { "within" } else { "longer than" };
             writeln!(
                 out,
                 "The clients disagreed about {name} for {length}, {relation} the tolerance of {tolerance}."
@@ -94,11 +81,7 @@ fn of_clock(clock: &Clock) -> String {
     match clock {
         Clock::Reference => "its clock is the reference".to_owned(),
         Clock::Unknown => "nothing tells how its clock differs; it is taken as it is".to_owned(),
-        Clock::Ahead {
-            nanos,
-            uncertainty,
-            evidence,
-        } => {
+        Clock::Ahead { nanos, uncertainty, evidence } => {
             let difference = short(Duration::from_nanos(nanos.unsigned_abs()));
             let direction = if *nanos < 0 { "behind" } else { "ahead" };
             let evidence = match evidence {
@@ -120,11 +103,7 @@ fn of_clock(clock: &Clock) -> String {
 
 fn of_period(comparison: &Comparison, period: &Period, out: &mut impl Write) -> io::Result<()> {
     let length = short(Duration::from_nanos(period.length()));
-    let note = if comparison.exceeds(period) {
-        ""
-    } else {
-        ", within the tolerance"
-    };
+    let note = if comparison.exceeds(period) { "" } else { ", within the tolerance" };
     writeln!(out, "  {} for {length}{note}", time(period.from))?;
     for (at, views) in &period.views {
         let views =

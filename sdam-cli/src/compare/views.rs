@@ -55,13 +55,8 @@ impl Client {
             name => format!("{name} ({})", others.len() + 1),
         };
         let end = wall(recording.end()).ok_or_else(without)?;
-        let mut client = Self {
-            name,
-            file: recording.name.clone(),
-            from: end,
-            to: end,
-            views: BTreeMap::new(),
-        };
+        let mut client =
+            Self { name, file: recording.name.clone(), from: end, to: end, views: BTreeMap::new() };
         for event in &recording.events {
             let at = wall(event.at).ok_or_else(without)?;
             match &event.kind {
@@ -79,9 +74,7 @@ impl Client {
     /// Creates a client with these views and start times.
     #[cfg(test)]
     pub(super) fn with_views(subject: Subject, views: &[(u64, Option<&str>)]) -> Self {
-        let views = views
-            .iter()
-            .map(|(at, view)| (*at, view.map(ToOwned::to_owned)));
+        let views = views.iter().map(|(at, view)| (*at, view.map(ToOwned::to_owned)));
         Self {
             name: String::new(),
             file: String::new(),
@@ -102,9 +95,7 @@ impl Client {
         let left: Vec<Subject> = self.views.keys().cloned().collect();
         for subject in left {
             if let Subject::Server(address) = &subject
-                && !servers
-                    .iter()
-                    .any(|server| server.address.as_str() == address)
+                && !servers.iter().any(|server| server.address.as_str() == address)
             {
                 self.note(at, subject, None);
             }

@@ -25,14 +25,8 @@ pub(super) enum Status {
 
 impl Status {
     /// All statuses.
-    pub(super) const ALL: [Self; 6] = [
-        Self::Ok,
-        Self::Info,
-        Self::Warn,
-        Self::Fail,
-        Self::Skip,
-        Self::Error,
-    ];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Ok, Self::Info, Self::Warn, Self::Fail, Self::Skip, Self::Error];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -151,9 +145,7 @@ pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
     let wanted = |own: &Finding| only.iter().any(|id| is_of(own, id));
     let skipped = findings.iter().filter(|own| wanted(own));
     let blockers: Vec<_> = skipped.filter_map(|own| own.blocked_by.clone()).collect();
-    let missing = only
-        .iter()
-        .filter(|id| !findings.iter().any(|own| is_of(own, id)));
+    let missing = only.iter().filter(|id| !findings.iter().any(|own| is_of(own, id)));
     let last_missing = missing.map(|id| id.0).max();
     findings.retain(|own| {
         let prevents = blockers.contains(&own.name()) || last_missing > Some(own.check);

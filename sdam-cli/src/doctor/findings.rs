@@ -36,11 +36,8 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     findings.extend(times::of(&seen.hosts, options));
     findings.extend(seen.login.as_ref().map(login));
     if seen.login.is_none() && options.credential.is_some() {
-        let mut finding = Finding::new(
-            Check::Auth,
-            Status::Skip,
-            "there was no server to log in to",
-        );
+        let mut finding =
+            Finding::new(Check::Auth, Status::Skip, "there was no server to log in to");
         finding.blocked_by = first_problem(&findings);
         findings.push(finding);
     }
@@ -60,25 +57,20 @@ fn first_problem(findings: &[Finding]) -> Option<String> {
 
 fn login(login: &Login) -> Finding {
     let finding = |status, title: String| {
-        Finding::new(Check::Auth, status, title)
-            .about(&login.server)
-            .took(login.took)
+        Finding::new(Check::Auth, status, title).about(&login.server).took(login.took)
     };
     let Some(error) = &login.error else {
         return finding(Status::Ok, "the credentials are accepted".to_owned());
     };
     if error.code() == Some(AUTHENTICATION_FAILED) {
-        return finding(
-            Status::Fail,
-            "the server rejects the credentials".to_owned(),
-        )
-        .evidence("error", text(error))
-        .cause("the user name or the password is wrong")
-        .cause("the user is in another database than the one of authSource")
-        .remedy(
-            "check the user name and the password (special characters have to be \
+        return finding(Status::Fail, "the server rejects the credentials".to_owned())
+            .evidence("error", text(error))
+            .cause("the user name or the password is wrong")
+            .cause("the user is in another database than the one of authSource")
+            .remedy(
+                "check the user name and the password (special characters have to be \
                  percent-encoded), and add authSource=admin if the user was created there",
-        );
+            );
     }
     if error.kind() == ErrorKind::Timeout {
         return finding(Status::Fail, "the login took too long".to_owned())
@@ -90,12 +82,9 @@ fn login(login: &Login) -> Finding {
             .evidence("error", text(error))
             .remedy("check authMechanism; try the login with mongosh");
     }
-    finding(
-        Status::Fail,
-        format!("the login failed: {}", error.message()),
-    )
-    .evidence("error", text(error))
-    .remedy("check the credentials and authMechanism, and the log of the server")
+    finding(Status::Fail, format!("the login failed: {}", error.message()))
+        .evidence("error", text(error))
+        .remedy("check the credentials and authMechanism, and the log of the server")
 }
 
 /// Returns the finding about the availability of servers for writes and for the connection string's
@@ -103,9 +92,7 @@ fn login(login: &Login) -> Finding {
 fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<String>) -> Finding {
     let names = |explanation: &Explanation| -> Vec<Value> {
         let eligible = explanation.eligible();
-        eligible
-            .map(|server| server.address.as_str().into())
-            .collect()
+        eligible.map(|server| server.address.as_str().into()).collect()
     };
     let (write, read) = (names(&deployment.write), names(&deployment.read));
     let mode = options.read_preference.to_string();
@@ -116,10 +103,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         (true, true) => Some(format!("no server takes writes, or reads with {mode}")),
     };
     let (status, title) = match (missing, &blocked_by) {
-        (None, _) => (
-            Status::Ok,
-            "there are servers for writes and reads".to_owned(),
-        ),
+        (None, _) => (Status::Ok, "there are servers for writes and reads".to_owned()),
         (Some(missing), Some(_)) => (Status::Skip, missing),
         // A program that only reads can use a set without a primary.
         (Some(missing), None) => (Status::Fail, missing),
@@ -141,9 +125,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
     }
     if status == Status::Fail {
         if let Some(diagnosis) = deployment.diagnoses.first() {
-            finding = finding
-                .cause(diagnosis.to_string())
-                .remedy(diagnosis.remedy());
+            finding = finding.cause(diagnosis.to_string()).remedy(diagnosis.remedy());
         }
         finding = finding.remedy(
             "change readPreference or readPreferenceTags if the reads need no other server; \

@@ -86,10 +86,8 @@ async fn all_hosts(line: &Line<'_>, options: &Options) -> (Vec<Host>, Option<Log
     let mut known: BTreeSet<ServerAddress> = options.seeds.iter().cloned().collect();
     let seeds = known.clone().into_iter();
     let mut running: FuturesUnordered<_> = seeds.map(|seed| line.check(seed, None)).collect();
-    let follows = !matches!(
-        options.topology_type(),
-        TopologyType::Single | TopologyType::LoadBalanced
-    );
+    let follows =
+        !matches!(options.topology_type(), TopologyType::Single | TopologyType::LoadBalanced);
     let (mut hosts, mut login) = (Vec::new(), None);
     while let Some((host, own_login)) = running.next().await {
         login = login.or(own_login);

@@ -98,10 +98,7 @@ fn summary(findings: &[Finding], seen: &Observation) -> (Tone, [String; 2]) {
         count(Status::Skip),
     );
     match findings.iter().find(|own| own.is_problem()) {
-        Some(first) => (
-            Tone::Bad,
-            [numbers, format!("First problem: {}", first.name())],
-        ),
+        Some(first) => (Tone::Bad, [numbers, format!("First problem: {}", first.name())]),
         None => (Tone::Good, [numbers, "No problem was found".to_owned()]),
     }
 }
@@ -139,13 +136,8 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
             };
             let _ = write!(text, "{} ", palette.paint(tone, format!("{word:5}")));
         }
-        let rtt = host
-            .greeting
-            .as_ref()
-            .and_then(super::observation::Greeting::average);
-        let rtt = rtt.map_or("-".to_owned(), |rtt| {
-            format!("{:.1} ms", rtt.as_secs_f64() * 1e3)
-        });
+        let rtt = host.greeting.as_ref().and_then(super::observation::Greeting::average);
+        let rtt = rtt.map_or("-".to_owned(), |rtt| format!("{:.1} ms", rtt.as_secs_f64() * 1e3));
         let _ = writeln!(text, "{rtt}");
     }
     text
@@ -154,11 +146,7 @@ fn matrix(palette: Palette, findings: &[Finding], seen: &Observation) -> String 
 /// Formats one finding: title, causes and remedies.
 fn block(text: &mut String, palette: Palette, finding: &Finding) {
     let (tone, word) = mark(finding.status);
-    let accepted = if finding.suppressed {
-        " (suppressed)"
-    } else {
-        ""
-    };
+    let accepted = if finding.suppressed { " (suppressed)" } else { "" };
     let title = format!("{}  {}{accepted}", finding.name(), finding.title);
     let mut margin = palette.paint(tone, word).to_string();
     for line in wrap(&title, 5) {
@@ -170,9 +158,8 @@ fn block(text: &mut String, palette: Palette, finding: &Finding) {
             Value::Null => continue,
             Value::Array(list) if list.is_empty() => continue,
             Value::Array(list) => {
-                let words = list
-                    .iter()
-                    .map(|own| own.as_str().map_or(own.to_string(), str::to_owned));
+                let words =
+                    list.iter().map(|own| own.as_str().map_or(own.to_string(), str::to_owned));
                 words.collect::<Vec<_>>().join(", ")
             }
             Value::String(word) => word.clone(),
@@ -230,9 +217,8 @@ pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> St
     summary.insert("suppressed".to_owned(), accepted.len().into());
     let checks = findings.iter().map(|finding| {
         let evidence = finding.evidence.iter();
-        let evidence: Map<_, _> = evidence
-            .map(|(name, value)| ((*name).to_owned(), value.clone()))
-            .collect();
+        let evidence: Map<_, _> =
+            evidence.map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
         json!({
             "id": finding.check.id(),
             "subject": finding.subject,

@@ -36,11 +36,7 @@ impl Resolver for Records {
 
 /// Runs `task` with a runtime whose name server has these SRV records.
 fn with_runtime<T>(records: Vec<ServerAddress>, task: impl AsyncFnOnce(Runtime) -> T) -> T {
-    let tokio = Tokio::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let tokio = Tokio::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let result = tokio.block_on(async {
         let mut runtime = sdam::runtime::tokio().unwrap();
         runtime.backend = runtime.backend.with_resolver(Arc::new(Records(records)));
@@ -66,11 +62,7 @@ fn observe(arguments: &Arguments, uri: &str) -> Observation {
 
 /// Returns arguments for JSON output, with time limits for a machine under load.
 fn arguments() -> Arguments {
-    Arguments {
-        json: true,
-        timeout: Some(Duration::from_secs(3)),
-        ..Arguments::default()
-    }
+    Arguments { json: true, timeout: Some(Duration::from_secs(3)), ..Arguments::default() }
 }
 
 fn run_json(arguments: &Arguments, uri: &str) -> (Exit, Value) {
@@ -89,10 +81,7 @@ fn first(document: &Value) -> (String, Value) {
         return ("none".to_owned(), Value::Null);
     };
     let word = |key: &str| problem[key].as_str().unwrap();
-    (
-        format!("{} {}", word("id"), word("status")),
-        problem.clone(),
-    )
+    (format!("{} {}", word("id"), word("status")), problem.clone())
 }
 
 /// Checks the first problem of the deployment `uri`, the exit code, and that the finding has a
@@ -110,10 +99,7 @@ fn check_with(arguments: &Arguments, uri: &str, expected: &str, exit: Exit, word
         assert_eq!(document["verdict"], "ok");
         return;
     }
-    assert!(
-        finding.to_string().contains(words),
-        "{words:?} in {finding:#}"
-    );
+    assert!(finding.to_string().contains(words), "{words:?} in {finding:#}");
 }
 
 /// Checks that text, short text and JSON have the same exit code and the same first problem, and
@@ -138,28 +124,19 @@ fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exi
             (_, None) => format!("First problem: {}", id(&finding)),
         };
         assert_eq!(text.matches(&name).count(), 1, "{name:?} in {text}");
-        assert_eq!(
-            text.matches("First problem:").count(),
-            usize::from(problem != "none")
-        );
+        assert_eq!(text.matches("First problem:").count(), usize::from(problem != "none"));
     }
     if problem != "none" {
         let remedies = strings(&finding["remedies"]);
         assert!(!remedies.is_empty(), "{finding:#}");
         let text = words(&conclude(false, false));
-        assert!(
-            remedies.iter().all(|own| text.contains(&words(own))),
-            "{text}"
-        );
+        assert!(remedies.iter().all(|own| text.contains(&words(own))), "{text}");
         let said = format!("{} {}", finding["subject"], remedies.join(" "));
         let mut hosts = seen.hosts.iter();
         let is_named = hosts.any(|host| said.contains(host.address.as_str()))
             || ConnectionString::known_options().any(|name| said.contains(name))
             || uri.contains(subject(&finding))
-            || uri
-                .split('/')
-                .nth(2)
-                .is_some_and(|host| said.contains(host));
+            || uri.split('/').nth(2).is_some_and(|host| said.contains(host));
         assert!(is_named, "{finding:#}");
     }
     document
@@ -226,9 +203,7 @@ fn a_check_that_panics_is_an_error_and_the_others_are_made() {
     let document: Value = serde_json::from_slice(&output).unwrap();
     let checks = document["checks"].as_array().unwrap();
     let hellos = checks.iter().filter(|check| check["id"] == "hello");
-    let hellos: Vec<_> = hellos
-        .map(|check| check["status"].as_str().unwrap())
-        .collect();
+    let hellos: Vec<_> = hellos.map(|check| check["status"].as_str().unwrap()).collect();
     assert_eq!(hellos, ["error", "fail"]);
 }
 
@@ -240,9 +215,7 @@ fn parse(words: &[&str]) -> Arguments {
         arguments: Arguments,
     }
     let words = ["doctor", "--timeout=3", "--json"].iter().chain(words);
-    <Program as clap::Parser>::try_parse_from(words)
-        .unwrap()
-        .arguments
+    <Program as clap::Parser>::try_parse_from(words).unwrap().arguments
 }
 
 #[test]
@@ -279,9 +252,7 @@ fn suppressed_findings_do_not_count_but_stay_in_json() {
         let document = check_formats(&arguments, &uri, &seen, exit);
         assert_eq!(first(&document).0, expected, "{suppressed}: {document:#}");
         let checks = document["checks"].as_array().unwrap();
-        let tcp = checks
-            .iter()
-            .find(|own| own["subject"] == host && own["id"] == "tcp");
+        let tcp = checks.iter().find(|own| own["subject"] == host && own["id"] == "tcp");
         let tcp = tcp.unwrap();
         assert_eq!(tcp["status"], "fail");
         assert_eq!(tcp["suppressed"], expected == "none");
@@ -314,11 +285,7 @@ fn the_severity_of_a_failing_exit_code_can_be_chosen() {
         let arguments = parse(&["--fail-on", fail_on]);
         let uris = [&*warned, &*failed, "mongodb:/a"];
         let exits = uris.map(|uri| run_json(&arguments, uri).0);
-        assert_eq!(
-            exits,
-            [codes[0], codes[1], Exit::CONFIGURATION],
-            "{fail_on}"
-        );
+        assert_eq!(exits, [codes[0], codes[1], Exit::CONFIGURATION], "{fail_on}");
     }
 }
 

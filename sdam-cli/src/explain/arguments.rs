@@ -87,10 +87,8 @@ pub(crate) fn mode() -> impl TypedValueParser<Value = ReadMode> {
 /// Parses a tag set.
 pub(crate) fn tags(text: &str) -> Result<TagSet, &'static str> {
     let tags = text.split(',').filter(|_| !text.is_empty());
-    tags.map(|tag| tag.split_once(':'))
-        .collect::<Option<TagSet>>()
-        .ok_or(
-            "a tag is a name, a colon and a value; write for example `--tags dc:ny,rack:1`, or \
+    tags.map(|tag| tag.split_once(':')).collect::<Option<TagSet>>().ok_or(
+        "a tag is a name, a colon and a value; write for example `--tags dc:ny,rack:1`, or \
              `--tags \'\'` for any member",
-        )
+    )
 }

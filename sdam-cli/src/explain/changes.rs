@@ -53,11 +53,7 @@ struct Draft {
 
 impl Draft {
     fn new(preference: ReadPreference, settings: &Settings) -> Self {
-        Self {
-            preference,
-            settings: settings.clone(),
-            words: Vec::new(),
-        }
+        Self { preference, settings: settings.clone(), words: Vec::new() }
     }
 
     /// Removes the reasons for rejecting `server` until it is eligible; `None` if that is
@@ -107,11 +103,7 @@ impl Draft {
                 self.preference.tag_sets = vec![tags];
                 words
             }
-            Rejection::Latency {
-                average: Some(average),
-                fastest,
-                ..
-            } => {
+            Rejection::Latency { average: Some(average), fastest, .. } => {
                 let needed = average.saturating_sub(*fastest).as_millis() + 1;
                 let needed = u64::try_from(needed).ok()?;
                 self.settings.local_threshold = Duration::from_millis(needed);
@@ -127,9 +119,7 @@ impl Draft {
     fn similar(&self, own: &TagSet) -> TagSet {
         let wanted = self.preference.tag_sets.iter().flat_map(TagSet::iter);
         let names: Vec<_> = wanted.map(|(name, _)| name).collect();
-        own.iter()
-            .filter(|(name, _)| names.contains(name))
-            .collect()
+        own.iter().filter(|(name, _)| names.contains(name)).collect()
     }
 }
 
@@ -158,11 +148,7 @@ mod tests {
         member.server_type = kind;
         member.wire_versions = WireVersions { min: 0, max: 21 };
         let rtt = Duration::from_millis(rtt);
-        member.rtt = Some(Rtt {
-            average: rtt,
-            minimum: rtt,
-            p90: rtt,
-        });
+        member.rtt = Some(Rtt { average: rtt, minimum: rtt, p90: rtt });
         member
     }
 
@@ -176,10 +162,8 @@ mod tests {
         let topology = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, servers);
         let criteria = Criteria::read(preference).unwrap();
         let found = changes(&topology, &Settings::default(), &criteria);
-        let found: Vec<_> = found
-            .iter()
-            .map(|(address, change)| (address.host(), &**change))
-            .collect();
+        let found: Vec<_> =
+            found.iter().map(|(address, change)| (address.host(), &**change)).collect();
         assert_eq!(found, expected);
     }
 
@@ -188,10 +172,8 @@ mod tests {
         let secondary = ReadPreference::new(ReadMode::Secondary);
         let expected = [("m1", "--read nearest"), ("m3", "localThresholdMS=39")];
         check(secondary, &expected);
-        let expected = [
-            ("m2", "--read nearest"),
-            ("m3", "--read nearest, and localThresholdMS=39"),
-        ];
+        let expected =
+            [("m2", "--read nearest"), ("m3", "--read nearest, and localThresholdMS=39")];
         check(ReadPreference::new(ReadMode::Primary), &expected);
         let tagged = [("dc", "ny")].into_iter().collect();
         let tagged = ReadPreference::new(ReadMode::Nearest).with_tag_sets(vec![tagged]);

@@ -89,13 +89,7 @@ pub(super) fn diagnoses(palette: Palette, diagnoses: &[Diagnosis]) -> String {
 pub(super) fn changes(palette: Palette, changes: &[(ServerAddress, String)]) -> String {
     let mut text = String::new();
     if !changes.is_empty() {
-        paragraph(
-            &mut text,
-            palette,
-            Tone::Strong,
-            "what would include the others",
-            0,
-        );
+        paragraph(&mut text, palette, Tone::Strong, "what would include the others", 0);
     }
     for (address, change) in changes {
         let words = format!("{address}: {change}");

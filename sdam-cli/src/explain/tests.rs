@@ -8,10 +8,7 @@ use crate::{
 
 /// Returns the arguments for the simulated deployment.
 fn demo() -> Arguments {
-    Arguments {
-        target: Target::demo(),
-        ..Arguments::default()
-    }
+    Arguments { target: Target::demo(), ..Arguments::default() }
 }
 
 /// Runs the program; returns the exit code, the output and the remarks.
@@ -45,10 +42,7 @@ fn verdicts(output: &str) -> Vec<(bool, &str, &str)> {
 
 #[test]
 fn the_chosen_server_is_marked_and_the_others_are_explained() {
-    let writing = Arguments {
-        write: true,
-        ..demo()
-    };
+    let writing = Arguments { write: true, ..demo() };
     let (exit, output, remarks) = select(&writing);
     assert_eq!((exit, &*remarks), (Exit::SUCCESS, ""));
     assert!(output.contains("\nwrite operation on ReplicaSetWithPrimary\n"));
@@ -78,9 +72,7 @@ fn tag_sets_are_tried_in_order() {
     // The first line of a wrapped text.
     let others = verdicts.iter().filter(|(chosen, ..)| !*chosen);
     assert!(
-        others
-            .map(|(.., verdict)| verdict)
-            .all(|words| words.starts_with("has the tags {dc: ny,")),
+        others.map(|(.., verdict)| verdict).all(|words| words.starts_with("has the tags {dc: ny,")),
         "{output}"
     );
 }
@@ -99,10 +91,7 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
         ..demo()
     };
     check(&picky, Exit::NO_SERVER, "(serverSelectionTimeoutMS)");
-    let primary = Arguments {
-        read: Some(ReadMode::Primary),
-        ..picky.clone()
-    };
+    let primary = Arguments { read: Some(ReadMode::Primary), ..picky.clone() };
     check(&primary, Exit::CONFIGURATION, "readPreferenceTags");
     let hasty = Arguments {
         read: Some(ReadMode::Secondary),
@@ -110,27 +99,19 @@ fn a_selection_without_matching_servers_is_explained_and_fails() {
         ..demo()
     };
     check(&hasty, Exit::CONFIGURATION, "must be at least 90");
-    let malformed = Arguments {
-        target: Target::new("http://db"),
-        ..Arguments::default()
-    };
+    let malformed = Arguments { target: Target::new("http://db"), ..Arguments::default() };
     check(&malformed, Exit::CONFIGURATION, "error: ");
 }
 
 #[test]
 fn a_loop_counts_every_selection() {
-    let looping = Arguments {
-        read: Some(ReadMode::Nearest),
-        load: Some(60),
-        ..demo()
-    };
+    let looping = Arguments { read: Some(ReadMode::Nearest), load: Some(60), ..demo() };
     let (exit, output, _) = select(&looping);
     assert_eq!(exit, Exit::SUCCESS);
     let (_, loop_table) = output.split_once("60 selections by 20 tasks").unwrap();
     let rows = loop_table.lines().filter(|line| line.ends_with(" at once"));
-    let counts: Vec<u32> = rows
-        .map(|row| row.split_whitespace().nth(1).unwrap().parse().unwrap())
-        .collect();
+    let counts: Vec<u32> =
+        rows.map(|row| row.split_whitespace().nth(1).unwrap().parse().unwrap()).collect();
     assert_eq!(counts.len(), 3, "{output}");
     assert_eq!(counts.iter().sum::<u32>(), 60, "{output}");
 }
@@ -146,22 +127,12 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
         changes.sort();
         changes
     };
-    let primary = Arguments {
-        read: Some(ReadMode::Primary),
-        ..demo()
-    };
+    let primary = Arguments { read: Some(ReadMode::Primary), ..demo() };
     assert_eq!(changes(&primary), ["--read nearest"; 2]);
-    let tagged = Arguments {
-        read: Some(ReadMode::Nearest),
-        tags: vec![tags("la", "1")],
-        ..demo()
-    };
+    let tagged = Arguments { read: Some(ReadMode::Nearest), tags: vec![tags("la", "1")], ..demo() };
     let expected = ["--tags dc:ny,rack:1", "--tags dc:ny,rack:2"];
     assert_eq!(changes(&tagged), expected);
-    let writing = Arguments {
-        write: true,
-        ..demo()
-    };
+    let writing = Arguments { write: true, ..demo() };
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes(&writing), [expected; 2]);
     // The test does not know which of the three members is primary, and so not its tags either.

@@ -104,9 +104,7 @@ pub fn otel_variables() -> BTreeMap<String, String> {
     let pairs = env::vars_os();
     let pairs = pairs
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    pairs
-        .filter(|(name, value)| name.starts_with("OTEL_") && !value.is_empty())
-        .collect()
+    pairs.filter(|(name, value)| name.starts_with("OTEL_") && !value.is_empty()).collect()
 }
 
 impl Default for Arguments {

@@ -69,10 +69,7 @@ impl Deployment {
     pub(super) fn watched(&self) -> Result<&Watched, String> {
         self.watched.get().ok_or_else(|| {
             let reason = self.reason.borrow();
-            reason
-                .as_deref()
-                .unwrap_or("the first look-up of its hosts has not ended")
-                .to_owned()
+            reason.as_deref().unwrap_or("the first look-up of its hosts has not ended").to_owned()
         })
     }
 
@@ -86,9 +83,7 @@ impl Deployment {
         runtime: &Runtime,
         remark: impl Fn(&dyn Display),
     ) {
-        let name = self
-            .name()
-            .map_or(String::new(), |name| format!("{name}: "));
+        let name = self.name().map_or(String::new(), |name| format!("{name}: "));
         let mut pause = FIRST_PAUSE;
         loop {
             match self.try_start(target, runtime).await {
@@ -124,10 +119,7 @@ impl Deployment {
             builder = builder.sink(Arc::clone(sink));
         }
         // The last sink, so that all others already have what its page shows.
-        builder
-            .sink(self.numbers.clone())
-            .start(runtime.clone())
-            .map_err(|error| error.to_string())
+        builder.sink(self.numbers.clone()).start(runtime.clone()).map_err(|error| error.to_string())
     }
 
     /// Waits until the deployment's state is known, for at most `limit`.
@@ -151,8 +143,7 @@ impl Deployment {
 
     /// Returns the metrics in the text format of Prometheus.
     pub(super) fn metrics(&self) -> String {
-        self.numbers
-            .render(self.watched.get().map(|watched| &watched.topology))
+        self.numbers.render(self.watched.get().map(|watched| &watched.topology))
     }
 
     /// Aggregates the measurements since the last fetch.

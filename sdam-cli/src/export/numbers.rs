@@ -18,9 +18,7 @@ use sdam_events::{
 };
 
 /// Upper bounds of the duration buckets, in seconds: from a round trip to a slow failover.
-const BUCKETS: &[f64] = &[
-    0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0,
-];
+const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 
 /// The metrics of one deployment, and the sink that converts its events into metrics.
 ///
@@ -49,14 +47,8 @@ impl Numbers {
         let recorder = builder.build_recorder();
         with_local_recorder(&recorder, || {
             describe();
-            describe_gauge!(
-                "sdam_up",
-                "1 if a server of the deployment answers, else 0."
-            );
-            describe_gauge!(
-                "sdam_primary_known",
-                "1 if a replica set's primary is known."
-            );
+            describe_gauge!("sdam_up", "1 if a server of the deployment answers, else 0.");
+            describe_gauge!("sdam_primary_known", "1 if a replica set's primary is known.");
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
             // If the first failover created its metrics, queries would not see it.
             counter!("sdam_failovers_total").absolute(0);
@@ -71,10 +63,8 @@ impl Numbers {
         }));
         // The labels are the same before the hosts of a deployment are known.
         let empty = Arc::<TopologyDescription>::default();
-        let kind = EventKind::TopologyDescriptionChanged {
-            previous: Arc::clone(&empty),
-            new: empty,
-        };
+        let kind =
+            EventKind::TopologyDescriptionChanged { previous: Arc::clone(&empty), new: empty };
         numbers.emit(&Event::new(0, clock.now(), ObjectId::default(), kind));
         Ok(numbers)
     }
@@ -147,9 +137,7 @@ pub(super) fn merge(pages: impl IntoIterator<Item = String>) -> String {
     for page in pages {
         let mut name = String::new();
         for line in page.split_inclusive('\n') {
-            let comment = line
-                .strip_prefix("# ")
-                .and_then(|line| line.split(' ').nth(1));
+            let comment = line.strip_prefix("# ").and_then(|line| line.split(' ').nth(1));
             if let Some(family) = comment {
                 family.clone_into(&mut name);
             }

@@ -111,11 +111,7 @@ impl Push {
                 self.push_spans(&remark).await;
                 // The remaining records wait for the collector.
                 let is_done = self.queue.is_empty();
-                pause = if is_done {
-                    DELAY
-                } else {
-                    (pause * 2).min(LONGEST_PAUSE)
-                };
+                pause = if is_done { DELAY } else { (pause * 2).min(LONGEST_PAUSE) };
             }
         };
         futures::future::join(metrics, records).await;
@@ -130,17 +126,12 @@ impl Push {
         );
         if timeout(limit, all).await.is_err() && self.troubles.borrow().is_empty() {
             let seconds = limit.as_secs_f64();
-            remark(&format_args!(
-                "warning: OTLP: the last push did not end within {seconds} s"
-            ));
+            remark(&format_args!("warning: OTLP: the last push did not end within {seconds} s"));
         }
     }
 
     async fn push_metrics(&self, page: &str, remark: impl Fn(&dyn Display)) {
-        let span = Span {
-            start: nanos(self.start),
-            end: nanos(SystemTime::now()),
-        };
+        let span = Span { start: nanos(self.start), end: nanos(SystemTime::now()) };
         let body = || self.sender.metrics(page::metrics(page, span));
         // Undelivered metrics are part of the next push.
         self.push(Signal::Metrics, body, remark).await;
@@ -186,12 +177,7 @@ impl Push {
         trouble: Option<&Trouble>,
         remark: impl Fn(&dyn Display),
     ) {
-        let host = Place::Host(
-            endpoint
-                .authority()
-                .map(ToString::to_string)
-                .unwrap_or_default(),
-        );
+        let host = Place::Host(endpoint.authority().map(ToString::to_string).unwrap_or_default());
         let path = Place::Path(signal);
         let mut troubles = self.troubles.borrow_mut();
         let (ended, begun) = match trouble {

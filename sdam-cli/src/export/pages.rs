@@ -107,9 +107,7 @@ impl Pages {
                 found.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
             }
             (None, [only]) if only.name().is_none() => Ok(only),
-            (None, _) => Err(bad(
-                "the parameter target is missing: the name of a deployment",
-            )),
+            (None, _) => Err(bad("the parameter target is missing: the name of a deployment")),
         }
     }
 }
@@ -128,18 +126,12 @@ fn bad(said: impl Display) -> Refusal {
 }
 
 fn metrics(page: &str) -> Response<String> {
-    http::typed(
-        StatusCode::OK,
-        "text/plain; version=0.0.4; charset=utf-8",
-        page,
-    )
+    http::typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
 }
 
 /// Returns how long a probe may wait, which is less than Prometheus waits.
 fn patience(headers: &HeaderMap) -> Duration {
-    let seconds = headers
-        .get(SCRAPE_TIMEOUT)
-        .and_then(|value| value.to_str().ok()?.parse().ok());
+    let seconds = headers.get(SCRAPE_TIMEOUT).and_then(|value| value.to_str().ok()?.parse().ok());
     let limit = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
     let limit = limit.unwrap_or(DEFAULT_TIMEOUT).min(DEFAULT_TIMEOUT);
     limit.saturating_sub(OFFSET.min(limit / 2))
@@ -175,10 +167,7 @@ fn health(
     if explanation.eligible().next().is_some() {
         http::text(StatusCode::OK, "ok\n")
     } else {
-        http::text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            format!("{explanation:#}\n"),
-        )
+        http::text(StatusCode::SERVICE_UNAVAILABLE, format!("{explanation:#}\n"))
     }
 }
 

@@ -34,12 +34,7 @@ pub(super) struct Named {
 impl Named {
     /// Creates the only deployment, which may be simulated.
     pub(super) fn only(uri: String, is_simulated: bool) -> Self {
-        Self {
-            name: None,
-            uri,
-            is_simulated,
-            origin: None,
-        }
+        Self { name: None, uri, is_simulated, origin: None }
     }
 
     /// Returns the labels of all output about the deployment.
@@ -116,9 +111,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
             other => {
                 let said = "but it needs a connection string in quotes";
                 let found = other.type_str();
-                return Err(format!(
-                    "{origin}: the value is of type {found}, {said}: {EXAMPLE}"
-                ));
+                return Err(format!("{origin}: the value is of type {found}, {said}: {EXAMPLE}"));
             }
         };
         found.push(Named {
@@ -129,9 +122,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
         });
     }
     if found.is_empty() {
-        return Err(format!(
-            "{file}: it names no deployment; add lines such as {EXAMPLE}"
-        ));
+        return Err(format!("{file}: it names no deployment; add lines such as {EXAMPLE}"));
     }
     found.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(found)
@@ -155,19 +146,13 @@ mod tests {
         };
         assert_eq!(
             parse(text, "f"),
-            Ok(vec![
-                named("orders", "mongodb://a/", 2),
-                named("users.eu", "mongodb://b/", 3)
-            ])
+            Ok(vec![named("orders", "mongodb://a/", 2), named("users.eu", "mongodb://b/", 3)])
         );
     }
 
     #[test]
     fn the_file_that_the_help_shows_is_valid() {
-        let help = Cli::command()
-            .find_subcommand_mut("export")
-            .unwrap()
-            .render_long_help();
+        let help = Cli::command().find_subcommand_mut("export").unwrap().render_long_help();
         let help = help.to_string();
         let lines = help.lines().skip_while(|line| !line.starts_with("  # "));
         let file: Vec<_> = lines.take_while(|line| line.starts_with("  ")).collect();
@@ -175,9 +160,7 @@ mod tests {
         let names: Vec<_> = found.iter().filter_map(|it| it.name.as_deref()).collect();
         assert_eq!(names, ["orders", "users.eu"]);
         let arguments = Arguments::default();
-        let tokio = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let _context = tokio.as_ref().unwrap().enter();
         let runtime = arguments.target.runtime().unwrap();
         for named in found {
@@ -195,24 +178,12 @@ mod tests {
             assert!(remedies.iter().any(|it| said.contains(it)), "{said}");
         };
         check("", "f: it names no deployment");
-        check(
-            "a = 'mongodb://a'\nb = 1\n",
-            "f: line 2: b: the value is of type integer",
-        );
+        check("a = 'mongodb://a'\nb = 1\n", "f: line 2: b: the value is of type integer");
         check("\na = mongodb://u:secret@h/\n", "f: line 2: a: ");
-        check(
-            "a = ['mongodb://u:secret@h/']\n",
-            "f: line 1: a: the value is of type array",
-        );
+        check("a = ['mongodb://u:secret@h/']\n", "f: line 1: a: the value is of type array");
         check("a = 'b'\na = 'mongodb://u:secret@h/'\n", "f: line 2: a: ");
-        check(
-            "users.eu = 'mongodb://u:secret@h/'\n",
-            "f: line 1: users: this is a table",
-        );
-        check(
-            "\n[a]\nuri = 'mongodb://u:secret@h/'\n",
-            "f: line 2: a: this is a table",
-        );
+        check("users.eu = 'mongodb://u:secret@h/'\n", "f: line 1: users: this is a table");
+        check("\n[a]\nuri = 'mongodb://u:secret@h/'\n", "f: line 2: a: this is a table");
         check("'a b' = 'mongodb://a'\n", "f: line 1: a b: a name must");
         check("'' = 'mongodb://a'\n", "f: line 1: : a name must");
     }

@@ -36,10 +36,7 @@ pub(super) struct Running {
 
 impl Running {
     fn start(uri: &str) -> Self {
-        Self::start_with(Arguments {
-            target: Target::new(uri),
-            ..Arguments::default()
-        })
+        Self::start_with(Arguments { target: Target::new(uri), ..Arguments::default() })
     }
 
     /// Watches the deployments of a file.
@@ -66,12 +63,7 @@ impl Running {
         });
         let first = lines.recv().expect("the address");
         let address = first.strip_prefix("http://").unwrap().parse().unwrap();
-        Self {
-            address,
-            remarks,
-            interrupt,
-            thread,
-        }
+        Self { address, remarks, interrupt, thread }
     }
 
     /// Returns the status and the body of the answer to a request.
@@ -125,10 +117,7 @@ fn pages_describe_a_replica_set() {
     assert_eq!((status, &json["setName"]), (200, &Value::from("rs0")));
     let servers = json["servers"].as_array().unwrap();
     let found = servers.iter().find(|server| server["type"] == "RSPrimary");
-    assert_eq!(
-        format!("{}\n", found.unwrap()["address"].as_str().unwrap()),
-        primary
-    );
+    assert_eq!(format!("{}\n", found.unwrap()["address"].as_str().unwrap()), primary);
 
     let (status, index) = program.get("/");
     assert_eq!(status, 200);
@@ -145,20 +134,12 @@ fn unknown_pages_and_invalid_parameters_are_refused() {
     let server = Builder::standalone().start().unwrap();
     let program = Running::start(server.uri());
     let check = |target: &str, status: u16, body: &str| {
-        assert_eq!(
-            program.get(target),
-            (status, format!("{body}\n")),
-            "{target}"
-        );
+        assert_eq!(program.get(target), (status, format!("{body}\n")), "{target}");
     };
     check("/metric", 404, "404 Not Found");
     check("/metrics?name=x", 400, "there is no parameter name");
     check("/healthz?write", 400, "there is no parameter write");
-    check(
-        "/healthz?read=all",
-        400,
-        "all is not a read preference mode",
-    );
+    check("/healthz?read=all", 400, "all is not a read preference mode");
     program.finish();
 }
 
@@ -199,32 +180,16 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
         }
     };
     let value = |name: &str| {
-        let line = page
-            .lines()
-            .find(|line| line.starts_with(&format!("{name} ")));
+        let line = page.lines().find(|line| line.starts_with(&format!("{name} ")));
         line.unwrap_or_else(|| panic!("no {name}: {page}"))[name.len() + 1..].to_owned()
     };
     assert_eq!(value("sdam_servers"), "3");
     assert_eq!(value("sdam_writable"), "1");
     assert_eq!(value("sdam_failover_duration_seconds_count"), "1");
-    assert_eq!(
-        value("sdam_topology_type{type=\"ReplicaSetWithPrimary\"}"),
-        "1"
-    );
-    assert_eq!(
-        value("sdam_topology_type{type=\"ReplicaSetNoPrimary\"}"),
-        "0"
-    );
-    assert_ne!(
-        value("sdam_heartbeats_total{mode=\"poll\",result=\"ok\"}"),
-        "0"
-    );
-    assert!(
-        value("sdam_time_without_primary_seconds")
-            .parse::<f64>()
-            .unwrap()
-            > 0.0
-    );
+    assert_eq!(value("sdam_topology_type{type=\"ReplicaSetWithPrimary\"}"), "1");
+    assert_eq!(value("sdam_topology_type{type=\"ReplicaSetNoPrimary\"}"), "0");
+    assert_ne!(value("sdam_heartbeats_total{mode=\"poll\",result=\"ok\"}"), "0");
+    assert!(value("sdam_time_without_primary_seconds").parse::<f64>().unwrap() > 0.0);
     program.finish();
     lint(&page);
 }
@@ -241,11 +206,7 @@ fn lint(page: &str) {
 #[test]
 fn an_authority_that_is_missing_and_a_taken_address_end_the_program() {
     let check = |uri: &str, listen: SocketAddr, exit: Exit, said: &str| {
-        let arguments = Arguments {
-            target: Target::new(uri),
-            listen,
-            ..Arguments::default()
-        };
+        let arguments = Arguments { target: Target::new(uri), listen, ..Arguments::default() };
         let (output, remarks, end) = capture(|console| {
             block_on(run(&arguments, console.output, console.remarks, pending()))
         });
@@ -267,14 +228,10 @@ fn an_authority_that_is_missing_and_a_taken_address_end_the_program() {
 /// Returns the names of the labels of each metric.
 fn labels(page: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut found = BTreeMap::<_, BTreeSet<_>>::new();
-    let samples = page
-        .lines()
-        .filter(|line| !line.starts_with('#') && !line.is_empty());
+    let samples = page.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     for sample in samples {
         let (name, labels) = sample.split_once('{').unwrap_or((sample, ""));
-        let names = labels
-            .split(',')
-            .filter_map(|label| Some(label.split_once('=')?.0));
+        let names = labels.split(',').filter_map(|label| Some(label.split_once('=')?.0));
         found.entry(name).or_default().extend(names);
     }
     found
@@ -340,11 +297,7 @@ fn probes_of_dead_and_live_deployments_have_the_same_labels() {
     assert!(start.elapsed() < Duration::from_secs(8));
     assert_eq!(status, 200);
     let (_, live) = program.get("/probe?target=live");
-    for (name, alive) in [
-        ("sdam_up", 1),
-        ("sdam_primary_known", 1),
-        ("sdam_writable", 1),
-    ] {
+    for (name, alive) in [("sdam_up", 1), ("sdam_primary_known", 1), ("sdam_writable", 1)] {
         let sample =
             |name, deployment, value| format!("\n{name}{{deployment=\"{deployment}\"}} {value}\n");
         assert!(live.contains(&sample(name, "live", alive)), "{live}");

@@ -96,12 +96,7 @@ fn a_post_is_refused_after_its_body_was_read() {
 
 #[test]
 fn invalid_requests_are_refused() {
-    for line in [
-        "GET /",
-        "GET / HTTP/1.1 x",
-        "GET / 1",
-        "GET /\u{7f} HTTP/1.1",
-    ] {
+    for line in ["GET /", "GET / HTTP/1.1 x", "GET / 1", "GET /\u{7f} HTTP/1.1"] {
         let head = format!("{line}\r\nHost: h\r\n\r\n");
         check(&[head.as_bytes()], "400 Bad Request", "");
     }
@@ -147,10 +142,7 @@ fn further_connections_wait_for_an_end() {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
         let mut stream = TcpStream::connect(address).await.unwrap();
-        stream
-            .write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
-            .await
-            .unwrap();
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
         assert!(read(stream).await.ends_with("\r\n\r\n/ []"));
         assert!(start.elapsed() >= HEAD_TIMEOUT);
     });

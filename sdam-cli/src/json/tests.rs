@@ -106,11 +106,7 @@ fn topologies_have_their_max_election_and_incompatibility() {
     reply.insert("maxWireVersion", 901);
     let server = machine.description().servers()[0].id;
     let outcome = Hello::parse(&reply.to_vec().unwrap());
-    let input = Input::Checked {
-        server,
-        outcome,
-        rtt: None,
-    };
+    let input = Input::Checked { server, outcome, rtt: None };
     drop(machine.handle(Instant::EPOCH, input));
     let actual = snapshot(machine.description(), RoundTrips::LeftOut);
     let of_topology = |key: &str| &actual[key];

@@ -28,13 +28,8 @@ fn an_error_names_the_file_that_cannot_be_opened() {
         "MONGODB_LOG_PATH" => Some("/nowhere/at/all".to_owned()),
         _ => None,
     };
-    let error = LogSink::open(LogConfig::from_env(lookup))
-        .unwrap_err()
-        .to_string();
-    assert!(
-        error.starts_with("MONGODB_LOG_PATH is /nowhere/at/all: "),
-        "{error}"
-    );
+    let error = LogSink::open(LogConfig::from_env(lookup)).unwrap_err().to_string();
+    assert!(error.starts_with("MONGODB_LOG_PATH is /nowhere/at/all: "), "{error}");
 }
 
 #[derive(Clone, Default)]
@@ -55,11 +50,8 @@ impl Write for Shared {
 fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
         let mut options = Options::parse(set.uri()).unwrap();
         if set.primary().unwrap().is_none() {
@@ -80,29 +72,16 @@ fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
 
 #[test]
 fn lines_have_time_severity_component_and_specified_message() {
-    let logged = lines(
-        &ReplicaSet::start(1).unwrap(),
-        LogConfig::all(Severity::Debug),
-    );
+    let logged = lines(&ReplicaSet::start(1).unwrap(), LogConfig::all(Severity::Debug));
     let first = &logged[0];
     let (time, rest) = first.split_at(24);
     assert!(time.starts_with("20") && time.ends_with('Z'), "{first}");
     let sentence = " DEBUG topology        Starting monitoring for topology with ID ";
     assert!(rest.starts_with(sentence), "{first}");
     let is_about = |wanted: &str| logged.iter().any(|line| line.contains(wanted));
-    assert!(is_about(
-        " DEBUG serverSelection Server selection started for operation insert"
-    ));
-    assert!(is_about(
-        " DEBUG connection      Connection pool ready for "
-    ));
+    assert!(is_about(" DEBUG serverSelection Server selection started for operation insert"));
+    assert!(is_about(" DEBUG connection      Connection pool ready for "));
     let last = logged.last().unwrap();
-    assert!(
-        last.contains("Stopped monitoring for topology with ID "),
-        "{last}"
-    );
-    assert!(
-        logged.is_sorted_by_key(|line| line[..24].to_owned()),
-        "{logged:#?}"
-    );
+    assert!(last.contains("Stopped monitoring for topology with ID "), "{last}");
+    assert!(logged.is_sorted_by_key(|line| line[..24].to_owned()), "{logged:#?}");
 }

@@ -59,10 +59,7 @@ impl Way {
     /// Dropping the future closes the socket.
     pub(super) async fn open(&self, limit: Option<Duration>) -> Result<Box<dyn ByteStream>, Error> {
         let backend = &self.context.backend;
-        let slot = Arc::new(Slot {
-            tls: self.tls.clone(),
-            stream: Mutex::new(None),
-        });
+        let slot = Arc::new(Slot { tls: self.tls.clone(), stream: Mutex::new(None) });
         let mut layers = Layers::default();
         layers.tls = Some(slot.clone());
         let none = || Error::network(Stage::Connect, "the transport has no byte streams");

@@ -26,12 +26,7 @@ pub(super) struct Notices<O, R> {
 
 impl<O: Write, R: Write> Notices<O, R> {
     pub(super) fn new(output: O, remarks: R, json: bool) -> Self {
-        Self {
-            output,
-            remarks,
-            json,
-            primary: None,
-        }
+        Self { output, remarks, json, primary: None }
     }
 
     /// Prints the connection strings for clients, in the order of the ports, and whether the
@@ -99,9 +94,6 @@ impl<O: Write, R: Write> Notices<O, R> {
             writeln!(self.output, "{event}")?;
             return self.output.flush();
         }
-        writeln!(
-            self.remarks,
-            "stopping: waiting for the replies of {connections} connections"
-        )
+        writeln!(self.remarks, "stopping: waiting for the replies of {connections} connections")
     }
 }

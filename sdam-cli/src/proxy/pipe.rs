@@ -24,12 +24,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     pub(super) fn new() -> Self {
-        Self {
-            buffer: vec![0; CAPACITY].into(),
-            start: 0,
-            end: 0,
-            unflushed: false,
-        }
+        Self { buffer: vec![0; CAPACITY].into(), start: 0, end: 0, unflushed: false }
     }
 
     /// Returns whether everything read so far is written.

@@ -77,11 +77,7 @@ impl Port {
             found = pin!(self.find().fuse()) => found?,
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(()),
         };
-        let Found {
-            selected,
-            tenure,
-            stream,
-        } = found;
+        let Found { selected, tenure, stream } = found;
         let holds = (self.topology.clone(), tenure.clone());
         let mut relay = Relay::new((client, up), stream, holds);
         let lost = (tenure.end(&self.topology), self.limits.drain);
@@ -108,11 +104,7 @@ impl Port {
             let error = match opened {
                 Ok(stream) => {
                     let tenure = tenure.clone();
-                    return Ok(Found {
-                        selected,
-                        tenure,
-                        stream,
-                    });
+                    return Ok(Found { selected, tenure, stream });
                 }
                 Err(error) => error,
             };
@@ -140,11 +132,7 @@ impl Port {
         if error.is_none() && !relay.awaits() {
             return;
         }
-        let stage = if relay.has_answered() {
-            Stage::Operation
-        } else {
-            Stage::Hello
-        };
+        let stage = if relay.has_answered() { Stage::Operation } else { Stage::Hello };
         let message = match error {
             Some(error) => format!("a relayed connection broke: {error}"),
             None => "the member closed a relayed connection before its reply".to_owned(),

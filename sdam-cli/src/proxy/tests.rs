@@ -123,10 +123,7 @@ fn a_draining_connection_gets_the_reply_in_progress_and_sends_nothing() {
     let version = waiting.hello("waiting");
     idle.hello("idle");
     // Answered at the step-down.
-    waiting.send(
-        "awaited",
-        Some(version.get_document("topologyVersion").unwrap()),
-    );
+    waiting.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
     set.wait_for("awaited");
     set.step_down().unwrap();
     let reply = waiting.receive().unwrap();
@@ -216,10 +213,7 @@ fn the_first_signal_waits_for_replies_and_the_second_does_not() {
     program.primary();
     let mut waiting = Client::connect(&program.uris[0]);
     let version = waiting.hello("waiting");
-    waiting.send(
-        "awaited",
-        Some(version.get_document("topologyVersion").unwrap()),
-    );
+    waiting.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
     let mut idle = Client::connect(&program.uris[0]);
     idle.hello("idle");
     set.wait_for("awaited");
@@ -257,10 +251,7 @@ fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
     let mut other = Client::connect(&program.uris[0]);
     let version = client.hello("cut");
     other.hello("other");
-    client.send(
-        "awaited",
-        Some(version.get_document("topologyVersion").unwrap()),
-    );
+    client.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
     set.wait_for("awaited");
     set.cut("cut");
     client.assert_closed();

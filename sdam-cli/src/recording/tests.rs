@@ -36,10 +36,7 @@ impl Client {
         let sink = Arc::new(sink.with_selections());
         let builder = Topology::builder(uri).unwrap();
         let topology = builder.sink(Arc::clone(&sink)).start(runtime);
-        Self {
-            topology: topology.unwrap(),
-            sink,
-        }
+        Self { topology: topology.unwrap(), sink }
     }
 
     /// Waits until the client knows a primary, or knows that there is none.
@@ -68,11 +65,7 @@ pub(crate) fn simulation() -> Sim {
 
 /// Waits in virtual time.
 pub(crate) async fn pass(sim: &Sim, time: Duration) {
-    sim.runtime()
-        .backend
-        .clock
-        .sleep_until(sim.now() + time)
-        .await;
+    sim.runtime().backend.clock.sleep_until(sim.now() + time).await;
 }
 
 /// Returns the recording of a client that sees the primary die, a new one, and the old one return
@@ -126,10 +119,7 @@ fn the_recording_of_a_killed_program_is_used_up_to_its_last_whole_line() {
     let cut = Recording::parse("in.jsonl", &bytes[..bytes.len() - 5]).unwrap();
     assert_eq!(cut.events.len(), whole.events.len() - 1);
     let last = whole.lines.last().unwrap();
-    assert_eq!(
-        cut.defect,
-        Some(format!("the end of line {last}, the last one, is missing"))
-    );
+    assert_eq!(cut.defect, Some(format!("the end of line {last}, the last one, is missing")));
     assert_ne!(cut.digest, whole.digest);
 }
 
@@ -156,16 +146,10 @@ fn a_refusal_names_the_file_the_line_and_the_remedy() {
         "in.jsonl: line 1 of the recording: the recording is empty; `sdam watch --record FILE` makes",
     );
     check(b"\x89PNG\r\n\x1a\n", "in.jsonl: line 1 of the recording: ");
-    check(
-        b"{}\n",
-        "missing field `recording`; `sdam watch --record FILE`",
-    );
+    check(b"{}\n", "missing field `recording`; `sdam watch --record FILE`");
     let header = failover().iter().position(|byte| *byte == b'\n').unwrap();
     let bytes = [&failover()[..=header], b"{\"seq\":1}\n"].concat();
-    check(
-        &bytes,
-        "in.jsonl: line 2 of the recording: column 9: missing",
-    );
+    check(&bytes, "in.jsonl: line 2 of the recording: column 9: missing");
 }
 
 #[test]

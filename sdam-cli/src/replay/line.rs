@@ -47,13 +47,7 @@ impl Step {
         let value: Value =
             serde_json::from_slice(line.trim_ascii_end()).map_err(|error| not_json(&error))?;
         let line: Line = read(&value)?;
-        match (
-            line.uri,
-            line.address,
-            line.reply,
-            line.error,
-            line.application_error,
-        ) {
+        match (line.uri, line.address, line.reply, line.error, line.application_error) {
             (Some(uri), None, None, None, None) => {
                 if uri.starts_with("mongodb+srv://") {
                     return Err(
@@ -99,10 +93,9 @@ fn application_error(
     let error: ApplicationError =
         read(&error.into()).map_err(|error| format!("applicationError: {error}"))?;
     match address {
-        Some(outer) if outer != error.address => Err(format!(
-            "it names two servers, {outer} and {}",
-            error.address
-        )),
+        Some(outer) if outer != error.address => {
+            Err(format!("it names two servers, {outer} and {}", error.address))
+        }
         _ => Ok(Step::Report(error)),
     }
 }

@@ -15,9 +15,7 @@ fn replay(steps: &[&str]) -> (Vec<Value>, Vec<String>, Exit) {
     let snapshots = output.lines();
     let remarks = String::from_utf8(remarks).unwrap();
     (
-        snapshots
-            .map(|line| serde_json::from_str(line).unwrap())
-            .collect(),
+        snapshots.map(|line| serde_json::from_str(line).unwrap()).collect(),
         remarks.lines().map(str::to_owned).collect(),
         exit,
     )
@@ -98,11 +96,7 @@ fn invalid_lines_are_reported_and_the_others_are_processed() {
             "ReplicaSetWithPrimary a:27017=RSPrimary b:27017=Unknown",
             "{line}"
         );
-        assert_eq!(
-            remarks,
-            [format!("error: in.jsonl:3: {complaint}")],
-            "{line}"
-        );
+        assert_eq!(remarks, [format!("error: in.jsonl:3: {complaint}")], "{line}");
         assert_eq!(exit, Exit::BAD_LINES, "{line}");
     };
     let shape = "it must have a uri, or an address and one of reply, error and applicationError";
@@ -129,10 +123,7 @@ fn invalid_lines_are_reported_and_the_others_are_processed() {
         r#"{"address":"a","error":"dns"}"#,
         "error: unknown variant `dns`, expected one of `command`, `network`, `timeout`",
     );
-    check(
-        r#"{"address":"a","reply":[]}"#,
-        "reply: invalid type: sequence, expected a Bson",
-    );
+    check(r#"{"address":"a","reply":[]}"#, "reply: invalid type: sequence, expected a Bson");
     let error = |error: &str| format!(r#"{{"address":"a","applicationError":{error}}}"#);
     check(
         &error(r#"{"type":"command","when":"afterHandshakeCompletes","maxWireVersion":9}"#),
@@ -165,10 +156,7 @@ fn a_line_that_is_not_utf_8_is_an_invalid_line() {
     assert_eq!(exit, Exit::BAD_LINES);
     assert_eq!(String::from_utf8(output).unwrap().lines().count(), 2);
     let remarks = String::from_utf8(remarks).unwrap();
-    assert!(
-        remarks.starts_with("error: in.jsonl:2: it is not JSON"),
-        "{remarks}"
-    );
+    assert!(remarks.starts_with("error: in.jsonl:2: it is not JSON"), "{remarks}");
 }
 
 #[test]
@@ -182,10 +170,7 @@ fn the_first_line_must_have_a_connection_string() {
         };
         assert!(first.starts_with("error: in.jsonl:1: uri: "), "{first}");
         assert!(first.contains(complaint), "{first}");
-        assert_eq!(
-            second,
-            r#"error: in.jsonl:2: the first line must be {"uri":"mongodb://..."}"#
-        );
+        assert_eq!(second, r#"error: in.jsonl:2: the first line must be {"uri":"mongodb://..."}"#);
         assert_eq!(exit, Exit::BAD_LINES);
     };
     check("http://a", "mongodb://");
@@ -205,10 +190,7 @@ fn lines_without_effect_are_reported_with_the_reason() {
         assert_eq!(remarks, [format!("note: in.jsonl:3: {remark}")], "{line}");
         assert_eq!(exit, Exit::SUCCESS);
     };
-    check(
-        r#"{"address":"x","error":"network"}"#,
-        "ignored: x:27017 is not part of the topology",
-    );
+    check(r#"{"address":"x","error":"network"}"#, "ignored: x:27017 is not part of the topology");
     check(
         r#"{"address":"a","reply":{"ok":1,"setName":"rs","secondary":true,"hosts":["a:27017"],"topologyVersion":{"processId":{"$oid":"000000000000000000000002"},"counter":{"$numberLong":"4"}}}}"#,
         "ignored: its topologyVersion is older than the known one",
@@ -240,11 +222,7 @@ fn warnings_of_the_connection_string_are_reported() {
     let (snapshots, remarks, exit) = replay(&[r#"{"uri":"mongodb://a/?colour=red"}"#]);
     assert_eq!(snapshots.len(), 1);
     assert_eq!(remarks.len(), 1);
-    assert!(
-        remarks[0].starts_with("note: in.jsonl:1: `colour`"),
-        "{}",
-        remarks[0]
-    );
+    assert!(remarks[0].starts_with("note: in.jsonl:1: `colour`"), "{}", remarks[0]);
     assert_eq!(exit, Exit::SUCCESS);
 }
 

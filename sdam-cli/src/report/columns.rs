@@ -63,11 +63,7 @@ mod tests {
         check(128, &[0x80, 1]);
         check(300, &[0xac, 2]);
         check(u64::MAX, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
-        assert_eq!(
-            [3, 1, 4].into_iter().collect::<Column>().encode(),
-            "AwEE",
-            "base64"
-        );
+        assert_eq!([3, 1, 4].into_iter().collect::<Column>().encode(), "AwEE", "base64");
         assert!(deltas([5, 5, 9]).eq([5, 0, 4]));
     }
 }

@@ -125,7 +125,5 @@ impl Strings {
 
 /// Escapes characters that could end an element `script` or a line in it.
 fn escape(json: &str) -> String {
-    json.replace('<', "\\u003c")
-        .replace('\u{2028}', "\\u2028")
-        .replace('\u{2029}', "\\u2029")
+    json.replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }

@@ -33,8 +33,7 @@ pub(super) struct Bucket {
 pub(super) fn levels(lane: &Lane, rows: &[&Row], span: u64) -> Vec<(u32, Vec<Bucket>)> {
     let events = rows.len() + lane.bands.len();
     let bits = BITS.iter().filter(|bits| events > 1 << (*bits - 1));
-    bits.map(|bits| (*bits, buckets(lane, rows, span, *bits)))
-        .collect()
+    bits.map(|bits| (*bits, buckets(lane, rows, span, *bits))).collect()
 }
 
 /// Returns the buckets of one level, in order.
@@ -55,12 +54,7 @@ pub(super) fn buckets(lane: &Lane, rows: &[&Row], span: u64, bits: u32) -> Vec<B
         };
         let index = index_of(at);
         if buckets.last().is_none_or(|last| last.index != index) {
-            buckets.push(Bucket {
-                index,
-                worst: state,
-                last: state,
-                ..Bucket::default()
-            });
+            buckets.push(Bucket { index, worst: state, last: state, ..Bucket::default() });
         }
         let Some(bucket) = buckets.last_mut() else {
             return buckets;

@@ -33,12 +33,7 @@ pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String
         lane(&mut svg, timeline, &server.bands, &server.address, row);
     }
     let bottom = height - HEIGHT;
-    for change in timeline
-        .changes
-        .iter()
-        .filter(|change| change.is_gap())
-        .take(50)
-    {
+    for change in timeline.changes.iter().filter(|change| change.is_gap()).take(50) {
         let from = x(timeline, timeline.offset(change.outage.noticed));
         let to = x(timeline, change.over(timeline)).max(from + 1);
         let width = to - from;
@@ -60,12 +55,7 @@ pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String
 /// Adds a lane with one path for each state.
 fn lane(svg: &mut String, timeline: &Timeline, bands: &[Band], name: &str, row: u64) {
     let top = row * HEIGHT;
-    let _ = write!(
-        svg,
-        "<text x=\"0\" y=\"{}\">{}</text>",
-        top + 15,
-        text(&shorten(name))
-    );
+    let _ = write!(svg, "<text x=\"0\" y=\"{}\">{}</text>", top + 15, text(&shorten(name)));
     let mut paths: [String; State::ALL.len()] = Default::default();
     let (y, height) = (top + 3, HEIGHT - 6);
     for (index, band) in bands.iter().enumerate() {

@@ -65,10 +65,7 @@ impl Page {
              <script type=\"application/json\" id=\"data\">{data}</script>\n\
              <script>{SCRIPT}</script>\n"
         );
-        Self {
-            headline: verdict.headline,
-            html,
-        }
+        Self { headline: verdict.headline, html }
     }
 }
 
@@ -114,15 +111,9 @@ fn header(recording: &Recording, timeline: &Timeline, verdict: &Verdict) -> Stri
             format!("<li{class}><b>{}</b> {name}", text(value))
         })
         .collect();
-    let warning = recording
-        .defect
-        .as_ref()
-        .map_or_else(String::new, |defect| {
-            format!(
-                "<p class=\"note\">The recording is incomplete: {}.\n",
-                text(defect)
-            )
-        });
+    let warning = recording.defect.as_ref().map_or_else(String::new, |defect| {
+        format!("<p class=\"note\">The recording is incomplete: {}.\n", text(defect))
+    });
     format!(
         "<header>\n<p class=\"of\">{deployment}, seen{vantage} by a client, {time} ({length})\n\
          <h1>{}</h1>\n<p class=\"details\">{}\n<ul class=\"figures\">{figures}</ul>\n{warning}</header>\n",

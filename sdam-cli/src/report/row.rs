@@ -42,10 +42,7 @@ impl Kind {
 
     /// Returns whether events of this kind are a problem.
     pub(super) fn is_problem(self) -> bool {
-        matches!(
-            self,
-            Self::HeartbeatFailed | Self::PoolCleared | Self::Operation
-        )
+        matches!(self, Self::HeartbeatFailed | Self::PoolCleared | Self::Operation)
     }
 }
 
@@ -67,19 +64,11 @@ pub(super) struct Words<'e> {
 
 impl<'e> Words<'e> {
     fn new(kind: Kind, subject: Subject<'e>, text: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            kind,
-            subject,
-            text: text.into(),
-            time: None,
-        }
+        Self { kind, subject, text: text.into(), time: None }
     }
 
     fn timed(self, time: Duration) -> Self {
-        Self {
-            time: Some(time),
-            ..self
-        }
+        Self { time: Some(time), ..self }
     }
 
     /// Describes `event`; `None` if another event says the same.
@@ -97,9 +86,9 @@ impl<'e> Words<'e> {
             EventKind::ServerOpening { address, .. } => {
                 Self::new(Kind::Set, of(address), "is monitored from now on")
             }
-            EventKind::ServerClosed {
-                address, reason, ..
-            } => Self::new(Kind::Set, of(address), reason.to_string()),
+            EventKind::ServerClosed { address, reason, .. } => {
+                Self::new(Kind::Set, of(address), reason.to_string())
+            }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 Self::new(Kind::Server, of(&new.address), server_change(previous, new))
             }
@@ -108,11 +97,7 @@ impl<'e> Words<'e> {
                 let (generation, cause) = (clear.generation.as_u64(), &clear.cause);
                 let text = format!("generation {generation} from now on: {cause:#}");
                 // A paused pool has nothing to clear (CMAP: "Clearing a Connection Pool").
-                let kind = if clear.was_paused {
-                    Kind::Pool
-                } else {
-                    Kind::PoolCleared
-                };
+                let kind = if clear.was_paused { Kind::Pool } else { Kind::PoolCleared };
                 Self::new(kind, of(address), text)
             }
             EventKind::Input(input) => return of_input(&input.input),
@@ -127,24 +112,12 @@ fn of(address: &ServerAddress) -> Subject<'_> {
 
 fn of_operation(kind: &EventKind) -> Option<Words<'_>> {
     let (words, time) = match kind {
-        EventKind::ServerHeartbeatSucceeded {
-            heartbeat,
-            duration,
-            ..
-        } => {
-            let mode = if heartbeat.awaited {
-                "streamed"
-            } else {
-                "asked"
-            };
+        EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
+            let mode = if heartbeat.awaited { "streamed" } else { "asked" };
             let words = Words::new(Kind::Heartbeat, of(&heartbeat.address), mode);
             (words, duration)
         }
-        EventKind::ServerHeartbeatFailed {
-            heartbeat,
-            duration,
-            failure,
-        } => {
+        EventKind::ServerHeartbeatFailed { heartbeat, duration, failure } => {
             let server = of(&heartbeat.address);
             let words = Words::new(Kind::HeartbeatFailed, server, format!("{failure:#}"));
             (words, duration)
@@ -153,21 +126,11 @@ fn of_operation(kind: &EventKind) -> Option<Words<'_>> {
             let text = format!("{} waits for a server", selection.selector);
             return Some(Words::new(Kind::Selection, Subject::Set, text));
         }
-        EventKind::ServerSelectionSucceeded {
-            selection,
-            address,
-            duration,
-            ..
-        } => {
+        EventKind::ServerSelectionSucceeded { selection, address, duration, .. } => {
             let selector = selection.selector.to_string();
             (Words::new(Kind::Selection, of(address), selector), duration)
         }
-        EventKind::ServerSelectionFailed {
-            selection,
-            failure,
-            duration,
-            ..
-        } => {
+        EventKind::ServerSelectionFailed { selection, failure, duration, .. } => {
             let text = format!("selection {}: {failure}", selection.selector);
             let words = Words::new(Kind::Operation, Subject::Set, text);
             (words, duration)
@@ -194,11 +157,7 @@ fn of_input(input: &Input) -> Option<Words<'_>> {
         }
         Input::Deserted { server } => {
             let text = "the checks of the server ended unexpectedly";
-            Some(Words::new(
-                Kind::HeartbeatFailed,
-                Subject::Id(*server),
-                text,
-            ))
+            Some(Words::new(Kind::HeartbeatFailed, Subject::Id(*server), text))
         }
         _ => None,
     }

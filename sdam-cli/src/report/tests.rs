@@ -60,41 +60,24 @@ fn the_verdict_of_a_failover_names_the_time_both_primaries_and_the_cause() {
     let headline = &verdict.headline;
     assert!(headline.starts_with("No primary for 9."), "{headline}");
     let details = verdict.details;
-    assert!(
-        details.contains("the client lost the primary a:27017: network error"),
-        "{details}"
-    );
-    assert!(
-        details.ends_with(" b:27017 was the new primary."),
-        "{details}"
-    );
+    assert!(details.contains("the client lost the primary a:27017: network error"), "{details}");
+    assert!(details.ends_with(" b:27017 was the new primary."), "{details}");
 }
 
 #[test]
 fn the_verdict_of_a_recording_that_ends_in_the_outage_says_so() {
-    let recording = until(recording(), |event| {
-        matches!(event.kind, EventKind::ServerHeartbeatFailed { .. })
-    });
+    let recording =
+        until(recording(), |event| matches!(event.kind, EventKind::ServerHeartbeatFailed { .. }));
     let quiet = verdict(&recording);
-    assert_eq!(
-        quiet.headline,
-        "A primary was known at all times, and no server was lost"
-    );
+    assert_eq!(quiet.headline, "A primary was known at all times, and no server was lost");
     let mut losses = 0;
     let recording = until(self::recording(), |event| {
         losses += u32::from(has_primary(event) == Some(false));
         losses > 0 && has_primary(event) == Some(true) && event.at > Instant::from_millis(5000)
     });
     let open = verdict(&recording);
-    assert!(
-        open.headline.ends_with(", until the recording ends"),
-        "{}",
-        open.headline
-    );
-    assert!(
-        open.details
-            .contains("No primary was known when the recording ended")
-    );
+    assert!(open.headline.ends_with(", until the recording ends"), "{}", open.headline);
+    assert!(open.details.contains("No primary was known when the recording ended"));
 }
 
 #[test]
@@ -102,11 +85,7 @@ fn the_verdict_of_a_deployment_without_primary_gives_the_state_of_each_server() 
     let recording = until(recording(), |event| has_primary(event) == Some(true));
     let verdict = verdict(&recording);
     assert!(verdict.headline.starts_with("No primary was found in "));
-    assert!(
-        verdict.details.starts_with("At the end: a:27017: "),
-        "{}",
-        verdict.details
-    );
+    assert!(verdict.details.starts_with("At the end: a:27017: "), "{}", verdict.details);
 }
 
 #[test]
@@ -125,16 +104,9 @@ fn a_failover_is_split_without_remainder() {
     };
     let splits = change.splits(&timeline);
     let names: Vec<_> = splits.iter().map(|split| split.name).collect();
-    assert_eq!(
-        names,
-        ["election"],
-        "a server that streams is missed at once"
-    );
+    assert_eq!(names, ["election"], "a server that streams is missed at once");
     let noticed = timeline.offset(change.outage.noticed);
-    assert_eq!(
-        (splits[0].from, splits[0].time),
-        (noticed, change.length(&timeline))
-    );
+    assert_eq!((splits[0].from, splits[0].time), (noticed, change.length(&timeline)));
     assert!(change.cleared.is_some() && change.selected.is_some());
 }
 
@@ -157,10 +129,7 @@ fn a_client_that_asks_every_30_seconds_may_notice_the_loss_late() {
     assert_eq!(names, ["detection", "election"]);
     assert_eq!(splits[0].from + splits[0].time, splits[1].from);
     let headline = verdict(&recording).headline;
-    assert!(
-        headline.starts_with("Writes may have failed for up to "),
-        "{headline}"
-    );
+    assert!(headline.starts_with("Writes may have failed for up to "), "{headline}");
 }
 
 #[test]
@@ -168,17 +137,15 @@ fn the_time_line_ends_before_the_topology_is_closed() {
     let recording = recording();
     let timeline = Timeline::of(&recording);
     assert_eq!(timeline.set.last().unwrap().state, State::Writable);
-    assert!(timeline.lanes.iter().all(|lane| {
-        lane.bands
-            .last()
-            .is_some_and(|band| band.state < State::Lost)
-    }));
+    assert!(
+        timeline
+            .lanes
+            .iter()
+            .all(|lane| { lane.bands.last().is_some_and(|band| band.state < State::Lost) })
+    );
     let lost: Vec<_> = timeline.lanes.iter().filter(|it| it.losses > 0).collect();
     let [lane] = &*lost else { panic!("{lost:?}") };
-    assert_eq!(
-        (lane.address.as_str(), lane.losses, lane.clears),
-        ("a:27017", 1, 1)
-    );
+    assert_eq!((lane.address.as_str(), lane.losses, lane.clears), ("a:27017", 1, 1));
     assert!(lane.failed > 1 && lane.succeeded > 2 && !lane.rtts.is_empty());
     assert_eq!(timeline.gaps, []);
 }
@@ -199,11 +166,7 @@ fn a_pause_of_the_recorder_is_a_gap() {
 #[test]
 fn the_shortest_loss_is_the_worst_state_of_its_bucket_on_every_level() {
     const DAY: u64 = 24 * 3600 * 1_000_000_000;
-    let band = |from, state| Band {
-        from,
-        state,
-        name: String::new(),
-    };
+    let band = |from, state| Band { from, state, name: String::new() };
     let lane = Lane {
         bands: vec![
             band(0, State::Writable),
@@ -221,18 +184,13 @@ fn the_shortest_loss_is_the_worst_state_of_its_bucket_on_every_level() {
         time: None,
         rtt: Some(rtt),
     };
-    let rows: Vec<Row> = (0..=8640)
-        .map(|i| heartbeat(i * (DAY / 8640), 1000 + i))
-        .collect();
+    let rows: Vec<Row> = (0..=8640).map(|i| heartbeat(i * (DAY / 8640), 1000 + i)).collect();
     let rows: Vec<&Row> = rows.iter().collect();
     for bits in [2, 12, 16] {
         let buckets = buckets(&lane, &rows, DAY, bits);
         assert!(buckets.is_sorted_by(|one, next| one.index < next.index));
         assert!(buckets.len() <= 1 << bits);
-        let lost: Vec<_> = buckets
-            .iter()
-            .filter(|it| it.worst == Some(State::Lost))
-            .collect();
+        let lost: Vec<_> = buckets.iter().filter(|it| it.worst == Some(State::Lost)).collect();
         let [bucket] = &*lost else { panic!("{lost:?}") };
         assert_eq!(bucket.last, Some(State::Secondary));
         assert_eq!(bucket.index, (1 << bits) / 3);
@@ -311,11 +269,7 @@ fn the_page_gives_the_times_of_day_and_the_place() {
     let lines: Vec<_> = std::iter::once(header.as_bytes()).chain(events).collect();
     let old = Recording::parse("old.jsonl", &lines.concat()).unwrap();
     assert_eq!(old.wall(Instant::EPOCH), None);
-    assert!(
-        Page::of(&old)
-            .html
-            .contains("seen by a client, at an unknown time")
-    );
+    assert!(Page::of(&old).html.contains("seen by a client, at an unknown time"));
     assert_eq!(recording().wall(Instant::EPOCH), Some(UNIX_EPOCH + WALL));
 }
 
@@ -327,18 +281,12 @@ fn long(count: usize) -> Recording {
     let end = recording.events.iter().position(is_close).unwrap();
     recording.events.truncate(end.min(count));
     recording.lines.truncate(end.min(count));
-    let last = recording
-        .events
-        .last()
-        .map(|event| (event.at, event.topology));
+    let last = recording.events.last().map(|event| (event.at, event.topology));
     let (start, topology) = last.unwrap_or_default();
     for index in recording.events.len()..count {
         let name = ["a", "b", "c"][index % 3];
         let address = sdam_core::address::ServerAddress::new(name, 27017);
-        let connection = ConnectionId {
-            driver: 1,
-            server: None,
-        };
+        let connection = ConnectionId { driver: 1, server: None };
         let server = ServerId::from_u64(1 + index as u64 % 3);
         let heartbeat = Heartbeat::new(server, address, connection, true);
         let at = start + Duration::from_millis(333 * index as u64);
@@ -347,9 +295,7 @@ fn long(count: usize) -> Recording {
             duration: Duration::from_micros(900_000 + index as u64 % 997),
             reply: Vec::new().into(),
         };
-        recording
-            .events
-            .push(Event::new(index as u64, at, topology, kind));
+        recording.events.push(Event::new(index as u64, at, topology, kind));
         recording.lines.push(index as u64 + 2);
     }
     recording
@@ -361,10 +307,7 @@ fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     fs::create_dir_all(&folder).unwrap();
     let (input, page) = (folder.join("in.jsonl"), folder.join("in.html"));
     fs::write(&input, failover()).unwrap();
-    let mut arguments = Arguments {
-        recording: input.clone(),
-        ..Arguments::default()
-    };
+    let mut arguments = Arguments { recording: input.clone(), ..Arguments::default() };
     let report = |arguments: &Arguments| {
         let (mut output, mut remarks) = (Vec::new(), Vec::new());
         let exit = run(arguments, &mut output, &mut remarks).unwrap();
@@ -381,10 +324,7 @@ fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     arguments.output = Some(input.clone());
     let (exit, _, remarks) = report(&arguments);
     assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(
-        remarks.contains("in.jsonl exists and is not a report"),
-        "{remarks}"
-    );
+    assert!(remarks.contains("in.jsonl exists and is not a report"), "{remarks}");
     assert_eq!(fs::read(&input).unwrap(), failover());
 
     arguments.output = Some("-".into());
@@ -396,9 +336,6 @@ fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     arguments.output = None;
     let (exit, _, remarks) = report(&arguments);
     assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(
-        remarks.contains("in.jsonl: line 1 of the recording: "),
-        "{remarks}"
-    );
+    assert!(remarks.contains("in.jsonl: line 1 of the recording: "), "{remarks}");
     fs::remove_dir_all(&folder).unwrap();
 }

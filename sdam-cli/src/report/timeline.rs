@@ -179,8 +179,7 @@ fn gaps(pauses: &[(Instant, Instant)], start: Instant) -> Vec<(u64, u64)> {
     let usual = lengths.get(lengths.len() * 9 / 10).copied().unwrap_or(0);
     let limit = GAP.max(usual.saturating_mul(3));
     let long = pauses.iter().filter(|pause| length(pause) > limit);
-    long.map(|(from, to)| (offset(start, *from), offset(start, *to)))
-        .collect()
+    long.map(|(from, to)| (offset(start, *from), offset(start, *to))).collect()
 }
 
 impl Change {

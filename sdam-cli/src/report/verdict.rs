@@ -48,19 +48,12 @@ pub(super) struct Split {
 
 impl Verdict {
     pub(super) fn of(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> Self {
-        let verdict = |severity, headline: String, details: String| Self {
-            severity,
-            headline,
-            details,
-        };
+        let verdict =
+            |severity, headline: String, details: String| Self { severity, headline, details };
         let wanted = wanted(timeline);
         if timeline.rows.is_empty() {
             let details = "There is nothing to show.".to_owned();
-            return verdict(
-                Severity::Warning,
-                "The recording has no events".into(),
-                details,
-            );
+            return verdict(Severity::Warning, "The recording has no events".into(), details);
         }
         if timeline.discovered.is_none() {
             let headline = format!("No {wanted} was found in {}", nanos(timeline.span));
@@ -102,11 +95,7 @@ impl Verdict {
 
 /// Returns the kind of server that writes need.
 pub(super) fn wanted(timeline: &Timeline) -> &'static str {
-    if timeline.is_replica_set {
-        "primary"
-    } else {
-        "writable server"
-    }
+    if timeline.is_replica_set { "primary" } else { "writable server" }
 }
 
 impl Change {
@@ -146,13 +135,7 @@ impl Change {
         let mut splits = Vec::new();
         let mut split = |name, meaning: String, from: u64, to: u64, class| {
             if to > from {
-                splits.push(Split {
-                    name,
-                    meaning,
-                    from,
-                    time: to - from,
-                    class,
-                });
+                splits.push(Split { name, meaning, from, time: to - from, class });
             }
         };
         if !self.is_immediate {
@@ -180,13 +163,7 @@ impl Change {
         }
         if let Some(selected) = self.selected.map(at) {
             let meaning = "until an operation selected the new primary";
-            split(
-                "first operation",
-                meaning.into(),
-                over,
-                selected,
-                "operation",
-            );
+            split("first operation", meaning.into(), over, selected, "operation");
         }
         splits
     }
@@ -200,9 +177,8 @@ fn story(change: &Change, timeline: &Timeline, clock: &impl Fn(u64) -> String) -
         None => "the last writable server".to_owned(),
     };
     let cause = change.cause.as_ref();
-    let cause = cause.map_or_else(String::new, |cause| {
-        format!(": {}", cause.trim_end_matches('.'))
-    });
+    let cause =
+        cause.map_or_else(String::new, |cause| format!(": {}", cause.trim_end_matches('.')));
     let over = clock(change.over(timeline));
     let new = change.end.as_ref().map(|end| &end.new);
     let end = match new {
@@ -233,19 +209,14 @@ fn without_gap(
     if let Some(change) = timeline.changes.last() {
         let headline = "The primary changed, and one was known at all times".to_owned();
         let (severity, details) = (Severity::Warning, story(change, timeline, clock));
-        return Verdict {
-            severity,
-            headline,
-            details,
-        };
+        return Verdict { severity, headline, details };
     }
     let mut lost: Vec<_> = timeline.lanes.iter().filter(|it| it.losses > 0).collect();
     lost.sort_by_key(|lane| std::cmp::Reverse(lane.lost));
     let (severity, headline) = match lost.first() {
-        None => (
-            Severity::Good,
-            format!("A {wanted} was known at all times, and no server was lost"),
-        ),
+        None => {
+            (Severity::Good, format!("A {wanted} was known at all times, and no server was lost"))
+        }
         Some(lane) => {
             let others = match lost.len() - 1 {
                 0 => String::new(),
@@ -256,11 +227,7 @@ fn without_gap(
             (Severity::Warning, headline)
         }
     };
-    Verdict {
-        severity,
-        headline,
-        details: always,
-    }
+    Verdict { severity, headline, details: always }
 }
 
 /// Explains why no primary was found.

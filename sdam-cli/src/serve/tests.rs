@@ -54,16 +54,10 @@ fn the_connection_string_comes_first_and_each_command_is_answered() {
     assert!(spare.starts_with("3 "), "{spare}");
     assert_eq!(answered, "ok");
     assert_eq!(dead, "error: member 2 is not running");
-    assert_eq!(
-        unknown,
-        "error: `restrat` is not an action: did you mean `restart`?"
-    );
+    assert_eq!(unknown, "error: `restrat` is not an action: did you mean `restart`?");
     assert!(network.contains("no simulated network"), "{network}");
     // The remarks announce exactly the commands.
-    assert!(
-        remarks.starts_with("note: commands on standard input: stepdown, "),
-        "{remarks}"
-    );
+    assert!(remarks.starts_with("note: commands on standard input: stepdown, "), "{remarks}");
     for verb in Command::verbs() {
         assert!(remarks.contains(verb), "{verb}: {remarks}");
     }

@@ -72,11 +72,7 @@ impl Writes {
         };
         let took = now.since(began);
         if took > self.longest.took {
-            self.longest = Longest {
-                began,
-                took,
-                has_ended,
-            };
+            self.longest = Longest { began, took, has_ended };
         }
     }
 }

@@ -37,12 +37,7 @@ pub struct Arguments {
     #[command(flatten)]
     pub(super) simulated: Simulated,
     /// Options of the client's connection string.
-    #[arg(
-        long,
-        value_name = "NAME=VALUE&...",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long, value_name = "NAME=VALUE&...", default_value = "", hide_default_value = true)]
     pub(super) options: String,
     /// Time that the simulation continues after the last step.
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, default_value = "30")]

@@ -19,11 +19,7 @@ pub(super) fn run<O: Write, R: Write>(
     json: bool,
     console: Console<O, R>,
 ) -> io::Result<Exit> {
-    let Console {
-        mut output,
-        mut remarks,
-        ..
-    } = console;
+    let Console { mut output, mut remarks, .. } = console;
     let bar = ProgressBar::new(seeds.0.end - seeds.0.start);
     if let Ok(style) = ProgressStyle::with_template("{bar:40} {pos} of {len} seeds, {eta} left") {
         bar.set_style(style);
@@ -31,11 +27,7 @@ pub(super) fn run<O: Write, R: Write>(
     let mut summary = Summary::default();
     for seed in seeds.0.clone() {
         let show = Show {
-            console: Console {
-                output: io::sink(),
-                remarks: io::sink(),
-                palette: Palette::Plain,
-            },
+            console: Console { output: io::sink(), remarks: io::sink(), palette: Palette::Plain },
             json: false,
             record: None,
         };
@@ -43,11 +35,7 @@ pub(super) fn run<O: Write, R: Write>(
             Ok(outcome) => outcome,
             Err(failure) => return failure.report(&mut remarks),
         };
-        let line = if json {
-            outcome.json().to_string()
-        } else {
-            outcome.line(plan.wanted())
-        };
+        let line = if json { outcome.json().to_string() } else { outcome.line(plan.wanted()) };
         bar.suspend(|| -> io::Result<()> {
             writeln!(output, "{line}")?;
             for refusal in outcome.refusals().filter(|_| !json) {
@@ -91,12 +79,7 @@ struct Writes {
 
 impl Default for Summary {
     fn default() -> Self {
-        Self {
-            times: Vec::new(),
-            ends: [0; 3],
-            worst: Access::Writable,
-            writes: None,
-        }
+        Self { times: Vec::new(), ends: [0; 3], worst: Access::Writable, writes: None }
     }
 }
 

@@ -46,12 +46,7 @@ impl Observer {
         Self(Mutex::new(State {
             model: Model::new(options),
             settings: Settings::new(options),
-            seen: Seen {
-                found: None,
-                runs: Vec::new(),
-                flaps: 0,
-                access: Access::Neither,
-            },
+            seen: Seen { found: None, runs: Vec::new(), flaps: 0, access: Access::Neither },
             is_over: false,
         }))
     }

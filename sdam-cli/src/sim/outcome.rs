@@ -208,23 +208,10 @@ impl Outcome {
 
 /// Describes the longest write and the first failed one.
 fn tell(writes: &Writes) -> Vec<String> {
-    let Longest {
-        began,
-        took,
-        has_ended,
-    } = writes.longest;
+    let Longest { began, took, has_ended } = writes.longest;
     let took = short(took);
-    let (began, end) = (
-        time(began),
-        if has_ended {
-            "took"
-        } else {
-            "has not ended after"
-        },
-    );
-    let mut lines = vec![format!(
-        "- {began}: the longest write began, and {end} {took}"
-    )];
+    let (began, end) = (time(began), if has_ended { "took" } else { "has not ended after" });
+    let mut lines = vec![format!("- {began}: the longest write began, and {end} {took}")];
     if let Some((at, error)) = &writes.first_error {
         lines.push(format!("- {}: the first write failed: {error}", time(*at)));
     }

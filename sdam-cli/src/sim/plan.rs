@@ -65,11 +65,7 @@ impl Plan {
         let (script, default) = if let Some(script) = simulated.script()? {
             (script, None)
         } else {
-            let victim = if simulated.is_replica_set() {
-                "primary"
-            } else {
-                "0"
-            };
+            let victim = if simulated.is_replica_set() { "primary" } else { "0" };
             let text = format!("15s kill {victim}\n45s restart 0\n");
             let script = Script::parse("the default scenario".to_owned(), &text)?;
             (script, Some(text))
@@ -96,21 +92,14 @@ impl Plan {
             writeln!(remarks, "warning: {warning}")?;
         }
         if let Some(text) = &self.default {
-            write!(
-                remarks,
-                "note: without --scenario FILE it is this one:\n{text}"
-            )?;
+            write!(remarks, "note: without --scenario FILE it is this one:\n{text}")?;
         }
         Ok(())
     }
 
     /// Returns the kind of server that writes need.
     pub(super) fn wanted(&self) -> &'static str {
-        if self.is_replica_set {
-            "primary"
-        } else {
-            "writable server"
-        }
+        if self.is_replica_set { "primary" } else { "writable server" }
     }
 
     /// Simulates the scenario with `seed`; the inner error is from the options or the recording.
@@ -172,9 +161,7 @@ impl Plan {
             end: end.get(),
             client: observer.seen(),
             steps: taken.into_inner(),
-            writes: self
-                .pause
-                .map(|_| writes.into_inner().at_the_end(end.get())),
+            writes: self.pause.map(|_| writes.into_inner().at_the_end(end.get())),
         }))
     }
 
@@ -209,9 +196,7 @@ impl Plan {
                 Command::Quit => return,
             }
         }
-        clock
-            .sleep_until(start + self.script.duration() + self.rest)
-            .await;
+        clock.sleep_until(start + self.script.duration() + self.rest).await;
     }
 }
 
@@ -234,6 +219,5 @@ fn record(
 ) -> Result<Recorder, Failure> {
     let file = BufWriter::new(recording::create(path)?);
     let sink = RecordSink::with_origin(file, options, &Origin::at(at, wall));
-    sink.map(Arc::new)
-        .map_err(|error| cannot_record(path, &error))
+    sink.map(Arc::new).map_err(|error| cannot_record(path, &error))
 }

@@ -39,10 +39,7 @@ impl Folder {
 /// Returns the last lines, which describe the outcome, without line breaks.
 fn outcome(output: &str) -> String {
     let start = output.rfind("seed ").unwrap();
-    output[start..]
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    output[start..].split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -54,10 +51,7 @@ fn without_a_scenario_the_primary_dies_and_comes_back() {
     // Notes and changes are in the order of their virtual times.
     let lines = output.lines().filter(|line| line.starts_with("00:"));
     assert!(lines.is_sorted_by_key(|line| &line[..13]), "{output}");
-    assert!(
-        output.contains("\n00:00:15.000Z  kill primary\n"),
-        "{output}"
-    );
+    assert!(output.contains("\n00:00:15.000Z  kill primary\n"), "{output}");
     assert!(output.contains("\n00:00:45.000Z  restart 0\n"), "{output}");
     assert!(output.contains("  primary lost: db0:27017\n"), "{output}");
     let outcome = outcome(&output);
@@ -136,17 +130,11 @@ fn an_impossible_step_is_a_remark_with_its_line_and_the_next_one_is_taken() {
     let expected = format!("warning: {}:1: {refusal}\n", folder.path("faults.txt"));
     assert!(remarks.ends_with(&expected), "{remarks}");
     assert!(output.contains("kill 9: not possible, member 9 does not exist now\n"));
-    assert!(
-        output.contains("0 db0:27017 primary term 1 counter "),
-        "{output}"
-    );
+    assert!(output.contains("0 db0:27017 primary term 1 counter "), "{output}");
     assert!(output.contains("00:00:01.000Z  kill primary\n"), "{output}");
     let (json, ..) = folder.simulate(&["--for", "1", "--seeds", "3..4", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
-    assert!(
-        json["refused"][0].as_str().unwrap().ends_with(refusal),
-        "{json}"
-    );
+    assert!(json["refused"][0].as_str().unwrap().ends_with(refusal), "{json}");
 }
 
 #[test]
@@ -162,49 +150,21 @@ fn the_exit_code_is_the_state_at_the_end() {
     };
     let always = "writable at the end; a writable server was known at all times; ";
     check("1s heal", &["--sharded", "2"], Exit::SUCCESS, always);
-    check(
-        "1s kill 0",
-        &["--load-balanced", "2"],
-        Exit::SUCCESS,
-        always,
-    );
-    check(
-        "quit",
-        &[],
-        Exit::NEITHER,
-        "neither readable nor writable at the end; no primary",
-    );
+    check("1s kill 0", &["--load-balanced", "2"], Exit::SUCCESS, always);
+    check("quit", &[], Exit::NEITHER, "neither readable nor writable at the end; no primary");
     let two = "1s kill 0\n1s kill 1";
     let readable = "readable only at the end; no primary for 30.0 s; ";
     check(two, &[], Exit::READABLE_ONLY, readable);
     let none = "neither readable nor writable at the end; no writable server for 5.0";
-    check(
-        "1s kill 0",
-        &["--standalone", "--for", "5"],
-        Exit::NEITHER,
-        none,
-    );
-    check(
-        "1s add 3",
-        &["--spares", "1", "--version", "4.4"],
-        Exit::SUCCESS,
-        "writable",
-    );
+    check("1s kill 0", &["--standalone", "--for", "5"], Exit::NEITHER, none);
+    check("1s add 3", &["--spares", "1", "--version", "4.4"], Exit::SUCCESS, "writable");
 }
 
 #[test]
 fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() {
     let folder = Folder::with("13s kill primary");
     let without = |options: &str| {
-        let words = [
-            "--version",
-            "4.2",
-            "--options",
-            options,
-            "--seeds",
-            "0..1",
-            "--json",
-        ];
+        let words = ["--version", "4.2", "--options", options, "--seeds", "0..1", "--json"];
         let (json, _, exit) = folder.simulate(&words);
         assert_eq!(exit, Exit::SUCCESS);
         let json: Value = serde_json::from_str(&json).unwrap();
@@ -213,10 +173,7 @@ fn the_time_without_a_primary_begins_with_its_loss_however_late_it_is_noticed() 
         assert_eq!(outage["stepMs"], 13_000.0);
         let number = |value: &Value| value.as_f64().unwrap();
         let length = number(&outage["writableAgainMs"]) - 13_000.0;
-        assert!(
-            (number(&json["withoutWritableMs"]) - length).abs() < 0.01,
-            "{json}"
-        );
+        assert!((number(&json["withoutWritableMs"]) - length).abs() < 0.01, "{json}");
         (number(&outage["noticedMs"]), length)
     };
     // A 4.2 server is polled, by default at 20 s.
@@ -249,10 +206,7 @@ fn an_application_tells_how_its_writes_fared() {
     let hasty = json("serverSelectionTimeoutMS=2000");
     let writes = &hasty["writes"];
     assert!(number(&writes["failed"]) >= 3.0, "{hasty}");
-    assert!(
-        (2000.0..2100.0).contains(&number(&writes["longestMs"])),
-        "{hasty}"
-    );
+    assert!((2000.0..2100.0).contains(&number(&writes["longestMs"])), "{hasty}");
     let error = writes["firstError"].as_str().unwrap();
     assert!(error.starts_with("`insert` failed"), "{error}");
 
@@ -260,10 +214,7 @@ fn an_application_tells_how_its_writes_fared() {
     let outcome = outcome(&text);
     assert!(outcome.contains("; 0 of "), "{outcome}");
     assert!(outcome.contains("- 00:00:13."), "{outcome}");
-    assert!(
-        outcome.contains(": the longest write began, and took "),
-        "{outcome}"
-    );
+    assert!(outcome.contains(": the longest write began, and took "), "{outcome}");
     let (text, ..) = simulate(&["--seeds", "0..2"]);
     let last = text.lines().last().unwrap();
     assert!(last.starts_with("writes: 0 of "), "{last}");
@@ -272,27 +223,15 @@ fn an_application_tells_how_its_writes_fared() {
     let folder = Folder::with("5s net blackhole 0");
     let words = ["--standalone", "--for", "9", "--write-every", "1"];
     let (text, ..) = folder.simulate(&words);
-    assert!(
-        text.contains(": the longest write began, and has not ended after "),
-        "{text}"
-    );
+    assert!(text.contains(": the longest write began, and has not ended after "), "{text}");
 }
 
 #[test]
 fn options_are_those_of_a_connection_string() {
     let (_, remarks, exit) = simulate(&["--options", "directConnection=true"]);
     assert_eq!(exit, Exit::CONFIGURATION);
-    assert!(
-        remarks.contains("`directConnection` is `true`"),
-        "{remarks}"
-    );
-    let words = [
-        "--standalone",
-        "--options",
-        "?colour=red",
-        "--seeds",
-        "0..2",
-    ];
+    assert!(remarks.contains("`directConnection` is `true`"), "{remarks}");
+    let words = ["--standalone", "--options", "?colour=red", "--seeds", "0..2"];
     let (_, remarks, exit) = simulate(&words);
     assert_eq!(exit, Exit::SUCCESS);
     assert_eq!(remarks.matches("warning: `colour`").count(), 1, "{remarks}");
@@ -308,15 +247,9 @@ fn many_seeds_are_a_line_each_and_a_summary_that_names_seeds() {
     };
     assert_eq!(each.len(), 5);
     for (seed, line) in (3..).zip(each) {
-        assert!(
-            line.starts_with(&format!("seed {seed}: writable at the end; ")),
-            "{line}"
-        );
+        assert!(line.starts_with(&format!("seed {seed}: writable at the end; ")), "{line}");
     }
-    assert_eq!(
-        *ends,
-        "seeds 3..8: 5 writable at the end, 0 readable only, 0 neither"
-    );
+    assert_eq!(*ends, "seeds 3..8: 5 writable at the end, 0 readable only, 0 neither");
     // The line of a seed shows the same time as the summary.
     let time = |line: &str| {
         let (_, rest) = line.split_once("no primary for ").unwrap();

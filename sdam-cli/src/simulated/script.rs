@@ -67,10 +67,7 @@ impl Script {
     ///
     /// Like [`open`](Self::open).
     pub(crate) fn parse(name: String, text: &str) -> Result<Self, Failure> {
-        let mut script = Self {
-            name,
-            lines: Vec::new(),
-        };
+        let mut script = Self { name, lines: Vec::new() };
         let mut errors = Vec::new();
         let mut now = Duration::ZERO;
         for (number, text) in (1..).zip(text.lines()) {
@@ -78,12 +75,7 @@ impl Script {
                 Ok(None) => {}
                 Ok(Some((at, command))) => {
                     now = at.unwrap_or(now);
-                    let line = Line {
-                        number,
-                        at: now,
-                        is_timed: at.is_some(),
-                        command,
-                    };
+                    let line = Line { number, at: now, is_timed: at.is_some(), command };
                     if let Command::Sleep(time) = line.command {
                         now = now.saturating_add(time);
                     }
@@ -93,11 +85,7 @@ impl Script {
             }
         }
         script.lines.sort_by_key(|line| line.at);
-        if errors.is_empty() {
-            Ok(script)
-        } else {
-            Err(Failure::config(errors.join("\nerror: ")))
-        }
+        if errors.is_empty() { Ok(script) } else { Err(Failure::config(errors.join("\nerror: "))) }
     }
 
     /// Returns the file and the line, for messages.
@@ -210,7 +198,5 @@ fn words() -> impl Iterator<Item = &'static str> {
         usage.chain(settings)
     });
     let lines = lines.filter(|word| !word.is_empty());
-    lines
-        .chain(Command::verbs())
-        .chain(["primary", "secondary", "true", "false"])
+    lines.chain(Command::verbs()).chain(["primary", "secondary", "true", "false"])
 }

@@ -72,8 +72,6 @@ impl Demonstration {
             },
             TIMEOUT,
         );
-        settled
-            .await
-            .ok_or_else(|| format!("no primary was found within {TIMEOUT:?}"))
+        settled.await.ok_or_else(|| format!("no primary was found within {TIMEOUT:?}"))
     }
 }

@@ -64,10 +64,7 @@ const BATCH: usize = 1000;
 
 /// The source of the events and of the time.
 pub(super) enum Feed {
-    Live {
-        events: EventStream,
-        clock: Box<dyn Fn() -> Instant>,
-    },
+    Live { events: EventStream, clock: Box<dyn Fn() -> Instant> },
     Replay(Player),
 }
 
@@ -176,11 +173,8 @@ struct Screen {
 impl Screen {
     fn new(setup: Setup) -> Self {
         let (at, time) = setup.wall;
-        let glyphs = if setup.ascii {
-            Glyphs::Ascii
-        } else {
-            Glyphs::detect(|name| env::var(name).ok())
-        };
+        let glyphs =
+            if setup.ascii { Glyphs::Ascii } else { Glyphs::detect(|name| env::var(name).ok()) };
         Self {
             feed: setup.feed,
             model: Model::new(&setup.options),
@@ -235,11 +229,7 @@ impl Screen {
     /// Returns the interval to the next frame if nothing happens.
     fn interval(&self) -> Duration {
         let is_running = self.model.stopwatch().current().is_some();
-        if is_running && self.state.frozen.is_none() {
-            RUNNING
-        } else {
-            IDLE
-        }
+        if is_running && self.state.frozen.is_none() { RUNNING } else { IDLE }
     }
 
     fn observe(&mut self, event: &Event) -> Next {
@@ -355,11 +345,7 @@ impl Screen {
             model: self.state.frozen.as_deref().unwrap_or(&self.model),
             state: &self.state,
             wall: self.wall,
-            source: if self.feed.is_over() {
-                "ENDED"
-            } else {
-                &self.source
-            },
+            source: if self.feed.is_over() { "ENDED" } else { &self.source },
             recording: &recording,
             note: self.note.as_deref(),
         };

@@ -68,9 +68,8 @@ pub(crate) struct Model {
 
 impl Model {
     /// The events from which the state is derived.
-    pub(crate) const INTEREST: Interest = Interest::SDAM
-        .union(Interest::POOL_STATES)
-        .union(Interest::of(&[EventName::RttMeasured]));
+    pub(crate) const INTEREST: Interest =
+        Interest::SDAM.union(Interest::POOL_STATES).union(Interest::of(&[EventName::RttMeasured]));
 
     /// Creates the state of a topology without events; `options` determine selections.
     pub(crate) fn new(options: &Options) -> Self {
@@ -130,9 +129,7 @@ impl Model {
                 self.servers.insert(address.clone(), new);
                 self.log.add(at, address, Tone::Strong, "joined");
             }
-            EventKind::ServerClosed {
-                address, reason, ..
-            } => self.leave(at, address, reason),
+            EventKind::ServerClosed { address, reason, .. } => self.leave(at, address, reason),
             EventKind::ServerDescriptionChanged { previous, new } => {
                 self.change_server(at, previous, new);
             }
@@ -144,20 +141,14 @@ impl Model {
                     server.mode = Some(Mode::Streaming);
                 }
             }
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat,
-                duration,
-                reply,
-            } => {
+            EventKind::ServerHeartbeatSucceeded { heartbeat, duration, reply } => {
                 if let Some(server) = self.servers.get_mut(&heartbeat.address) {
                     server.succeeded(at, heartbeat, *duration, reply);
                     self.writes.note(at, &server.description);
                 }
                 self.stopwatch.checked(at, &heartbeat.address);
             }
-            EventKind::ServerHeartbeatFailed {
-                heartbeat, failure, ..
-            } => {
+            EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 if let Some(server) = self.servers.get_mut(&heartbeat.address) {
                     server.failed(at, failure);
                 }
@@ -192,8 +183,7 @@ impl Model {
                 }
             }
             EventKind::ConfigWarning(warning) => {
-                self.log
-                    .add(at, "options", Tone::Doubtful, warning.to_string());
+                self.log.add(at, "options", Tone::Doubtful, warning.to_string());
             }
             EventKind::MembersIgnored { ignored, limit } => {
                 let words = format!("{ignored} members ignored: at most {limit} are watched");
@@ -213,11 +203,7 @@ impl Model {
     fn leave(&mut self, at: Instant, address: &ServerAddress, reason: &DepartureReason) {
         self.servers.remove(address);
         self.stopwatch.left(address);
-        let tone = if reason.is_mistake() {
-            Tone::Bad
-        } else {
-            Tone::Doubtful
-        };
+        let tone = if reason.is_mistake() { Tone::Bad } else { Tone::Doubtful };
         if !matches!(reason, DepartureReason::Closed) {
             self.log.add(at, address, tone, format!("left: {reason}"));
         }
@@ -259,12 +245,7 @@ impl Model {
         let (old, kind) = (previous.topology_type(), new.topology_type());
         if old != kind {
             let tone = Access::of(new, &self.settings).tone();
-            self.log.add(
-                at,
-                "set",
-                tone,
-                format!("{} > {}", brief_type(old), brief_type(kind)),
-            );
+            self.log.add(at, "set", tone, format!("{} > {}", brief_type(old), brief_type(kind)));
             self.type_since = at;
         }
         let (before, now) = (previous.compatibility_error(), new.compatibility_error());
@@ -301,11 +282,7 @@ impl Model {
                     self.log.add(at, "set", Tone::Good, found);
                 }
             }
-            Fact::PrimaryChanged {
-                old: Some(old),
-                new: None,
-                ..
-            } => {
+            Fact::PrimaryChanged { old: Some(old), new: None, .. } => {
                 // The loss of a primary is counted as the loss of a server.
                 let still = self.servers.get(old);
                 if still.is_some_and(|old| old.description.server_type.is_available()) {
@@ -380,9 +357,7 @@ impl Model {
         let now = self.now;
         let recent = self.flaps.iter().rev();
         let recent = recent.take_while(|(at, _)| now.since(*at) < FLAP_PERIOD);
-        recent
-            .filter(|(_, own)| address.is_none_or(|address| own == address))
-            .count()
+        recent.filter(|(_, own)| address.is_none_or(|address| own == address)).count()
     }
 
     /// Returns how often a server was lost or the primary stepped down since the beginning.
@@ -409,9 +384,7 @@ impl Model {
         let primary = with(ServerType::RsPrimary).next();
         let newest = match primary {
             Some(primary) => age(primary)?,
-            None => with(ServerType::RsSecondary)
-                .filter_map(|other| age(other))
-                .min()?,
+            None => with(ServerType::RsSecondary).filter_map(|other| age(other)).min()?,
         };
         let lag = (age(&server.description)? - newest).max(0);
         let lag = Duration::from_nanos(u64::try_from(lag).unwrap_or(u64::MAX));
@@ -426,11 +399,7 @@ impl Model {
             None => Criteria::write(),
             Some(preference) => Criteria::read(preference.clone()).ok()?,
         };
-        Some(sdam_select::explain::explain(
-            &self.current(),
-            &self.settings,
-            &criteria,
-        ))
+        Some(sdam_select::explain::explain(&self.current(), &self.settings, &criteria))
     }
 
     /// Returns the description with the round-trip times and write dates of the last checks, which

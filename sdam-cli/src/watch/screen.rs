@@ -117,18 +117,10 @@ impl Screen {
         let mut time = time;
         for words in wrap(words, TEXT) {
             // A text that cannot be wrapped, such as a connection string, is indented less.
-            let indent = if TEXT + columns(&words) > WIDTH && time.is_empty() {
-                ADDRESS
-            } else {
-                TEXT
-            };
-            let time = self
-                .palette
-                .paint(Tone::Faint, format!("{:indent$}", mem::take(&mut time)));
-            line(
-                &mut text,
-                format_args!("{time}{}", self.palette.paint(tone, words)),
-            );
+            let indent =
+                if TEXT + columns(&words) > WIDTH && time.is_empty() { ADDRESS } else { TEXT };
+            let time = self.palette.paint(Tone::Faint, format!("{:indent$}", mem::take(&mut time)));
+            line(&mut text, format_args!("{time}{}", self.palette.paint(tone, words)));
         }
         text
     }
@@ -156,9 +148,9 @@ impl Screen {
         let name = self.palette.paint(tone, name);
         let role = format!("{:TYPE$}", server.server_type);
         let role = self.palette.paint(tone_of(server), role);
-        let rtt = server.rtt.map_or("-".to_owned(), |rtt| {
-            format!("{:.2} ms", rtt.average.as_secs_f64() * 1e3)
-        });
+        let rtt = server
+            .rtt
+            .map_or("-".to_owned(), |rtt| format!("{:.2} ms", rtt.average.as_secs_f64() * 1e3));
         let taken = ADDRESS + width + TYPE + RTT + 4;
         let news = match change {
             Change::Changed(news) => news,
@@ -188,14 +180,9 @@ impl Screen {
             Some(reason) => (Tone::Faint, reason.to_string()),
             None => (Tone::Faint, "removed".to_owned()),
         };
-        let name = self
-            .palette
-            .paint(Tone::Faint, format!(" - {address:width$}"));
+        let name = self.palette.paint(Tone::Faint, format!(" - {address:width$}"));
         if ADDRESS + width + 2 + columns(&words) <= WIDTH {
-            line(
-                text,
-                format_args!("{name}  {}", self.palette.paint(tone, words)),
-            );
+            line(text, format_args!("{name}  {}", self.palette.paint(tone, words)));
         } else {
             line(text, name);
             self.paragraph(text, tone, &words);
@@ -331,11 +318,7 @@ pub(super) fn describe(failover: &Failover) -> String {
 /// Formats seconds with two decimals, or with more if these would show almost nothing.
 fn seconds(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
-    if seconds < 0.1 {
-        format!("{seconds:.3} s")
-    } else {
-        format!("{seconds:.2} s")
-    }
+    if seconds < 0.1 { format!("{seconds:.3} s") } else { format!("{seconds:.2} s") }
 }
 
 /// Appends a line without trailing spaces.

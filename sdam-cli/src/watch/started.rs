@@ -62,11 +62,7 @@ impl Started {
             }
         };
         let (sink, events) = channel::unbounded();
-        let interest = if arguments.wants_screen() {
-            Model::INTEREST
-        } else {
-            Facts::INTEREST
-        };
+        let interest = if arguments.wants_screen() { Model::INTEREST } else { Facts::INTEREST };
         let builder = arguments.target.builder(options);
         let mut builder = builder.sink(sink.interested_in(interest));
         if let Some(recording) = &recording {
@@ -76,13 +72,7 @@ impl Started {
             builder = builder.sink(log);
         }
         let topology = builder.start(runtime).map_err(Failure::config)?;
-        Ok(Self {
-            topology,
-            events,
-            recording,
-            tape,
-            clock,
-        })
+        Ok(Self { topology, events, recording, tape, clock })
     }
 
     /// Returns the settings of the full screen for events from `source`.
@@ -96,10 +86,7 @@ impl Started {
         let options = self.topology.options().clone();
         Setup {
             wall: ((self.clock)(), SystemTime::now()),
-            feed: Feed::Live {
-                events: self.events,
-                clock: self.clock,
-            },
+            feed: Feed::Live { events: self.events, clock: self.clock },
             preference: options.read_preference.clone(),
             options,
             source: source.to_owned(),

@@ -22,10 +22,7 @@ use crate::{
 
 /// Runs the program; returns the output, the remarks and the exit code.
 fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {
-    let arguments = Arguments {
-        pause: Duration::ZERO,
-        ..arguments(line)
-    };
+    let arguments = Arguments { pause: Duration::ZERO, ..arguments(line) };
     capture(|console| block_on(run(&arguments, console, pending())))
 }
 
@@ -57,9 +54,7 @@ fn unfolded(text: &str) -> String {
 
 fn types(snapshot: &Value) -> Vec<&str> {
     let servers = snapshot["servers"].as_array().unwrap();
-    let types = servers
-        .iter()
-        .map(|server| server["type"].as_str().unwrap());
+    let types = servers.iter().map(|server| server["type"].as_str().unwrap());
     types.collect()
 }
 
@@ -69,13 +64,7 @@ const LONG: &str = "60";
 #[test]
 fn once_a_set_with_a_primary_is_writable() {
     let set = ReplicaSet::start(3).unwrap();
-    let json = once(
-        set.uri(),
-        LONG,
-        Exit::SUCCESS,
-        "ReplicaSetWithPrimary",
-        "writable",
-    );
+    let json = once(set.uri(), LONG, Exit::SUCCESS, "ReplicaSetWithPrimary", "writable");
     let mut types = types(&json);
     types.sort_unstable();
     assert_eq!(types, ["RSPrimary", "RSSecondary", "RSSecondary"]);
@@ -100,13 +89,7 @@ fn once_a_set_without_a_majority_is_readable_only() {
     let mut others = (0..3).map(MemberId).filter(|member| *member != primary);
     set.kill(others.next().unwrap()).unwrap();
     set.kill(primary).unwrap();
-    let json = once(
-        set.uri(),
-        LONG,
-        Exit::READABLE_ONLY,
-        "ReplicaSetNoPrimary",
-        "readable only",
-    );
+    let json = once(set.uri(), LONG, Exit::READABLE_ONLY, "ReplicaSetNoPrimary", "readable only");
     // The secondary may still report the old primary as a possible one.
     let dead = |of: &&str| matches!(*of, "Unknown" | "PossiblePrimary");
     let (dead, alive): (Vec<_>, Vec<_>) = types(&json).into_iter().partition(dead);
@@ -118,13 +101,7 @@ fn once_without_replies_it_is_neither_readable_nor_writable() {
     let set = ReplicaSet::start(1).unwrap();
     set.kill(0).unwrap();
     let neither = "neither readable nor writable";
-    let json = once(
-        set.uri(),
-        "0.1",
-        Exit::NEITHER,
-        "ReplicaSetNoPrimary",
-        neither,
-    );
+    let json = once(set.uri(), "0.1", Exit::NEITHER, "ReplicaSetNoPrimary", neither);
     assert!(json["servers"][0]["error"].is_string());
     let (_, remarks, _) = watch(&["--once", "--timeout", "0.1", set.uri()]);
     assert_eq!(remarks, "warning: no server has answered in time\n");
@@ -152,10 +129,7 @@ fn doubtful_options_cause_warnings() {
     let uri = format!("{}&heartbeatFrequencyMS=5", set.uri());
     let (_, remarks, result) = watch(&["--once", &uri]);
     assert_eq!(result.unwrap(), Exit::SUCCESS);
-    assert!(
-        remarks.starts_with("warning: `heartbeatFrequencyMS` is `5`"),
-        "{remarks}"
-    );
+    assert!(remarks.starts_with("warning: `heartbeatFrequencyMS` is `5`"), "{remarks}");
     assert_eq!(remarks.lines().count(), 1);
 }
 
@@ -189,11 +163,7 @@ fn watch_until(line: &[&str], wanted: &'static str) -> String {
     let (heard, printed) = oneshot::channel();
     let text = Arc::default();
     let console = Console {
-        output: Listening {
-            text: Arc::clone(&text),
-            wanted,
-            heard: Some(heard),
-        },
+        output: Listening { text: Arc::clone(&text), wanted, heard: Some(heard) },
         remarks: Vec::new(),
         palette: Palette::Plain,
     };
@@ -207,24 +177,11 @@ fn watch_until(line: &[&str], wanted: &'static str) -> String {
 fn every_change_is_shown_exactly_once_until_interrupted() {
     let set = ReplicaSet::start(3).unwrap();
     let text = watch_until(&[set.uri()], "primary found");
-    let headlines: Vec<&str> = text
-        .lines()
-        .filter(|line| !line.starts_with(' '))
-        .map(|line| &line[15..])
-        .collect();
-    assert_eq!(
-        headlines[0],
-        "ReplicaSetNoPrimary rs0, neither readable nor writable"
-    );
-    assert!(
-        headlines.contains(&"ReplicaSetWithPrimary rs0, writable"),
-        "{text}"
-    );
-    assert!(
-        headlines
-            .iter()
-            .any(|line| line.starts_with("primary found: 127.0.0.1:"))
-    );
+    let headlines: Vec<&str> =
+        text.lines().filter(|line| !line.starts_with(' ')).map(|line| &line[15..]).collect();
+    assert_eq!(headlines[0], "ReplicaSetNoPrimary rs0, neither readable nor writable");
+    assert!(headlines.contains(&"ReplicaSetWithPrimary rs0, writable"), "{text}");
+    assert!(headlines.iter().any(|line| line.starts_with("primary found: 127.0.0.1:")));
     // Closing the topology does not change the deployment.
     assert!(!text.contains("Unknown,"), "{text}");
     assert!(!text.contains("lost"), "{text}");
@@ -235,10 +192,7 @@ fn the_demonstration_is_labelled_and_shows_a_failover() {
     let (text, remarks, result) = watch(&["--demo"]);
     assert_eq!(result.unwrap(), Exit::SUCCESS);
     assert_eq!(remarks, "");
-    let place = |what: &str| {
-        text.find(what)
-            .unwrap_or_else(|| panic!("no {what}: {text}"))
-    };
+    let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what}: {text}"));
     let expected = [
         "a simulated replica set",
         "ReplicaSetNoPrimary rs0, neither readable nor writable",
@@ -250,10 +204,7 @@ fn the_demonstration_is_labelled_and_shows_a_failover() {
         "the end",
     ];
     assert!(expected.map(place).is_sorted(), "{text}");
-    let longest = text
-        .lines()
-        .max_by_key(|line| line.chars().count())
-        .unwrap();
+    let longest = text.lines().max_by_key(|line| line.chars().count()).unwrap();
     assert!(longest.chars().count() <= 80, "{longest}");
 }
 
@@ -261,16 +212,11 @@ fn the_demonstration_is_labelled_and_shows_a_failover() {
 fn json_output_is_one_object_per_change() {
     let set = ReplicaSet::start(3).unwrap();
     let text = watch_until(&["--json", set.uri()], "RSPrimary");
-    let snapshots: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let snapshots: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(snapshots.len() >= 2, "{text}");
     assert_eq!(types(&snapshots[0]), ["Unknown"; 3]);
-    assert!(
-        snapshots.windows(2).all(|pair| pair[0] != pair[1]),
-        "{text}"
-    );
+    assert!(snapshots.windows(2).all(|pair| pair[0] != pair[1]), "{text}");
 }
 
 #[test]
@@ -315,9 +261,6 @@ fn the_full_screen_needs_a_terminal_that_is_free() {
     check(&[], &|arguments| arguments.screen = false, false);
     let to_terminal: &[_] = &[("MONGODB_LOG_ALL", "debug")];
     check(&[], &|arguments| arguments.log = log(to_terminal), false);
-    let to_file: &[_] = &[
-        ("MONGODB_LOG_ALL", "debug"),
-        ("MONGODB_LOG_PATH", "/tmp/log"),
-    ];
+    let to_file: &[_] = &[("MONGODB_LOG_ALL", "debug"), ("MONGODB_LOG_PATH", "/tmp/log")];
     check(&[], &|arguments| arguments.log = log(to_file), true);
 }

@@ -73,9 +73,7 @@ impl fmt::Display for Access {
 /// timeout limits that wait. A topology without servers will never have one again.
 pub fn is_known(topology: &TopologyDescription) -> bool {
     let servers = topology.servers();
-    let answered = servers
-        .iter()
-        .any(|server| server.server_type.is_available());
+    let answered = servers.iter().any(|server| server.server_type.is_available());
     servers.iter().all(|server| has_replied_or_failed(server)) && (answered || servers.is_empty())
 }
 
@@ -89,10 +87,7 @@ const MAX_NAMED: usize = 10;
 
 /// Explains why a topology is not known.
 pub(super) fn missing(topology: &TopologyDescription) -> String {
-    let unheard = topology
-        .servers()
-        .iter()
-        .filter(|server| !has_replied_or_failed(server));
+    let unheard = topology.servers().iter().filter(|server| !has_replied_or_failed(server));
     let unheard: Vec<&str> = unheard.map(|server| server.address.as_str()).collect();
     let (named, others) = unheard.split_at(unheard.len().min(MAX_NAMED));
     let named = named.join(", ");
@@ -119,10 +114,7 @@ mod tests {
 
     /// Builds a server that was checked; one without a type did not answer.
     fn checked(port: u16, server_type: Option<ServerType>) -> ServerDescription {
-        let (id, address) = (
-            ServerId::from_u64(u64::from(port)),
-            ServerAddress::new("h", port),
-        );
+        let (id, address) = (ServerId::from_u64(u64::from(port)), ServerAddress::new("h", port));
         let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
         let mut server = ServerDescription::failed(id, address, error, Instant::EPOCH);
         if let Some(server_type) = server_type {

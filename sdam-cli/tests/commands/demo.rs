@@ -40,10 +40,7 @@ fn without_a_connection_string_nothing_is_simulated_unasked() {
         let room = Room::new();
         let mut misspelled = room.sdam(&[case.name]);
         misspelled.env("SDAM_URL", "mongodb://127.0.0.1:1");
-        for ended in [
-            room.run(&[case.name]),
-            Running::start(&mut misspelled).end(),
-        ] {
+        for ended in [room.run(&[case.name]), Running::start(&mut misspelled).end()] {
             assert_eq!((ended.code, &*ended.output), (3, ""), "{ended:?}");
             for remedy in ["argument URI", "variable SDAM_URI", "--demo"] {
                 is_helpful(&ended, remedy);

@@ -77,8 +77,7 @@ fn record(members: u16, names: &[&'static str]) -> Vec<(&'static str, Vec<u8>)> 
     }
     // A recording covers the time up to its last event, so there must be an event after the last
     // discovery.
-    set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into())
-        .unwrap();
+    set.reconfig(|config| config.members[0].tags = [("dc".into(), "ny".into())].into()).unwrap();
     for client in &mut clients {
         client.wait_for(" ~ ");
     }

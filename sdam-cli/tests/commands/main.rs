@@ -88,9 +88,7 @@ fn run_example(room: &Room, command: &str, end: End) {
     let script = command.replace("127.0.0.1:27017", seed());
     let script = ["9216", "27117", "27118"]
         .iter()
-        .fold(script, |script, port| {
-            script.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0")
-        });
+        .fold(script, |script, port| script.replace(&format!("127.0.0.1:{port}"), "127.0.0.1:0"));
     let script = script.replace(" --port 27017", "");
     // The shell also receives the signal, and returns the program's exit code.
     let script = format!("trap : INT\n{script}");
@@ -146,10 +144,7 @@ fn the_examples_of_the_program_work_as_printed() {
 
 #[test]
 fn the_commands_of_the_guide_work_as_printed() {
-    let page = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../docs/guide/src/incidents.md"
-    );
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/guide/src/incidents.md");
     let page = fs::read_to_string(page).unwrap();
     let blocks = page.split("```sh\n").skip(1);
     let lines = blocks.flat_map(|block| block.lines().take_while(|line| *line != "```"));
@@ -250,11 +245,7 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
     running.signal(signal);
     let ended = running.end();
     drop(connection);
-    assert_eq!(
-        ended.code, code,
-        "{} {text}, {signal:?}: {ended:?}",
-        case.name
-    );
+    assert_eq!(ended.code, code, "{} {text}, {signal:?}: {ended:?}", case.name);
     room.is_clean();
 }
 

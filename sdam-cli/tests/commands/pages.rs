@@ -12,9 +12,7 @@ use crate::{
 
 /// Returns the names of a subcommand's options, except those missing from this build.
 fn options(definition: &Command) -> Vec<&str> {
-    let shown = definition
-        .get_arguments()
-        .filter(|argument| !argument.is_hide_set());
+    let shown = definition.get_arguments().filter(|argument| !argument.is_hide_set());
     shown.filter_map(|argument| argument.get_long()).collect()
 }
 
@@ -43,10 +41,7 @@ fn the_shell_takes_the_completions() {
     let script = "eval \"$(sdam completions bash)\"; COMP_WORDS=(sdam watch --rec); COMP_CWORD=2; \
                   _sdam sdam --rec watch; echo \"${COMPREPLY[@]}\"";
     let ended = Running::start(room.command("bash").args(["--norc", "-c", script])).end();
-    assert_eq!(
-        (ended.code, &*ended.output, &*ended.remarks),
-        (0, "--record\n", "")
-    );
+    assert_eq!((ended.code, &*ended.output, &*ended.remarks), (0, "--record\n", ""));
 }
 
 #[test]
@@ -60,19 +55,13 @@ fn manual_pages_have_every_option_and_the_example_as_printed() {
     for case in CASES {
         let page = read(&format!("sdam-{}.1", case.name));
         assert_eq!(room.run(&["man", case.name]).output, page);
-        assert!(
-            program.contains(&format!("sdam\\-{}(1)", case.name)),
-            "{program}"
-        );
+        assert!(program.contains(&format!("sdam\\-{}(1)", case.name)), "{program}");
         for option in options(&definition(case.name)) {
             let option = format!("\\-\\-{}", option.replace('-', "\\-"));
             assert!(page.contains(&option), "{} {option}", case.name);
         }
         let (_, example) = page.rsplit_once("Example").unwrap();
         assert!(example.contains(".nf\n\\&"), "{example}");
-        assert!(
-            example.contains(&format!("sdam {}", case.name)),
-            "{example}"
-        );
+        assert!(example.contains(&format!("sdam {}", case.name)), "{example}");
     }
 }

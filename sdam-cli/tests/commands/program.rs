@@ -45,15 +45,11 @@ impl Room {
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let own = Path::new(env!("CARGO_BIN_EXE_sdam")).parent().unwrap();
         let others = std::env::var_os("PATH").unwrap_or_default();
-        let paths = [own.to_owned()]
-            .into_iter()
-            .chain(std::env::split_paths(&others));
+        let paths = [own.to_owned()].into_iter().chain(std::env::split_paths(&others));
         let mut command = Command::new(program);
         command.current_dir(self.path()).stdin(Stdio::null());
         command.env("PATH", std::env::join_paths(paths).unwrap());
-        command
-            .env("HOME", self.path())
-            .env("TMPDIR", self.temporary());
+        command.env("HOME", self.path()).env("TMPDIR", self.temporary());
         command.env_remove("SDAM_URI");
         command
     }
@@ -130,12 +126,7 @@ impl Running {
             }
         });
         let output = child.stdout.take().map(BufReader::new);
-        Self {
-            child,
-            output,
-            remarks,
-            watched,
-        }
+        Self { child, output, remarks, watched }
     }
 
     /// Writes to the standard input of a process that was started with a pipe.
@@ -196,14 +187,8 @@ impl Running {
         let remarks = self.remarks.join().unwrap();
         drop(self.watched);
         assert!(!remarks.contains("panicked"), "{remarks}");
-        let code = status
-            .code()
-            .or_else(|| status.signal().map(|number| 128 + number));
-        Ended {
-            code: code.unwrap(),
-            output,
-            remarks,
-        }
+        let code = status.code().or_else(|| status.signal().map(|number| 128 + number));
+        Ended { code: code.unwrap(), output, remarks }
     }
 }
 

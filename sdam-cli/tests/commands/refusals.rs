@@ -85,12 +85,7 @@ fn misspelled_subcommands_and_options_are_named_with_the_right_ones() {
         for (_, option) in options(&definition).filter(|(_, option)| option.len() > 4) {
             let mut misspelled = option.to_owned();
             misspelled.remove(2);
-            refuses(
-                &room,
-                &words(case, &format!("--{misspelled}")),
-                3,
-                &format!("'--{option}'"),
-            );
+            refuses(&room, &words(case, &format!("--{misspelled}")), 3, &format!("'--{option}'"));
         }
     });
     let ended = room.run(&["mongodb://user:secret@localhost"]);
@@ -121,10 +116,7 @@ fn wrong_values_are_named_with_what_the_option_needs() {
                 is_helpful(&ended, value);
             }
         }
-        for position in definition
-            .get_positionals()
-            .filter(|argument| is_typed(argument))
-        {
+        for position in definition.get_positionals().filter(|argument| is_typed(argument)) {
             let name = position.get_value_names().unwrap().first().unwrap();
             refuses(&room, &words(case, NONSENSE), 3, name);
         }
@@ -135,10 +127,7 @@ fn wrong_values_are_named_with_what_the_option_needs() {
 fn wrong_connection_strings_are_named_without_the_password() {
     let room = Room::new();
     each(|case| {
-        if !definition(case.name)
-            .get_arguments()
-            .any(|argument| argument.get_id() == "uri")
-        {
+        if !definition(case.name).get_arguments().any(|argument| argument.get_id() == "uri") {
             return;
         }
         for (string, remedy) in STRINGS {
@@ -147,11 +136,7 @@ fn wrong_connection_strings_are_named_without_the_password() {
             let by_variable = crate::Running::start(command.env("SDAM_URI", string)).end();
             for ended in [named, by_variable] {
                 assert_eq!(ended.code, 3, "{} {string}: {ended:?}", case.name);
-                let text = ended
-                    .text()
-                    .split_whitespace()
-                    .collect::<Vec<_>>()
-                    .join(" ");
+                let text = ended.text().split_whitespace().collect::<Vec<_>>().join(" ");
                 assert!(text.contains(remedy), "{} {string}: {text}", case.name);
                 assert!(!text.contains("secret"), "{text}");
             }
@@ -161,16 +146,10 @@ fn wrong_connection_strings_are_named_without_the_password() {
 
 #[test]
 fn a_wrong_collector_is_refused_without_its_secrets() {
-    let remedy = if cfg!(feature = "otlp") {
-        "OTEL_EXPORTER_OTLP_HEADERS"
-    } else {
-        "--features otlp"
-    };
+    let remedy =
+        if cfg!(feature = "otlp") { "OTEL_EXPORTER_OTLP_HEADERS" } else { "--features otlp" };
     let room = Room::new();
-    for url in [
-        "http://user:secret@collector",
-        "http://collector/?key=secret",
-    ] {
+    for url in ["http://user:secret@collector", "http://collector/?key=secret"] {
         let ended = room.run(&["export", "--otlp", url, "mongodb://localhost"]);
         assert_eq!(ended.code, 3, "{url}: {ended:?}");
         let text = ended.text();
@@ -190,23 +169,13 @@ fn files_that_cannot_be_used_are_named() {
         for (_, text, purpose) in case.paths {
             match purpose {
                 Use::Input | Use::Lines => {
-                    check(
-                        text,
-                        "no/such/file",
-                        3,
-                        "no/such/file: there is no such file",
-                    );
+                    check(text, "no/such/file", 3, "no/such/file: there is no such file");
                     check(text, "tmp", 3, "tmp: it is a folder");
                     let code = if let Use::Lines = purpose { 1 } else { 3 };
                     check(text, "garbage", code, "garbage:");
                 }
                 Use::Output => {
-                    check(
-                        text,
-                        "no/such/file",
-                        4,
-                        "no/such/file: its folder does not exist",
-                    );
+                    check(text, "no/such/file", 4, "no/such/file: its folder does not exist");
                     check(text, "tmp", 4, "tmp: it is a folder");
                     check(text, "file/name", 4, "file/name: ");
                     check(text, "/dev/full", 4, "/dev/full: no space");
@@ -225,11 +194,7 @@ fn arguments_that_do_not_go_together_are_refused() {
         for (text, expected) in case.refused {
             let ended = room.run(&words(case, text));
             assert_eq!(ended.code, 3, "{} {text}: {ended:?}", case.name);
-            let said = ended
-                .text()
-                .split_whitespace()
-                .collect::<Vec<_>>()
-                .join(" ");
+            let said = ended.text().split_whitespace().collect::<Vec<_>>().join(" ");
             for expected in expected {
                 assert!(said.contains(expected), "{} {text}: {said}", case.name);
             }

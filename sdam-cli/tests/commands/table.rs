@@ -90,14 +90,8 @@ pub(crate) const CASES: &[Case] = &[
             ("--timeout 5", ["--once", "--timeout"]),
             ("--speed 2", ["--from", "--speed"]),
             ("--from many.jsonl --once", ["--from", "--once"]),
-            (
-                "--record web-1.jsonl URI",
-                ["web-1.jsonl", "name a new one"],
-            ),
-            (
-                "--once URI URI",
-                ["unexpected", "Usage: sdam watch [OPTIONS] [URI]"],
-            ),
+            ("--record web-1.jsonl URI", ["web-1.jsonl", "name a new one"]),
+            ("--once URI URI", ["unexpected", "Usage: sdam watch [OPTIONS] [URI]"]),
         ],
     },
     Case {
@@ -118,10 +112,7 @@ pub(crate) const CASES: &[Case] = &[
         paths: &[URI_FILE],
         refused: &[
             ("--write --read nearest URI", ["--write", "--read"]),
-            (
-                "--read primary --tags dc:ny URI",
-                ["mode primary", "choose"],
-            ),
+            ("--read primary --tags dc:ny URI", ["mode primary", "choose"]),
             ("--max-staleness 5 URI", ["maxStalenessSeconds", "choose"]),
         ],
     },
@@ -134,14 +125,8 @@ pub(crate) const CASES: &[Case] = &[
         paths: &[URI_FILE, ("targets", "--targets FILE", Use::Input)],
         refused: &[
             ("--targets empty", ["--targets empty", "orders = "]),
-            (
-                "--targets bad.toml",
-                ["--targets bad.toml: line 2", "orders = "],
-            ),
-            (
-                "--targets wrong.toml",
-                ["wrong.toml: line 1: orders", "write mongodb://localhost:1"],
-            ),
+            ("--targets bad.toml", ["--targets bad.toml: line 2", "orders = "]),
+            ("--targets wrong.toml", ["wrong.toml: line 1: orders", "write mongodb://localhost:1"]),
             ("--targets empty URI", ["--targets", "cannot be used with"]),
         ],
     },
@@ -153,14 +138,8 @@ pub(crate) const CASES: &[Case] = &[
         interrupted: &[("--listen 127.0.0.1:0 URI", Moment::Printed, [0, 0])],
         paths: &[URI_FILE],
         refused: &[
-            (
-                "mongodb://a/?directConnection=true",
-                ["directConnection=true", "remove"],
-            ),
-            (
-                "--read primary --tags dc:ny URI",
-                ["mode primary", "choose"],
-            ),
+            ("mongodb://a/?directConnection=true", ["directConnection=true", "remove"]),
+            ("--read primary --tags dc:ny URI", ["mode primary", "choose"]),
         ],
     },
     Case {
@@ -171,14 +150,8 @@ pub(crate) const CASES: &[Case] = &[
         interrupted: &[("", Moment::Printed, [0, 0])],
         paths: &[("scenario", "--scenario FILE", Use::Input)],
         refused: &[
-            (
-                "--sharded 1 --standalone",
-                ["--sharded", "cannot be used with"],
-            ),
-            (
-                "--scenario scenario",
-                ["scenario:2: `nonsense`", "the verbs are"],
-            ),
+            ("--sharded 1 --standalone", ["--sharded", "cannot be used with"]),
+            ("--scenario scenario", ["scenario:2: `nonsense`", "the verbs are"]),
         ],
     },
     Case {
@@ -192,14 +165,8 @@ pub(crate) const CASES: &[Case] = &[
             ("record", "--record FILE", Use::Output),
         ],
         refused: &[
-            (
-                "--scenario scenario",
-                ["scenario:2: `nonsense`", "the verbs are"],
-            ),
-            (
-                "--seeds 0..2 --seed 1",
-                ["--seed <N>", "cannot be used with"],
-            ),
+            ("--scenario scenario", ["scenario:2: `nonsense`", "the verbs are"]),
+            ("--seeds 0..2 --seed 1", ["--seed <N>", "cannot be used with"]),
         ],
     },
     Case {
@@ -208,10 +175,7 @@ pub(crate) const CASES: &[Case] = &[
         output: Output::Long,
         printing: ("--trace many.jsonl", "-"),
         interrupted: &[("", Moment::Reading, KILLED)],
-        paths: &[
-            ("lines", "FILE", Use::Lines),
-            ("trace", "--trace FILE", Use::Lines),
-        ],
+        paths: &[("lines", "FILE", Use::Lines), ("trace", "--trace FILE", Use::Lines)],
         refused: &[("many.jsonl --trace many.jsonl", ["--trace", "[FILE]"])],
     },
     Case {
@@ -220,16 +184,10 @@ pub(crate) const CASES: &[Case] = &[
         output: Output::Long,
         printing: ("many.jsonl -o -", "-"),
         interrupted: &[("-", Moment::Reading, KILLED)],
-        paths: &[
-            ("recording", "FILE", Use::Input),
-            ("output", "many.jsonl -o FILE", Use::Output),
-        ],
+        paths: &[("recording", "FILE", Use::Input), ("output", "many.jsonl -o FILE", Use::Output)],
         refused: &[
             ("", ["<RECORDING>", "--help"]),
-            (
-                "many.jsonl -o bad.toml",
-                ["bad.toml", "choose another file"],
-            ),
+            ("many.jsonl -o bad.toml", ["bad.toml", "choose another file"]),
         ],
     },
     Case {

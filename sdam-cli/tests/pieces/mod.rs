@@ -12,11 +12,8 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs a program with sockets and timers.
 pub(crate) fn block_on<T>(program: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     runtime.block_on(program)
 }
 

@@ -28,11 +28,7 @@ impl Deployment {
             Err(error) if error.kind() == ErrorKind::Internal => {
                 machine::Input::MonitorDied { server }
             }
-            outcome => machine::Input::Checked {
-                server,
-                outcome,
-                rtt,
-            },
+            outcome => machine::Input::Checked { server, outcome, rtt },
         };
         self.apply(now, input, out);
     }
@@ -60,9 +56,7 @@ impl Deployment {
         if let Some(inline) = &mut self.inline
             && matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared)
         {
-            inline
-                .scans
-                .server_lost(self.topology.description(), server);
+            inline.scans.server_lost(self.topology.description(), server);
         }
         outcome
     }
@@ -77,21 +71,13 @@ impl Deployment {
     ) {
         for effect in effects {
             match effect {
-                Effect::OpenServer {
-                    server,
-                    address,
-                    monitored,
-                } => {
+                Effect::OpenServer { server, address, monitored } => {
                     if monitored {
                         let new = Server::new(&self.config, server, address.clone(), self.slack);
                         let place = self.servers.partition_point(|other| other.id < server);
                         self.servers.insert(place, new);
                     }
-                    out.push(Output::OpenServer {
-                        server,
-                        address,
-                        monitored,
-                    });
+                    out.push(Output::OpenServer { server, address, monitored });
                 }
                 Effect::CloseServer { server } => {
                     if let Ok(place) = self.position(server) {

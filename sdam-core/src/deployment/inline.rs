@@ -33,10 +33,7 @@ enum Progress {
 
 impl Inline {
     pub(super) fn new(scans: Scans) -> Self {
-        Self {
-            scans,
-            check: Progress::Waiting,
-        }
+        Self { scans, check: Progress::Waiting }
     }
 
     /// Writes what decides its future.
@@ -100,11 +97,7 @@ impl Deployment {
         let alive = outcome.is_ok();
         if let (Err(error), Some(own)) = (outcome, self.server_mut(server)) {
             own.check.connection_lost();
-            let input = machine::Input::Checked {
-                server,
-                outcome: Err(error),
-                rtt: None,
-            };
+            let input = machine::Input::Checked { server, outcome: Err(error), rtt: None };
             self.apply(now, input, out);
         }
         self.step(now, out, |scans, view| scans.probed(view, alive));
@@ -121,11 +114,7 @@ impl Deployment {
         let Some(inline) = &mut self.inline else {
             return;
         };
-        let view = View {
-            now,
-            topology: self.topology.description(),
-            look_up_is_due,
-        };
+        let view = View { now, topology: self.topology.description(), look_up_is_due };
         match decide(&mut inline.scans, view) {
             Step::Check(server) => self.begin(now, server, out),
             Step::LookUp => self.look_up(now, out),

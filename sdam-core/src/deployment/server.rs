@@ -87,12 +87,9 @@ impl Server {
         let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted));
         let before = deadlines(self);
         change(self, out);
-        let sooner = deadlines(self)
-            .into_iter()
-            .zip(before)
-            .any(|(after, before)| {
-                after.is_some_and(|after| before.is_none_or(|before| after < before))
-            });
+        let sooner = deadlines(self).into_iter().zip(before).any(|(after, before)| {
+            after.is_some_and(|after| before.is_none_or(|before| after < before))
+        });
         if sooner {
             out.push(Output::Wake { server: self.id });
         }

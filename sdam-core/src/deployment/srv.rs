@@ -69,9 +69,7 @@ impl SrvPolling {
             return unusable("the name has no SRV record");
         }
         let hosts = &mut records.hosts;
-        let foreign: Vec<_> = hosts
-            .extract_if(.., |host| !self.srv.allows(host))
-            .collect();
+        let foreign: Vec<_> = hosts.extract_if(.., |host| !self.srv.allows(host)).collect();
         if !foreign.is_empty() {
             out.emit(EventKind::SrvHostsIgnored {
                 name: Arc::clone(&self.name),
@@ -90,8 +88,7 @@ impl Deployment {
     /// Returns when the timer of look-ups is due; `None` while one is outstanding, and in inline mode.
     pub(super) fn next_look_up(&self) -> Option<Instant> {
         let srv = self.srv.as_ref().filter(|srv| !srv.is_outstanding)?;
-        srv.next
-            .filter(|_| self.polls_srv() && self.inline.is_none())
+        srv.next.filter(|_| self.polls_srv() && self.inline.is_none())
     }
 
     /// Returns whether the record has to be looked up, also if a look-up was abandoned.

@@ -23,10 +23,7 @@ pub struct ExtendedJson<'b> {
 impl<'b> ExtendedJson<'b> {
     /// Displays the whole document in `bytes`.
     pub const fn new(bytes: &'b [u8]) -> Self {
-        Self {
-            bytes,
-            limit: usize::MAX,
-        }
+        Self { bytes, limit: usize::MAX }
     }
 
     /// Limits the text to `limit` characters, followed by `...` if it is longer.
@@ -39,11 +36,7 @@ impl<'b> ExtendedJson<'b> {
 
 impl fmt::Display for ExtendedJson<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut out = Limited {
-            out: f,
-            left: self.limit,
-            cut: false,
-        };
+        let mut out = Limited { out: f, left: self.limit, cut: false };
         let written = match RawDocument::from_bytes(self.bytes) {
             Ok(document) => write_document(&mut out, document),
             Err(_) => write_malformed(&mut out),
@@ -135,18 +128,13 @@ fn write_value(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
         RawBsonRef::Int64(number) => write!(out, "{number}"),
         RawBsonRef::ObjectId(id) => write!(out, r#"{{"$oid":"{id}"}}"#),
         RawBsonRef::DateTime(date) => write_date(out, date),
-        RawBsonRef::Timestamp(time) => write!(
-            out,
-            r#"{{"$timestamp":{{"t":{},"i":{}}}}}"#,
-            time.time, time.increment
-        ),
+        RawBsonRef::Timestamp(time) => {
+            write!(out, r#"{{"$timestamp":{{"t":{},"i":{}}}}}"#, time.time, time.increment)
+        }
         RawBsonRef::Binary(binary) => {
             let base64 = Base64Display::new(binary.bytes, &STANDARD);
             let subtype = u8::from(binary.subtype);
-            write!(
-                out,
-                r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#
-            )
+            write!(out, r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#)
         }
         other => write_rare(out, other),
     }

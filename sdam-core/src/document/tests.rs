@@ -35,18 +35,10 @@ fn theirs(bytes: &[u8]) -> Option<Elements> {
 /// Returns a document with an element of every type.
 fn every_type() -> Vec<u8> {
     let id = bson::oid::ObjectId::from_bytes([3; 12]);
-    let code = bson::JavaScriptCodeWithScope {
-        code: "f()".into(),
-        scope: doc! { "x": 1 },
-    };
-    let binary = bson::Binary {
-        subtype: bson::spec::BinarySubtype::Generic,
-        bytes: [1, 2, 3].into(),
-    };
-    let regex = bson::Regex {
-        pattern: "a+".try_into().unwrap(),
-        options: "i".try_into().unwrap(),
-    };
+    let code = bson::JavaScriptCodeWithScope { code: "f()".into(), scope: doc! { "x": 1 } };
+    let binary =
+        bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: [1, 2, 3].into() };
+    let regex = bson::Regex { pattern: "a+".try_into().unwrap(), options: "i".try_into().unwrap() };
     let document = doc! {
         "double": 1.5, "text": "ä", "document": { "a": [1, 2] }, "array": [{}, "x"],
         "binary": binary, "undefined": Bson::Undefined, "id": id, "true": true,

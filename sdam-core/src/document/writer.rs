@@ -265,10 +265,7 @@ mod tests {
     #[test]
     fn every_field_is_decoded_as_it_was_written() {
         let id = bson::oid::ObjectId::from_bytes([3; 12]);
-        let binary = bson::Binary {
-            subtype: BinarySubtype::Generic,
-            bytes: vec![1, 0, 2],
-        };
+        let binary = bson::Binary { subtype: BinarySubtype::Generic, bytes: vec![1, 0, 2] };
         let uuid = bson::Uuid::from_bytes([4; 16]);
         let expected = doc! {
             "int32": -2, "int64": i64::MIN, "boolean": true, "text": "a\0é", "id": id,

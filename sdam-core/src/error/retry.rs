@@ -4,9 +4,7 @@ use super::{Error, ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVE
 
 /// The codes after which a write may be retried if the server is too old to say that itself
 /// (Retryable Writes: "RetryableWriteError Labels").
-const WRITE_CODES: [i32; 12] = [
-    6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436,
-];
+const WRITE_CODES: [i32; 12] = [6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 /// The code after which only reads may be retried (Retryable Reads: "Retryable Error").
 const READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET: i32 = 134;
@@ -64,9 +62,7 @@ mod tests {
     use crate::error::Stage;
 
     fn error(kind: ErrorKind, code: Option<i32>, labels: &[&str]) -> Error {
-        Error::new(kind, Stage::Operation, "no")
-            .with_code(code)
-            .with_labels(labels.iter().copied())
+        Error::new(kind, Stage::Operation, "no").with_code(code).with_labels(labels.iter().copied())
     }
 
     /// I-74, I-75

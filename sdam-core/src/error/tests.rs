@@ -12,10 +12,7 @@ fn display_names_kind_stage_code_and_text() {
     let error = Error::new(ErrorKind::Command, Stage::Hello, "boom")
         .with_code(91)
         .with_code_name("ShutdownInProgress");
-    assert_eq!(
-        error.to_string(),
-        "command error at hello (91 ShutdownInProgress): boom"
-    );
+    assert_eq!(error.to_string(), "command error at hello (91 ShutdownInProgress): boom");
 }
 
 #[test]
@@ -29,11 +26,8 @@ fn the_chain_of_sources_has_the_same_text_as_the_line_with_all_causes_and_repeat
     check(&refused(), &["network error at connect: refused"]);
     let inner = refused().with_source("by peer");
     let error = Error::network(Stage::Connect, "connecting").with_source(inner);
-    let links = [
-        "network error at connect: connecting",
-        "network error at connect: refused",
-        "by peer",
-    ];
+    let links =
+        ["network error at connect: connecting", "network error at connect: refused", "by peer"];
     check(&error, &links);
     let named = error.clone().with_address(&ServerAddress::new("a", 1));
     let within = named.clone().within("dialling");
@@ -48,14 +42,9 @@ fn a_command_is_named_with_its_server_and_its_retries() {
     let error = refused().with_command("ping");
     assert_eq!((error.command(), error.retries()), (Some("ping"), 0));
     check(&error, "`ping` failed: network error at connect: refused");
-    let error = Error::pool_closed(&ServerAddress::new("a", 1))
-        .with_command("ping")
-        .retried(2);
+    let error = Error::pool_closed(&ServerAddress::new("a", 1)).with_command("ping").retried(2);
     let closed = "Attempted to check out a connection from closed connection pool";
-    check(
-        &error,
-        &format!("`ping` failed on a:1 after 2 retries: {closed}"),
-    );
+    check(&error, &format!("`ping` failed on a:1 after 2 retries: {closed}"));
     assert!(!error.is_timeout());
     let late = error.retried(1).out_of_time();
     assert!(late.is_timeout());
@@ -74,11 +63,7 @@ fn debug_adds_the_causes_and_the_remedy() {
     let remedy = error.remedy().unwrap();
     let full = format!("timeout at connect: no answer: late; {remedy}");
     assert_eq!(format!("{error:?}"), full);
-    let stale = Error::new(
-        ErrorKind::StalePrimary,
-        Stage::Hello,
-        "a newer primary is known",
-    );
+    let stale = Error::new(ErrorKind::StalePrimary, Stage::Hello, "a newer primary is known");
     assert_eq!(format!("{stale:?}"), "a newer primary is known");
 }
 
@@ -109,20 +94,13 @@ fn the_source_is_returned_as_its_own_type_and_changes_no_comparison() {
     assert_eq!(error, refused());
     assert_eq!(error.to_string(), refused().to_string());
     assert!(refused().source_as::<Error>().is_none());
-    assert_eq!(
-        error.clone().at(Stage::Hello).source_as::<Error>(),
-        error.source_as()
-    );
+    assert_eq!(error.clone().at(Stage::Hello).source_as::<Error>(), error.source_as());
 }
 
 #[test]
 fn a_change_of_a_clone_leaves_the_original_alone() {
     let error = refused();
-    let changed = error
-        .clone()
-        .with_label("a")
-        .within("connecting")
-        .with_code(1);
+    let changed = error.clone().with_label("a").within("connecting").with_code(1);
     assert_eq!(error, refused());
     assert_ne!(changed, error);
     assert_eq!(changed.message(), "connecting: refused");

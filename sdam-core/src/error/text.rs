@@ -18,8 +18,7 @@ impl fmt::Debug for Error {
     /// Prints the text with all causes and the remedy, for programs whose `main` returns the error.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")?;
-        self.remedy()
-            .map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+        self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
     }
 }
 

@@ -12,11 +12,7 @@ use crate::{
 /// The names and ids of a command, shared by its events (Command Logging and Monitoring).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct CommandInfo {
     /// The name of the command, which is the first key of its document.
     #[cfg_attr(feature = "serde", serde(rename = "commandName"))]
@@ -87,10 +83,7 @@ impl CommandInfo {
 
     /// Returns the event for the start of the command.
     pub fn started(self: &Arc<Self>, command: &[u8]) -> EventKind {
-        EventKind::CommandStarted {
-            command: Arc::clone(self),
-            document: self.shown(command),
-        }
+        EventKind::CommandStarted { command: Arc::clone(self), document: self.shown(command) }
     }
 
     /// Returns the event for an answer with `ok: 1`.
@@ -180,10 +173,7 @@ mod tests {
 
     fn info(command: &[u8]) -> Arc<CommandInfo> {
         let server = (ServerId::from_u64(1), ServerAddress::new("a", 27017));
-        let connection = ConnectionId {
-            driver: 3,
-            server: Some(4),
-        };
+        let connection = ConnectionId { driver: 3, server: Some(4) };
         Arc::new(CommandInfo::new(command, "db", 7, server, connection))
     }
 
@@ -204,11 +194,7 @@ mod tests {
             let empty = DocumentWriter::new().finish();
             let shown = if is_sensitive { &empty[..] } else { &document };
             let (started, duration) = (info.started(&document), Duration::ZERO);
-            let text = if is_sensitive {
-                "{}"
-            } else {
-                &*format!(r#"{{"{name}":1,"{more}":1}}"#)
-            };
+            let text = if is_sensitive { "{}" } else { &*format!(r#"{{"{name}":1,"{more}":1}}"#) };
             assert!(
                 format!("{started:?}").ends_with(&format!("document: {text} }}")),
                 "{started:?}"
@@ -220,9 +206,7 @@ mod tests {
             assert!(
                 matches!(succeeded, EventKind::CommandSucceeded { reply, .. } if *reply == *shown)
             );
-            let error = Error::auth("wrong password")
-                .with_code(18)
-                .with_reply(&*document);
+            let error = Error::auth("wrong password").with_code(18).with_reply(&*document);
             let EventKind::CommandFailed { failure, .. } = info.failed(duration, error) else {
                 panic!("another event");
             };

@@ -24,12 +24,7 @@ impl Heartbeat {
         connection: ConnectionId,
         awaited: bool,
     ) -> Self {
-        Self {
-            server,
-            address,
-            connection,
-            awaited,
-        }
+        Self { server, address, connection, awaited }
     }
 }
 
@@ -49,11 +44,7 @@ pub struct ConnectionId {
 /// The reason why a pool closed a connection (CMAP: "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub enum ConnectionClosedReason {
     /// The pool was cleared after the connection had been created.
     Stale,
@@ -93,11 +84,7 @@ impl ConnectionClosedReason {
 /// The reason why a check-out failed (CMAP: "Events").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub enum CheckOutFailure {
     /// No connection became available in time.
     Timeout,

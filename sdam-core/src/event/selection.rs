@@ -3,11 +3,7 @@ use alloc::boxed::Box;
 /// The server selection in an event. Created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct Selection {
     /// Every part of the read preference, or a note that the selector is custom.
     pub selector: Box<str>,
@@ -20,11 +16,7 @@ pub struct Selection {
 impl Selection {
     /// Creates a selection by `selector` for an unknown operation.
     pub fn new(selector: impl Into<Box<str>>) -> Self {
-        Self {
-            selector: selector.into(),
-            operation: None,
-            operation_id: None,
-        }
+        Self { selector: selector.into(), operation: None, operation_id: None }
     }
 
     /// Sets the name and number of the operation.

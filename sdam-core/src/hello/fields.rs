@@ -49,11 +49,7 @@ impl HelloFields {
             Err(ConfigError::new("hello", value.to_owned(), reason, remedy))
         };
         match (visit, taken) {
-            (Err(_), _) => refused(
-                "",
-                "the fields are not a BSON document",
-                "encode them as BSON",
-            ),
+            (Err(_), _) => refused("", "the fields are not a BSON document", "encode them as BSON"),
             (Ok(()), Some(key)) => {
                 refused(key, "the handshake sets this field itself", "leave it out")
             }

@@ -28,12 +28,8 @@ impl Hello {
     /// [`DEFAULT_MAX_MESSAGE_SIZE`](Self::DEFAULT_MAX_MESSAGE_SIZE) if that is absent or not
     /// positive.
     pub fn max_message_size(&self) -> usize {
-        let announced = self
-            .max_message_size_bytes
-            .and_then(|size| usize::try_from(size).ok());
-        announced
-            .filter(|size| *size > 0)
-            .unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
+        let announced = self.max_message_size_bytes.and_then(|size| usize::try_from(size).ok());
+        announced.filter(|size| *size > 0).unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
     }
 
     /// Returns the service behind a load balancer of a connection whose handshake had this reply.
@@ -87,10 +83,7 @@ struct Reply<'a> {
 
 /// The fields that determine the role of a server.
 #[derive(Default)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a field of the reply"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a field of the reply")]
 struct Role {
     is_replica_set: bool,
     is_mongos: bool,
@@ -171,10 +164,7 @@ impl Hello {
     /// exists.
     fn member(&self, text: &str) -> Option<ServerAddress> {
         let members = [&self.hosts, &self.passives, &self.arbiters];
-        let known = members
-            .into_iter()
-            .flatten()
-            .find(|own| own.as_str() == text);
+        let known = members.into_iter().flatten().find(|own| own.as_str() == text);
         match known {
             Some(member) => Some(member.clone()),
             None => ServerAddress::read(text).ok(),
@@ -219,11 +209,7 @@ fn members(field: Field<'_>) -> Result<Box<[ServerAddress]>, Malformed> {
     if let Some(elements) = field.elements() {
         elements.each(|element| {
             if members.len() < Hello::MAX_MEMBERS {
-                members.extend(
-                    element
-                        .text()
-                        .and_then(|text| ServerAddress::read(text).ok()),
-                );
+                members.extend(element.text().and_then(|text| ServerAddress::read(text).ok()));
             }
             Ok(())
         })?;

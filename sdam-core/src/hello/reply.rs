@@ -14,20 +14,14 @@ impl HelloReply {
     /// Parses a reply.
     pub fn parse(document: impl Into<SharedDocument>) -> Self {
         let document = document.into();
-        Self {
-            hello: Hello::parse(&document),
-            document,
-        }
+        Self { hello: Hello::parse(&document), document }
     }
 }
 
 /// A reply without its document.
 impl From<Result<Hello, Error>> for HelloReply {
     fn from(hello: Result<Hello, Error>) -> Self {
-        Self {
-            hello,
-            document: [].as_slice().into(),
-        }
+        Self { hello, document: [].as_slice().into() }
     }
 }
 

@@ -167,10 +167,7 @@ impl ServerApi {
 impl Handshake {
     /// Creates the arguments with this `client` document in BSON; empty for none.
     pub fn new(client: impl Into<Box<[u8]>>) -> Self {
-        Self {
-            client: client.into(),
-            load_balanced: false,
-        }
+        Self { client: client.into(), load_balanced: false }
     }
 
     /// Sets whether the connection is to a load balancer.

@@ -98,21 +98,13 @@ fn members_are_normalised_sorted_and_deduplicated() {
         "primary": "c:27018",
     })
     .unwrap();
-    assert_eq!(
-        texts(&hello.hosts),
-        ["[::1]:27017", "[fe80::a]:1", "b:27017", "c:27018"]
-    );
+    assert_eq!(texts(&hello.hosts), ["[::1]:27017", "[fe80::a]:1", "b:27017", "c:27018"]);
     assert_eq!(texts(&hello.passives), ["p:1"]);
     assert!(hello.arbiters.is_empty());
     assert_eq!(hello.me.unwrap().as_str(), "b:27017");
     // It shares the memory of the text, instead of only being equal.
-    let [_, _, _, primary] = &*hello.hosts else {
-        panic!("four hosts")
-    };
-    assert_eq!(
-        hello.primary.unwrap().as_str().as_ptr(),
-        primary.as_str().as_ptr()
-    );
+    let [_, _, _, primary] = &*hello.hosts else { panic!("four hosts") };
+    assert_eq!(hello.primary.unwrap().as_str().as_ptr(), primary.as_str().as_ptr());
 }
 
 #[test]
@@ -167,31 +159,20 @@ fn wrong_lengths_are_protocol_errors() {
             let mut bytes = base.clone();
             bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
             let error = Hello::parse(&bytes).unwrap_err();
-            assert_eq!(
-                error.kind(),
-                ErrorKind::Protocol,
-                "{length} at {at}: {error}"
-            );
+            assert_eq!(error.kind(), ErrorKind::Protocol, "{length} at {at}: {error}");
         }
     }
-    for bytes in [
-        &b""[..],
-        b"\0",
-        b"HTTP/1.1 400 Bad Request\r\n\r\n",
-        &[0xff; 64],
-    ] {
+    for bytes in [&b""[..], b"\0", b"HTTP/1.1 400 Bad Request\r\n\r\n", &[0xff; 64]] {
         assert_eq!(Hello::parse(bytes).unwrap_err().kind(), ErrorKind::Protocol);
     }
 }
 
 #[test]
 fn members_and_tags_are_bounded() {
-    let hosts: Vec<Bson> = (0..10_000)
-        .map(|number| std::format!("host-{number:05}").into())
-        .collect();
-    let tags: Document = (0..10_000)
-        .map(|number| (std::format!("tag-{number}"), "x".into()))
-        .collect();
+    let hosts: Vec<Bson> =
+        (0..10_000).map(|number| std::format!("host-{number:05}").into()).collect();
+    let tags: Document =
+        (0..10_000).map(|number| (std::format!("tag-{number}"), "x".into())).collect();
     let hello = parse(&doc! { "ok": 1, "hosts": hosts, "tags": tags }).unwrap();
     assert_eq!(hello.hosts.len(), Hello::MAX_MEMBERS);
     assert_eq!(hello.hosts[0].as_str(), "host-00000:27017");
@@ -212,13 +193,7 @@ fn deeply_nested_documents_are_skipped_without_recursion() {
     }
     bytes.append(&mut deep);
     bytes.resize(bytes.len() + levels, 0);
-    for key in [
-        "unknown",
-        "lastWrite",
-        "topologyVersion",
-        "tags",
-        "writeConcernError",
-    ] {
+    for key in ["unknown", "lastWrite", "topologyVersion", "tags", "writeConcernError"] {
         let mut reply = Vec::from([0; 4]);
         reply.push(3);
         reply.extend_from_slice(key.as_bytes());

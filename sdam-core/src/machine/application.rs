@@ -45,10 +45,7 @@ impl TopologyMachine {
         };
         let load_balanced = self.description.topology_type() == TopologyType::LoadBalanced;
         let service = report.service_id.filter(|_| load_balanced);
-        if self
-            .generation(server, service)
-            .is_none_or(|own| report.generation < own)
-        {
+        if self.generation(server, service).is_none_or(|own| report.generation < own) {
             return ignored(ErrorOutcome::Stale);
         }
         if current.is_newer_than_error(report.error.topology_version()) {
@@ -64,21 +61,15 @@ impl TopologyMachine {
                 None => ignored(ErrorOutcome::Irrelevant),
             };
         }
-        let outcome = if verdict.clear {
-            ErrorOutcome::Cleared
-        } else {
-            ErrorOutcome::MarkedUnknown
-        };
+        let outcome =
+            if verdict.clear { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
         let cause = verdict.error;
         let new = ServerDescription::failed(server, current.address.clone(), cause.clone(), now);
         let effects = self.update(
             now,
             new,
             Consequences {
-                clear: verdict.clear.then_some(Clear {
-                    cause,
-                    interrupt_in_use: false,
-                }),
+                clear: verdict.clear.then_some(Clear { cause, interrupt_in_use: false }),
                 cancel_check: verdict.cancel_check,
                 request_check: verdict.request_check,
                 checked: false,
@@ -100,15 +91,8 @@ impl TopologyMachine {
         let state_change = error.state_change();
         if let (Some(state_change), false) = (state_change, establishing) {
             let clear = state_change == StateChange::ShuttingDown
-                || report
-                    .max_wire_version
-                    .is_some_and(|own| own < KEEPS_CONNECTIONS);
-            return Some(Verdict {
-                error,
-                clear,
-                cancel_check: false,
-                request_check: true,
-            });
+                || report.max_wire_version.is_some_and(|own| own < KEEPS_CONNECTIONS);
+            return Some(Verdict { error, clear, cancel_check: false, request_check: true });
         }
         let relevant = establishing || error.kind() == ErrorKind::Network;
         // A server that reports a state change is alive, so a check is requested instead. A failed
@@ -135,9 +119,6 @@ impl TopologyMachine {
         };
         let mut clear = PoolClear::new(pool.services.clear(service), error);
         clear.service_id = Some(service);
-        (
-            ErrorOutcome::ServiceCleared,
-            Effects::one(Effect::PoolClear { server, clear }),
-        )
+        (ErrorOutcome::ServiceCleared, Effects::one(Effect::PoolClear { server, clear }))
     }
 }

@@ -39,7 +39,5 @@ fn write(server: &ServerDescription, hasher: &mut impl Hasher) {
     server.primary.hash(hasher);
     server.topology_version.hash(hasher);
     let error = server.error.as_ref();
-    error
-        .map(|error| (error.kind(), error.stage(), error.code()))
-        .hash(hasher);
+    error.map(|error| (error.kind(), error.stage(), error.code())).hash(hasher);
 }

@@ -29,24 +29,14 @@ impl TopologyMachine {
         for address in seeds {
             let server = Self::next_id(&mut self.last_id);
             self.pools.push(Pool::new(server, address.clone()));
-            initial.put(Arc::new(ServerDescription::unknown(
-                server,
-                address.clone(),
-            )));
+            initial.put(Arc::new(ServerDescription::unknown(server, address.clone())));
             let monitored = !load_balanced;
-            effects.push(Effect::OpenServer {
-                server,
-                address: address.clone(),
-                monitored,
-            });
+            effects.push(Effect::OpenServer { server, address: address.clone(), monitored });
             openings.push(EventKind::ServerOpening { server, address });
         }
         let initial = Arc::new(initial);
         let mut events = Vec::with_capacity(openings.len() + 4);
-        events.push(EventKind::TopologyDescriptionChanged {
-            previous,
-            new: Arc::clone(&initial),
-        });
+        events.push(EventKind::TopologyDescriptionChanged { previous, new: Arc::clone(&initial) });
         events.extend(openings);
         self.description = initial;
         if load_balanced {

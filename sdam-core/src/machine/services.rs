@@ -36,10 +36,7 @@ pub(super) struct Service {
 impl Services {
     /// Creates an empty table. `topology` is random, and servers do not know it.
     pub(super) fn new(topology: ObjectId) -> Self {
-        Self {
-            seed: spread(0, topology),
-            ..Self::default()
-        }
+        Self { seed: spread(0, topology), ..Self::default() }
     }
 
     /// Returns the generation of new connections to `service`.
@@ -88,12 +85,7 @@ impl Services {
                 |known| known.id == service,
                 |known| spread(seed, known.id),
             )
-            .or_insert(Service {
-                id: service,
-                first: fresh,
-                generation: fresh,
-                connections: 0,
-            })
+            .or_insert(Service { id: service, first: fresh, generation: fresh, connections: 0 })
             .into_mut()
     }
 }

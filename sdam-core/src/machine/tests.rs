@@ -56,11 +56,7 @@ fn hello(server_type: ServerType) -> Hello {
         server_type,
         wire_versions: WireVersions { min: 0, max: 17 },
         set_name: of_set.then(|| "rs".into()),
-        hosts: if of_set {
-            vec![address("a"), address("b")].into()
-        } else {
-            [].into()
-        },
+        hosts: if of_set { vec![address("a"), address("b")].into() } else { [].into() },
         ..Hello::default()
     }
 }
@@ -83,36 +79,20 @@ const RTT: Option<Rtt> = Some(Rtt {
 
 fn check(machine: &mut TopologyMachine, name: &str, hello: Hello) -> Effects {
     let server = id(machine, name);
-    machine.handle(
-        NOW,
-        Input::Checked {
-            server,
-            outcome: Ok(hello),
-            rtt: RTT,
-        },
-    )
+    machine.handle(NOW, Input::Checked { server, outcome: Ok(hello), rtt: RTT })
 }
 
 fn fail(machine: &mut TopologyMachine, name: &str, kind: ErrorKind) -> Effects {
     let server = id(machine, name);
     let error = Error::new(kind, Stage::Hello, "broken");
-    machine.handle(
-        NOW,
-        Input::Checked {
-            server,
-            outcome: Err(error),
-            rtt: None,
-        },
-    )
+    machine.handle(NOW, Input::Checked { server, outcome: Err(error), rtt: None })
 }
 
 /// Abbreviates the effects: the action and the server of each, with commas in between.
 fn brief(machine: &TopologyMachine, effects: &Effects) -> String {
     let name = |server: &ServerId| {
         let description = machine.description().server_by_id(*server);
-        description.map_or("gone".to_string(), |server| {
-            server.address.host().to_string()
-        })
+        description.map_or("gone".to_string(), |server| server.address.host().to_string())
     };
     let brief = effects.iter().map(|effect| match effect {
         Effect::OpenServer { address, .. } => alloc::format!("open {}", address.host()),
@@ -123,11 +103,7 @@ fn brief(machine: &TopologyMachine, effects: &Effects) -> String {
             None => event.name().as_str().to_string(),
         },
         Effect::PoolClear { server, clear } => {
-            let how = if clear.interrupt_in_use {
-                " interrupting"
-            } else {
-                ""
-            };
+            let how = if clear.interrupt_in_use { " interrupting" } else { "" };
             alloc::format!("clear {} to {}{how}", name(server), clear.generation)
         }
         Effect::CloseServer { server } => alloc::format!("close {}", name(server)),
@@ -214,16 +190,8 @@ fn every_topology_and_server_type_has_the_specified_transition() {
             }
             let description = machine.description();
             let case = alloc::format!("{topology_type} x {server_type}");
-            assert_eq!(
-                description.server(&address("a")).is_some(),
-                remains,
-                "{case}"
-            );
-            assert_eq!(
-                description.topology_type(),
-                becomes.unwrap_or(topology_type),
-                "{case}"
-            );
+            assert_eq!(description.server(&address("a")).is_some(), remains, "{case}");
+            assert_eq!(description.topology_type(), becomes.unwrap_or(topology_type), "{case}");
         }
     }
 }
@@ -252,20 +220,14 @@ fn effects_come_in_the_order_of_the_specification() {
          clear a to 1 interrupting"
     );
     let effects = fail(&mut machine, "a", ErrorKind::Timeout);
-    assert_eq!(
-        brief(&machine, &effects),
-        "reset a, clear a to 2 interrupting"
-    );
+    assert_eq!(brief(&machine, &effects), "reset a, clear a to 2 interrupting");
     let effects = machine.handle(NOW, Input::Close);
     assert_eq!(
         brief(&machine, &effects),
         "publish, ServerClosed a, ServerClosed b, TopologyDescriptionChanged, close gone, \
          close gone, TopologyClosed"
     );
-    assert!(
-        machine.handle(NOW, Input::Open).is_empty(),
-        "a closed topology stays closed"
-    );
+    assert!(machine.handle(NOW, Input::Open).is_empty(), "a closed topology stays closed");
 }
 
 #[test]
@@ -275,15 +237,11 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     options.load_balanced = true;
     let mut machine = TopologyMachine::new(&options, ObjectId::default());
     let effects = machine.handle(NOW, Input::Open);
-    assert!(effects.iter().any(|effect| {
-        matches!(
-            effect,
-            Effect::OpenServer {
-                monitored: false,
-                ..
-            }
-        )
-    }));
+    assert!(
+        effects
+            .iter()
+            .any(|effect| { matches!(effect, Effect::OpenServer { monitored: false, .. }) })
+    );
     assert_eq!(
         brief(&machine, &effects),
         "TopologyOpening, open a, TopologyDescriptionChanged, ServerOpening a, ready a, publish, \
@@ -311,10 +269,7 @@ fn a_displaced_primary_becomes_unknown_is_checked_and_keeps_its_pool_from_4_2_on
         assert_eq!(brief(&machine, &effects), expected);
         let displaced = machine.description().server(&address("a")).unwrap();
         let error = displaced.error.as_ref().unwrap().to_string();
-        assert_eq!(
-            error,
-            "primary marked stale due to discovery of newer primary"
-        );
+        assert_eq!(error, "primary marked stale due to discovery of newer primary");
     }
 }
 
@@ -342,24 +297,14 @@ fn a_server_that_rejoins_gets_a_new_server_id() {
     // D-5, D-21, C-24
     let mut machine = opened(&options(&["a", "b"]));
     let old = id(&machine, "b");
-    let alone = Hello {
-        hosts: [address("a")].into(),
-        ..hello(ServerType::RsPrimary)
-    };
+    let alone = Hello { hosts: [address("a")].into(), ..hello(ServerType::RsPrimary) };
     let effects = check(&mut machine, "a", alone);
     assert!(brief(&machine, &effects).ends_with(", close gone"));
     let effects = check(&mut machine, "a", hello(ServerType::RsPrimary));
     assert!(brief(&machine, &effects).starts_with("open b, "));
     assert_ne!(id(&machine, "b"), old);
     let late = Ok(hello(ServerType::RsSecondary));
-    let late = machine.handle(
-        NOW,
-        Input::Checked {
-            server: old,
-            outcome: late,
-            rtt: RTT,
-        },
-    );
+    let late = machine.handle(NOW, Input::Checked { server: old, outcome: late, rtt: RTT });
     assert!(late.is_empty());
     assert_eq!(machine.generation(old, None), None);
 }
@@ -384,13 +329,9 @@ fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes(
     options.max_servers = 3;
     let mut machine = opened(&options);
     let mut check = |members: u16, expected: &[usize]| {
-        let hosts: Vec<_> = (27017..27017 + members)
-            .map(|port| ServerAddress::new("a", port))
-            .collect();
-        let news = Hello {
-            hosts: hosts.into(),
-            ..hello(ServerType::RsPrimary)
-        };
+        let hosts: Vec<_> =
+            (27017..27017 + members).map(|port| ServerAddress::new("a", port)).collect();
+        let news = Hello { hosts: hosts.into(), ..hello(ServerType::RsPrimary) };
         let effects = check(&mut machine, "a", news);
         let ignored = effects.iter().filter_map(|effect| match effect {
             Effect::Emit(EventKind::MembersIgnored { ignored, limit: 3 }) => Some(*ignored),

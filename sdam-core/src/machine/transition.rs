@@ -261,19 +261,14 @@ impl Transition<'_> {
         members.sort_unstable();
         members.dedup();
         let unchanged = members.len() == self.next.servers.len()
-            && members
-                .iter()
-                .zip(&self.next.servers)
-                .all(|(own, other)| **own == other.address);
+            && members.iter().zip(&self.next.servers).all(|(own, other)| **own == other.address);
         if unchanged {
             return;
         }
         if members.binary_search(&&server.address).is_err() {
             self.removed_for_its_name(server);
         }
-        let reason = DepartureReason::NotListed {
-            primary: server.address.clone(),
-        };
+        let reason = DepartureReason::NotListed { primary: server.address.clone() };
         self.keep_only(|address| members.binary_search(&address).is_ok(), &reason);
         self.departed.sort_by(|a, b| a.address.cmp(&b.address));
         for address in members {
@@ -292,10 +287,7 @@ impl Transition<'_> {
 
     /// Marks the server that a member reports as primary PossiblePrimary (C-9, D-24).
     fn hint_primary(&mut self, server: &ServerDescription) {
-        let Some(hinted) = server
-            .primary
-            .as_ref()
-            .and_then(|address| self.next.server(address))
+        let Some(hinted) = server.primary.as_ref().and_then(|address| self.next.server(address))
         else {
             return;
         };
@@ -367,15 +359,11 @@ impl Transition<'_> {
         if let Ok(index) = self.next.position(&server.address) {
             self.next.servers.remove(index);
             let address = server.address.clone();
-            self.departed
-                .push(Departure::new(server.id, address, reason));
+            self.departed.push(Departure::new(server.id, address, reason));
         }
     }
 }
 
 fn wrong_set_name(server: &ServerDescription, wanted: &Arc<str>) -> DepartureReason {
-    DepartureReason::WrongSetName {
-        found: server.set_name.clone(),
-        wanted: Arc::clone(wanted),
-    }
+    DepartureReason::WrongSetName { found: server.set_name.clone(), wanted: Arc::clone(wanted) }
 }

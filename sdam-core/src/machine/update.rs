@@ -61,12 +61,7 @@ impl TopologyMachine {
         responder: Option<&Arc<ServerDescription>>,
         mut consequences: Consequences,
     ) -> Effects {
-        let Outcome {
-            mut next,
-            displaced,
-            departed,
-            ignored,
-        } = outcome;
+        let Outcome { mut next, displaced, departed, ignored } = outcome;
         let previous = Arc::clone(&self.description);
         let diff = Diff::between(&previous, &next);
         let events = diff.server_events(&previous, &next, responder, &departed);
@@ -86,11 +81,7 @@ impl TopologyMachine {
         for server in &diff.added {
             let address = server.address.clone();
             self.pools.push(Pool::new(server.id, address.clone()));
-            effects.push(Effect::OpenServer {
-                server: server.id,
-                address,
-                monitored: true,
-            });
+            effects.push(Effect::OpenServer { server: server.id, address, monitored: true });
         }
         if !diff.added.is_empty() {
             // Ids are assigned in the order in which members are listed, not by address.
@@ -115,10 +106,7 @@ impl TopologyMachine {
             || previous.set_name != next.set_name
         {
             let new = next;
-            effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged {
-                previous,
-                new,
-            }));
+            effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
         }
         for event in unusable {
             effects.push(Effect::Emit(event));
@@ -128,12 +116,7 @@ impl TopologyMachine {
         }
         let responder_id = responder.map(|server| server.id);
         diff.reset_round_trips(responder_id, &mut effects);
-        self.clear_pools(
-            responder_id,
-            consequences.clear.take(),
-            &displaced,
-            &mut effects,
-        );
+        self.clear_pools(responder_id, consequences.clear.take(), &displaced, &mut effects);
         self.close_removed(&diff.removed, &mut effects);
         if let Some(responder) = responder {
             self.direct_monitors(responder.id, &consequences, &displaced, &mut effects);
@@ -154,14 +137,9 @@ impl TopologyMachine {
                 && (server.server_type.is_data_bearing()
                     || single && server.server_type.is_available())
         });
-        if let Some(pool) = self
-            .pool_mut(responder.id)
-            .filter(|pool| usable && !pool.ready)
-        {
+        if let Some(pool) = self.pool_mut(responder.id).filter(|pool| usable && !pool.ready) {
             pool.ready = true;
-            effects.push(Effect::PoolReady {
-                server: responder.id,
-            });
+            effects.push(Effect::PoolReady { server: responder.id });
         }
     }
 
@@ -175,19 +153,9 @@ impl TopologyMachine {
         if let (Some(server), Some(clear)) = (responder, clear) {
             self.clear_pool(server, clear, effects);
         }
-        for old in displaced
-            .iter()
-            .filter(|old| old.wire_versions.max < KEEPS_CONNECTIONS)
-        {
+        for old in displaced.iter().filter(|old| old.wire_versions.max < KEEPS_CONNECTIONS) {
             if let Some(cause) = self.current(old.id).and_then(|new| new.error.clone()) {
-                self.clear_pool(
-                    old.id,
-                    Clear {
-                        cause,
-                        interrupt_in_use: false,
-                    },
-                    effects,
-                );
+                self.clear_pool(old.id, Clear { cause, interrupt_in_use: false }, effects);
             }
         }
     }
@@ -198,10 +166,7 @@ impl TopologyMachine {
             let mut command = PoolClear::new(pool.clear(), clear.cause);
             command.was_paused = was_paused;
             command.interrupt_in_use = clear.interrupt_in_use;
-            effects.push(Effect::PoolClear {
-                server,
-                clear: command,
-            });
+            effects.push(Effect::PoolClear { server, clear: command });
         }
     }
 
@@ -297,10 +262,7 @@ fn server_release(wire_version: i32) -> &'static str {
 /// count.
 fn is_visible(previous: &TopologyDescription, next: &TopologyDescription, diff: &Diff) -> bool {
     !diff.is_equal()
-        || diff
-            .refreshed
-            .iter()
-            .any(|server| server.server_type.is_available())
+        || diff.refreshed.iter().any(|server| server.server_type.is_available())
         || previous != next
 }
 
@@ -433,9 +395,7 @@ impl Diff {
         if let Some(responder) = responder
             && let Some(before) = previous.server(&responder.address)
         {
-            let after = next
-                .server(&responder.address)
-                .filter(|after| after.id == before.id);
+            let after = next.server(&responder.address).filter(|after| after.id == before.id);
             changed(before, after.unwrap_or(responder));
         }
         for (before, after) in &self.changed {
@@ -454,10 +414,7 @@ impl Diff {
         }
         for server in &self.added {
             let address = server.address.clone();
-            events.push(EventKind::ServerOpening {
-                server: server.id,
-                address,
-            });
+            events.push(EventKind::ServerOpening { server: server.id, address });
         }
         events
     }

@@ -106,11 +106,7 @@ impl Check {
 
     /// Returns the newest connection that was requested.
     pub(crate) fn conn(&self) -> ConnId {
-        ConnId {
-            server: self.server,
-            role: Role::Check,
-            number: self.connections,
-        }
+        ConnId { server: self.server, role: Role::Check, number: self.connections }
     }
 
     pub(crate) fn address(&self) -> &ServerAddress {

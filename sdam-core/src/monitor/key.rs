@@ -24,14 +24,7 @@ impl Check {
         }
         let connection = self.connection.as_ref();
         connection
-            .map(|own| {
-                (
-                    own.negotiation,
-                    own.topology_version,
-                    own.more_to_come,
-                    own.authenticated,
-                )
-            })
+            .map(|own| (own.negotiation, own.topology_version, own.more_to_come, own.authenticated))
             .hash(hasher);
         let exhausted = !{ self.pace }.admits(now);
         (self.withheld, self.streaming, exhausted).hash(hasher);

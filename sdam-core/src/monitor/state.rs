@@ -79,11 +79,7 @@ impl Running {
 
     /// Returns the event that ends the heartbeat with `error`.
     pub(super) fn failed(self, duration: Duration, error: Error) -> EventKind {
-        EventKind::ServerHeartbeatFailed {
-            heartbeat: self.heartbeat,
-            duration,
-            failure: error,
-        }
+        EventKind::ServerHeartbeatFailed { heartbeat: self.heartbeat, duration, failure: error }
     }
 
     /// Returns the event that ends the heartbeat as cancelled, without an outcome.

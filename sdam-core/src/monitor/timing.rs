@@ -15,11 +15,7 @@ impl MonitorConfig {
     /// longer (Server Monitoring: "Socket timeout"). `None` for no limit.
     pub(crate) fn limit(&self, awaited: bool) -> Option<Duration> {
         let limit = self.connect_timeout?;
-        Some(if awaited {
-            limit.saturating_add(self.heartbeat_frequency)
-        } else {
-            limit
-        })
+        Some(if awaited { limit.saturating_add(self.heartbeat_frequency) } else { limit })
     }
 
     /// Returns the time from the end of a check to the next one.
@@ -35,28 +31,19 @@ impl MonitorConfig {
 
     /// Returns the normal wait after a check that ended at `ended`.
     pub(super) fn pause(&self, ended: Instant) -> Idle {
-        Idle {
-            ended,
-            until: ended + self.wait(),
-        }
+        Idle { ended, until: ended + self.wait() }
     }
 
     /// Returns the shortest wait between two checks, after the one that ended at `now`.
     pub(super) fn soon(&self, now: Instant) -> Idle {
-        Idle {
-            ended: now,
-            until: now + self.min_heartbeat_frequency,
-        }
+        Idle { ended: now, until: now + self.min_heartbeat_frequency }
     }
 
     /// Returns the wait `idle`, shortened because a check was requested at `now` (Server
     /// Monitoring: "minHeartbeatFrequencyMS").
     pub(super) fn hastened(&self, idle: Idle, now: Instant) -> Idle {
         let earliest = now.max(idle.ended + self.min_heartbeat_frequency);
-        Idle {
-            until: idle.until.min(earliest),
-            ..idle
-        }
+        Idle { until: idle.until.min(earliest), ..idle }
     }
 }
 
@@ -73,10 +60,7 @@ impl Trip {
     /// Clamps what does not fit: an answer does not arrive after `now` or before its request.
     pub(crate) fn new(sent: Instant, at: Instant, now: Instant) -> Self {
         let at = at.min(now);
-        Self {
-            sent: sent.min(at),
-            at,
-        }
+        Self { sent: sent.min(at), at }
     }
 
     pub(crate) fn duration(self) -> Duration {
@@ -98,10 +82,7 @@ impl Trip {
 impl Idle {
     /// Returns no wait after the check that ended at `now`.
     pub(super) fn at_once(now: Instant) -> Self {
-        Self {
-            ended: now,
-            until: now,
-        }
+        Self { ended: now, until: now }
     }
 
     /// Returns whether there is no wait at all.

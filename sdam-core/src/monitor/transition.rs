@@ -35,11 +35,9 @@ impl Check {
         let (conn, deadline) = (self.conn(), check.deadline);
         out.push(match next {
             Next::Connect => Output::Connect { conn, deadline },
-            Next::Poll(negotiation) => Output::Send {
-                conn,
-                request: negotiation.request(&self.config),
-                deadline,
-            },
+            Next::Poll(negotiation) => {
+                Output::Send { conn, request: negotiation.request(&self.config), deadline }
+            }
             Next::Await(negotiation, version) => Output::Send {
                 conn,
                 request: negotiation.awaitable_request(&self.config, version),
@@ -82,12 +80,7 @@ impl Check {
         reply: Reply,
         out: &mut Outputs,
     ) -> (State, Option<Report>) {
-        let Reply {
-            trip,
-            hello,
-            bytes,
-            more_to_come,
-        } = reply;
+        let Reply { trip, hello, bytes, more_to_come } = reply;
         let hello = match hello {
             Ok(hello) => hello,
             Err(error) => return self.fail(now, known, check, trip.duration(), error, out),
@@ -107,11 +100,7 @@ impl Check {
             }
             if matches!(connection.next(), Next::Await { .. } | Next::Read) {
                 overrun = !self.pace.admits(now);
-                idle = if overrun {
-                    self.config.soon(now)
-                } else {
-                    Idle::at_once(now)
-                };
+                idle = if overrun { self.config.soon(now) } else { Idle::at_once(now) };
             } else {
                 // From now on each check measures the round trip.
                 self.streaming = false;
@@ -129,10 +118,7 @@ impl Check {
             // Replies queued in the socket are old; a new connection yields the current state.
             self.disconnect(out);
         }
-        let report = Report {
-            sample,
-            outcome: Ok(hello),
-        };
+        let report = Report { sample, outcome: Ok(hello) };
         (State::Idle(idle), Some(report))
     }
 
@@ -146,11 +132,7 @@ impl Check {
     ) -> Running {
         let limit = self.config.limit(false);
         let check = Running::new(check.heartbeat, Waiting::Reply, now, limit);
-        out.push(Output::Send {
-            conn: self.conn(),
-            request,
-            deadline: check.deadline,
-        });
+        out.push(Output::Send { conn: self.conn(), request, deadline: check.deadline });
         check
     }
 
@@ -182,10 +164,7 @@ impl Check {
             self.disconnect(out);
         }
         out.emit(check.failed(took, error.clone()));
-        let report = (!self.withheld).then_some(Report {
-            sample: None,
-            outcome: Err(error),
-        });
+        let report = (!self.withheld).then_some(Report { sample: None, outcome: Err(error) });
         let idle = match retry {
             false if panicked => self.config.soon(now),
             false => self.config.pause(now),
@@ -213,10 +192,7 @@ impl Check {
         }
         // The text has the configured limit, not the elapsed time, so that repeated failures leave
         // the description equal.
-        let limit = self
-            .config
-            .limit(check.heartbeat.awaited)
-            .unwrap_or_default();
+        let limit = self.config.limit(check.heartbeat.awaited).unwrap_or_default();
         let (stage, message) = match check.waiting {
             Waiting::Connection => (Stage::Connect, format!("no connection within {limit:?}")),
             Waiting::Reply => (Stage::Hello, format!("no reply within {limit:?}")),
@@ -247,20 +223,12 @@ impl Check {
             }
             State::Idle(idle) if self.connection.is_some() => {
                 self.disconnect(out);
-                if idle.is_at_once() {
-                    self.config.pause(idle.ended)
-                } else {
-                    idle
-                }
+                if idle.is_at_once() { self.config.pause(idle.ended) } else { idle }
             }
             state => return state,
         };
         // A reply that came after the clear must not be the latest for a whole heartbeat.
-        State::Idle(if known {
-            self.config.hastened(idle, now)
-        } else {
-            idle
-        })
+        State::Idle(if known { self.config.hastened(idle, now) } else { idle })
     }
 
     pub(super) fn disconnect(&mut self, out: &mut Outputs) {
@@ -270,9 +238,6 @@ impl Check {
 
     fn next_connection_id(&mut self) -> ConnectionId {
         self.connections = self.connections.saturating_add(1);
-        ConnectionId {
-            driver: self.connections,
-            server: None,
-        }
+        ConnectionId { driver: self.connections, server: None }
     }
 }

@@ -15,10 +15,7 @@ const DEFAULT_PROXY_PORT: u16 = 1080;
 /// another host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is an independent option"
-)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an independent option")]
 pub struct TlsOptions {
     /// `tlsCAFile`: the PEM file with the authorities to trust instead of the platform's.
     pub ca_file: Option<Box<str>>,
@@ -84,13 +81,8 @@ impl TlsOptions {
     /// Returns a warning for each option in a connection string that explicitly leaves OCSP
     /// enabled.
     pub(crate) fn ocsp_warnings(settings: &Settings) -> impl Iterator<Item = Warning> {
-        let checks = [
-            "tlsDisableCertificateRevocationCheck",
-            "tlsDisableOCSPEndpointCheck",
-        ];
-        let asked = checks
-            .into_iter()
-            .filter(|check| typed(settings, check) == Some(false));
+        let checks = ["tlsDisableCertificateRevocationCheck", "tlsDisableOCSPEndpointCheck"];
+        let asked = checks.into_iter().filter(|check| typed(settings, check) == Some(false));
         asked.map(|check| {
             Warning::new(
                 check,
@@ -151,11 +143,7 @@ pub struct ProxyOptions {
 impl ProxyOptions {
     /// Creates the options for a proxy without authentication.
     pub fn new(host: impl Into<Box<str>>, port: u16) -> Self {
-        Self {
-            host: host.into(),
-            port,
-            credential: None,
-        }
+        Self { host: host.into(), port, credential: None }
     }
 
     /// Sets the user name and password.

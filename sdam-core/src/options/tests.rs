@@ -8,9 +8,7 @@ use super::*;
 use crate::read_preference::{ReadMode, TagSet};
 
 fn seeds(count: usize) -> Vec<ServerAddress> {
-    (0..count)
-        .map(|index| ServerAddress::new(&alloc::format!("h{index}"), 1))
-        .collect()
+    (0..count).map(|index| ServerAddress::new(&alloc::format!("h{index}"), 1)).collect()
 }
 
 fn one() -> Options {
@@ -61,23 +59,14 @@ fn options_decide_the_initial_topology_type() {
     check(Options::new(seeds(3)), TopologyType::Unknown);
     check(one().with_direct_connection(true), TopologyType::Single);
     check(one().with_direct_connection(false), TopologyType::Unknown);
-    check(
-        one().with_direct_connection(true).with_replica_set("rs"),
-        TopologyType::Single,
-    );
+    check(one().with_direct_connection(true).with_replica_set("rs"), TopologyType::Single);
     check(
         one().with_direct_connection(false).with_replica_set("rs"),
         TopologyType::ReplicaSetNoPrimary,
     );
-    check(
-        one().with_replica_set("rs"),
-        TopologyType::ReplicaSetNoPrimary,
-    );
+    check(one().with_replica_set("rs"), TopologyType::ReplicaSetNoPrimary);
     check(one().with_load_balanced(true), TopologyType::LoadBalanced);
-    check(
-        one().with_load_balanced(true).with_direct_connection(false),
-        TopologyType::LoadBalanced,
-    );
+    check(one().with_load_balanced(true).with_direct_connection(false), TopologyType::LoadBalanced);
     for explicit in [
         TopologyType::Single,
         TopologyType::ReplicaSetNoPrimary,
@@ -87,9 +76,7 @@ fn options_decide_the_initial_topology_type() {
         check(one().with_initial_topology_type(explicit), explicit);
     }
     let balanced = TopologyType::LoadBalanced;
-    let twice = one()
-        .with_load_balanced(true)
-        .with_initial_topology_type(balanced);
+    let twice = one().with_load_balanced(true).with_initial_topology_type(balanced);
     check(twice, balanced);
 }
 
@@ -134,14 +121,8 @@ fn replica_set_with_primary_is_refused_as_initial_type() {
 fn an_explicit_type_must_not_contradict_direct_connection() {
     // B-13
     let check = |explicit, direct, allowed| {
-        let options = one()
-            .with_initial_topology_type(explicit)
-            .with_direct_connection(direct);
-        assert_eq!(
-            options.validate().is_ok(),
-            allowed,
-            "{explicit:?}, {direct}"
-        );
+        let options = one().with_initial_topology_type(explicit).with_direct_connection(direct);
+        assert_eq!(options.validate().is_ok(), allowed, "{explicit:?}, {direct}");
     };
     check(TopologyType::Single, true, true);
     check(TopologyType::Single, false, false);
@@ -150,9 +131,8 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
     check(TopologyType::ReplicaSetNoPrimary, true, false);
     check(TopologyType::Unknown, true, false);
     check(TopologyType::LoadBalanced, true, false);
-    let contradiction = one()
-        .with_initial_topology_type(TopologyType::Sharded)
-        .with_load_balanced(true);
+    let contradiction =
+        one().with_initial_topology_type(TopologyType::Sharded).with_load_balanced(true);
     check_refused(&contradiction, "initialTopologyType", "Sharded");
 }
 
@@ -220,10 +200,8 @@ fn try_once_must_not_differ_between_string_and_code() {
 fn options_set_in_code_override_the_connection_string() {
     // B-38
     let options = Options::parse("mongodb://a/?connectTimeoutMS=5&replicaSet=x&localThresholdMS=1");
-    let options = options
-        .unwrap()
-        .with_connect_timeout(Duration::from_millis(7))
-        .with_replica_set("y");
+    let options =
+        options.unwrap().with_connect_timeout(Duration::from_millis(7)).with_replica_set("y");
     assert_eq!(options.connect_timeout, Some(Duration::from_millis(7)));
     assert_eq!(options.replica_set.as_deref(), Some("y"));
     assert_eq!(options.local_threshold, Duration::from_millis(1));
@@ -236,15 +214,9 @@ fn a_repeated_seed_is_used_once_with_a_warning() {
     check_accepted(&twice.clone().with_direct_connection(true));
     check_accepted(&twice.clone().with_load_balanced(true));
     check_accepted(&twice.clone().with_max_servers(1));
-    for warnings in [
-        twice.multi_threaded_warnings(),
-        twice.single_threaded_warnings(),
-    ] {
+    for warnings in [twice.multi_threaded_warnings(), twice.single_threaded_warnings()] {
         let texts: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            texts,
-            ["`seeds` is `a:1`: it is named more than once; it counts once"]
-        );
+        assert_eq!(texts, ["`seeds` is `a:1`: it is named more than once; it counts once"]);
     }
 }
 

@@ -174,12 +174,7 @@ impl Options {
         };
         let invalid = |reason: &str, remedy: &str| {
             let shown = topology_type.to_string();
-            Err(ConfigError::new(
-                "initialTopologyType",
-                shown,
-                reason,
-                remedy,
-            ))
+            Err(ConfigError::new("initialTopologyType", shown, reason, remedy))
         };
         if topology_type == TopologyType::ReplicaSetWithPrimary {
             return invalid(
@@ -188,10 +183,7 @@ impl Options {
             );
         }
         if self.replica_set.is_some()
-            && !matches!(
-                topology_type,
-                TopologyType::Single | TopologyType::ReplicaSetNoPrimary
-            )
+            && !matches!(topology_type, TopologyType::Single | TopologyType::ReplicaSetNoPrimary)
         {
             return invalid(
                 "`replicaSet` is set",
@@ -199,16 +191,10 @@ impl Options {
             );
         }
         let single = topology_type == TopologyType::Single;
-        if self
-            .direct_connection
-            .is_some_and(|direct| direct != single)
-        {
+        if self.direct_connection.is_some_and(|direct| direct != single) {
             return invalid("it contradicts `directConnection`", "set one of the two");
         }
-        match (
-            self.load_balanced,
-            topology_type == TopologyType::LoadBalanced,
-        ) {
+        match (self.load_balanced, topology_type == TopologyType::LoadBalanced) {
             (true, false) => invalid("it contradicts `loadBalanced`", "set one of the two"),
             (false, true) => invalid(
                 "`loadBalanced` is not true, so connections would not ask for their service",
@@ -282,12 +268,7 @@ impl Options {
         }
         let invalid = |reason: &str| {
             let shown = srv.max_hosts.to_string();
-            Err(ConfigError::new(
-                "srvMaxHosts",
-                shown,
-                reason,
-                "leave one of the two out",
-            ))
+            Err(ConfigError::new("srvMaxHosts", shown, reason, "leave one of the two out"))
         };
         match srv.max_hosts {
             0 => Ok(()),

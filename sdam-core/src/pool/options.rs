@@ -15,11 +15,7 @@ use crate::{options::ConfigError, uri_options::DriverOptions};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize),
-    serde(rename_all = "camelCase")
-)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct PoolOptions {
     /// `maxPoolSize`: the maximum number of connections, whether available, in use or being
     /// established; 0 for no limit. The default is 100.
@@ -103,11 +99,7 @@ mod tests {
     use crate::options::Options;
 
     fn of(query: &str) -> Result<PoolOptions, ConfigError> {
-        PoolOptions::of(
-            &Options::parse(&format!("mongodb://a/?{query}"))
-                .unwrap()
-                .driver,
-        )
+        PoolOptions::of(&Options::parse(&format!("mongodb://a/?{query}")).unwrap().driver)
     }
 
     #[test]
@@ -115,11 +107,7 @@ mod tests {
         let default = PoolOptions::default();
         assert_eq!(of("").unwrap(), default);
         assert_eq!(
-            (
-                default.min_pool_size,
-                default.max_pool_size,
-                default.max_connecting
-            ),
+            (default.min_pool_size, default.max_pool_size, default.max_connecting),
             (0, 100, 2)
         );
     }
@@ -157,10 +145,7 @@ mod tests {
 
     #[test]
     fn a_pool_that_could_establish_no_connection_is_refused() {
-        let pool = PoolOptions {
-            max_connecting: 0,
-            ..PoolOptions::default()
-        };
+        let pool = PoolOptions { max_connecting: 0, ..PoolOptions::default() };
         let error = pool.validate().unwrap_err();
         assert_eq!((error.option(), error.value()), ("maxConnecting", "0"));
     }

@@ -21,14 +21,8 @@ fn only_a_reply_whose_ok_is_1_is_a_success_o_50() {
     let unreadable = Err((ErrorKind::Protocol, None));
     check(doc! { "ok": 1 }, Ok(None));
     check(doc! { "ok": 1, "writeErrors": [{ "code": 9 }] }, Ok(None));
-    check(
-        doc! { "ok": 1, "writeConcernError": { "code": 91 } },
-        Ok(Some(91)),
-    );
-    check(
-        doc! { "ok": 1, "err": "not master", "code": 10058 },
-        Ok(Some(10058)),
-    );
+    check(doc! { "ok": 1, "writeConcernError": { "code": 91 } }, Ok(Some(91)));
+    check(doc! { "ok": 1, "err": "not master", "code": 10058 }, Ok(Some(10058)));
     check(doc! { "ok": 0, "code": 9 }, failed(Some(9)));
     check(doc! { "ok": 2 }, failed(None));
     check(doc! { "ok": "1" }, failed(None));
@@ -64,14 +58,9 @@ fn errors_of_single_writes_have_their_index_code_and_message() {
         { "index": 7_i64 },
     ] };
     let errors = write_errors(&encode(&reply));
-    let found: Vec<_> = errors
-        .iter()
-        .map(|error| (error.index, error.code, &*error.message))
-        .collect();
-    let expected = [
-        (2, Some(11000), "duplicate key"),
-        (7, None, "the server gave no reason"),
-    ];
+    let found: Vec<_> =
+        errors.iter().map(|error| (error.index, error.code, &*error.message)).collect();
+    let expected = [(2, Some(11000), "duplicate key"), (7, None, "the server gave no reason")];
     assert_eq!(found, expected);
     for other in [doc! { "ok": 1 }, doc! { "writeErrors": 1 }] {
         assert_eq!(write_errors(&encode(&other)), []);
@@ -94,10 +83,7 @@ fn a_reply_is_ok_if_its_ok_is_1_whatever_its_type() {
         assert_eq!(is_ok(&encode(&reply)), expected, "{reply}");
     };
     check(doc! { "ok": 1 }, true);
-    check(
-        doc! { "ok": 1.0, "writeConcernError": { "code": 91 } },
-        true,
-    );
+    check(doc! { "ok": 1.0, "writeConcernError": { "code": 91 } }, true);
     check(doc! { "ok": true }, true);
     check(doc! { "ok": 0 }, false);
     check(doc! {}, false);

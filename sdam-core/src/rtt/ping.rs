@@ -55,32 +55,19 @@ impl Ping {
     /// Creates the measurements of `server`, which are stopped. Each may begin `slack` sooner or later
     /// than a heartbeat after the last one, so that it needs no timer of its own.
     pub(crate) fn new(config: Arc<MonitorConfig>, server: ServerId, slack: Duration) -> Self {
-        Self {
-            config,
-            server,
-            state: State::Stopped,
-            connection: None,
-            connections: 0,
-            slack,
-        }
+        Self { config, server, state: State::Stopped, connection: None, connections: 0, slack }
     }
 
     /// Makes the first measurement due at once, unless they have started already.
     pub(crate) fn start(&mut self) {
         if let State::Stopped = self.state {
-            self.state = State::Idle {
-                from: Instant::EPOCH,
-                until: Instant::EPOCH,
-            };
+            self.state = State::Idle { from: Instant::EPOCH, until: Instant::EPOCH };
         }
     }
 
     /// Ends the measurement in progress, closes the connection and makes no other measurement.
     pub(crate) fn stop(&mut self, out: &mut Outputs) {
-        let is_busy = matches!(
-            self.state,
-            State::Connecting { .. } | State::Measuring { .. }
-        );
+        let is_busy = matches!(self.state, State::Connecting { .. } | State::Measuring { .. });
         if is_busy || self.connection.is_some() {
             self.disconnect(out);
         }
@@ -89,11 +76,7 @@ impl Ping {
 
     /// Returns the newest connection that was requested.
     pub(crate) fn conn(&self) -> ConnId {
-        ConnId {
-            server: self.server,
-            role: Role::Ping,
-            number: self.connections,
-        }
+        ConnId { server: self.server, role: Role::Ping, number: self.connections }
     }
 
     /// Returns the answer that is outstanding on `conn`.
@@ -184,10 +167,7 @@ impl Ping {
         self.connections = self.connections.saturating_add(1);
         let deadline = self.deadline_from(now);
         self.state = State::Connecting { deadline };
-        out.push(Output::Connect {
-            conn: self.conn(),
-            deadline,
-        });
+        out.push(Output::Connect { conn: self.conn(), deadline });
     }
 
     fn send(&mut self, now: Instant, negotiation: Negotiation, out: &mut Outputs) {
@@ -212,10 +192,7 @@ impl Ping {
 
     fn pause(&mut self, now: Instant) {
         let next = now + self.config.wait();
-        self.state = State::Idle {
-            from: next - self.slack,
-            until: next + self.slack,
-        };
+        self.state = State::Idle { from: next - self.slack, until: next + self.slack };
     }
 
     fn deadline_from(&self, now: Instant) -> Option<Instant> {

@@ -34,11 +34,9 @@ impl Scans {
         match &self.state {
             State::Resting => 1_u8.hash(hasher),
             State::Sleeping { until } => (2_u8, until.since(now)).hash(hasher),
-            State::Checking {
-                scan,
-                server,
-                known,
-            } => (3_u8, scan.key(age), address(*server), known).hash(hasher),
+            State::Checking { scan, server, known } => {
+                (3_u8, scan.key(age), address(*server), known).hash(hasher);
+            }
             State::LookingUp => 4_u8.hash(hasher),
             State::Choosing => 5_u8.hash(hasher),
             State::Probing { server, superseded } => {

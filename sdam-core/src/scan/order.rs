@@ -36,20 +36,12 @@ pub(super) struct Scan {
 impl Scan {
     /// Creates a scan of all servers that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
-        Self {
-            started: now,
-            checks: Vec::new(),
-            single: false,
-            resumed: false,
-        }
+        Self { started: now, checks: Vec::new(), single: false, resumed: false }
     }
 
     /// Creates the check of one server at `now`.
     pub(super) fn single(now: Instant) -> Self {
-        Self {
-            single: true,
-            ..Self::new(now)
-        }
+        Self { single: true, ..Self::new(now) }
     }
 
     /// Returns what decides its future.

@@ -23,11 +23,7 @@ pub(super) struct Selection {
 
 impl Selection {
     pub(super) fn new(now: Instant, timeout: Duration) -> Self {
-        Self {
-            deadline: now + timeout,
-            scanned: false,
-            probed: false,
-        }
+        Self { deadline: now + timeout, scanned: false, probed: false }
     }
 
     /// Returns what decides its future.
@@ -69,10 +65,7 @@ impl Scans {
         let unused = idle.is_some_and(|idle| idle >= self.config.socket_check_interval);
         if unused && !selection.probed {
             selection.probed = true;
-            self.state = State::Probing {
-                server,
-                superseded: false,
-            };
+            self.state = State::Probing { server, superseded: false };
             return Step::Output(Output::Probe { server });
         }
         self.finish(Ok(Some(server)))

@@ -39,10 +39,7 @@ fn reply() -> Hello {
 }
 
 fn rtt(millis: u64) -> Rtt {
-    Rtt {
-        average: Duration::from_millis(millis),
-        ..Rtt::default()
-    }
+    Rtt { average: Duration::from_millis(millis), ..Rtt::default() }
 }
 
 fn described() -> ServerDescription {
@@ -110,11 +107,7 @@ fn a_failed_server_has_default_fields_and_its_error() {
 
     let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
     let failed = ServerDescription::failed(ID, address("dialled"), error.clone(), NOW);
-    let expected = ServerDescription {
-        error: Some(error),
-        last_update_time: Some(NOW),
-        ..unknown
-    };
+    let expected = ServerDescription { error: Some(error), last_update_time: Some(NOW), ..unknown };
     assert_eq!(format!("{failed:?}"), format!("{expected:?}"));
 }
 

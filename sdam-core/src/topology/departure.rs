@@ -65,11 +65,7 @@ impl Departure {
 
     /// Creates the departure of `server` at `address` for `reason`.
     pub const fn new(server: ServerId, address: ServerAddress, reason: DepartureReason) -> Self {
-        Self {
-            server,
-            address,
-            reason,
-        }
+        Self { server, address, reason }
     }
 }
 
@@ -77,20 +73,16 @@ impl DepartureReason {
     /// Returns whether the client's configuration is probably wrong, regardless of other servers.
     /// The other reasons occur in normal operation.
     pub const fn is_mistake(&self) -> bool {
-        matches!(
-            self,
-            Self::OneOfSeveralSeeds | Self::WrongSetName { .. } | Self::WrongType { .. }
-        )
+        matches!(self, Self::OneOfSeveralSeeds | Self::WrongSetName { .. } | Self::WrongType { .. })
     }
 }
 
 impl fmt::Display for Departure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.reason {
-            DepartureReason::NotListed { primary } if *primary == self.address => write!(
-                f,
-                "{primary} is primary, but does not name itself as a member of the set"
-            ),
+            DepartureReason::NotListed { primary } if *primary == self.address => {
+                write!(f, "{primary} is primary, but does not name itself as a member of the set")
+            }
             reason => write!(f, "{} {reason}", self.address),
         }
     }
@@ -103,28 +95,17 @@ impl fmt::Display for DepartureReason {
             Self::HostsChanged => f.write_str("is not in the SRV record any more"),
             Self::Misnamed { me } => write!(f, "calls itself {me}: use that address"),
             Self::NotListed { primary } => {
-                write!(
-                    f,
-                    "is not a member of the set according to its primary {primary}"
-                )
+                write!(f, "is not a member of the set according to its primary {primary}")
             }
             Self::OneOfSeveralSeeds => f.write_str(
                 "is a standalone server, which must be the only host of the connection string",
             ),
-            Self::WrongSetName {
-                found: Some(found),
-                wanted,
-            } => write!(
-                f,
-                "belongs to the set `{found}`, not `{wanted}`: use replicaSet={found}"
-            ),
-            Self::WrongSetName {
-                found: None,
-                wanted,
-            } => write!(
-                f,
-                "belongs to no set, and not to `{wanted}`: leave replicaSet out"
-            ),
+            Self::WrongSetName { found: Some(found), wanted } => {
+                write!(f, "belongs to the set `{found}`, not `{wanted}`: use replicaSet={found}")
+            }
+            Self::WrongSetName { found: None, wanted } => {
+                write!(f, "belongs to no set, and not to `{wanted}`: leave replicaSet out")
+            }
             Self::WrongType { server, topology } => {
                 let topology = match topology {
                     TopologyType::Sharded => "a sharded cluster",

@@ -60,10 +60,7 @@ impl Obstacle {
     /// Returns the remedy.
     pub const fn remedy(&self) -> &'static str {
         match self {
-            Self::NamesDiffer { .. }
-            | Self::Unresolvable {
-                advertised: true, ..
-            } => Self::NAMES,
+            Self::NamesDiffer { .. } | Self::Unresolvable { advertised: true, .. } => Self::NAMES,
             Self::Unresolvable { .. } => Self::SPELLING,
             Self::Proxy(_) => Self::PROXY,
             Self::Tls(_) => Self::TLS,
@@ -126,37 +123,27 @@ impl TopologyDescription {
     }
 
     fn aliases(&self) -> impl Iterator<Item = (&ServerAddress, &ServerAddress)> {
-        self.departures
-            .iter()
-            .filter_map(|departure| match &departure.reason {
-                DepartureReason::Misnamed { me } => Some((&departure.address, me)),
-                _ => None,
-            })
+        self.departures.iter().filter_map(|departure| match &departure.reason {
+            DepartureReason::Misnamed { me } => Some((&departure.address, me)),
+            _ => None,
+        })
     }
 }
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NamesDiffer {
-                connected,
-                me,
-                error,
-            } => {
-                let verb = if error.stage() == Stage::Dns {
-                    "resolved"
-                } else {
-                    "reached"
-                };
+            Self::NamesDiffer { connected, me, error } => {
+                let verb = if error.stage() == Stage::Dns { "resolved" } else { "reached" };
                 write!(
                     f,
                     "the set calls itself {me}, you connected to {connected}: {me} cannot be {verb} \
                      from here"
                 )
             }
-            Self::Unresolvable {
-                advertised: true, ..
-            } => f.write_str("the set names it as a member, but it cannot be resolved from here"),
+            Self::Unresolvable { advertised: true, .. } => {
+                f.write_str("the set names it as a member, but it cannot be resolved from here")
+            }
             Self::Unresolvable { .. } => f.write_str("it cannot be resolved from here"),
             Self::Proxy(error) => f.write_str(error.message()),
             Self::Tls(error) => write!(f, "TLS could not be negotiated: {}", error.message()),

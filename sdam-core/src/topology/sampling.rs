@@ -66,10 +66,6 @@ mod tests {
             seen.extend(chosen);
         }
         assert_eq!(seen.into_iter().collect::<Vec<_>>(), addresses("a b c d e"));
-        assert_eq!(
-            sample("a b", "a b c", 1, 1),
-            addresses("a b"),
-            "none is removed"
-        );
+        assert_eq!(sample("a b", "a b c", 1, 1), addresses("a b"), "none is removed");
     }
 }

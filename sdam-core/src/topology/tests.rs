@@ -58,11 +58,7 @@ fn a_difference_in_any_field_is_a_change() {
 #[test]
 fn servers_are_found_by_address_by_id_and_as_primary() {
     let mut of_set = replica_set();
-    let names: Vec<_> = of_set
-        .servers()
-        .iter()
-        .map(|it| it.address.host())
-        .collect();
+    let names: Vec<_> = of_set.servers().iter().map(|it| it.address.host()).collect();
     assert_eq!(names, ["a", "b", "c"]);
     let host = |found: Option<&Arc<ServerDescription>>| {
         found.map(|server| server.address.host().to_string())
@@ -100,20 +96,13 @@ fn has_writable_server_depends_on_topology_type_and_server_types() {
     check(TopologyType::LoadBalanced, ServerType::LoadBalancer, true);
     let of_set = ServerType::RsSecondary;
     check(TopologyType::ReplicaSetNoPrimary, of_set, false);
-    check(
-        TopologyType::ReplicaSetWithPrimary,
-        ServerType::RsPrimary,
-        true,
-    );
+    check(TopologyType::ReplicaSetWithPrimary, ServerType::RsPrimary, true);
 }
 
 #[test]
 fn a_description_is_displayed_on_one_line() {
     let mut primary = server("a", ServerType::RsPrimary);
-    primary.rtt = Some(Rtt {
-        average: Duration::from_micros(2_340),
-        ..Rtt::default()
-    });
+    primary.rtt = Some(Rtt { average: Duration::from_micros(2_340), ..Rtt::default() });
     primary.tags = [("dc", "ny")].into_iter().collect();
     let error = Error::new(ErrorKind::Network, Stage::Connect, "refused");
     let at = ServerAddress::new("b", 27017);

@@ -82,10 +82,7 @@ impl<'a> Parts<'a> {
                 "name the user, or leave out the `@` and what is before it",
             ));
         }
-        Ok(UserInfo {
-            user: Some(user),
-            password: password.map(|password| Secret::new(&password)),
-        })
+        Ok(UserInfo { user: Some(user), password: password.map(|password| Secret::new(&password)) })
     }
 
     pub(super) fn database(&self) -> Result<Option<Box<str>>, ConfigError> {
@@ -137,12 +134,7 @@ impl<'a> Parts<'a> {
     pub(super) fn srv_host(&self) -> Result<Box<str>, ConfigError> {
         let invalid = |reason| {
             let remedy = "write mongodb+srv:// and one host name without a port";
-            Err(ConfigError::new(
-                "host",
-                self.shown_hosts(self.hosts),
-                reason,
-                remedy,
-            ))
+            Err(ConfigError::new("host", self.shown_hosts(self.hosts), reason, remedy))
         };
         if self.hosts.contains(',') {
             return invalid("an SRV string names one host only");
@@ -242,11 +234,7 @@ fn scheme(text: &str) -> Result<(bool, &str), ConfigError> {
         let remedy = format!("begin it with {own}://");
         return invalid(&shown, "the scheme must be in lower case", &remedy);
     }
-    let shown = if scheme.bytes().all(|byte| byte.is_ascii_lowercase()) {
-        scheme
-    } else {
-        ""
-    };
+    let shown = if scheme.bytes().all(|byte| byte.is_ascii_lowercase()) { scheme } else { "" };
     let reason = "it has another scheme than MongoDB's";
     invalid(shown, reason, "begin it with mongodb:// or mongodb+srv://")
 }

@@ -50,11 +50,7 @@ pub(super) enum Place {
 impl Query {
     /// Parses `name=value&name=value`.
     pub(super) fn read(text: &str, place: Place, confidential: bool) -> Result<Self, ConfigError> {
-        let mut query = Self {
-            place,
-            confidential,
-            ..Self::default()
-        };
+        let mut query = Self { place, confidential, ..Self::default() };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             query.pair(pair)?;
         }
@@ -84,12 +80,7 @@ impl Query {
         let key =
             percent::decode(key).map_err(|reason| malformed(self.shown(key), "".into(), reason))?;
         if key.is_empty() {
-            return Err(ConfigError::new(
-                "options",
-                "",
-                "a value has no name",
-                "write name=value",
-            ));
+            return Err(ConfigError::new("options", "", "a value has no name", "write name=value"));
         }
         let found = uri_options::find(&key);
         if self.place == Place::Txt
@@ -108,11 +99,7 @@ impl Query {
         };
         let shown = |text: &str| {
             let is_secret = row.kind.is_secret();
-            if is_secret {
-                HIDDEN.into()
-            } else {
-                self.shown(text)
-            }
+            if is_secret { HIDDEN.into() } else { self.shown(text) }
         };
         let text = percent::decode(text)
             .map_err(|reason| malformed(row.name.into(), shown(text), reason))?;
@@ -171,8 +158,7 @@ impl Query {
                     let error = ConfigError::new(name, shown.clone(), &*reason, remedy);
                     self.unguarded.get_or_insert(error);
                 }
-                self.warnings
-                    .push(Warning::new(name, shown.clone(), reason, consequence));
+                self.warnings.push(Warning::new(name, shown.clone(), reason, consequence));
                 rest.map_or(Ok(()), |rest| self.set(row, name, rest, shown))
             }
         }
@@ -190,8 +176,7 @@ impl Query {
             self.unguarded.get_or_insert(error);
         }
         let consequence = if guards { UNGUARDED } else { "it is ignored" };
-        self.warnings
-            .push(Warning::new(shown, "", reason, consequence));
+        self.warnings.push(Warning::new(shown, "", reason, consequence));
     }
 
     fn set(
@@ -251,9 +236,8 @@ impl Query {
     fn check(&self) -> Result<(), ConfigError> {
         let given = |name| self.settings.contains_key(name);
         let exclusive = uri_options::EXCLUSIVE.iter();
-        if let Some((one, other)) = exclusive
-            .copied()
-            .find(|&(one, other)| given(one) && given(other))
+        if let Some((one, other)) =
+            exclusive.copied().find(|&(one, other)| given(one) && given(other))
         {
             return Err(ConfigError::new(
                 one,
@@ -263,9 +247,8 @@ impl Query {
             ));
         }
         let requires = uri_options::REQUIRES.iter();
-        if let Some((one, other)) = requires
-            .copied()
-            .find(|&(one, other)| given(one) && !given(other))
+        if let Some((one, other)) =
+            requires.copied().find(|&(one, other)| given(one) && !given(other))
         {
             return Err(ConfigError::new(
                 one,

@@ -23,11 +23,7 @@ impl DriverOptions {
     pub(crate) fn of(settings: &Settings) -> Self {
         let is_drivers = |name| table::find(name).is_some_and(|(row, _)| row.user == User::Driver);
         let settings = settings.iter().filter(|(name, _)| is_drivers(name));
-        Self(
-            settings
-                .map(|(name, value)| (*name, value.clone()))
-                .collect(),
-        )
+        Self(settings.map(|(name, value)| (*name, value.clone())).collect())
     }
 
     /// Returns the value of the option `name`, in any case.

@@ -47,10 +47,7 @@ pub(crate) struct Refusal {
 
 impl<S: ToString> From<S> for Refusal {
     fn from(reason: S) -> Self {
-        Self {
-            reason: reason.to_string(),
-            rest: None,
-        }
+        Self { reason: reason.to_string(), rest: None }
     }
 }
 
@@ -126,18 +123,13 @@ fn spelling(known: &[&'static str], text: &str) -> Option<&'static str> {
 }
 
 fn list(text: &str, known: &[&'static str]) -> Result<Value, Refusal> {
-    let found: Box<[Box<str>]> = text
-        .split(',')
-        .filter_map(|item| spelling(known, item).map(Into::into))
-        .collect();
+    let found: Box<[Box<str>]> =
+        text.split(',').filter_map(|item| spelling(known, item).map(Into::into)).collect();
     let complete = found.len() == text.split(',').count();
     let rest = (!found.is_empty()).then_some(Value::List(found));
     match rest {
         Some(value) if complete => Ok(value),
-        rest => Err(Refusal {
-            reason: format!("only {} are known", known.join(", ")),
-            rest,
-        }),
+        rest => Err(Refusal { reason: format!("only {} are known", known.join(", ")), rest }),
     }
 }
 

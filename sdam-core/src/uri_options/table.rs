@@ -56,13 +56,8 @@ pub(crate) struct Alias {
 const I32_MAX: i64 = 0x7FFF_FFFF;
 const COUNT: Kind = Number(0..=I32_MAX);
 const MILLIS: Kind = Millis(0);
-const MODES: &[&str] = &[
-    "primary",
-    "primaryPreferred",
-    "secondary",
-    "secondaryPreferred",
-    "nearest",
-];
+const MODES: &[&str] =
+    &["primary", "primaryPreferred", "secondary", "secondaryPreferred", "nearest"];
 
 const ROWS: &[Row] = &[
     framework("appname", Text),
@@ -92,18 +87,10 @@ const ROWS: &[Row] = &[
     driver("maxIdleTimeMS", MILLIS),
     driver("maxPoolSize", COUNT),
     driver("minPoolSize", COUNT),
-    driver("proxyHost", Text)
-        .guard()
-        .repeated(Repetition::Error),
-    driver("proxyPassword", Secret)
-        .guard()
-        .repeated(Repetition::Error),
-    driver("proxyPort", Number(1..=65535))
-        .guard()
-        .repeated(Repetition::Error),
-    driver("proxyUsername", Text)
-        .guard()
-        .repeated(Repetition::Error),
+    driver("proxyHost", Text).guard().repeated(Repetition::Error),
+    driver("proxyPassword", Secret).guard().repeated(Repetition::Error),
+    driver("proxyPort", Number(1..=65535)).guard().repeated(Repetition::Error),
+    driver("proxyUsername", Text).guard().repeated(Repetition::Error),
     driver("readConcernLevel", Text),
     driver("retryReads", Flag),
     driver("retryWrites", Flag),
@@ -142,15 +129,9 @@ pub(crate) const EXCLUSIVE: &[(&str, &str)] = &[
     ("tlsInsecure", "tlsAllowInvalidHostnames"),
     ("tlsInsecure", "tlsDisableCertificateRevocationCheck"),
     ("tlsInsecure", "tlsDisableOCSPEndpointCheck"),
-    (
-        "tlsAllowInvalidCertificates",
-        "tlsDisableCertificateRevocationCheck",
-    ),
+    ("tlsAllowInvalidCertificates", "tlsDisableCertificateRevocationCheck"),
     ("tlsAllowInvalidCertificates", "tlsDisableOCSPEndpointCheck"),
-    (
-        "tlsDisableCertificateRevocationCheck",
-        "tlsDisableOCSPEndpointCheck",
-    ),
+    ("tlsDisableCertificateRevocationCheck", "tlsDisableOCSPEndpointCheck"),
 ];
 
 /// Options that require another option (SOCKS5 Support: "URI options").
@@ -226,11 +207,7 @@ impl Row {
 }
 
 const fn alias(other_name: &'static str, name: &'static str, deprecated: bool) -> Alias {
-    Alias {
-        other_name,
-        name,
-        deprecated,
-    }
+    Alias { other_name, name, deprecated }
 }
 
 const fn deprecated(name: &'static str, instead: &'static str) -> Alias {

@@ -102,11 +102,7 @@ impl Properties {
     /// Creates the properties; the last value for a name counts.
     pub(crate) fn new<'a>(pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let pairs = pairs.into_iter();
-        Self(
-            pairs
-                .map(|(name, value)| (normal(name), value.into()))
-                .collect(),
-        )
+        Self(pairs.map(|(name, value)| (normal(name), value.into())).collect())
     }
 
     /// Returns the value of the property `name`, in any case.

@@ -52,20 +52,8 @@ fn leaf() -> impl Strategy<Value = Bson> {
         any::<bool>().prop_map(Bson::from),
         (-1..40_i32).prop_map(Bson::from),
         any::<i64>().prop_map(Bson::from),
-        select(
-            &[
-                0.0,
-                -0.0,
-                1.0,
-                0.5,
-                30.0,
-                1e10,
-                1e300,
-                f64::NAN,
-                f64::INFINITY
-            ][..]
-        )
-        .prop_map(Bson::from),
+        select(&[0.0, -0.0, 1.0, 0.5, 30.0, 1e10, 1e300, f64::NAN, f64::INFINITY][..])
+            .prop_map(Bson::from),
         any::<f64>().prop_map(Bson::from),
         any::<[u8; 12]>().prop_map(|bytes| ObjectId::from_bytes(bytes).into()),
         any::<i64>().prop_map(|millis| DateTime::from_millis(millis).into()),
@@ -73,10 +61,7 @@ fn leaf() -> impl Strategy<Value = Bson> {
         text().prop_map(Bson::Symbol),
         text().prop_map(Bson::JavaScriptCode),
         vec(any::<u8>(), 0..9).prop_map(|bytes| {
-            Bson::Binary(bson::Binary {
-                subtype: bson::spec::BinarySubtype::Generic,
-                bytes,
-            })
+            Bson::Binary(bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes })
         }),
     ]
 }
@@ -91,9 +76,9 @@ fn plausible(key: &'static str) -> BoxedStrategy<Bson> {
     let id = any::<[u8; 12]>().prop_map(|bytes| Bson::from(ObjectId::from_bytes(bytes)));
     let version = (id.clone(), any::<i64>());
     match key {
-        "hosts" | "passives" | "arbiters" | "errorLabels" => vec(text().prop_map(Bson::from), 0..6)
-            .prop_map(Bson::from)
-            .boxed(),
+        "hosts" | "passives" | "arbiters" | "errorLabels" => {
+            vec(text().prop_map(Bson::from), 0..6).prop_map(Bson::from).boxed()
+        }
         "me" | "primary" | "msg" | "setName" | "errmsg" | "codeName" | "$err" | "err" => {
             text().prop_map(Bson::from).boxed()
         }

@@ -133,10 +133,9 @@ fn integer(value: &Bson) -> Option<i64> {
         Bson::Int64(number) => Some(*number),
         Bson::Boolean(truth) => Some(i64::from(*truth)),
         // Converts through text, so as to share no code with the parser.
-        Bson::Double(number) if number.is_finite() => format!("{number:.400}")
-            .strip_suffix(&format!(".{}", "0".repeat(400)))?
-            .parse()
-            .ok(),
+        Bson::Double(number) if number.is_finite() => {
+            format!("{number:.400}").strip_suffix(&format!(".{}", "0".repeat(400)))?.parse().ok()
+        }
         _ => None,
     }
 }

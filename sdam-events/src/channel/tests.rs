@@ -20,9 +20,7 @@ fn queue() -> Arc<EventQueue> {
 }
 
 fn read(stream: &mut EventStream) -> Vec<u64> {
-    std::iter::from_fn(|| stream.try_next())
-        .map(|event| event.seq)
-        .collect()
+    std::iter::from_fn(|| stream.try_next()).map(|event| event.seq).collect()
 }
 
 #[test]

@@ -42,11 +42,7 @@ fn a_dispatcher_ends_when_the_queue_is_closed_and_empty() {
     let end = block_on(Dispatcher::new(queue, sink.clone()));
     assert_eq!((end.delivered, end.failure), (2, None));
     assert_eq!(sink.names(), ["TopologyOpening", "TopologyClosed"]);
-    assert_eq!(
-        Arc::strong_count(&sink),
-        1,
-        "the dispatcher has dropped the sink"
-    );
+    assert_eq!(Arc::strong_count(&sink), 1, "the dispatcher has dropped the sink");
 }
 
 #[test]
@@ -63,19 +59,11 @@ fn a_push_wakes_the_dispatcher_once_and_a_burst_is_delivered_in_several_polls() 
     for _ in 0..=BUDGET {
         queue.push(at(1), opening(1));
     }
-    assert_eq!(
-        count.0.load(Ordering::SeqCst),
-        1,
-        "one wake-up for the burst"
-    );
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "one wake-up for the burst");
 
     assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
     assert_eq!(sink.seqs().len(), BUDGET);
-    assert_eq!(
-        count.0.load(Ordering::SeqCst),
-        2,
-        "it wakes itself to be polled again"
-    );
+    assert_eq!(count.0.load(Ordering::SeqCst), 2, "it wakes itself to be polled again");
     assert!(dispatcher.as_mut().poll(&mut cx).is_pending());
     assert_eq!(sink.seqs().len(), BUDGET + 1);
     assert_eq!(count.0.load(Ordering::SeqCst), 2);
@@ -122,10 +110,7 @@ fn a_blocked_sink_does_not_delay_producers() {
     let queue = queue();
     let (entered, has_entered) = mpsc::channel();
     let (release, released) = mpsc::channel();
-    let sink = Arc::new(Blocked {
-        entered,
-        release: Mutex::new(released),
-    });
+    let sink = Arc::new(Blocked { entered, release: Mutex::new(released) });
     let dispatcher = Dispatcher::new(Arc::clone(&queue), sink);
     let delivery = thread::spawn(move || block_on(dispatcher));
     queue.push(at(0), opening(0));
@@ -137,10 +122,7 @@ fn a_blocked_sink_does_not_delay_producers() {
     }
     queue.close();
     assert_eq!(queue.depth(), 20_000);
-    assert!(
-        has_entered.try_recv().is_err(),
-        "the sink was still blocked"
-    );
+    assert!(has_entered.try_recv().is_err(), "the sink was still blocked");
 
     for _ in 0..20_000 {
         release.send(()).unwrap();
@@ -167,10 +149,7 @@ impl EventSink for Panics {
 fn a_sink_that_panics_is_disabled_and_reported() {
     let queue = queue();
     let before = Recorder::shared();
-    let sink = Arc::new(Panics {
-        at: 3,
-        before: before.clone(),
-    });
+    let sink = Arc::new(Panics { at: 3, before: before.clone() });
     for _ in 0..5 {
         queue.push(at(1), opening(1));
     }
@@ -180,10 +159,7 @@ fn a_sink_that_panics_is_disabled_and_reported() {
     let failure = queue.sink_failed().unwrap();
     assert_eq!(end.failure.as_ref(), Some(failure));
     assert_eq!((failure.seq, &*failure.message), (3, "no more than 2"));
-    assert!(
-        queue.interest().is_empty(),
-        "no event is built for a disabled sink"
-    );
+    assert!(queue.interest().is_empty(), "no event is built for a disabled sink");
     queue.push(at(2), opening(2));
     assert_eq!(queue.depth(), 0);
 }

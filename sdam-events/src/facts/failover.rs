@@ -59,11 +59,7 @@ impl fmt::Display for Outage {
             Some(address) => write!(f, "primary {address} lost")?,
             None => f.write_str("no writable server")?,
         }
-        write!(
-            f,
-            ", last seen {:.3?} before",
-            self.noticed.since(self.last_writable)
-        )
+        write!(f, ", last seen {:.3?} before", self.noticed.since(self.last_writable))
     }
 }
 
@@ -89,12 +85,7 @@ impl fmt::Display for Failover {
 impl fmt::Display for Fact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::PrimaryChanged {
-                old,
-                new,
-                election_id,
-                ..
-            } => {
+            Self::PrimaryChanged { old, new, election_id, .. } => {
                 match (old, new) {
                     (Some(old), Some(new)) => write!(f, "primary {old} -> {new}")?,
                     (None, Some(new)) => write!(f, "primary {new} found")?,
@@ -108,21 +99,16 @@ impl fmt::Display for Fact {
             }
             Self::OutageStarted(outage) => outage.fmt(f),
             Self::FailoverEnded(failover) => failover.fmt(f),
-            Self::ServerLost {
-                address,
-                losses,
-                reason,
-                ..
-            } => {
+            Self::ServerLost { address, losses, reason, .. } => {
                 write!(f, "{address} -> {}, loss {losses}", ServerType::Unknown)?;
                 match reason {
                     Some(reason) => write!(f, ": {reason}"),
                     None => Ok(()),
                 }
             }
-            Self::TopologyTypeChanged {
-                old, new, lasted, ..
-            } => write!(f, "{old} -> {new} after {lasted:.3?}"),
+            Self::TopologyTypeChanged { old, new, lasted, .. } => {
+                write!(f, "{old} -> {new} after {lasted:.3?}")
+            }
         }
     }
 }

@@ -15,10 +15,7 @@ pub struct FactSink<F = fn(&Fact)> {
 impl<F: Fn(&Fact) + Send + Sync + 'static> FactSink<F> {
     /// Creates a sink that calls `tell` with each fact.
     pub fn new(tell: F) -> Self {
-        Self {
-            facts: Mutex::default(),
-            tell,
-        }
+        Self { facts: Mutex::default(), tell }
     }
 }
 
@@ -54,8 +51,6 @@ impl<F: Fn(&Fact) + Send + Sync + 'static> EventSink for FactSink<F> {
 
 impl<F> fmt::Debug for FactSink<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FactSink")
-            .field("facts", &self.facts)
-            .finish_non_exhaustive()
+        f.debug_struct("FactSink").field("facts", &self.facts).finish_non_exhaustive()
     }
 }

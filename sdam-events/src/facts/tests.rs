@@ -33,8 +33,7 @@ impl Script {
     }
 
     fn push(&mut self, kind: EventKind) -> Vec<Fact> {
-        self.facts
-            .observe(&sdam_core::event::Event::new(0, self.now, TOPOLOGY, kind))
+        self.facts.observe(&sdam_core::event::Event::new(0, self.now, TOPOLOGY, kind))
     }
 
     fn answered(&mut self, server: u64) {
@@ -44,12 +43,8 @@ impl Script {
     /// Emits the events of one reply or error: first the changed servers, then the topology.
     fn change(&mut self, topology_type: TopologyType, changed: &[ServerDescription]) -> Vec<Fact> {
         let mut facts = Vec::new();
-        let mut servers: Vec<ServerDescription> = self
-            .topology
-            .servers()
-            .iter()
-            .map(|server| (**server).clone())
-            .collect();
+        let mut servers: Vec<ServerDescription> =
+            self.topology.servers().iter().map(|server| (**server).clone()).collect();
         for new in changed {
             let previous = self
                 .topology
@@ -57,10 +52,9 @@ impl Script {
                 .cloned()
                 .unwrap_or_else(|| Arc::new(description(new.id.as_u64(), ServerType::Unknown)));
             let new = Arc::new(new.clone());
-            facts.extend(self.push(EventKind::ServerDescriptionChanged {
-                previous,
-                new: Arc::clone(&new),
-            }));
+            facts.extend(
+                self.push(EventKind::ServerDescriptionChanged { previous, new: Arc::clone(&new) }),
+            );
             servers.push((*new).clone());
         }
         let new = TopologyDescription::new(topology_type, servers);
@@ -118,9 +112,7 @@ fn shown(facts: &[Fact]) -> Vec<String> {
 fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);
-    let lost = script
-        .at(1500)
-        .change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
+    let lost = script.at(1500).change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
     assert_eq!(
         shown(&lost),
         [
@@ -131,24 +123,14 @@ fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() 
         ]
     );
     assert!(!script.facts.is_writable());
-    assert_eq!(
-        script.facts.time_without_writes(at(1600)),
-        Duration::from_millis(100)
-    );
+    assert_eq!(script.facts.time_without_writes(at(1600)), Duration::from_millis(100));
 
     // A secondary reports the new primary before the new primary has answered.
     let mut secondary = description(3, ServerType::RsSecondary);
     secondary.primary = Some(address("host2"));
-    assert_eq!(
-        script
-            .at(1700)
-            .change(TopologyType::ReplicaSetNoPrimary, &[secondary]),
-        []
-    );
+    assert_eq!(script.at(1700).change(TopologyType::ReplicaSetNoPrimary, &[secondary]), []);
 
-    let found = script
-        .at(2000)
-        .change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
+    let found = script.at(2000).change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
     let Some(Fact::FailoverEnded(failover)) = found.last() else {
         panic!("{found:?}");
     };
@@ -168,10 +150,7 @@ fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() 
     assert_eq!(script.facts.last_failover(), Some(failover));
     assert_eq!(script.facts.outage(), None);
     assert_eq!(script.facts.primary(), Some(&address("host2")));
-    assert_eq!(
-        script.facts.time_without_writes(at(9000)),
-        Duration::from_millis(500)
-    );
+    assert_eq!(script.facts.time_without_writes(at(9000)), Duration::from_millis(500));
 }
 
 #[test]
@@ -179,29 +158,21 @@ fn the_reply_of_a_primary_that_steps_down_does_not_count_as_writable() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);
     script.at(1400).answered(1);
-    let lost = script.change(
-        TopologyType::ReplicaSetNoPrimary,
-        &[description(1, ServerType::RsSecondary)],
-    );
+    let lost = script
+        .change(TopologyType::ReplicaSetNoPrimary, &[description(1, ServerType::RsSecondary)]);
     let Some(Fact::OutageStarted(outage)) = lost.last() else {
         panic!("{lost:?}");
     };
     assert_eq!((outage.last_writable, outage.noticed), (at(1000), at(1400)));
-    assert!(
-        !lost
-            .iter()
-            .any(|fact| matches!(fact, Fact::ServerLost { .. }))
-    );
+    assert!(!lost.iter().any(|fact| matches!(fact, Fact::ServerLost { .. })));
 }
 
 #[test]
 fn a_change_of_primary_in_one_step_is_a_failover_without_outage() {
     let mut script = Script::replica_set();
     script.at(1000).answered(1);
-    let facts = script.at(1200).change(
-        TopologyType::ReplicaSetWithPrimary,
-        &[primary(2), unreachable(1)],
-    );
+    let facts =
+        script.at(1200).change(TopologyType::ReplicaSetWithPrimary, &[primary(2), unreachable(1)]);
     let Some(Fact::FailoverEnded(failover)) = facts.last() else {
         panic!("{facts:?}");
     };
@@ -224,10 +195,7 @@ fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
         // Another failed check is not another loss.
         script.change(TopologyType::ReplicaSetWithPrimary, &[unreachable(2)]);
-        assert_eq!(
-            script.facts.server(&address("host2")).unwrap().losses,
-            losses
-        );
+        assert_eq!(script.facts.server(&address("host2")).unwrap().losses, losses);
         let back = description(2, ServerType::RsSecondary);
         script.change(TopologyType::ReplicaSetWithPrimary, &[back]);
     }
@@ -244,21 +212,11 @@ fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
 #[test]
 fn the_time_in_each_topology_type_is_summed() {
     let mut script = Script::replica_set();
-    script
-        .at(1100)
-        .change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
-    script
-        .at(1300)
-        .change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
+    script.at(1100).change(TopologyType::ReplicaSetNoPrimary, &[unreachable(1)]);
+    script.at(1300).change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
     let time = |topology_type| script.facts.time_in(topology_type, at(2000));
-    assert_eq!(
-        time(TopologyType::ReplicaSetNoPrimary),
-        Duration::from_millis(300)
-    );
-    assert_eq!(
-        time(TopologyType::ReplicaSetWithPrimary),
-        Duration::from_millis(1700)
-    );
+    assert_eq!(time(TopologyType::ReplicaSetNoPrimary), Duration::from_millis(300));
+    assert_eq!(time(TopologyType::ReplicaSetWithPrimary), Duration::from_millis(1700));
     assert_eq!(time(TopologyType::Sharded), Duration::ZERO);
 }
 
@@ -270,16 +228,9 @@ fn a_sharded_topology_has_an_outage_when_every_router_is_lost() {
     script.at(100).answered(1);
     script.change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
     script.at(200).answered(1);
-    let lost = script
-        .at(500)
-        .change(TopologyType::Sharded, &[unreachable(1)]);
-    assert_eq!(
-        shown(&lost)[1..],
-        ["no writable server, last seen 300.000ms before"]
-    );
-    let found = script
-        .at(700)
-        .change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
+    let lost = script.at(500).change(TopologyType::Sharded, &[unreachable(1)]);
+    assert_eq!(shown(&lost)[1..], ["no writable server, last seen 300.000ms before"]);
+    let found = script.at(700).change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
     assert_eq!(
         shown(&found),
         ["failover in 500.000ms (detected after 300.000ms, 200.000ms without primary)"]

@@ -87,11 +87,8 @@ fn life() -> Vec<EventKind> {
 #[test]
 fn every_transition_has_its_cause() {
     let history = record(100, life());
-    let causes: Vec<Cause> = history
-        .transitions()
-        .into_iter()
-        .map(|transition| transition.cause)
-        .collect();
+    let causes: Vec<Cause> =
+        history.transitions().into_iter().map(|transition| transition.cause).collect();
     let host = address("host1");
     let reply = || Cause::Reply(host.clone());
     let failure = || Cause::Error(host.clone(), error());
@@ -124,10 +121,7 @@ fn a_history_is_displayed_as_one_line_per_transition() {
     let text = record(100, life()).to_string();
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     assert_eq!(lines.len(), 17);
-    assert_eq!(
-        lines[4],
-        "0.005 s  #5     host1:27017 Unknown -> RSPrimary (reply of host1:27017)"
-    );
+    assert_eq!(lines[4], "0.005 s  #5     host1:27017 Unknown -> RSPrimary (reply of host1:27017)");
     assert_eq!(
         lines[7],
         "0.008 s  #8     topology Unknown -> ReplicaSetWithPrimary, primary host1:27017 (reply of \
@@ -143,11 +137,8 @@ fn a_history_is_displayed_as_one_line_per_transition() {
 #[test]
 fn only_the_last_transitions_are_kept() {
     let history = record(2, life());
-    let changes: Vec<Change> = history
-        .transitions()
-        .into_iter()
-        .map(|transition| transition.change)
-        .collect();
+    let changes: Vec<Change> =
+        history.transitions().into_iter().map(|transition| transition.change).collect();
     let last = Change::Topology {
         old: TopologyType::ReplicaSetNoPrimary,
         new: TopologyType::Unknown,

@@ -14,10 +14,7 @@ impl<'e> LogFields<'e> {
     /// Returns the fields of the message for `event`.
     pub(super) fn of(event: &'e Event, max_document_length: usize) -> Self {
         let shown = |document| ExtendedJson::new(document).limited_to(max_document_length);
-        let common = Self {
-            topology_id: Some(event.topology),
-            ..Self::default()
-        };
+        let common = Self { topology_id: Some(event.topology), ..Self::default() };
         let kind = &event.kind;
         discovery(common.clone(), kind, shown)
             .or_else(|| connection(common.clone(), kind))
@@ -35,71 +32,39 @@ fn discovery<'e>(
 ) -> Option<LogFields<'e>> {
     Some(match kind {
         EventKind::ServerOpening { address, .. } => fields.server(address),
-        EventKind::ServerClosed {
-            address, reason, ..
-        } => LogFields {
-            reason: Some(Reason::Departure(reason)),
-            ..fields.server(address)
-        },
-        EventKind::ServerUnusable {
-            address, obstacle, ..
-        } => LogFields {
-            reason: Some(Reason::Obstacle(obstacle)),
-            ..fields.server(address)
-        },
-        EventKind::TopologyDescriptionChanged { previous, new } => LogFields {
-            previous_description: Some(previous),
-            new_description: Some(new),
-            ..fields
-        },
-        EventKind::ConfigWarning(warning) => LogFields {
-            warning: Some(warning),
-            ..fields
-        },
-        EventKind::MembersIgnored { ignored, limit } => LogFields {
-            ignored: Some(*ignored),
-            limit: Some(*limit),
-            ..fields
-        },
-        EventKind::SrvHostsIgnored {
-            name,
-            domain,
-            hosts,
-        } => LogFields {
+        EventKind::ServerClosed { address, reason, .. } => {
+            LogFields { reason: Some(Reason::Departure(reason)), ..fields.server(address) }
+        }
+        EventKind::ServerUnusable { address, obstacle, .. } => {
+            LogFields { reason: Some(Reason::Obstacle(obstacle)), ..fields.server(address) }
+        }
+        EventKind::TopologyDescriptionChanged { previous, new } => {
+            LogFields { previous_description: Some(previous), new_description: Some(new), ..fields }
+        }
+        EventKind::ConfigWarning(warning) => LogFields { warning: Some(warning), ..fields },
+        EventKind::MembersIgnored { ignored, limit } => {
+            LogFields { ignored: Some(*ignored), limit: Some(*limit), ..fields }
+        }
+        EventKind::SrvHostsIgnored { name, domain, hosts } => LogFields {
             srv_name: Some(name),
             domain: Some(domain),
             hosts: Some(HostList(hosts)),
             ..fields
         },
-        EventKind::SrvLookupFailed {
-            name,
-            failure,
-            next,
-        } => LogFields {
+        EventKind::SrvLookupFailed { name, failure, next } => LogFields {
             srv_name: Some(name),
             failure: Some(Failure::Error(failure)),
             remaining_time_ms: Some(whole_millis(*next)),
             ..fields
         },
-        EventKind::EventsDropped { total } => LogFields {
-            dropped: Some(*total),
-            ..fields
-        },
+        EventKind::EventsDropped { total } => LogFields { dropped: Some(*total), ..fields },
         EventKind::ServerHeartbeatStarted(heartbeat) => fields.heartbeat(heartbeat),
-        EventKind::ServerHeartbeatSucceeded {
-            heartbeat,
-            duration,
-            reply,
-        } => LogFields {
+        EventKind::ServerHeartbeatSucceeded { heartbeat, duration, reply } => LogFields {
             duration_ms: Some(millis(*duration)),
             reply: Some(shown(reply)),
             ..fields.heartbeat(heartbeat)
         },
-        EventKind::ServerHeartbeatFailed {
-            heartbeat,
-            duration,
-            failure,
-        } => LogFields {
+        EventKind::ServerHeartbeatFailed { heartbeat, duration, failure } => LogFields {
             duration_ms: Some(millis(*duration)),
             failure: Some(Failure::Error(failure)),
             ..fields.heartbeat(heartbeat)
@@ -112,64 +77,36 @@ fn discovery<'e>(
 /// Logging").
 fn connection<'e>(fields: LogFields<'e>, kind: &'e EventKind) -> Option<LogFields<'e>> {
     Some(match kind {
-        EventKind::PoolCreated {
-            address, options, ..
-        } => fields.server(address).pool(options),
+        EventKind::PoolCreated { address, options, .. } => fields.server(address).pool(options),
         EventKind::PoolReady { address, .. }
         | EventKind::PoolClosed { address, .. }
         | EventKind::ConnectionCheckOutStarted { address, .. } => fields.server(address),
-        EventKind::PoolCleared { address, clear, .. } => LogFields {
-            service_id: clear.service_id,
-            ..fields.server(address)
-        },
-        EventKind::ConnectionCreated {
-            address,
-            connection,
-            ..
+        EventKind::PoolCleared { address, clear, .. } => {
+            LogFields { service_id: clear.service_id, ..fields.server(address) }
         }
-        | EventKind::ConnectionCheckedIn {
-            address,
-            connection,
-            ..
-        } => fields.connection(address, connection),
-        EventKind::ConnectionReady {
-            address,
-            connection,
-            duration,
-            ..
+        EventKind::ConnectionCreated { address, connection, .. }
+        | EventKind::ConnectionCheckedIn { address, connection, .. } => {
+            fields.connection(address, connection)
         }
-        | EventKind::ConnectionCheckedOut {
-            address,
-            connection,
-            duration,
-            ..
-        } => LogFields {
+        EventKind::ConnectionReady { address, connection, duration, .. }
+        | EventKind::ConnectionCheckedOut { address, connection, duration, .. } => LogFields {
             duration_ms: Some(millis(*duration)),
             ..fields.connection(address, connection)
         },
-        EventKind::ConnectionClosed {
-            address,
-            connection,
-            reason,
-            error,
-            ..
-        } => LogFields {
+        EventKind::ConnectionClosed { address, connection, reason, error, .. } => LogFields {
             reason: Some(Reason::Text(reason.text())),
             error: error.as_ref().map(Failure::Error),
             ..fields.connection(address, connection)
         },
-        EventKind::ConnectionCheckOutFailed {
-            address,
-            reason,
-            failure,
-            duration,
-            ..
-        } => LogFields {
-            reason: Some(Reason::Text(reason.text())),
-            error: (*reason == CheckOutFailure::ConnectionError).then_some(Failure::Text(failure)),
-            duration_ms: Some(millis(*duration)),
-            ..fields.server(address)
-        },
+        EventKind::ConnectionCheckOutFailed { address, reason, failure, duration, .. } => {
+            LogFields {
+                reason: Some(Reason::Text(reason.text())),
+                error: (*reason == CheckOutFailure::ConnectionError)
+                    .then_some(Failure::Text(failure)),
+                duration_ms: Some(millis(*duration)),
+                ..fields.server(address)
+            }
+        }
         _ => return None,
     })
 }
@@ -181,24 +118,15 @@ fn command<'e>(
     shown: impl Fn(&'e [u8]) -> ExtendedJson<'e>,
 ) -> Option<LogFields<'e>> {
     Some(match kind {
-        EventKind::CommandStarted { command, document } => LogFields {
-            command: Some(shown(document)),
-            ..LogFields::command(command)
-        },
-        EventKind::CommandSucceeded {
-            command,
-            duration,
-            reply,
-        } => LogFields {
+        EventKind::CommandStarted { command, document } => {
+            LogFields { command: Some(shown(document)), ..LogFields::command(command) }
+        }
+        EventKind::CommandSucceeded { command, duration, reply } => LogFields {
             duration_ms: Some(millis(*duration)),
             reply: Some(shown(reply)),
             ..LogFields::command(command)
         },
-        EventKind::CommandFailed {
-            command,
-            duration,
-            failure,
-        } => LogFields {
+        EventKind::CommandFailed { command, duration, failure } => LogFields {
             duration_ms: Some(millis(*duration)),
             failure: Some(Failure::Error(failure)),
             ..LogFields::command(command)
@@ -211,30 +139,17 @@ fn command<'e>(
 /// Selection: "Common Fields").
 fn selection(kind: &EventKind) -> Option<LogFields<'_>> {
     Some(match kind {
-        EventKind::ServerSelectionStarted {
-            selection,
-            description,
-        } => LogFields::selection(selection, description),
-        EventKind::ServerSelectionWaiting {
-            selection,
-            description,
-            remaining,
-        } => LogFields {
+        EventKind::ServerSelectionStarted { selection, description } => {
+            LogFields::selection(selection, description)
+        }
+        EventKind::ServerSelectionWaiting { selection, description, remaining } => LogFields {
             remaining_time_ms: remaining.map(whole_millis),
             ..LogFields::selection(selection, description)
         },
-        EventKind::ServerSelectionSucceeded {
-            selection,
-            description,
-            address,
-            ..
-        } => LogFields::selection(selection, description).server(address),
-        EventKind::ServerSelectionFailed {
-            selection,
-            description,
-            failure,
-            ..
-        } => LogFields {
+        EventKind::ServerSelectionSucceeded { selection, description, address, .. } => {
+            LogFields::selection(selection, description).server(address)
+        }
+        EventKind::ServerSelectionFailed { selection, description, failure, .. } => LogFields {
             failure: Some(Failure::Text(failure)),
             ..LogFields::selection(selection, description)
         },
@@ -254,11 +169,7 @@ fn millis(duration: Duration) -> f64 {
 
 impl<'e> LogFields<'e> {
     fn server(self, address: &'e ServerAddress) -> Self {
-        Self {
-            server_host: Some(address.host()),
-            server_port: address.port(),
-            ..self
-        }
+        Self { server_host: Some(address.host()), server_port: address.port(), ..self }
     }
 
     fn heartbeat(self, heartbeat: &'e Heartbeat) -> Self {

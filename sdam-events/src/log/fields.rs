@@ -164,19 +164,9 @@ impl LogFields<'_> {
         let fields: [(&'static str, Option<Value<'_>>); 35] = [
             ("topologyId", text(self.topology_id.as_ref())),
             ("serverHost", text(self.server_host.as_ref())),
-            (
-                "serverPort",
-                self.server_port.map(|port| Value::Integer(port.into())),
-            ),
-            (
-                "driverConnectionId",
-                self.driver_connection_id
-                    .map(|id| Value::Integer(id as i64)),
-            ),
-            (
-                "serverConnectionId",
-                self.server_connection_id.map(Value::Integer),
-            ),
+            ("serverPort", self.server_port.map(|port| Value::Integer(port.into()))),
+            ("driverConnectionId", self.driver_connection_id.map(|id| Value::Integer(id as i64))),
+            ("serverConnectionId", self.server_connection_id.map(Value::Integer)),
             ("serviceId", text(self.service_id.as_ref())),
             ("awaited", self.awaited.map(Value::Bool)),
             ("durationMS", self.duration_ms.map(Value::Number)),
@@ -186,50 +176,26 @@ impl LogFields<'_> {
             ("command", text(self.command.as_ref())),
             ("commandName", text(self.command_name.as_ref())),
             ("databaseName", text(self.database_name.as_ref())),
-            (
-                "requestId",
-                self.request_id.map(|id| Value::Integer(id.into())),
-            ),
+            ("requestId", self.request_id.map(|id| Value::Integer(id.into()))),
             ("maxIdleTimeMS", self.max_idle_time_ms.map(Value::Integer)),
             ("minPoolSize", unsigned(self.min_pool_size)),
             ("maxPoolSize", unsigned(self.max_pool_size)),
             ("maxConnecting", unsigned(self.max_connecting)),
-            (
-                "waitQueueTimeoutMS",
-                self.wait_queue_timeout_ms.map(Value::Integer),
-            ),
-            (
-                "previousDescription",
-                text(self.previous_description.as_ref()),
-            ),
+            ("waitQueueTimeoutMS", self.wait_queue_timeout_ms.map(Value::Integer)),
+            ("previousDescription", text(self.previous_description.as_ref())),
             ("newDescription", text(self.new_description.as_ref())),
             ("selector", text(self.selector.as_ref())),
             ("operation", text(self.operation.as_ref())),
             ("operationId", self.operation_id.map(Value::Integer)),
-            (
-                "topologyDescription",
-                text(self.topology_description.as_ref()),
-            ),
-            (
-                "remainingTimeMS",
-                self.remaining_time_ms.map(Value::Integer),
-            ),
+            ("topologyDescription", text(self.topology_description.as_ref())),
+            ("remainingTimeMS", self.remaining_time_ms.map(Value::Integer)),
             ("warning", text(self.warning.as_ref())),
-            (
-                "ignored",
-                self.ignored.map(|count| Value::Integer(count as i64)),
-            ),
-            (
-                "limit",
-                self.limit.map(|count| Value::Integer(count as i64)),
-            ),
+            ("ignored", self.ignored.map(|count| Value::Integer(count as i64))),
+            ("limit", self.limit.map(|count| Value::Integer(count as i64))),
             ("srvName", text(self.srv_name.as_ref())),
             ("domain", text(self.domain.as_ref())),
             ("hosts", text(self.hosts.as_ref())),
-            (
-                "dropped",
-                self.dropped.map(|count| Value::Integer(count as i64)),
-            ),
+            ("dropped", self.dropped.map(|count| Value::Integer(count as i64))),
             ("reason", text(self.reason.as_ref())),
         ];
         for (name, value) in fields {

@@ -29,10 +29,7 @@ fn every_logged_event_has_the_message_of_the_specification() {
         message.fields().for_each(|name, value| {
             assert_eq!(fields.insert(name, value.to_string()), None);
         });
-        let fields: Vec<_> = fields
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
+        let fields: Vec<_> = fields.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let (component, severity) = (message.component().as_str(), message.severity());
         writeln!(shown, "{component} {severity:?}: {}", message.text()).unwrap();
         writeln!(shown, "    {}\n    {message}", fields.join(", ")).unwrap();
@@ -47,10 +44,8 @@ fn every_logged_event_has_the_message_of_the_specification() {
 fn changes_of_a_server_and_clears_of_paused_pools_are_not_logged() {
     // F-63, K-5
     let server = Arc::new(description(1, ServerType::Mongos));
-    let changed = EventKind::ServerDescriptionChanged {
-        previous: Arc::clone(&server),
-        new: server,
-    };
+    let changed =
+        EventKind::ServerDescriptionChanged { previous: Arc::clone(&server), new: server };
     for kind in [changed, kinds::cleared(None, true)] {
         assert!(LogMessage::of(&event(kind), 1000).is_none());
     }
@@ -115,10 +110,7 @@ fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
     for severity in ["off", "error", "warn", "info", "debug", "trace"] {
         let interest = config(&[("MONGODB_LOG_TOPOLOGY", severity)]).interest();
         let heartbeats = interest.intersection(Interest::HEARTBEATS);
-        assert!(
-            heartbeats.is_empty() || heartbeats == Interest::HEARTBEATS,
-            "{severity}"
-        );
+        assert!(heartbeats.is_empty() || heartbeats == Interest::HEARTBEATS, "{severity}");
         logged += usize::from(!heartbeats.is_empty());
     }
     assert_eq!(logged, 2, "debug and trace");
@@ -148,11 +140,7 @@ fn every_level_of_the_specification_is_parsed() {
     assert!(levels.is_sorted());
     assert_eq!((levels[0], levels[9]), (Severity::Off, Severity::Trace));
     assert!("verbose".parse::<Severity>().is_err());
-    assert!(
-        config(&[("MONGODB_LOG_ALL", "nonsense")])
-            .interest()
-            .is_empty()
-    );
+    assert!(config(&[("MONGODB_LOG_ALL", "nonsense")]).interest().is_empty());
 }
 
 #[test]

@@ -16,10 +16,9 @@ impl Display for LogMessage<'_> {
             EventName::TopologyClosed => {
                 write!(f, "Stopped monitoring for topology with ID {topology}")
             }
-            EventName::ServerOpening => write!(
-                f,
-                "Starting monitoring for server {server} in topology with ID {topology}"
-            ),
+            EventName::ServerOpening => {
+                write!(f, "Starting monitoring for server {server} in topology with ID {topology}")
+            }
             EventName::ServerClosed => write!(
                 f,
                 "Stopped monitoring for server {server} in topology with ID {topology}. Reason: it \
@@ -33,11 +32,9 @@ impl Display for LogMessage<'_> {
                 Shown(fields.previous_description),
                 Shown(fields.new_description)
             ),
-            EventName::ConfigWarning => write!(
-                f,
-                "Configuration of topology with ID {topology}: {}",
-                Shown(fields.warning)
-            ),
+            EventName::ConfigWarning => {
+                write!(f, "Configuration of topology with ID {topology}: {}", Shown(fields.warning))
+            }
             EventName::MembersIgnored => write!(
                 f,
                 "Ignored {} members beyond the limit of {} servers in topology with ID {topology}",

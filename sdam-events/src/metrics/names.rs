@@ -229,12 +229,7 @@ pub const METRICS: &[Metric] = &[
 /// Registers units and descriptions with the installed recorder.
 pub fn describe() {
     for metric in METRICS {
-        let Metric {
-            name,
-            kind,
-            unit,
-            description,
-        } = *metric;
+        let Metric { name, kind, unit, description } = *metric;
         match kind {
             Kind::Counter => describe_counter!(name, unit, description),
             Kind::Gauge => describe_gauge!(name, unit, description),

@@ -20,13 +20,13 @@ impl MetricsSink {
                 counter!(names::CONNECTIONS_CLOSED, labels).increment(1);
             }
             EventKind::ConnectionCheckedOut { duration, .. } => self.check_out("ok", *duration),
-            EventKind::ConnectionCheckOutFailed {
-                reason, duration, ..
-            } => self.check_out(reason.as_str(), *duration),
+            EventKind::ConnectionCheckOutFailed { reason, duration, .. } => {
+                self.check_out(reason.as_str(), *duration);
+            }
             EventKind::CommandSucceeded { duration, .. } => self.command("ok", *duration),
-            EventKind::CommandFailed {
-                failure, duration, ..
-            } => self.command(failure.kind().as_str(), *duration),
+            EventKind::CommandFailed { failure, duration, .. } => {
+                self.command(failure.kind().as_str(), *duration);
+            }
             _ => {}
         }
     }

@@ -79,28 +79,20 @@ impl GaugeFn for Number {
 impl HistogramFn for Number {
     fn record(&self, value: f64) {
         self.change(|old| old + value);
-        let count = Number {
-            numbers: self.numbers.clone(),
-            key: format!("{}#count", self.key),
-        };
+        let count = Number { numbers: self.numbers.clone(), key: format!("{}#count", self.key) };
         count.change(|old| old + 1.0);
     }
 }
 
 impl Numbers {
     fn number(&self, key: &Key) -> Arc<Number> {
-        let mut labels: Vec<String> = key
-            .labels()
-            .map(|label| format!("{}={}", label.key(), label.value()))
-            .collect();
+        let mut labels: Vec<String> =
+            key.labels().map(|label| format!("{}={}", label.key(), label.value())).collect();
         labels.sort();
         let name = key.name();
         let described = METRICS.iter().any(|metric| metric.name == name);
         assert!(described, "{name} is not in the table");
-        Arc::new(Number {
-            numbers: self.clone(),
-            key: format!("{name}{{{}}}", labels.join(",")),
-        })
+        Arc::new(Number { numbers: self.clone(), key: format!("{name}{{{}}}", labels.join(",")) })
     }
 
     fn describe(&self, kind: Kind, key: &KeyName, unit: Option<Unit>) {
@@ -116,10 +108,7 @@ impl Numbers {
         let value = self.value(key);
         let values = self.values.lock().unwrap();
         let value = value.unwrap_or_else(|| panic!("no {key} in {values:#?}"));
-        assert!(
-            (value - expected).abs() < 1e-9,
-            "{key} is {value}, not {expected}"
-        );
+        assert!((value - expected).abs() < 1e-9, "{key} is {value}, not {expected}");
     }
 }
 
@@ -164,18 +153,12 @@ fn measure(sink: &MetricsSink, events: Vec<EventKind>) -> Numbers {
 fn server(number: u64, server_type: ServerType, rtt: u64) -> ServerDescription {
     let mut server = description(number, server_type);
     let millis = Duration::from_millis;
-    server.rtt = Some(Rtt {
-        average: millis(rtt),
-        minimum: millis(rtt - 1),
-        p90: millis(rtt + 1),
-    });
+    server.rtt = Some(Rtt { average: millis(rtt), minimum: millis(rtt - 1), p90: millis(rtt + 1) });
     server
 }
 
 fn replica_set(servers: Vec<ServerDescription>) -> TopologyDescription {
-    let has_primary = servers
-        .iter()
-        .any(|server| server.server_type == ServerType::RsPrimary);
+    let has_primary = servers.iter().any(|server| server.server_type == ServerType::RsPrimary);
     let topology_type = if has_primary {
         TopologyType::ReplicaSetWithPrimary
     } else {
@@ -189,10 +172,7 @@ fn heartbeats_are_counted_by_result_and_mode() {
     let stream = Heartbeat::new(
         ServerId::from_u64(1),
         address("host1"),
-        ConnectionId {
-            driver: 1,
-            server: None,
-        },
+        ConnectionId { driver: 1, server: None },
         true,
     );
     let events = vec![
@@ -227,14 +207,8 @@ fn gauges_of_a_server_that_left_are_zero() {
     let mut events = vec![opening(1), opening(2), topology_changed(&empty, &before)];
     let numbers = measure(&MetricsSink::new(), events.clone());
     let of = |number: u64| format!("server.address=host{number},server.port=27017");
-    numbers.check(
-        &format!("sdam_server_type{{{},type=RSPrimary}}", of(1)),
-        1.0,
-    );
-    numbers.check(
-        &format!("sdam_server_type{{{},type=RSSecondary}}", of(2)),
-        1.0,
-    );
+    numbers.check(&format!("sdam_server_type{{{},type=RSPrimary}}", of(1)), 1.0);
+    numbers.check(&format!("sdam_server_type{{{},type=RSSecondary}}", of(2)), 1.0);
     numbers.check(&format!("sdam_rtt_average_seconds{{{}}}", of(2)), 0.007);
     numbers.check(&format!("sdam_rtt_minimum_seconds{{{}}}", of(2)), 0.006);
     numbers.check(&format!("sdam_rtt_p90_seconds{{{}}}", of(2)), 0.008);
@@ -252,14 +226,8 @@ fn gauges_of_a_server_that_left_are_zero() {
     events.push(topology_changed(&before, &after));
     let numbers = measure(&MetricsSink::new(), events);
     numbers.check(&losses, 0.0);
-    numbers.check(
-        &format!("sdam_server_type{{{},type=RSPrimary}}", of(1)),
-        0.0,
-    );
-    numbers.check(
-        &format!("sdam_server_type{{{},type=RSSecondary}}", of(1)),
-        1.0,
-    );
+    numbers.check(&format!("sdam_server_type{{{},type=RSPrimary}}", of(1)), 0.0);
+    numbers.check(&format!("sdam_server_type{{{},type=RSSecondary}}", of(1)), 1.0);
     numbers.check("sdam_topology_type{type=ReplicaSetWithPrimary}", 0.0);
     numbers.check("sdam_topology_type{type=ReplicaSetNoPrimary}", 1.0);
     numbers.check("sdam_servers{}", 1.0);
@@ -304,11 +272,7 @@ fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
         let error = Error::new(kind, Stage::Operation, "");
         let mut clear = PoolClear::new(Generation::from_u64(1), error);
         clear.was_paused = was_paused;
-        EventKind::PoolCleared {
-            server: ServerId::from_u64(1),
-            address: address("host1"),
-            clear,
-        }
+        EventKind::PoolCleared { server: ServerId::from_u64(1), address: address("host1"), clear }
     };
     let events = vec![
         clear(ErrorKind::Network, false),
@@ -361,12 +325,7 @@ fn selections_are_counted_by_result_and_waiting_ones_by_a_gauge() {
     numbers.check("sdam_selection_duration_seconds{result=timeout}", 30.0);
 
     // Without `with_selections` there are no selection events.
-    assert_eq!(
-        MetricsSink::new()
-            .interest()
-            .intersection(Interest::SELECTION),
-        Interest::NONE
-    );
+    assert_eq!(MetricsSink::new().interest().intersection(Interest::SELECTION), Interest::NONE);
     let numbers = measure(&MetricsSink::new(), events);
     assert!(numbers.values.lock().unwrap().is_empty());
 }
@@ -380,12 +339,7 @@ fn connections_check_outs_and_commands_are_counted_by_result() {
     let sink = MetricsSink::new().with_connections().with_commands();
     let wanted = Interest::POOLS.union(Interest::COMMANDS);
     assert!(sink.interest().contains_all(wanted));
-    assert!(
-        MetricsSink::new()
-            .interest()
-            .intersection(Interest::OPERATIONS)
-            .is_empty()
-    );
+    assert!(MetricsSink::new().interest().intersection(Interest::OPERATIONS).is_empty());
     let numbers = measure(
         &sink,
         vec![
@@ -454,10 +408,7 @@ fn gauges_without_events_are_updated_on_request_and_every_metric_has_the_labels(
     let key = "sdam_rtt_average_seconds{client=orders,server.address=host1,server.port=27017}";
     numbers.check(key, 0.009);
     let values = numbers.values.lock().unwrap();
-    assert!(
-        values.keys().all(|key| key.contains("client=orders")),
-        "{values:#?}"
-    );
+    assert!(values.keys().all(|key| key.contains("client=orders")), "{values:#?}");
 }
 
 #[test]
@@ -467,12 +418,7 @@ fn every_metric_is_described_once() {
     let described = numbers.described.lock().unwrap();
     assert_eq!(described.len(), METRICS.len());
     for metric in METRICS {
-        assert_eq!(
-            described[metric.name],
-            (metric.kind, metric.unit),
-            "{}",
-            metric.name
-        );
+        assert_eq!(described[metric.name], (metric.kind, metric.unit), "{}", metric.name);
         let is_counter = metric.name.ends_with("_total");
         assert_eq!(is_counter, metric.kind == Kind::Counter, "{}", metric.name);
         let in_seconds = metric.name.ends_with("_seconds");

@@ -20,10 +20,7 @@ struct Exclusive {
 
 impl Exclusive {
     fn shared() -> Arc<Self> {
-        Arc::new(Self {
-            recorder: Recorder::default(),
-            busy: AtomicBool::new(false),
-        })
+        Arc::new(Self { recorder: Recorder::default(), busy: AtomicBool::new(false) })
     }
 
     /// Asserts that `count` events were delivered, in order and each once.

@@ -18,11 +18,7 @@ impl EventQueue {
     /// Takes the right to deliver; `None` while another consumer has it.
     pub(crate) fn take_batch(&self) -> Option<Batch<'_>> {
         let events = self.lock().batch.take()?;
-        Some(Batch {
-            queue: self,
-            events,
-            bytes: 0,
-        })
+        Some(Batch { queue: self, events, bytes: 0 })
     }
 }
 

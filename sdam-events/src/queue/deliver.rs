@@ -25,10 +25,7 @@ impl EventQueue {
     /// Delivers up to `budget` events.
     pub(crate) fn deliver(&self, sink: &dyn EventSink, budget: usize) -> Delivery {
         let Some(mut batch) = self.take_batch() else {
-            return Delivery {
-                delivered: 0,
-                stopped: Stopped::Busy,
-            };
+            return Delivery { delivered: 0, stopped: Stopped::Busy };
         };
         self.warn_of_depth();
         let mut delivered = 0;

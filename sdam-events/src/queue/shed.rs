@@ -154,18 +154,14 @@ pub(super) fn weight(kind: &EventKind) -> usize {
             size_of::<usize>() * new.servers().len() + EVENT
         }
         EventKind::PoolCleared { clear, .. } => clear.cause.message().len(),
-        EventKind::ConnectionClosed {
-            error: Some(error), ..
-        } => error.message().len(),
+        EventKind::ConnectionClosed { error: Some(error), .. } => error.message().len(),
         EventKind::ConnectionCheckOutFailed { failure, .. }
         | EventKind::ServerSelectionFailed { failure, .. } => failure.len(),
         EventKind::CommandStarted { document, .. } => document.len(),
         EventKind::Input(recorded) => match &recorded.input {
             Input::Reply { reply, .. }
             | Input::Handshake { reply, .. }
-            | Input::Played {
-                outcome: Ok(reply), ..
-            } => reply.document.len(),
+            | Input::Played { outcome: Ok(reply), .. } => reply.document.len(),
             Input::Failed { error, .. } => error.message().len(),
             Input::Error { report, .. } => {
                 let reply = report.error.reply().map_or(0, <[u8]>::len);
@@ -186,17 +182,9 @@ fn addresses(hosts: &[ServerAddress]) -> usize {
 }
 
 fn description(server: &ServerDescription) -> usize {
-    let members = server
-        .members()
-        .map(|member| EVENT / 8 + member.as_str().len());
-    let tags = server
-        .tags
-        .iter()
-        .map(|(name, value)| EVENT / 8 + name.len() + value.len());
-    let error = server
-        .error
-        .as_ref()
-        .map_or(0, |error| error.message().len());
+    let members = server.members().map(|member| EVENT / 8 + member.as_str().len());
+    let tags = server.tags.iter().map(|(name, value)| EVENT / 8 + name.len() + value.len());
+    let error = server.error.as_ref().map_or(0, |error| error.message().len());
     let name = server.set_name.as_ref().map_or(0, |name| name.len());
     members.chain(tags).sum::<usize>() + error + name + EVENT
 }

@@ -55,11 +55,8 @@ fn operations_whose_ends_the_sink_does_not_receive_delay_nothing() {
 /// Returns starts of operations, each with its end.
 fn operations() -> Vec<(EventKind, EventKind)> {
     let (server, address) = (ServerId::from_u64(1), address("a"));
-    let created = EventKind::ConnectionCreated {
-        server,
-        address: address.clone(),
-        connection: connection(),
-    };
+    let created =
+        EventKind::ConnectionCreated { server, address: address.clone(), connection: connection() };
     let closed = EventKind::ConnectionClosed {
         server,
         address: address.clone(),
@@ -67,10 +64,7 @@ fn operations() -> Vec<(EventKind, EventKind)> {
         reason: ConnectionClosedReason::PoolClosed,
         error: None,
     };
-    let check_out = EventKind::ConnectionCheckOutStarted {
-        server,
-        address: address.clone(),
-    };
+    let check_out = EventKind::ConnectionCheckOutStarted { server, address: address.clone() };
     let checked_out = EventKind::ConnectionCheckedOut {
         server,
         address: address.clone(),
@@ -90,14 +84,8 @@ fn operations() -> Vec<(EventKind, EventKind)> {
         (created, closed),
         (check_out.clone(), checked_out),
         (check_out, check_out_failed),
-        (
-            command.started(&document),
-            command.succeeded(Duration::ZERO, &document),
-        ),
-        (
-            command.started(&document),
-            command.failed(Duration::ZERO, error),
-        ),
+        (command.started(&document), command.succeeded(Duration::ZERO, &document)),
+        (command.started(&document), command.failed(Duration::ZERO, error)),
     ]
 }
 

@@ -52,11 +52,7 @@ impl UnderWay {
                 | Name::ConnectionCheckOutStarted
                 | Name::CommandStarted
         );
-        *count = if begins {
-            *count + 1
-        } else {
-            count.saturating_sub(1)
-        };
+        *count = if begins { *count + 1 } else { count.saturating_sub(1) };
     }
 
     pub(super) fn end_heartbeats(&mut self) {

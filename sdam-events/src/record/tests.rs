@@ -64,10 +64,7 @@ const DOCUMENT: &str = r#""DQAAABBvawABAAAAAA==""#;
 fn topology_and_server_events_are_written_as_documented() {
     check(EventKind::TopologyOpening, r#""event":"TopologyOpening""#);
     check(EventKind::TopologyClosed, r#""event":"TopologyClosed""#);
-    check(
-        opening(1),
-        r#""event":"ServerOpening","server":1,"address":"host1:27017""#,
-    );
+    check(opening(1), r#""event":"ServerOpening","server":1,"address":"host1:27017""#);
     let mut primary = description(1, ServerType::RsPrimary);
     primary.set_name = Some("rs".into());
     primary.hosts = [address("host1"), address("host2")].into();
@@ -94,18 +91,12 @@ fn topology_and_server_events_are_written_as_documented() {
         r#""event":"ServerDescriptionChanged","new":{"id":1,"address":"host1:27017","type":"RSPrimary","error":null,"rtt":{"average":5,"minimum":4,"p90":6},"lastWriteDate":null,"minWireVersion":0,"maxWireVersion":21,"me":null,"hosts":["host1:27017","host2:27017"],"passives":[],"arbiters":[],"tags":{"dc":"ny"},"setName":"rs","electionId":null,"setVersion":3,"primary":null,"logicalSessionTimeoutMinutes":null,"topologyVersion":null,"iscryptd":null}"#,
     );
     check(
-        EventKind::ServerDescriptionChanged {
-            previous: Arc::new(primary),
-            new: Arc::new(unknown),
-        },
+        EventKind::ServerDescriptionChanged { previous: Arc::new(primary), new: Arc::new(unknown) },
         &format!(
             r#""event":"ServerDescriptionChanged","new":{{"id":1,"address":"host1:27017","type":"Unknown","error":{ERROR},"rtt":null,"lastWriteDate":null,"minWireVersion":0,"maxWireVersion":0,"me":null,"hosts":[],"passives":[],"arbiters":[],"tags":{{}},"setName":null,"electionId":null,"setVersion":null,"primary":null,"logicalSessionTimeoutMinutes":null,"topologyVersion":null,"iscryptd":null}}"#
         ),
     );
-    let ignored = EventKind::MembersIgnored {
-        ignored: 2,
-        limit: 5,
-    };
+    let ignored = EventKind::MembersIgnored { ignored: 2, limit: 5 };
     check(ignored, r#""event":"MembersIgnored","ignored":2,"limit":5"#);
     let obstacle = Obstacle::Proxy(Error::new(ErrorKind::Network, Stage::Proxy, "m"));
     let unusable = EventKind::ServerUnusable {
@@ -137,10 +128,7 @@ fn topology_and_server_events_are_written_as_documented() {
 #[test]
 fn heartbeat_pool_and_selection_events_are_written_as_documented() {
     let heartbeat = r#""server":1,"address":"host1:27017","driverConnectionId":1,"serverConnectionId":null,"awaited":false"#;
-    check(
-        started(1),
-        &format!(r#""event":"ServerHeartbeatStarted",{heartbeat}"#),
-    );
+    check(started(1), &format!(r#""event":"ServerHeartbeatStarted",{heartbeat}"#));
     check(
         succeeded(1, &doc! {}),
         &format!(
@@ -245,60 +233,34 @@ fn connection_and_command_events_are_written_with_the_fields_of_their_types() {
 fn answers_and_timers_are_written_as_documented() {
     let server = ServerId::from_u64(3);
     let at = Instant::from_nanos;
-    let conn = |role| ConnId {
-        server,
-        role,
-        number: 2,
-    };
+    let conn = |role| ConnId { server, role, number: 2 };
     let check_conn = |role: &str| format!(r#"{{"server":3,"role":"{role}","number":2}}"#);
     let [check, ping] = ["Check", "Ping"].map(check_conn);
     check_input(&Input::Open, r#""Open""#);
     check_input(&Input::Close, r#""Close""#);
     check_input(
-        &Input::Due {
-            timer: Timer::Server(server),
-            wanted: true,
-        },
+        &Input::Due { timer: Timer::Server(server), wanted: true },
         r#"{"Due":{"timer":{"Server":3},"wanted":true}}"#,
     );
     check_input(
-        &Input::Connected {
-            conn: conn(Role::Ping),
-        },
+        &Input::Connected { conn: conn(Role::Ping) },
         &format!(r#"{{"Connected":{{"conn":{ping}}}}}"#),
     );
     let reply = |role, conn_text: &str, reply, text: &str| {
-        let input = Input::Reply {
-            conn: conn(role),
-            sent: at(4),
-            at: at(5),
-            reply,
-            more_to_come: true,
-        };
+        let input =
+            Input::Reply { conn: conn(role), sent: at(4), at: at(5), reply, more_to_come: true };
         let fields = format!(r#""conn":{conn_text},"sent":4,"at":5,"reply":{text}"#);
-        check_input(
-            &input,
-            &format!(r#"{{"Reply":{{{fields},"moreToCome":true}}}}"#),
-        );
+        check_input(&input, &format!(r#"{{"Reply":{{{fields},"moreToCome":true}}}}"#));
     };
     let document = doc! { "ok": 1 }.to_vec().unwrap();
     let text = DOCUMENT;
     reply(Role::Check, &check, HelloReply::parse(document), text);
-    reply(
-        Role::Check,
-        &check,
-        HelloReply::parse(vec![1, 2, 3, 4]),
-        r#""AQIDBA==""#,
-    );
+    reply(Role::Check, &check, HelloReply::parse(vec![1, 2, 3, 4]), r#""AQIDBA==""#);
     // Without a document, it is only known whether there is an error.
     reply(Role::Ping, &ping, Ok(Hello::default()).into(), "null");
     reply(Role::Ping, &ping, Err(error()).into(), ERROR);
     check_input(
-        &Input::Failed {
-            conn: conn(Role::Check),
-            at: at(5),
-            error: error(),
-        },
+        &Input::Failed { conn: conn(Role::Check), at: at(5), error: error() },
         &format!(r#"{{"Failed":{{"conn":{check},"at":5,"error":{ERROR}}}}}"#),
     );
 }
@@ -308,10 +270,7 @@ fn inputs_about_servers_are_written_as_documented() {
     let server = ServerId::from_u64(3);
     let document = doc! { "ok": 1 }.to_vec().unwrap();
     let text = DOCUMENT;
-    check_input(
-        &Input::CheckRequested { server },
-        r#"{"CheckRequested":{"server":3}}"#,
-    );
+    check_input(&Input::CheckRequested { server }, r#"{"CheckRequested":{"server":3}}"#);
     check_input(
         &Input::Handshake {
             server,
@@ -320,11 +279,7 @@ fn inputs_about_servers_are_written_as_documented() {
         },
         &format!(r#"{{"Handshake":{{"server":3,"generation":1,"reply":{text}}}}}"#),
     );
-    let played = |outcome| Input::Played {
-        server,
-        outcome,
-        rtt: Duration::from_nanos(7),
-    };
+    let played = |outcome| Input::Played { server, outcome, rtt: Duration::from_nanos(7) };
     check_input(
         &played(Ok(HelloReply::parse(document))),
         &format!(r#"{{"Played":{{"server":3,"outcome":{{"Ok":{text}}},"rtt":7}}}}"#),
@@ -416,11 +371,7 @@ fn measured_round_trip_times_are_written_as_documented() {
 #[test]
 fn an_input_is_written_with_its_time_and_the_first_one_with_the_setup() {
     let input = |input, setup| {
-        EventKind::Input(Arc::new(RecordedInput {
-            now: Instant::from_nanos(5),
-            input,
-            setup,
-        }))
+        EventKind::Input(Arc::new(RecordedInput { now: Instant::from_nanos(5), input, setup }))
     };
     check(input(Input::Close, None), r#""now":5,"input":"Close""#);
     let options = Options::new(vec![address("a")]);
@@ -430,10 +381,7 @@ fn an_input_is_written_with_its_time_and_the_first_one_with_the_setup() {
     let setup: Setup = serde_json::from_str(text).unwrap();
     assert_eq!(setup.connect_timeout, options.connect_timeout);
     assert_eq!(setup.srv, Some(srv));
-    check(
-        input(Input::Open, Some(setup)),
-        &format!(r#""now":5,"input":"Open","setup":{text}"#),
-    );
+    check(input(Input::Open, Some(setup)), &format!(r#""now":5,"input":"Open","setup":{text}"#));
 }
 
 /// Recordings and counters use the same names for kinds, stages, types and events.
@@ -473,11 +421,8 @@ fn enumerations_are_written_as_as_str_returns_them() {
         ConnectionClosedReason::PoolClosed,
     ];
     check(&reasons, |reason| reason.as_str());
-    let failures = [
-        CheckOutFailure::Timeout,
-        CheckOutFailure::PoolClosed,
-        CheckOutFailure::ConnectionError,
-    ];
+    let failures =
+        [CheckOutFailure::Timeout, CheckOutFailure::PoolClosed, CheckOutFailure::ConnectionError];
     check(&failures, |failure| failure.as_str());
 }
 
@@ -485,15 +430,8 @@ fn enumerations_are_written_as_as_str_returns_them() {
 fn a_recording_starts_with_the_recorded_options() {
     let options = Options::parse("mongodb://a,b:5/?replicaSet=rs").unwrap();
     let sink = RecordSink::new(Vec::new(), &options).unwrap();
-    assert!(
-        sink.interest()
-            .contains_all(Interest::HEARTBEATS.union(EventName::Input.into()))
-    );
-    assert!(
-        sink.interest()
-            .intersection(Interest::OPERATIONS)
-            .is_empty()
-    );
+    assert!(sink.interest().contains_all(Interest::HEARTBEATS.union(EventName::Input.into())));
+    assert!(sink.interest().intersection(Interest::OPERATIONS).is_empty());
     sink.emit(&event(succeeded(1, &doc! { "ok": 1 })));
     sink.emit(&event(EventKind::TopologyClosed));
     let text = String::from_utf8(sink.finish().unwrap()).unwrap();
@@ -572,10 +510,7 @@ fn a_recording_ends_at_the_first_error() {
     sink.emit(&event(started(1)));
     assert!(sink.take_error().is_none());
     sink.emit(&event(failed(1)));
-    assert_eq!(
-        sink.take_error().unwrap().kind(),
-        io::ErrorKind::StorageFull
-    );
+    assert_eq!(sink.take_error().unwrap().kind(), io::ErrorKind::StorageFull);
     sink.emit(&event(failed(1)));
     assert!(sink.take_error().is_none(), "it has not tried again");
 }

@@ -121,10 +121,8 @@ impl EarlierEntry {
 
 impl HeartbeatLine {
     fn event(self) -> Result<EventKind, Box<str>> {
-        let connection = ConnectionId {
-            driver: self.driver_connection_id,
-            server: self.server_connection_id,
-        };
+        let connection =
+            ConnectionId { driver: self.driver_connection_id, server: self.server_connection_id };
         let heartbeat = Heartbeat::new(self.server, self.address, connection, self.awaited);
         let duration = self.duration.map(Duration::from_nanos);
         Ok(match (self.event, duration, self.reply, self.error) {
@@ -136,17 +134,11 @@ impl HeartbeatLine {
                 EventKind::ServerHeartbeatSucceeded {
                     heartbeat,
                     duration,
-                    reply: reply
-                        .map_err(|error| format!("`reply` is not base64: {error}"))?
-                        .into(),
+                    reply: reply.map_err(|error| format!("`reply` is not base64: {error}"))?.into(),
                 }
             }
             (EventName::ServerHeartbeatFailed, Some(duration), None, Some(error)) => {
-                EventKind::ServerHeartbeatFailed {
-                    heartbeat,
-                    duration,
-                    failure: error,
-                }
+                EventKind::ServerHeartbeatFailed { heartbeat, duration, failure: error }
             }
             (name, ..) => {
                 let keys = match name {
@@ -188,10 +180,7 @@ impl Unmonitored {
 
     /// Notes the reply to which the input of a check refers.
     pub(super) fn note(&mut self, heartbeat: &EventKind) {
-        if let EventKind::ServerHeartbeatSucceeded {
-            heartbeat, reply, ..
-        } = heartbeat
-        {
+        if let EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. } = heartbeat {
             self.replies.insert(heartbeat.server, reply.clone());
         }
     }
@@ -203,62 +192,31 @@ impl Unmonitored {
         input: &Recorded,
     ) -> Result<Vec<Output>, Box<str>> {
         let (shown, effects) = match input {
-            Recorded::Open => (
-                Some(recorded(now, Input::Open)),
-                self.machine.handle(now, machine::Input::Open),
-            ),
-            Recorded::Close => (
-                Some(recorded(now, Input::Close)),
-                self.machine.handle(now, machine::Input::Close),
-            ),
+            Recorded::Open => {
+                (Some(recorded(now, Input::Open)), self.machine.handle(now, machine::Input::Open))
+            }
+            Recorded::Close => {
+                (Some(recorded(now, Input::Close)), self.machine.handle(now, machine::Input::Close))
+            }
             Recorded::Checked { server, error, rtt } => {
                 self.checked(now, (*server, *rtt), error.as_ref())?
             }
-            Recorded::Handshake {
-                server,
-                generation,
-                reply,
-                rtt,
-            } => {
+            Recorded::Handshake { server, generation, reply, rtt } => {
                 let (server, generation) = (*server, *generation);
                 let reply = HelloReply::parse(reply.clone());
                 let hello = reply.hello.clone().map_err(|error| error.to_string())?;
-                let input = machine::Input::Handshake {
-                    server,
-                    generation,
-                    hello,
-                    rtt: *rtt,
-                };
-                let shown = Input::Handshake {
-                    server,
-                    generation,
-                    reply,
-                };
+                let input = machine::Input::Handshake { server, generation, hello, rtt: *rtt };
+                let shown = Input::Handshake { server, generation, reply };
                 (Some(recorded(now, shown)), self.machine.handle(now, input))
             }
-            Recorded::ServiceConnectionClosed {
-                server,
-                service,
-                generation,
-            } => {
+            Recorded::ServiceConnectionClosed { server, service, generation } => {
                 let (server, service, generation) = (*server, *service, *generation);
-                let input = machine::Input::ServiceConnectionClosed {
-                    server,
-                    service,
-                    generation,
-                };
-                let shown = Input::ServiceConnectionClosed {
-                    server,
-                    service,
-                    generation,
-                };
+                let input = machine::Input::ServiceConnectionClosed { server, service, generation };
+                let shown = Input::ServiceConnectionClosed { server, service, generation };
                 (Some(recorded(now, shown)), self.machine.handle(now, input))
             }
             Recorded::Error { server, report } => {
-                let shown = Input::Error {
-                    server: *server,
-                    report: report.clone(),
-                };
+                let shown = Input::Error { server: *server, report: report.clone() };
                 let (_, effects) = self.machine.handle_error(now, *server, report);
                 (Some(recorded(now, shown)), effects)
             }
@@ -270,8 +228,7 @@ impl Unmonitored {
                 let server = *server;
                 (
                     Some(recorded(now, Input::Deserted { server })),
-                    self.machine
-                        .handle(now, machine::Input::MonitorDied { server }),
+                    self.machine.handle(now, machine::Input::MonitorDied { server }),
                 )
             }
         };
@@ -289,22 +246,14 @@ impl Unmonitored {
             Some(error) => Err(error.clone()),
             None => Ok(self.hello_of(server)?),
         };
-        let input = machine::Input::Checked {
-            server,
-            outcome,
-            rtt,
-        };
+        let input = machine::Input::Checked { server, outcome, rtt };
         let measured = self.measured(server, rtt);
         Ok((measured, self.machine.handle(now, input)))
     }
 
     fn measured(&self, server: ServerId, rtt: Option<Rtt>) -> Option<EventKind> {
         let description = self.machine.description().server_by_id(server)?;
-        Some(EventKind::RttMeasured {
-            server,
-            address: description.address.clone(),
-            rtt: rtt?,
-        })
+        Some(EventKind::RttMeasured { server, address: description.address.clone(), rtt: rtt? })
     }
 
     fn hello_of(&self, server: ServerId) -> Result<Hello, Box<str>> {
@@ -318,24 +267,14 @@ impl Unmonitored {
 
 /// Returns the event that later versions have for an input.
 fn recorded(now: Instant, input: Input) -> EventKind {
-    EventKind::Input(Arc::new(RecordedInput {
-        now,
-        input,
-        setup: None,
-    }))
+    EventKind::Input(Arc::new(RecordedInput { now, input, setup: None }))
 }
 
 fn output(effect: Effect) -> Option<Output> {
     Some(match effect {
-        Effect::OpenServer {
-            server,
-            address,
-            monitored,
-        } => Output::OpenServer {
-            server,
-            address,
-            monitored,
-        },
+        Effect::OpenServer { server, address, monitored } => {
+            Output::OpenServer { server, address, monitored }
+        }
         Effect::CloseServer { server } => Output::CloseServer { server },
         Effect::PoolReady { server } => Output::PoolReady { server },
         Effect::PoolClear { server, clear } => Output::PoolClear { server, clear },

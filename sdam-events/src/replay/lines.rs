@@ -22,10 +22,7 @@ pub(super) struct Line {
 
 impl<R: BufRead> Lines<R> {
     pub(super) fn new(recording: R) -> Self {
-        Self {
-            recording,
-            number: 0,
-        }
+        Self { recording, number: 0 }
     }
 
     /// Reads the next line; `None` at the end.
@@ -54,10 +51,6 @@ impl<R: BufRead> Lines<R> {
             Err(error) if !is_complete => String::from_utf8_lossy(error.as_bytes()).into_owned(),
             Err(error) => return Err(at(self.number, error.to_string().into())),
         };
-        Ok(Some(Line {
-            number: self.number,
-            text,
-            is_complete,
-        }))
+        Ok(Some(Line { number: self.number, text, is_complete }))
     }
 }

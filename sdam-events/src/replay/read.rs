@@ -115,21 +115,13 @@ impl Record {
                 Entry::Earlier(EarlierEntry::read(text, name)?)
             }
             None => {
-                let InputLine {
-                    now, input, setup, ..
-                } = parse(text)?;
+                let InputLine { now, input, setup, .. } = parse(text)?;
                 Entry::Input(Box::new(RecordedInput { now, input, setup }))
             }
             Some(name) if Interest::SELECTION.contains(name) => Entry::Selection(parse(text)?),
             Some(name) => Entry::Event(name),
         };
-        Ok(Self {
-            seq: line.seq,
-            at: line.at,
-            time: line.time,
-            topology: line.topology,
-            entry,
-        })
+        Ok(Self { seq: line.seq, at: line.at, time: line.time, topology: line.topology, entry })
     }
 
     /// Returns an event with the record's number and time.
@@ -157,10 +149,7 @@ impl SelectionLine {
         let failure = self.reason.zip(self.failure.clone());
         Ok(match (self.event, duration, success, failure) {
             (EventName::ServerSelectionStarted, None, None, None) => {
-                EventKind::ServerSelectionStarted {
-                    selection,
-                    description,
-                }
+                EventKind::ServerSelectionStarted { selection, description }
             }
             (EventName::ServerSelectionWaiting, None, None, None) => {
                 EventKind::ServerSelectionWaiting {

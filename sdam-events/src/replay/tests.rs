@@ -82,16 +82,10 @@ impl Client {
                 }
                 Output::PoolClear { server, clear } => {
                     let address = self.addresses[&server].clone();
-                    let cleared = EventKind::PoolCleared {
-                        server,
-                        address,
-                        clear,
-                    };
+                    let cleared = EventKind::PoolCleared { server, address, clear };
                     self.queue.push(self.now, cleared);
                 }
-                Output::OpenServer {
-                    server, address, ..
-                } => {
+                Output::OpenServer { server, address, .. } => {
                     self.addresses.insert(server, address);
                 }
                 Output::Connect { conn, .. } => {
@@ -111,10 +105,7 @@ impl Client {
     fn connects(&mut self, millis: u64, host: &str) {
         self.now = at(millis);
         let server = self.id(host);
-        self.handle(Input::Due {
-            timer: Timer::Server(server),
-            wanted: true,
-        });
+        self.handle(Input::Due { timer: Timer::Server(server), wanted: true });
         let conn = self.connections[&(server, Role::Check)];
         self.handle(Input::Connected { conn });
     }
@@ -201,14 +192,8 @@ fn recorded() -> (String, Vec<sdam_core::event::Event>) {
     let errors = [
         ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset")),
         ErrorReport::new(Generation::from_u64(1), Error::auth("no")),
-        ErrorReport::new(
-            Generation::from_u64(2),
-            Error::protocol(Stage::Operation, "long"),
-        ),
-        ErrorReport::new(
-            Generation::from_u64(2),
-            Error::timeout(Stage::Connect, "slow"),
-        ),
+        ErrorReport::new(Generation::from_u64(2), Error::protocol(Stage::Operation, "long")),
+        ErrorReport::new(Generation::from_u64(2), Error::timeout(Stage::Connect, "slow")),
     ];
     for (millis, error) in (40..).zip(errors) {
         client.error(millis, "a", &error);
@@ -245,16 +230,8 @@ fn a_recording_is_replayed_without_divergence() {
     ] {
         assert!(recording.contains(name), "{name}");
     }
-    assert!(
-        events
-            .iter()
-            .any(|event| event.kind == EventKind::TopologyClosed)
-    );
-    assert!(
-        recording
-            .trim_end()
-            .ends_with("\"event\":\"TopologyClosed\"}")
-    );
+    assert!(events.iter().any(|event| event.kind == EventKind::TopologyClosed));
+    assert!(recording.trim_end().ends_with("\"event\":\"TopologyClosed\"}"));
     assert_eq!(outcome.description.topology_type(), TopologyType::Unknown);
 }
 
@@ -294,10 +271,7 @@ fn a_reply_is_recorded_once_and_that_to_a_measurement_not_at_all() {
     assert_eq!(count(&STANDARD.encode(reply)), 2, "of two checks");
     let is_pong = |line: &&str| line.contains("\"Reply\":") && line.contains("\"Ping\"");
     for pong in recording.lines().filter(is_pong) {
-        assert!(
-            pong.contains("\"reply\":null") && pong.len() < 220,
-            "{pong}"
-        );
+        assert!(pong.contains("\"reply\":null") && pong.len() < 220, "{pong}");
     }
 }
 
@@ -384,12 +358,7 @@ fn a_recording_that_ends_within_a_line_is_replayed_up_to_there() {
     let whole = replay(&recording.as_bytes()[..end]).unwrap();
     assert_eq!(whole.cut_off, None);
     let within = recording.find('\u{e9}').unwrap() + 1;
-    assert!(
-        replay(&recording.as_bytes()[..within])
-            .unwrap()
-            .cut_off
-            .is_some()
-    );
+    assert!(replay(&recording.as_bytes()[..within]).unwrap().cut_off.is_some());
 }
 
 #[test]
@@ -432,11 +401,7 @@ fn a_recording_that_ends_after_any_line_is_replayed() {
     let recording = recording();
     let count = recording.lines().count();
     for length in 1..count {
-        let part: String = recording
-            .lines()
-            .take(length)
-            .flat_map(|line| [line, "\n"])
-            .collect();
+        let part: String = recording.lines().take(length).flat_map(|line| [line, "\n"]).collect();
         let outcome = replay(part.as_bytes()).unwrap();
         assert_eq!(outcome.divergence, None, "{length}");
     }
@@ -477,10 +442,7 @@ fn every_changed_or_missing_event_is_a_divergence() {
 /// Checks that line `line` of the recording is refused with this reason.
 fn check_refused(recording: &str, line: u64, reason: &str) {
     match replay(recording.as_bytes()) {
-        Err(ReplayError::Malformed {
-            line: found,
-            reason: text,
-        }) => {
+        Err(ReplayError::Malformed { line: found, reason: text }) => {
             assert_eq!(found, line, "{text}");
             assert!(text.contains(reason), "{text}");
         }
@@ -500,8 +462,5 @@ fn a_difference_names_its_line_and_both_texts() {
     let line = &recording.lines().nth(divergence.line as usize - 1).unwrap();
     let expected = line.replace("PoolCleared", "PoolReady");
     let number = divergence.line;
-    assert_eq!(
-        message,
-        format!("line {number}: recorded {line}, replayed {expected}")
-    );
+    assert_eq!(message, format!("line {number}: recorded {line}, replayed {expected}"));
 }

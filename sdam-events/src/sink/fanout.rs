@@ -42,11 +42,7 @@ impl Fanout {
 
     /// Adds `sink` after the others, and reads its interest once, now.
     pub fn push(&mut self, sink: Arc<dyn EventSink>) {
-        self.branches.push(Branch {
-            interest: sink.interest(),
-            sink,
-            failure: OnceLock::new(),
-        });
+        self.branches.push(Branch { interest: sink.interest(), sink, failure: OnceLock::new() });
     }
 
     /// Returns the panics of sinks with the positions of the sinks, from 0 in the order in which
@@ -74,9 +70,7 @@ impl EventSink for Fanout {
     }
 
     fn interest(&self) -> Interest {
-        self.branches
-            .iter()
-            .fold(Interest::NONE, |union, branch| union.union(branch.interest))
+        self.branches.iter().fold(Interest::NONE, |union, branch| union.union(branch.interest))
     }
 }
 

@@ -26,11 +26,7 @@ pub struct Filter<S, F = fn(&Event) -> bool> {
 impl<S: EventSink> Filter<S> {
     /// Creates a filter that forwards the events in `names` that `sink` is interested in.
     pub fn names(sink: S, names: Interest) -> Self {
-        Self {
-            sink,
-            names,
-            keep: |_| true,
-        }
+        Self { sink, names, keep: |_| true }
     }
 }
 
@@ -44,11 +40,7 @@ where
     /// `keep` decides about each event separately, so it may keep the start of a heartbeat without
     /// its end.
     pub fn matching(sink: S, keep: F) -> Self {
-        Self {
-            sink,
-            names: Interest::ALL,
-            keep,
-        }
+        Self { sink, names: Interest::ALL, keep }
     }
 }
 

@@ -8,10 +8,7 @@ pub fn sink_fn<F>(function: F) -> SinkFn<F>
 where
     F: Fn(&Event) + Send + Sync + 'static,
 {
-    SinkFn {
-        function,
-        interest: Interest::SDAM,
-    }
+    SinkFn { function, interest: Interest::SDAM }
 }
 
 /// A closure as a sink, made by [`sink_fn`].
@@ -44,8 +41,6 @@ where
 
 impl<F> fmt::Debug for SinkFn<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SinkFn")
-            .field("interest", &self.interest)
-            .finish_non_exhaustive()
+        f.debug_struct("SinkFn").field("interest", &self.interest).finish_non_exhaustive()
     }
 }

@@ -46,9 +46,7 @@ impl Interest {
     /// The events of the SDAM Logging and Monitoring specification, and those specific to sdam:
     /// ignored members, no server left, unusable servers, dropped events, warnings about options
     /// and SRV records.
-    pub const SDAM: Self = Self::DESCRIPTIONS
-        .union(Self::HEARTBEATS)
-        .union(Self::WARNINGS);
+    pub const SDAM: Self = Self::DESCRIPTIONS.union(Self::HEARTBEATS).union(Self::WARNINGS);
 
     /// The topology's commands to connection pools: the part of [`POOLS`](Self::POOLS) that does
     /// not slow down operations.
@@ -93,9 +91,7 @@ impl Interest {
 
     /// The events that every operation publishes, so that each operation becomes slower:
     /// selections, check-outs and commands.
-    pub const OPERATIONS: Self = Self::SELECTION
-        .union(Self::CHECK_OUTS)
-        .union(Self::COMMANDS);
+    pub const OPERATIONS: Self = Self::SELECTION.union(Self::CHECK_OUTS).union(Self::COMMANDS);
 
     /// The inputs of the topology, for recordings, and its round-trip times. Each answer of a server
     /// publishes one or both.
@@ -150,10 +146,7 @@ impl Interest {
 
     /// Returns the names in the set, in the order of [`EventName::ALL`].
     pub fn names(self) -> impl Iterator<Item = EventName> {
-        EventName::ALL
-            .iter()
-            .copied()
-            .filter(move |name| self.contains(*name))
+        EventName::ALL.iter().copied().filter(move |name| self.contains(*name))
     }
 
     pub(crate) const fn bits(self) -> u64 {
@@ -195,17 +188,13 @@ impl From<EventName> for Interest {
 
 impl FromIterator<EventName> for Interest {
     fn from_iter<I: IntoIterator<Item = EventName>>(names: I) -> Self {
-        names
-            .into_iter()
-            .fold(Self::NONE, |set, name| set.union(name.into()))
+        names.into_iter().fold(Self::NONE, |set, name| set.union(name.into()))
     }
 }
 
 impl fmt::Debug for Interest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set()
-            .entries(self.names().map(EventName::as_str))
-            .finish()
+        f.debug_set().entries(self.names().map(EventName::as_str)).finish()
     }
 }
 
@@ -236,11 +225,7 @@ mod tests {
     fn set_operations_agree_with_membership() {
         let opening = Interest::from(EventName::TopologyOpening);
         let checks = Interest::HEARTBEATS;
-        assert_eq!(
-            opening.union(checks).without(checks),
-            opening,
-            "{opening:?}"
-        );
+        assert_eq!(opening.union(checks).without(checks), opening, "{opening:?}");
         assert_eq!(EventName::TopologyOpening | checks, opening.union(checks));
         let mut both = checks;
         both |= EventName::TopologyOpening;

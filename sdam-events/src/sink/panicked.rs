@@ -30,10 +30,8 @@ impl SinkPanicked {
 /// Calls the sink and catches its panic.
 pub(crate) fn call(sink: &dyn EventSink, event: &Event) -> Result<(), SinkPanicked> {
     // Unwind safe: a sink that has panicked is not called again, so its broken state is never used.
-    catch_unwind(AssertUnwindSafe(|| sink.emit(event))).map_err(|payload| SinkPanicked {
-        seq: event.seq,
-        message: panic_message(payload),
-    })
+    catch_unwind(AssertUnwindSafe(|| sink.emit(event)))
+        .map_err(|payload| SinkPanicked { seq: event.seq, message: panic_message(payload) })
 }
 
 fn panic_message(payload: Box<dyn Any + Send>) -> Box<str> {

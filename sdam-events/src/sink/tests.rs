@@ -58,16 +58,13 @@ fn a_fanout_disables_only_the_sink_that_panicked() {
 fn a_filter_narrows_the_interest_and_drops_other_events() {
     let recorder = Recorder::shared();
     let server = address("host2");
-    let filter = Filter::matching(
-        Filter::names(recorder.clone(), Interest::HEARTBEATS),
-        move |event| event.kind.address() == Some(&server),
-    );
+    let filter =
+        Filter::matching(Filter::names(recorder.clone(), Interest::HEARTBEATS), move |event| {
+            event.kind.address() == Some(&server)
+        });
     assert_eq!(filter.interest(), Interest::HEARTBEATS);
     send(&filter);
-    assert_eq!(
-        recorder.names(),
-        ["ServerHeartbeatStarted", "ServerHeartbeatFailed"]
-    );
+    assert_eq!(recorder.names(), ["ServerHeartbeatStarted", "ServerHeartbeatFailed"]);
     assert_eq!(recorder.seqs(), [3, 4], "the opening event is not numbered");
 }
 

@@ -57,9 +57,9 @@ pub fn explore(preemptions: impl Into<Option<usize>>, model: impl Fn() + Send + 
         counter.fetch_add(1, Ordering::Relaxed);
         model();
     });
-    let bound = builder.preemption_bound.map_or_else(String::new, |bound| {
-        format!(" with at most {bound} preemptions")
-    });
+    let bound = builder
+        .preemption_bound
+        .map_or_else(String::new, |bound| format!(" with at most {bound} preemptions"));
     println!(
         "{}: {} interleavings{bound}",
         std::thread::current().name().unwrap_or("model"),

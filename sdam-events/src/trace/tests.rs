@@ -29,8 +29,7 @@ struct Seen {
 
 impl Visit for Seen {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        self.fields
-            .insert(field.name().into(), format!("{value:?}"));
+        self.fields.insert(field.name().into(), format!("{value:?}"));
     }
 
     fn record_f64(&mut self, field: &Field, value: f64) {
@@ -92,9 +91,7 @@ fn tracing_events_carry_exactly_the_fields_of_the_message() {
         message.fields().for_each(|name, value| {
             expected.fields.insert(name.into(), value.to_string());
         });
-        expected
-            .fields
-            .insert("message".into(), message.text().into());
+        expected.fields.insert("message".into(), message.text().into());
         expected.target = match message.component().as_str() {
             "serverSelection" => "mongodb::server_selection".into(),
             other => format!("mongodb::{other}"),
@@ -135,23 +132,13 @@ fn dropped_events_and_a_panicked_sink_are_logged() {
     let seen = capture(|| {
         queue.drain_now(&Fanout::new().with(panics()));
     });
-    let messages: Vec<_> = seen
-        .iter()
-        .map(|seen| (&*seen.target, &*seen.level, &*seen.fields["message"]))
-        .collect();
+    let messages: Vec<_> =
+        seen.iter().map(|seen| (&*seen.target, &*seen.level, &*seen.fields["message"])).collect();
     assert_eq!(
         messages,
         [
-            (
-                "sdam::events",
-                "WARN",
-                "events are queued faster than the sink processes them"
-            ),
-            (
-                "sdam::events",
-                "ERROR",
-                "the event sink panicked at event 1 and is disabled: broken"
-            ),
+            ("sdam::events", "WARN", "events are queued faster than the sink processes them"),
+            ("sdam::events", "ERROR", "the event sink panicked at event 1 and is disabled: broken"),
         ]
     );
 

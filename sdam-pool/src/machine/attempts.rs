@@ -45,12 +45,7 @@ pub(crate) enum Failure {
 
 impl Attempts {
     pub(super) fn new(limit: usize) -> Self {
-        Self {
-            pending: Vec::new(),
-            has_cancelled: false,
-            limit,
-            begun: 0,
-        }
+        Self { pending: Vec::new(), has_cancelled: false, limit, begun: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -106,11 +101,7 @@ impl Attempts {
 
     fn begin(&mut self, owner: Option<Ticket>) -> u64 {
         self.begun += 1;
-        self.pending.push(Attempt {
-            id: self.begun,
-            owner,
-            is_cancelled: false,
-        });
+        self.pending.push(Attempt { id: self.begun, owner, is_cancelled: false });
         self.begun
     }
 

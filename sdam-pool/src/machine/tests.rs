@@ -92,17 +92,9 @@ struct Shape {
 fn shapes() -> impl Strategy<Value = Shape> {
     let sizes = (1_u32..5, 0_u32..3, 1_u32..4, proptest::option::of(1_u64..5));
     let modes = (any::<bool>(), any::<bool>(), any::<bool>());
-    (sizes, modes).prop_map(
-        |((max, min, connecting, idle), (by_caller, load_balanced, lazy))| Shape {
-            max,
-            min: min.min(max),
-            connecting,
-            idle,
-            by_caller,
-            load_balanced,
-            lazy,
-        },
-    )
+    (sizes, modes).prop_map(|((max, min, connecting, idle), (by_caller, load_balanced, lazy))| {
+        Shape { max, min: min.min(max), connecting, idle, by_caller, load_balanced, lazy }
+    })
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -369,10 +361,7 @@ impl History {
                 Work::Cancel => self.cancel_attempts(),
                 Work::Open(id) => self.begin(id),
                 Work::Wait(deadline) => {
-                    assert!(
-                        deadline.is_none_or(|at| at > self.now),
-                        "a timer in the past"
-                    );
+                    assert!(deadline.is_none_or(|at| at > self.now), "a timer in the past");
                     return;
                 }
                 Work::End => {
@@ -459,16 +448,9 @@ impl History {
         if self.machine.waiters.len() > 0 && is_driven {
             let is_full = stats.idle + stats.in_use + stats.pending == shape.max as usize;
             let is_busy = stats.pending == shape.connecting as usize;
-            assert!(
-                stats.idle == 0 && (is_full || is_busy || !stats.is_ready),
-                "{stats:?}"
-            );
+            assert!(stats.idle == 0 && (is_full || is_busy || !stats.is_ready), "{stats:?}");
         }
-        assert_eq!(
-            self.machine.waiters.slots(),
-            self.waiting.len(),
-            "slots leak"
-        );
+        assert_eq!(self.machine.waiters.slots(), self.waiting.len(), "slots leak");
     }
 }
 

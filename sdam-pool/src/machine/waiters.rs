@@ -86,10 +86,7 @@ impl<C> Waiters<C> {
             is_overdue: false,
             waker: None,
         });
-        let ticket = Ticket {
-            slot,
-            serial: self.tickets,
-        };
+        let ticket = Ticket { slot, serial: self.tickets };
         self.queue.push_back(ticket);
         ticket
     }
@@ -172,11 +169,7 @@ impl<C> Waiters<C> {
             self.evicted.push(rest);
         }
         let wakers = queue.into_iter();
-        Some(
-            wakers
-                .filter_map(|ticket| self.slot(ticket)?.waker.take())
-                .collect(),
-        )
+        Some(wakers.filter_map(|ticket| self.slot(ticket)?.waker.take()).collect())
     }
 
     /// Takes the result of a check-out, or stores `waker`. `waker` is replaced by the previous one,

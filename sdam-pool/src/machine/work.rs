@@ -194,11 +194,7 @@ impl<C: Pooled> Machine<C> {
         // Otherwise `take_back` would have found it.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH, after);
-        Err(if is_late {
-            self.timed_out()
-        } else {
-            self.lost()
-        })
+        Err(if is_late { self.timed_out() } else { self.lost() })
     }
 
     /// Removes a check-out that was dropped. A connection handed to it goes to the next one.
@@ -229,11 +225,7 @@ impl<C: Pooled> Machine<C> {
     /// Closes the idle connections that have not been used for `maxIdleTimeMS`.
     fn close_expired(&mut self, now: Instant) {
         let expired = |since| self.is_expired(since, Some(now));
-        let count = self
-            .idle
-            .iter()
-            .take_while(|idle| expired(idle.since))
-            .count();
+        let count = self.idle.iter().take_while(|idle| expired(idle.since)).count();
         if count > 0 {
             let rest = self.idle.split_off(count);
             self.close_idle(ConnectionClosedReason::Idle);
@@ -247,9 +239,7 @@ impl<C: Pooled> Machine<C> {
             return;
         }
         let idle = mem::take(&mut self.idle);
-        let (stale, rest) = idle
-            .into_iter()
-            .partition(|idle| self.is_stale(&idle.connection));
+        let (stale, rest) = idle.into_iter().partition(|idle| self.is_stale(&idle.connection));
         self.idle = stale;
         self.close_idle(ConnectionClosedReason::Stale);
         self.idle = rest;
@@ -263,10 +253,7 @@ impl<C: Pooled> Machine<C> {
         if batch.connections.is_empty() {
             self.to_close.pop();
         }
-        let connections = connections
-            .into_iter()
-            .map(|idle| idle.connection)
-            .collect();
+        let connections = connections.into_iter().map(|idle| idle.connection).collect();
         Some((connections, reason))
     }
 

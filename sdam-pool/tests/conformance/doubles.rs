@@ -257,10 +257,7 @@ impl PoolUser for Faulty {
             Fault::IgnoresWaitQueueTimeout => pool.wait_queue_timeout = None,
             _ => {}
         }
-        Factory {
-            pools: Pools::new(options).unwrap().with_options(pool).unwrap(),
-            fault: self.0,
-        }
+        Factory { pools: Pools::new(options).unwrap().with_options(pool).unwrap(), fault: self.0 }
     }
 
     async fn check_out(&self, pool: &FaultyPool) -> Result<Self::Connection, Error> {

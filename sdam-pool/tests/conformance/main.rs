@@ -189,11 +189,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::IgnoresClose,
         "nothing has happened for 1.5s when waiting for a check-out to fail after the pool was",
     ),
-    (
-        "errors_of_the_pool_are_not_reported",
-        Fault::ReportsPoolErrors,
-        "instead of none",
-    ),
+    ("errors_of_the_pool_are_not_reported", Fault::ReportsPoolErrors, "instead of none"),
     (
         "errors_of_commands_are_reported_once",
         Fault::ReportsTwice,
@@ -265,10 +261,8 @@ fn every_broken_rule_is_reported_with_its_name_and_step() {
 
 #[test]
 fn one_fault_is_one_failure_and_checks_that_rely_on_it_are_not_run() {
-    let faults: BTreeMap<_, _> = BROKEN
-        .iter()
-        .map(|(_, fault, _)| (format!("{fault:?}"), *fault))
-        .collect();
+    let faults: BTreeMap<_, _> =
+        BROKEN.iter().map(|(_, fault, _)| (format!("{fault:?}"), *fault)).collect();
     thread::scope(|scope| {
         for fault in faults.into_values() {
             scope.spawn(move || {
@@ -278,10 +272,7 @@ fn one_fault_is_one_failure_and_checks_that_rely_on_it_are_not_run() {
                 let is_cause = |(name, ..): &(&str, _, _)| first.starts_with(&format!("{name}: "));
                 assert!({ broken }.any(is_cause), "{fault:?}: {failures:#?}");
                 let is_note = |text: &String| text.starts_with("these checks were not run");
-                assert!(
-                    rest.len() < 2 && rest.iter().all(is_note),
-                    "{fault:?}: {failures:#?}"
-                );
+                assert!(rest.len() < 2 && rest.iter().all(is_note), "{fault:?}: {failures:#?}");
             });
         }
     });

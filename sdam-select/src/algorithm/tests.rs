@@ -14,10 +14,8 @@ use crate::testing::{
 };
 
 fn mongoses(latencies: &[u64]) -> TopologyDescription {
-    let servers = latencies
-        .iter()
-        .zip(1..)
-        .map(|(millis, number)| with_rtt(server(number, Mongos), *millis));
+    let servers =
+        latencies.iter().zip(1..).map(|(millis, number)| with_rtt(server(number, Mongos), *millis));
     topology(TopologyType::Sharded, servers)
 }
 
@@ -28,10 +26,7 @@ fn frequencies(
     loads: &[u32],
     draws: usize,
 ) -> Vec<usize> {
-    let settings = Settings {
-        strategy,
-        ..Settings::default()
-    };
+    let settings = Settings { strategy, ..Settings::default() };
     let mut rng = Rng::new(11);
     let mut chosen = vec![0; topology.servers().len()];
     for _ in 0..draws {
@@ -124,15 +119,11 @@ fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
 fn equal_loads_and_the_random_strategy_choose_evenly() {
     // L-41, L-42
     let topology = mongoses(&[5; 4]);
-    for (strategy, loads) in [
-        (SelectionStrategy::TwoChoices, [7; 4]),
-        (SelectionStrategy::Random, [1, 2, 3, 4]),
-    ] {
+    for (strategy, loads) in
+        [(SelectionStrategy::TwoChoices, [7; 4]), (SelectionStrategy::Random, [1, 2, 3, 4])]
+    {
         let chosen = frequencies(&topology, strategy, &loads, 4_000);
-        assert!(
-            chosen.iter().all(|count| (880..1_120).contains(count)),
-            "{strategy:?} {chosen:?}"
-        );
+        assert!(chosen.iter().all(|count| (880..1_120).contains(count)), "{strategy:?} {chosen:?}");
     }
 }
 

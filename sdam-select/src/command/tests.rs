@@ -34,9 +34,7 @@ fn sent(
         let mode = added.read_preference.map(|document| document.mode);
         (mode, added.secondary_ok)
     };
-    let documents = MODES
-        .into_iter()
-        .filter(|mode| additions(mode).0 == Some(*mode));
+    let documents = MODES.into_iter().filter(|mode| additions(mode).0 == Some(*mode));
     let flags = MODES.into_iter().filter(|mode| additions(mode).1);
     (documents.collect(), flags.collect())
 }
@@ -67,10 +65,7 @@ fn op_msg_sends_primary_preferred_to_a_single_member_and_nothing_to_standalones(
         for preference in [None, Some(&primary)] {
             let added = Additions::for_read(topology_type, server_type, preference, Opcode::Msg);
             let document = mode.map(ReadPreferenceDocument::bare);
-            assert_eq!(
-                added.read_preference, document,
-                "{topology_type} {server_type}"
-            );
+            assert_eq!(added.read_preference, document, "{topology_type} {server_type}");
         }
     };
     check(Single, RsSecondary, Some(ReadMode::PrimaryPreferred));
@@ -91,11 +86,7 @@ fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
             "{topology_type} {server_type}"
         );
     };
-    let explicit = [
-        ReadMode::PrimaryPreferred,
-        ReadMode::Secondary,
-        ReadMode::Nearest,
-    ];
+    let explicit = [ReadMode::PrimaryPreferred, ReadMode::Secondary, ReadMode::Nearest];
     check(Sharded, Mongos, &explicit, &MODES[1..]);
     check(Single, Mongos, &explicit, &MODES[1..]);
     check(ReplicaSetWithPrimary, RsSecondary, &[], &MODES[1..]);
@@ -116,10 +107,7 @@ fn op_query_sends_secondary_preferred_only_with_further_options() {
     check(preferred(), false);
     check(preferred().with_tag_sets(vec![tags(&[])]), false);
     check(preferred().with_tag_sets(vec![tags(&[("dc", "ny")])]), true);
-    check(
-        preferred().with_max_staleness(Duration::from_secs(90)),
-        true,
-    );
+    check(preferred().with_max_staleness(Duration::from_secs(90)), true);
     check(preferred().with_max_staleness(Duration::ZERO), false);
     check(preferred().with_hedge(false), true);
 }
@@ -130,11 +118,7 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
     let check = |server_type, mode, sent| {
         let preference = ReadPreference::new(mode);
         let added = Additions::for_run_command(server_type, &preference);
-        assert_eq!(
-            added.read_preference.is_some(),
-            sent,
-            "{server_type} {mode}"
-        );
+        assert_eq!(added.read_preference.is_some(), sent, "{server_type} {mode}");
     };
     check(Mongos, ReadMode::SecondaryPreferred, true);
     check(RsSecondary, ReadMode::Nearest, true);
@@ -152,26 +136,18 @@ fn read_preference_documents_have_exactly_the_fields_that_are_set() {
     };
     let nearest = || ReadPreference::new(ReadMode::Nearest);
     check(nearest(), rawdoc! { "mode": "nearest" });
-    check(
-        nearest().with_tag_sets(vec![tags(&[])]),
-        rawdoc! { "mode": "nearest" },
-    );
+    check(nearest().with_tag_sets(vec![tags(&[])]), rawdoc! { "mode": "nearest" });
     check(
         nearest().with_tag_sets(vec![tags(&[("rack", "1"), ("dc", "ny")]), tags(&[])]),
         rawdoc! { "mode": "nearest", "tags": [{ "dc": "ny", "rack": "1" }, {}] },
     );
     check(
-        nearest()
-            .with_max_staleness(Duration::from_secs(120))
-            .with_hedge(true),
+        nearest().with_max_staleness(Duration::from_secs(120)).with_hedge(true),
         rawdoc! {
             "mode": "nearest", "maxStalenessSeconds": 120_i32, "hedge": { "enabled": true }
         },
     );
-    check(
-        nearest().with_max_staleness(Duration::ZERO),
-        rawdoc! { "mode": "nearest" },
-    );
+    check(nearest().with_max_staleness(Duration::ZERO), rawdoc! { "mode": "nearest" });
     check(
         nearest().with_max_staleness(Duration::from_secs(1 << 40)),
         rawdoc! { "mode": "nearest", "maxStalenessSeconds": 1_i64 << 40 },
@@ -180,10 +156,7 @@ fn read_preference_documents_have_exactly_the_fields_that_are_set() {
         nearest().with_hedge(false),
         rawdoc! { "mode": "nearest", "hedge": { "enabled": false } },
     );
-    check(
-        ReadPreference::default().with_hedge(true),
-        rawdoc! { "mode": "primary" },
-    );
+    check(ReadPreference::default().with_hedge(true), rawdoc! { "mode": "primary" });
 }
 
 #[test]
@@ -201,10 +174,7 @@ fn commands_get_a_read_preference_field_and_queries_are_wrapped() {
     );
     let query = rawdoc! { "x": 1_i32 };
     let wrapped = rawdoc! { "$query": query.clone(), "$readPreference": preference.clone() };
-    assert_eq!(
-        decode(document.modify_query(query.as_bytes()).unwrap()),
-        wrapped
-    );
+    assert_eq!(decode(document.modify_query(query.as_bytes()).unwrap()), wrapped);
     let modified = rawdoc! { "$query": query.clone(), "$orderby": { "x": 1_i32 } };
     assert_eq!(
         decode(document.modify_query(modified.as_bytes()).unwrap()),

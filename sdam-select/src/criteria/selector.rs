@@ -21,10 +21,7 @@ pub struct SelectorText<'a> {
 impl Criteria {
     /// Returns the complete text of the criteria for a client with these settings.
     pub fn selector_text<'a>(&'a self, settings: &'a Settings) -> SelectorText<'a> {
-        SelectorText {
-            criteria: self,
-            settings,
-        }
+        SelectorText { criteria: self, settings }
     }
 }
 

@@ -25,9 +25,7 @@ fn limited(seconds: u64) -> ReadPreference {
 fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
     // L-17, L-20
     let primary = ReadPreference::default();
-    let tagged = primary
-        .clone()
-        .with_tag_sets([tags(&[("dc", "ny")])].into());
+    let tagged = primary.clone().with_tag_sets([tags(&[("dc", "ny")])].into());
     let error = Criteria::read(tagged).unwrap_err();
     assert_eq!(error.option(), "readPreferenceTags");
     let limited = primary.with_max_staleness(Duration::from_secs(120));
@@ -41,10 +39,8 @@ fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
 fn too_small_staleness_limits_are_refused_on_replica_sets_only() {
     // A-8, L-24, L-25, L-28: also without any server, and also zero.
     let check = |topology_type, seconds, heartbeat, smallest: Option<u64>| {
-        let settings = Settings {
-            heartbeat_frequency: Duration::from_secs(heartbeat),
-            ..Settings::default()
-        };
+        let settings =
+            Settings { heartbeat_frequency: Duration::from_secs(heartbeat), ..Settings::default() };
         let criteria = Criteria::read(limited(seconds)).unwrap();
         let topology = topology(topology_type, []);
         let error = suitable(&topology, &settings, &criteria).err();
@@ -75,10 +71,7 @@ fn too_small_staleness_limits_are_refused_on_replica_sets_only() {
 #[test]
 fn a_limit_that_is_too_small_is_refused_in_every_mode_even_if_a_primary_is_known() {
     // L-24: the primary is never stale, and primaryPreferred would take it.
-    let members = [
-        server(1, sdam_core::server::ServerType::RsPrimary),
-        server(2, RsSecondary),
-    ];
+    let members = [server(1, sdam_core::server::ServerType::RsPrimary), server(2, RsSecondary)];
     let topology = topology(ReplicaSetWithPrimary, members);
     for mode in [
         ReadMode::PrimaryPreferred,
@@ -105,23 +98,12 @@ fn servers_without_last_write_are_refused_only_if_the_client_supports_them() {
         let mut first = server(1, old.map_or(Unknown, |_| RsSecondary));
         first.wire_versions.max = old.unwrap_or_default();
         let topology = topology(ReplicaSetNoPrimary, [first, server(2, RsSecondary)]);
-        let settings = Settings {
-            min_wire_version,
-            ..Settings::default()
-        };
+        let settings = Settings { min_wire_version, ..Settings::default() };
         let criteria = Criteria::read(limited(120)).unwrap();
         let error = suitable(&topology, &settings, &criteria).err();
         let reason = error.as_ref().map(ConfigError::reason).unwrap_or_default();
-        let named = format!(
-            "but {} reports wire version {}",
-            address(1),
-            old.unwrap_or_default()
-        );
-        assert_eq!(
-            reason.ends_with(&named),
-            refused,
-            "{min_wire_version} {error:?}"
-        );
+        let named = format!("but {} reports wire version {}", address(1), old.unwrap_or_default());
+        assert_eq!(reason.ends_with(&named), refused, "{min_wire_version} {error:?}");
         assert_eq!(error.is_some(), refused);
     };
     check(0, Some(4), true);
@@ -133,10 +115,8 @@ fn servers_without_last_write_are_refused_only_if_the_client_supports_them() {
 #[test]
 fn selectors_run_in_order_and_can_only_remove_servers() {
     // L-45, L-46: the client's selector first, then the operation's; neither if nothing is suitable
-    let topology = topology(
-        Sharded,
-        (1..=4).map(|it| server(it, sdam_core::server::ServerType::Mongos)),
-    );
+    let topology =
+        topology(Sharded, (1..=4).map(|it| server(it, sdam_core::server::ServerType::Mongos)));
     let not_first = |suitable: &mut Candidates<'_>| {
         assert_eq!(suitable.len(), 4);
         suitable.retain(|candidate| candidate.index != 0);
@@ -184,21 +164,13 @@ fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
         let first = Criteria::write().after(&on(2), &error);
         let second = first.after(&on(1), &error);
         let expected: Vec<_> = expected.iter().map(|number| address(*number)).collect();
-        assert_eq!(
-            second.deprioritized(),
-            expected,
-            "{topology_type} {overloaded}"
-        );
+        assert_eq!(second.deprioritized(), expected, "{topology_type} {overloaded}");
     };
     check(Sharded, false, false, &[1, 2]);
     check(Sharded, true, true, &[1, 2]);
-    for other in [
-        TopologyType::Unknown,
-        Single,
-        ReplicaSetNoPrimary,
-        ReplicaSetWithPrimary,
-        LoadBalanced,
-    ] {
+    for other in
+        [TopologyType::Unknown, Single, ReplicaSetNoPrimary, ReplicaSetWithPrimary, LoadBalanced]
+    {
         check(other, true, false, &[]);
         check(other, false, true, &[]);
         check(other, true, true, &[1, 2]);

@@ -49,11 +49,7 @@ fn unresolvable_member_names_are_distinguished_from_misspelt_seeds() {
         );
         assert_eq!(diagnosis.to_string(), text);
     };
-    let servers = [
-        naming(1, &[1, 2, 3]),
-        network(2, Stage::Dns),
-        network(3, Stage::Dns),
-    ];
+    let servers = [naming(1, &[1, 2, 3]), network(2, Stage::Dns), network(3, Stage::Dns)];
     check(
         &topology(ReplicaSetNoPrimary, servers),
         true,
@@ -74,26 +70,17 @@ fn nothing_reachable_is_distinguished_from_some_members_unreachable() {
     let all = topology(TopologyType::Unknown, [refused(1), refused(2)]);
     assert_eq!(
         diagnoses(&all, &write),
-        [Diagnosis::NothingReachable {
-            addresses: vec![address(1), address(2)],
-            timed_out: false,
-        }]
+        [Diagnosis::NothingReachable { addresses: vec![address(1), address(2)], timed_out: false }]
     );
     let all = topology(TopologyType::Unknown, [late(1), late(2)]);
     assert!(matches!(
         diagnoses(&all, &write)[..],
-        [Diagnosis::NothingReachable {
-            timed_out: true,
-            ..
-        }]
+        [Diagnosis::NothingReachable { timed_out: true, .. }]
     ));
     let some = topology(ReplicaSetWithPrimary, [server(1, RsPrimary), refused(2)]);
     assert_eq!(
         diagnoses(&some, &write),
-        [Diagnosis::Unreachable {
-            addresses: vec![address(2)],
-            advertised: false,
-        }]
+        [Diagnosis::Unreachable { addresses: vec![address(2)], advertised: false }]
     );
 }
 
@@ -104,29 +91,13 @@ fn tls_on_one_side_only_is_suspected_unless_some_server_answers() {
         assert_eq!(diagnoses(&topology(Sharded, servers), &write), expected);
     };
     let addresses = || vec![address(1)];
-    check(
-        vec![network(1, Stage::Hello)],
-        &[Diagnosis::TlsExpected {
-            addresses: addresses(),
-        }],
-    );
+    check(vec![network(1, Stage::Hello)], &[Diagnosis::TlsExpected { addresses: addresses() }]);
     check(
         vec![failed(1, ErrorKind::Protocol, Stage::Hello, "garbage")],
-        &[Diagnosis::TlsExpected {
-            addresses: addresses(),
-        }],
+        &[Diagnosis::TlsExpected { addresses: addresses() }],
     );
-    check(
-        vec![failed(1, ErrorKind::Timeout, Stage::Hello, "no reply")],
-        &[],
-    );
-    check(
-        vec![
-            network(1, Stage::Hello),
-            server(2, sdam_core::server::ServerType::Mongos),
-        ],
-        &[],
-    );
+    check(vec![failed(1, ErrorKind::Timeout, Stage::Hello, "no reply")], &[]);
+    check(vec![network(1, Stage::Hello), server(2, sdam_core::server::ServerType::Mongos)], &[]);
 }
 
 #[test]
@@ -157,14 +128,8 @@ fn failures_of_a_proxy_are_reported_by_the_first_of_them() {
         assert_eq!(found[0].to_string(), alloc::format!("{first}{others}"));
     };
     check(vec![proxy(1)], "");
-    check(
-        vec![proxy(1), proxy(2)],
-        " (s02:27017 fails at the proxy, too)",
-    );
-    check(
-        vec![proxy(1), proxy(2), proxy(3)],
-        " (2 more servers fail at the proxy, too)",
-    );
+    check(vec![proxy(1), proxy(2)], " (s02:27017 fails at the proxy, too)");
+    check(vec![proxy(1), proxy(2), proxy(3)], " (2 more servers fail at the proxy, too)");
 }
 
 #[test]
@@ -182,13 +147,7 @@ fn names_that_lead_nowhere_are_compared_with_the_address_of_the_client() {
         );
         assert_eq!(found[0].to_string(), text);
         assert_eq!(found[0].remedy(), Obstacle::NAMES);
-        assert!(matches!(
-            found[1],
-            Diagnosis::Unresolvable {
-                advertised: true,
-                ..
-            }
-        ));
+        assert!(matches!(found[1], Diagnosis::Unresolvable { advertised: true, .. }));
         found.len()
     };
     assert_eq!(check(Stage::Dns, "resolved"), 2);
@@ -202,21 +161,10 @@ fn an_unreachable_primary_is_distinguished_from_no_primary() {
     informed.primary = Some(address(2));
     let others = || [server(2, Unknown), server(3, RsArbiter)];
     let known = topology(ReplicaSetNoPrimary, others().into_iter().chain([informed]));
-    assert_eq!(
-        diagnoses(&known, &write),
-        [Diagnosis::PrimaryUnreachable {
-            address: address(2)
-        }]
-    );
-    let none = topology(
-        ReplicaSetNoPrimary,
-        others().into_iter().chain([naming(1, &[1, 2, 3])]),
-    );
+    assert_eq!(diagnoses(&known, &write), [Diagnosis::PrimaryUnreachable { address: address(2) }]);
+    let none = topology(ReplicaSetNoPrimary, others().into_iter().chain([naming(1, &[1, 2, 3])]));
     for criteria in [write, read(ReadMode::Primary, vec![])] {
-        let expected = Diagnosis::NoPrimary {
-            reached: 2,
-            members: 3,
-        };
+        let expected = Diagnosis::NoPrimary { reached: 2, members: 3 };
         assert_eq!(diagnoses(&none, &criteria), [expected], "{criteria}");
     }
     assert_eq!(diagnoses(&none, &read(ReadMode::Secondary, vec![])), []);
@@ -234,11 +182,7 @@ fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_se
     );
     let mut renamed = server(1, RsPrimary);
     renamed.me = Some(address(9));
-    let mismatch = Diagnosis::AddressMismatch {
-        address: address(1),
-        me: address(9),
-        error: None,
-    };
+    let mismatch = Diagnosis::AddressMismatch { address: address(1), me: address(9), error: None };
     let check = |topology_type, expected: &[Diagnosis]| {
         let topology = topology(topology_type, [renamed.clone()]);
         assert_eq!(diagnoses(&topology, &Criteria::write()), expected);
@@ -250,22 +194,15 @@ fn wrong_set_names_are_always_reported_and_address_mismatches_only_on_replica_se
 
 #[test]
 fn departures_come_first_if_no_server_is_available_and_else_only_mistakes_are_reported() {
-    let wrong = || DepartureReason::WrongSetName {
-        found: Some("rs0".into()),
-        wanted: "wrong".into(),
-    };
-    let not_listed = DepartureReason::NotListed {
-        primary: address(2),
-    };
+    let wrong =
+        || DepartureReason::WrongSetName { found: Some("rs0".into()), wanted: "wrong".into() };
+    let not_listed = DepartureReason::NotListed { primary: address(2) };
     let departures = [(1, wrong()), (3, not_listed)].map(|(number, reason)| {
         Departure::new(ServerId::from_u64(number), address(number), reason)
     });
     let diagnosed = |topology: TopologyDescription| {
         let topology = topology.with_departures(&departures);
-        diagnoses(
-            &topology,
-            &read(ReadMode::Nearest, vec![tags(&[("dc", "la")])]),
-        )
+        diagnoses(&topology, &read(ReadMode::Nearest, vec![tags(&[("dc", "la")])]))
     };
     let [first, second] = departures.clone().map(Diagnosis::Departed);
     let no_servers = Diagnosis::NoServers { set_name: None };
@@ -283,20 +220,14 @@ fn departures_come_first_if_no_server_is_available_and_else_only_mistakes_are_re
 fn rejected_credentials_are_reported_with_the_servers_message() {
     let rejected = failed(1, ErrorKind::Command, Stage::Auth, "Authentication failed.");
     let found = diagnoses(&topology(Sharded, [rejected]), &Criteria::write());
-    assert_eq!(
-        found[0].to_string(),
-        "s01:27017 rejects the credentials: Authentication failed."
-    );
+    assert_eq!(found[0].to_string(), "s01:27017 rejects the credentials: Authentication failed.");
 }
 
 #[test]
 fn an_empty_topology_is_distinguished_from_one_that_has_not_answered() {
     let write = Criteria::write();
     let empty = topology(ReplicaSetNoPrimary, []);
-    assert_eq!(
-        diagnoses(&empty, &write),
-        [Diagnosis::NoServers { set_name: None }]
-    );
+    assert_eq!(diagnoses(&empty, &write), [Diagnosis::NoServers { set_name: None }]);
     let silent = topology(TopologyType::Unknown, [server(1, Unknown)]);
     assert_eq!(diagnoses(&silent, &write), [Diagnosis::NotAnsweredYet]);
 }
@@ -331,36 +262,15 @@ fn every_diagnosis_has_its_own_remedy() {
     let all = [
         Diagnosis::Incompatible("m".into()),
         Diagnosis::NoServers { set_name: None },
-        Diagnosis::NoServers {
-            set_name: Some("rs".into()),
-        },
+        Diagnosis::NoServers { set_name: Some("rs".into()) },
         Diagnosis::NotAnsweredYet,
-        Diagnosis::WrongSetName {
-            address: address(1),
-            error: error(),
-        },
-        Diagnosis::Unresolvable {
-            addresses: addresses(),
-            advertised: true,
-        },
-        Diagnosis::NothingReachable {
-            addresses: addresses(),
-            timed_out: true,
-        },
-        Diagnosis::ProxyFailed {
-            failures: vec![(address(1), error())],
-        },
-        Diagnosis::TlsFailed {
-            failures: vec![(address(1), error())],
-        },
-        Diagnosis::AddressMismatch {
-            address: address(1),
-            me: address(2),
-            error: None,
-        },
-        Diagnosis::TlsExpected {
-            addresses: addresses(),
-        },
+        Diagnosis::WrongSetName { address: address(1), error: error() },
+        Diagnosis::Unresolvable { addresses: addresses(), advertised: true },
+        Diagnosis::NothingReachable { addresses: addresses(), timed_out: true },
+        Diagnosis::ProxyFailed { failures: vec![(address(1), error())] },
+        Diagnosis::TlsFailed { failures: vec![(address(1), error())] },
+        Diagnosis::AddressMismatch { address: address(1), me: address(2), error: None },
+        Diagnosis::TlsExpected { addresses: addresses() },
         Diagnosis::NoMatchingTags,
         Diagnosis::AllStale,
     ];

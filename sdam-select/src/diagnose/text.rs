@@ -32,13 +32,9 @@ impl Diagnosis {
             }
             Self::WrongSetName { .. } => WRONG_SET_NAME,
             Self::AddressMismatch { error: Some(_), .. }
-            | Self::Unresolvable {
-                advertised: true, ..
-            } => Obstacle::NAMES,
+            | Self::Unresolvable { advertised: true, .. } => Obstacle::NAMES,
             Self::Unresolvable { .. } => Obstacle::SPELLING,
-            Self::NothingReachable {
-                timed_out: true, ..
-            } => {
+            Self::NothingReachable { timed_out: true, .. } => {
                 "check firewalls, access lists and routes between here and the servers, and raise \
                  connectTimeoutMS if they are far away"
             }
@@ -46,9 +42,7 @@ impl Diagnosis {
                 "check that the servers run, that host and port are right, and that the servers \
                  listen on addresses other than localhost (net.bindIp)"
             }
-            Self::Unreachable {
-                advertised: true, ..
-            } => {
+            Self::Unreachable { advertised: true, .. } => {
                 "check that these members run, and that the addresses in the replica set's \
                  configuration can be reached from here and not only from one member to another; if \
                  they cannot, translate them (`TopologyBuilder::translate`)"
@@ -91,37 +85,24 @@ impl fmt::Display for Diagnosis {
         match self {
             Self::Incompatible(error) => f.write_str(error),
             Self::Departed(departure) => departure.fmt(f),
-            Self::NoServers {
-                set_name: Some(name),
-            } => write!(f, "no seed is a member of replica set {name}"),
+            Self::NoServers { set_name: Some(name) } => {
+                write!(f, "no seed is a member of replica set {name}")
+            }
             Self::NoServers { set_name: None } => f.write_str("no seed is usable"),
             Self::NotAnsweredYet => f.write_str("no server has answered yet"),
             Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message()),
-            Self::Unresolvable {
-                addresses,
-                advertised,
-            } => write!(
-                f,
-                "{}{} cannot be resolved from here",
-                named(*advertised),
-                List(addresses)
-            ),
-            Self::NothingReachable {
-                addresses,
-                timed_out: true,
-            } => write!(f, "no server can be reached in time: {}", List(addresses)),
+            Self::Unresolvable { addresses, advertised } => {
+                write!(f, "{}{} cannot be resolved from here", named(*advertised), List(addresses))
+            }
+            Self::NothingReachable { addresses, timed_out: true } => {
+                write!(f, "no server can be reached in time: {}", List(addresses))
+            }
             Self::NothingReachable { addresses, .. } => {
                 write!(f, "no server accepts connections: {}", List(addresses))
             }
-            Self::Unreachable {
-                addresses,
-                advertised,
-            } => write!(
-                f,
-                "{}{} cannot be reached from here",
-                named(*advertised),
-                List(addresses)
-            ),
+            Self::Unreachable { addresses, advertised } => {
+                write!(f, "{}{} cannot be reached from here", named(*advertised), List(addresses))
+            }
             Self::ProxyFailed { failures } => fmt_proxy_failures(f, failures),
             Self::TlsFailed { failures } => fmt_tls_failures(f, failures),
             Self::TlsExpected { addresses } => {
@@ -130,11 +111,7 @@ impl fmt::Display for Diagnosis {
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message())
             }
-            Self::AddressMismatch {
-                address,
-                me,
-                error: Some(error),
-            } => Obstacle::NamesDiffer {
+            Self::AddressMismatch { address, me, error: Some(error) } => Obstacle::NamesDiffer {
                 connected: address.clone(),
                 me: me.clone(),
                 error: error.clone(),
@@ -205,9 +182,8 @@ fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Re
     let mut rest: Vec<&Failure> = failures.iter().collect();
     let mut separator = "TLS could not be negotiated with ";
     while let [(_, first), ..] = rest[..] {
-        let (same, others): (Vec<_>, _) = rest
-            .into_iter()
-            .partition(|(_, error)| error.message() == first.message());
+        let (same, others): (Vec<_>, _) =
+            rest.into_iter().partition(|(_, error)| error.message() == first.message());
         let addresses: Vec<_> = same.iter().map(|(address, _)| address.clone()).collect();
         write!(f, "{separator}{}: {}", List(&addresses), first.message())?;
         (rest, separator) = (others, "; and with ");
@@ -220,11 +196,7 @@ type Failure = (ServerAddress, Error);
 
 /// Returns the words for the origin of the addresses that follow.
 fn named(advertised: bool) -> &'static str {
-    if advertised {
-        "named as members by the replica set: "
-    } else {
-        ""
-    }
+    if advertised { "named as members by the replica set: " } else { "" }
 }
 
 /// Addresses, separated by commas.

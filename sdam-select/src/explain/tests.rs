@@ -81,11 +81,7 @@ fn every_rejection_has_the_values_that_were_compared() {
         3,
         "answers in 60 ms, more than 15 ms slower than the fastest (6 ms)",
     );
-    check(
-        mode(ReadMode::Secondary),
-        5,
-        "is not available: network error at connect: refused",
-    );
+    check(mode(ReadMode::Secondary), 5, "is not available: network error at connect: refused");
     check(
         mode(ReadMode::Nearest).with_tag_sets(ny()),
         4,
@@ -101,11 +97,7 @@ fn every_rejection_has_the_values_that_were_compared() {
         4,
         "lags 210.000 s behind, which is more than 90 s",
     );
-    check(
-        mode(ReadMode::PrimaryPreferred),
-        2,
-        "is only used when there is no suitable RSPrimary",
-    );
+    check(mode(ReadMode::PrimaryPreferred), 2, "is only used when there is no suitable RSPrimary");
     check(
         mode(ReadMode::SecondaryPreferred),
         1,
@@ -115,44 +107,22 @@ fn every_rejection_has_the_values_that_were_compared() {
     // reasons.
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
     check(fallback.clone(), 1, "is eligible at 5 ms");
-    check(
-        fallback,
-        2,
-        "has the tags {dc: ny}, and no tag set matches any server",
-    );
+    check(fallback, 2, "has the tags {dc: ny}, and no tag set matches any server");
 }
 
 #[test]
 fn a_server_of_the_wrong_type_is_rejected_with_the_required_type() {
     let check = |topology_type, server_type, criteria: &Criteria, text| {
         let topology = topology(topology_type, [server(1, server_type)]);
-        assert_eq!(
-            explanation_of(&topology, criteria, 1),
-            text,
-            "{topology_type}"
-        );
+        assert_eq!(explanation_of(&topology, criteria, 1), text, "{topology_type}");
     };
     let (write, set) = (Criteria::write(), ReplicaSetWithPrimary);
     let read = |of| read(mode(of));
     check(set, RsSecondary, &write, "is not a primary");
     check(ReplicaSetNoPrimary, RsSecondary, &write, "is not a primary");
-    check(
-        set,
-        RsSecondary,
-        &read(ReadMode::Primary),
-        "is not a primary",
-    );
-    check(
-        set,
-        RsPrimary,
-        &read(ReadMode::Secondary),
-        "is not a secondary",
-    );
-    for of in [
-        ReadMode::Nearest,
-        ReadMode::PrimaryPreferred,
-        ReadMode::SecondaryPreferred,
-    ] {
+    check(set, RsSecondary, &read(ReadMode::Primary), "is not a primary");
+    check(set, RsPrimary, &read(ReadMode::Secondary), "is not a secondary");
+    for of in [ReadMode::Nearest, ReadMode::PrimaryPreferred, ReadMode::SecondaryPreferred] {
         check(set, RsArbiter, &read(of), "is not a primary or a secondary");
     }
     check(TopologyType::Sharded, RsPrimary, &write, "is not a mongos");
@@ -171,14 +141,8 @@ fn deprioritized_servers_and_servers_dropped_by_selectors_are_explained() {
     assert!(explanation_of(&topology, &retry, 5).starts_with("is not available"));
     let last = |suitable: &mut Candidates<'_>| suitable.retain(|candidate| candidate.index > 2);
     let selecting = nearest.with_selector(Arc::new(last));
-    assert_eq!(
-        explanation_of(&topology, &selecting, 1),
-        "was dropped by a server selector"
-    );
-    assert_eq!(
-        explanation_of(&topology, &selecting, 4),
-        "is eligible at 6 ms"
-    );
+    assert_eq!(explanation_of(&topology, &selecting, 1), "was dropped by a server selector");
+    assert_eq!(explanation_of(&topology, &selecting, 4), "is eligible at 6 ms");
 }
 
 #[test]

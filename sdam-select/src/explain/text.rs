@@ -6,11 +6,7 @@ use super::{ExplainedServer, Explanation, Refusal, Rejection, Verdict};
 
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (first, next) = if f.alternate() {
-            ("\n  ", "\n  ")
-        } else {
-            (" ", "; ")
-        };
+        let (first, next) = if f.alternate() { ("\n  ", "\n  ") } else { (" ", "; ") };
         write!(f, "{} on {}:", self.operation, self.topology_type)?;
         let mut separator = first;
         if let Some(refusal) = &self.refusal {
@@ -72,10 +68,7 @@ impl fmt::Display for Rejection {
                 "does not report its last write, so it may lag more than {} s behind",
                 limit.as_secs_f64()
             ),
-            Self::Tags {
-                own,
-                effective: Some(required),
-            } => write!(
+            Self::Tags { own, effective: Some(required) } => write!(
                 f,
                 "has the tags {own}, but {required} is the first tag set that some server matches"
             ),
@@ -84,11 +77,7 @@ impl fmt::Display for Rejection {
             }
             Self::Deprioritized => f.write_str("is deprioritized, and other servers are suitable"),
             Self::Selector => f.write_str("was dropped by a server selector"),
-            Self::Latency {
-                average: Some(average),
-                fastest,
-                threshold,
-            } => write!(
+            Self::Latency { average: Some(average), fastest, threshold } => write!(
                 f,
                 "answers in {}, more than {} slower than the fastest ({})",
                 Millis(*average),

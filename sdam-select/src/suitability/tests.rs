@@ -73,19 +73,9 @@ fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     check(with, &[(RsPrimary, 13), (RsSecondary, 13)], &[2], false);
     check(with, &[(RsPrimary, 12), (RsSecondary, 13)], &[1], true);
     check(with, &[(RsPrimary, 13), (RsSecondary, 12)], &[1], true);
-    check(
-        with,
-        &[(RsPrimary, 13), (RsSecondary, 13), (RsArbiter, 9)],
-        &[1],
-        true,
-    );
+    check(with, &[(RsPrimary, 13), (RsSecondary, 13), (RsArbiter, 9)], &[1], true);
     // The age of a server that has not answered is unknown.
-    check(
-        with,
-        &[(RsPrimary, 13), (RsSecondary, 13), (Unknown, 0)],
-        &[2],
-        false,
-    );
+    check(with, &[(RsPrimary, 13), (RsSecondary, 13), (Unknown, 0)], &[2], false);
     check(without, &[(RsSecondary, 12)], &[], true);
     check(without, &[(RsSecondary, 13)], &[1], false);
     check(without, &[(PossiblePrimary, 0)], &[], false);
@@ -106,15 +96,10 @@ fn is_fresh(heartbeat: u64, limit: u64, primary: (u64, i64), secondary: (u64, i6
         server.last_write_date = Some(wrote);
         server
     };
-    let members = [
-        member(1, RsPrimary, primary),
-        member(2, RsSecondary, secondary),
-    ];
+    let members = [member(1, RsPrimary, primary), member(2, RsSecondary, secondary)];
     let topology = topology(ReplicaSetWithPrimary, members);
-    let settings = Settings {
-        heartbeat_frequency: Duration::from_secs(heartbeat),
-        ..Settings::default()
-    };
+    let settings =
+        Settings { heartbeat_frequency: Duration::from_secs(heartbeat), ..Settings::default() };
     let limited = mode(ReadMode::Secondary).with_max_staleness(Duration::from_secs(limit));
     let found = suitable(&topology, &settings, &read(limited)).unwrap();
     !found.is_empty()

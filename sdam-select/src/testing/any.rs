@@ -44,13 +44,7 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
     // Multiples of 20 s, so that staleness often equals the limit.
     let write = prop::option::weighted(0.9, (0_i64..15).prop_map(|number| number * 20_000));
     let update = prop::option::weighted(0.9, (45_u64..55).prop_map(|number| number * 20_000));
-    let fields = (
-        types,
-        prop::option::weighted(0.9, 0_u64..40),
-        0..3_usize,
-        write,
-        update,
-    );
+    let fields = (types, prop::option::weighted(0.9, 0_u64..40), 0..3_usize, write, update);
     let servers = fields.prop_map(|(server_type, rtt, dc, write, update)| {
         let mut of = server(1, server_type);
         of.rtt = None;
@@ -107,12 +101,8 @@ pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
     let fixed = prop::sample::select(vec![Criteria::write(), primary]);
     let deprioritized = prop::collection::vec(1_u64..9, 0..4);
     let drops_odd = any::<bool>();
-    (
-        prop_oneof![4 => reads, 1 => fixed],
-        deprioritized,
-        drops_odd,
-    )
-        .prop_map(|(criteria, deprioritized, drops_odd)| {
+    (prop_oneof![4 => reads, 1 => fixed], deprioritized, drops_odd).prop_map(
+        |(criteria, deprioritized, drops_odd)| {
             let criteria = criteria.with_deprioritized(deprioritized.into_iter().map(address));
             if !drops_odd {
                 return criteria;
@@ -122,5 +112,6 @@ pub(crate) fn any_criteria() -> impl Strategy<Value = Criteria> {
             };
             let odd: Arc<dyn Selector> = Arc::new(odd);
             criteria.with_selector(odd)
-        })
+        },
+    )
 }

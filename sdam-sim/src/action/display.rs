@@ -32,10 +32,7 @@ impl fmt::Display for Action {
             Self::SplitBrain => f.write_str("splitbrain"),
             Self::Reconfig(config) => {
                 write!(f, "setconfig {}", config.name)?;
-                config
-                    .members
-                    .iter()
-                    .try_for_each(|member| write_member(f, member))
+                config.members.iter().try_for_each(|member| write_member(f, member))
             }
             Self::Edit(target, edits) => {
                 write!(f, "reconfig {}", Word(*target))?;
@@ -77,10 +74,7 @@ impl fmt::Display for Edit {
             Self::Delay(delay) => write!(f, "delay={}", seconds(*delay)),
             Self::Tags(tags) => {
                 f.write_str("tags=")?;
-                list(
-                    f,
-                    tags.iter().map(|(name, value)| format!("{name}:{value}")),
-                )
+                list(f, tags.iter().map(|(name, value)| format!("{name}:{value}")))
             }
         }
     }
@@ -106,16 +100,10 @@ fn write_member(f: &mut fmt::Formatter<'_>, member: &MemberConfig) -> fmt::Resul
     if member.arbiter {
         f.write_str(";arbiter=true")?;
     }
-    let tags: Vec<_> = member
-        .tags
-        .iter()
-        .map(|(name, value)| (name.to_string(), value.to_string()))
-        .collect();
+    let tags: Vec<_> =
+        member.tags.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect();
     for (differs, edit) in [
-        (
-            member.priority.total_cmp(&plain.priority).is_ne(),
-            Edit::Priority(member.priority),
-        ),
+        (member.priority.total_cmp(&plain.priority).is_ne(), Edit::Priority(member.priority)),
         (member.votes != plain.votes, Edit::Votes(member.votes)),
         (member.hidden != plain.hidden, Edit::Hidden(member.hidden)),
         (member.delay != plain.delay, Edit::Delay(member.delay)),

@@ -56,9 +56,9 @@ impl FromStr for Action {
         let action = words.action()?;
         match words.0.next() {
             None => Ok(action),
-            Some(word) => Err(ParseActionError(format!(
-                "`{word}` is unexpected after a complete action"
-            ))),
+            Some(word) => {
+                Err(ParseActionError(format!("`{word}` is unexpected after a complete action")))
+            }
         }
     }
 }
@@ -82,10 +82,7 @@ impl<'a> Words<'a> {
     fn action(&mut self) -> Result<Action, ParseActionError> {
         Ok(match self.word("an action")? {
             "stepdown" => Action::StepDown {
-                period: self
-                    .0
-                    .next()
-                    .map_or(Ok(Duration::from_secs(60)), parse_seconds)?,
+                period: self.0.next().map_or(Ok(Duration::from_secs(60)), parse_seconds)?,
             },
             "stepup" => Action::StepUp(self.target()?),
             "replfreeze" => Action::ReplSetFreeze(self.target()?, self.seconds()?),
@@ -119,9 +116,7 @@ impl<'a> Words<'a> {
     }
 
     fn word(&mut self, expected: &str) -> Result<&'a str, ParseActionError> {
-        self.0
-            .next()
-            .ok_or_else(|| ParseActionError(format!("{expected} is missing")))
+        self.0.next().ok_or_else(|| ParseActionError(format!("{expected} is missing")))
     }
 
     fn target(&mut self) -> Result<Target, ParseActionError> {
@@ -280,28 +275,17 @@ mod tests {
     #[test]
     fn every_action_is_written_and_parsed() {
         let member = |number| Target::Member(MemberId(number));
-        check(
-            "stepdown",
-            Action::StepDown {
-                period: Duration::from_secs(60),
-            },
-        );
+        check("stepdown", Action::StepDown { period: Duration::from_secs(60) });
         check("kill 2", Action::Kill(member(2)));
         check("restart primary", Action::Restart(Target::Primary));
-        check(
-            "partition 0 1,2",
-            Action::Partition(vec![member(0)], vec![member(1), member(2)]),
-        );
+        check("partition 0 1,2", Action::Partition(vec![member(0)], vec![member(1), member(2)]));
         check(
             "reconfig 1 priority=2.5 tags=dc:ny,rack:1",
             Action::Edit(
                 member(1),
                 vec![
                     Edit::Priority(2.5),
-                    Edit::Tags(vec![
-                        ("dc".into(), "ny".into()),
-                        ("rack".into(), "1".into()),
-                    ]),
+                    Edit::Tags(vec![("dc".into(), "ny".into()), ("rack".into(), "1".into())]),
                 ],
             ),
         );
@@ -322,10 +306,7 @@ mod tests {
         check("horizon error", Action::Horizon(HorizonPolicy::Error));
         check("exhaust 1 off", Action::Exhaust(member(1), false));
         let often = Some(Duration::from_micros(250));
-        check(
-            "flood secondary 0.00025",
-            Action::Flood(Target::Secondary, often),
-        );
+        check("flood secondary 0.00025", Action::Flood(Target::Secondary, often));
         check("flood 2 off", Action::Flood(member(2), None));
     }
 
@@ -338,10 +319,7 @@ mod tests {
             ("kill x", "`x` is not MEMBER"),
             ("kill 1 2", "`2` is unexpected after a complete action"),
             ("failpoint 0 code=91", "commands=NAME,... is missing"),
-            (
-                "reconfig 0 colour=red",
-                "`colour=red` is not a setting of a member",
-            ),
+            ("reconfig 0 colour=red", "`colour=red` is not a setting of a member"),
             ("lag 0 -1", "`-1` is not SECONDS"),
             ("flood 0 0", "`0` is not SECONDS"),
         ] {
@@ -351,10 +329,7 @@ mod tests {
 
     #[test]
     fn every_documented_verb_is_parsed() {
-        for line in Action::SYNTAX
-            .lines()
-            .filter(|line| !line.starts_with([' ', 'M']))
-        {
+        for line in Action::SYNTAX.lines().filter(|line| !line.starts_with([' ', 'M'])) {
             let word = line.split_whitespace().next().unwrap();
             if let Err(error) = word.parse::<Action>() {
                 assert!(error.to_string().ends_with("is missing"), "{word}: {error}");

@@ -250,13 +250,10 @@ impl Deployment {
 
     fn split_brain(&mut self, now: Instant) -> Result<(), ActionError> {
         let old = self.target(Target::Primary)?;
-        let new = self
-            .best_candidate(now, Some(old))
-            .ok_or(ActionError::NotElected(old))?;
+        let new = self.best_candidate(now, Some(old)).ok_or(ActionError::NotElected(old))?;
         let cut: Vec<_> = self.ids().filter(|other| *other != old).collect();
         let before = self.partitions.clone();
-        self.partitions
-            .extend(cut.into_iter().map(|other| pair(old, other)));
+        self.partitions.extend(cut.into_iter().map(|other| pair(old, other)));
         if !self.run_election(now, new) {
             self.partitions = before;
             return Err(ActionError::NotElected(new));
@@ -319,8 +316,7 @@ impl Deployment {
         let current = self.replica(by).and_then(|own| own.config.as_ref());
         let current = current.ok_or(ActionError::NoReplicaSet)?;
         let known = config.members.iter().all(|entry| {
-            self.member_at(&entry.address)
-                .is_some_and(|id| self.replica(id).is_some())
+            self.member_at(&entry.address).is_some_and(|id| self.replica(id).is_some())
         });
         if !known || !config.members.iter().any(MemberConfig::is_electable) {
             return Err(ActionError::InvalidConfig);

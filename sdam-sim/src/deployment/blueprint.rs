@@ -49,10 +49,7 @@ impl Blueprint {
     /// Describes the mongoses of a sharded cluster behind a load balancer. The caller is the load
     /// balancer and chooses the mongos of each connection.
     pub fn load_balanced(mongoses: impl IntoIterator<Item = ServerAddress>) -> Self {
-        Self {
-            balanced: true,
-            ..Self::sharded(mongoses)
-        }
+        Self { balanced: true, ..Self::sharded(mongoses) }
     }
 
     /// Describes one mongod without a replica set.
@@ -125,10 +122,7 @@ impl Blueprint {
             Processes::Replicas(config) => {
                 let shared = Arc::new(config.clone());
                 for member in &config.members {
-                    let replica = Replica {
-                        config: Some(shared.clone()),
-                        ..Replica::default()
-                    };
+                    let replica = Replica { config: Some(shared.clone()), ..Replica::default() };
                     add(&member.address, Kind::Replica(Box::new(replica)));
                 }
             }

@@ -54,9 +54,7 @@ impl Deployment {
         let own = self.member(member);
         own.state == ProcessState::Up
             && !own.frozen
-            && own
-                .config()
-                .is_some_and(crate::config::MemberConfig::is_electable)
+            && own.config().is_some_and(crate::config::MemberConfig::is_electable)
             && own.replica().is_some_and(|replica| {
                 replica.role == Role::Secondary && replica.frozen_until <= now
             })
@@ -64,20 +62,15 @@ impl Deployment {
 
     /// Starts the election timeout of `member`.
     pub(super) fn await_primary(&mut self, now: Instant, member: MemberId) {
-        let electable = self
-            .member(member)
-            .config()
-            .is_some_and(crate::config::MemberConfig::is_electable);
+        let electable =
+            self.member(member).config().is_some_and(crate::config::MemberConfig::is_electable);
         if !electable || self.member(member).role() == Some(Role::Primary) {
             self.timers.cancel(Timer::Election(member));
             return;
         }
         // mongod spreads elections over 15 % of the timeout to make ties rare.
         let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
-        self.timers.set(
-            Timer::Election(member),
-            now + self.timing.election_timeout + jitter,
-        );
+        self.timers.set(Timer::Election(member), now + self.timing.election_timeout + jitter);
     }
 
     /// Schedules the election of a member of higher priority than the primary (mongod: "priority
@@ -90,8 +83,7 @@ impl Deployment {
         }
         let rank = self.ids().filter(|peer| self.priority(*peer) > own).count();
         let wait = self.timing.election_timeout * (rank as u32 + 1);
-        self.timers
-            .set_if_unset(Timer::Takeover(member), now + wait);
+        self.timers.set_if_unset(Timer::Takeover(member), now + wait);
     }
 
     /// Runs `member` for election because it sees no primary or outranks the primary.
@@ -126,9 +118,7 @@ impl Deployment {
             .filter(|voter| voter.votes)
             .filter_map(|voter| self.member_at(&voter.address))
             .filter(|voter| {
-                let grants = self
-                    .replica(*voter)
-                    .is_some_and(|peer| grants_vote(peer, own, term));
+                let grants = self.replica(*voter).is_some_and(|peer| grants_vote(peer, own, term));
                 self.are_connected(member, *voter) && grants
             })
             .collect();
@@ -156,8 +146,7 @@ impl Deployment {
         own.draining = true;
         self.timers.cancel(Timer::Election(member));
         self.timers.cancel(Timer::Takeover(member));
-        self.timers
-            .set(Timer::CatchUp(member), now + self.timing.catch_up);
+        self.timers.set(Timer::CatchUp(member), now + self.timing.catch_up);
         // A new primary writes a no-op, which also starts its periodic no-ops.
         self.record_write(now, member);
         self.gossip(now, member);
@@ -222,14 +211,12 @@ impl Deployment {
         }
         self.timers.set(Timer::Election(member), now + period);
         if let Some(successor) = successor {
-            self.timers
-                .set(Timer::Election(successor), now + self.timing.hand_over);
+            self.timers.set(Timer::Election(successor), now + self.timing.hand_over);
         }
         self.gossip(now, member);
         // The heartbeat without a primary must not delay the successor.
         if let Some(successor) = successor {
-            self.timers
-                .set(Timer::Election(successor), now + self.timing.hand_over);
+            self.timers.set(Timer::Election(successor), now + self.timing.hand_over);
         }
     }
 }

@@ -28,10 +28,7 @@ impl Deployment {
     }
 
     pub(super) fn heartbeat(&mut self, now: Instant, member: MemberId) {
-        self.timers.set(
-            Timer::Heartbeat(member),
-            now + self.timing.heartbeat_interval,
-        );
+        self.timers.set(Timer::Heartbeat(member), now + self.timing.heartbeat_interval);
         self.gossip(now, member);
         self.check_majority(now, member);
     }
@@ -47,10 +44,7 @@ impl Deployment {
 
     /// Returns whether at least one of the two members knows the other.
     fn share_a_set(&self, a: MemberId, b: MemberId) -> bool {
-        let config = |member| {
-            self.replica(member)
-                .and_then(|replica| replica.config.as_ref())
-        };
+        let config = |member| self.replica(member).and_then(|replica| replica.config.as_ref());
         let knows =
             |a, b| config(a).is_some_and(|config| config.member(&self.member(b).address).is_some());
         // The role tells whether a member is in its own configuration, without a search.
@@ -93,10 +87,7 @@ impl Deployment {
         let Some(replica) = self.replica_mut(member) else {
             return;
         };
-        let peers = replica
-            .peers
-            .entry(peer)
-            .or_insert(PeerState { at: now, up: false });
+        let peers = replica.peers.entry(peer).or_insert(PeerState { at: now, up: false });
         // A refused connection counts immediately, silence only after a timeout.
         if refused || now.since(peers.at) >= timeout {
             peers.up = false;
@@ -172,9 +163,8 @@ impl Deployment {
     /// Installs `config` on `member`.
     pub(super) fn install(&mut self, now: Instant, member: MemberId, config: Arc<SetConfig>) {
         let address = self.member(member).address.clone();
-        let electable = config
-            .member(&address)
-            .is_some_and(crate::config::MemberConfig::is_electable);
+        let electable =
+            config.member(&address).is_some_and(crate::config::MemberConfig::is_electable);
         let Some(own) = self.replica_mut(member) else {
             return;
         };
@@ -201,9 +191,7 @@ impl Deployment {
             .iter()
             .filter_map(|member| {
                 Some(
-                    member
-                        .config()
-                        .map_or_else(Default::default, |own| own.delay)
+                    member.config().map_or_else(Default::default, |own| own.delay)
                         + member.replica()?.lag,
                 )
             })
@@ -217,14 +205,11 @@ impl Deployment {
             return;
         }
         own.oplog.write(own.term, now, date, retain);
-        self.timers
-            .set(Timer::NoOp(member), now + self.timing.no_op_interval);
+        self.timers.set(Timer::NoOp(member), now + self.timing.no_op_interval);
         for peer in self.ids() {
             if peer != member
                 && self.are_connected(member, peer)
-                && self
-                    .replica(peer)
-                    .is_some_and(|peer| peer.primary == Some(member))
+                && self.replica(peer).is_some_and(|peer| peer.primary == Some(member))
             {
                 self.follow(now, peer, member);
             }

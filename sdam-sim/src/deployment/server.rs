@@ -93,9 +93,7 @@ impl Connection {
         let Some(header) = self.inbound.first_chunk() else {
             return Ok(None);
         };
-        let length = Header::decode(header)
-            .map_err(|_| Violation)?
-            .message_length();
+        let length = Header::decode(header).map_err(|_| Violation)?.message_length();
         if length > MAX_MESSAGE_SIZE {
             return Err(Violation);
         }
@@ -125,10 +123,7 @@ fn sleep(request: &mut Request) -> Option<FailCommand> {
     let body = &mut request.body;
     let filter = if body.contains_key("updates") {
         let updates = body.get_array_mut("updates").ok()?;
-        updates
-            .first_mut()?
-            .as_document_mut()?
-            .get_document_mut("q")
+        updates.first_mut()?.as_document_mut()?.get_document_mut("q")
     } else {
         body.get_document_mut("filter")
     };
@@ -199,21 +194,14 @@ impl Deployment {
         // A command unknown to the server does not reach the fail point.
         let known = own.version.supports_hello() || !request.is_modern_hello();
         let struck = known
-            && own
-                .fail_command
-                .as_mut()
-                .is_some_and(|point| point.triggers(&request, app_name));
+            && own.fail_command.as_mut().is_some_and(|point| point.triggers(&request, app_name));
         own.fail_point_hits += i32::from(struck);
         let fail = own.fail_command.clone().filter(|_| struck);
         let Some(fail) = fail.or_else(|| sleep(&mut request)) else {
             return self.perform(now, id, request, response_to, None);
         };
         if let Some(block) = fail.block {
-            connection.task = Task::Blocked(Blocked {
-                request,
-                response_to,
-                fail,
-            });
+            connection.task = Task::Blocked(Blocked { request, response_to, fail });
             self.timers.set(Timer::Connection(id), now + block);
         } else {
             self.perform(now, id, request, response_to, Some(&fail));
@@ -333,20 +321,13 @@ impl Deployment {
     /// have none, nor do errors of servers outside a replica set.
     fn injected(&self, member: MemberId, code: i32) -> CommandError {
         let own = self.member(member);
-        let word = if own.version >= ServerVersion::V6_0.patch(0) {
-            "via"
-        } else {
-            "due to"
-        };
+        let word = if own.version >= ServerVersion::V6_0.patch(0) { "via" } else { "due to" };
         if code == MAX_TIME_MS_EXPIRED {
             return CommandError::new(code, "operation exceeded time limit");
         }
         CommandError {
             versioned: !matches!(code, 91 | 10058 | 11600) && own.replica().is_some(),
-            ..CommandError::new(
-                code,
-                format!("Failing command {word} 'failCommand' failpoint"),
-            )
+            ..CommandError::new(code, format!("Failing command {word} 'failCommand' failpoint"))
         }
     }
 
@@ -448,10 +429,7 @@ impl Deployment {
         if member.cut_off {
             connection.held.push(bytes);
         } else {
-            self.outputs.push(Output::Send {
-                connection: id,
-                bytes,
-            });
+            self.outputs.push(Output::Send { connection: id, bytes });
         }
         Some(request_id)
     }
@@ -469,9 +447,7 @@ impl Deployment {
 
     fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
         let all = self.connections.iter();
-        all.filter(|(_, connection)| connection.member == member)
-            .map(|(id, _)| *id)
-            .collect()
+        all.filter(|(_, connection)| connection.member == member).map(|(id, _)| *id).collect()
     }
 
     /// Handles the deadline of the connection's request.
@@ -480,11 +456,9 @@ impl Deployment {
             Some(Task::Hello(waiting)) => {
                 self.answer_hello(now, id, waiting.request, waiting.response_to);
             }
-            Some(Task::Blocked(Blocked {
-                request,
-                response_to,
-                fail,
-            })) => self.perform(now, id, request, response_to, Some(&fail)),
+            Some(Task::Blocked(Blocked { request, response_to, fail })) => {
+                self.perform(now, id, request, response_to, Some(&fail));
+            }
             Some(Task::Idle) | None => {}
         }
         self.serve(now, id);
@@ -525,12 +499,7 @@ impl Deployment {
         if !self.connections.get(&id).is_some_and(blocked) {
             return;
         }
-        if let Some(Task::Blocked(Blocked {
-            request,
-            response_to,
-            ..
-        })) = self.take_task(id)
-        {
+        if let Some(Task::Blocked(Blocked { request, response_to, .. })) = self.take_task(id) {
             let error = CommandError::new(code, "operation was interrupted");
             self.answer(now, id, &request, response_to, Err(error));
         }
@@ -545,10 +514,7 @@ impl Deployment {
             if let Some(connection) = self.connections.get_mut(&id) {
                 let held = std::mem::take(&mut connection.held);
                 self.outputs
-                    .extend(held.into_iter().map(|bytes| Output::Send {
-                        connection: id,
-                        bytes,
-                    }));
+                    .extend(held.into_iter().map(|bytes| Output::Send { connection: id, bytes }));
             }
             self.serve(now, id);
         }

@@ -48,15 +48,12 @@ pub struct MemberStatus {
 impl Status {
     /// Returns the primary; if there are two, the one elected last.
     pub fn primary(&self) -> Option<&MemberStatus> {
-        self.with_role(Role::Primary)
-            .max_by_key(|member| member.term)
+        self.with_role(Role::Primary).max_by_key(|member| member.term)
     }
 
     /// Returns the running members in `role`.
     pub fn with_role(&self, role: Role) -> impl Iterator<Item = &MemberStatus> {
-        self.members
-            .iter()
-            .filter(move |member| member.running && member.role == Some(role))
+        self.members.iter().filter(move |member| member.running && member.role == Some(role))
     }
 }
 

@@ -49,10 +49,7 @@ struct Audit {
 /// The first violation.
 pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
     let mut audit = Audit::default();
-    let mut reported = events
-        .iter()
-        .filter(|event| is_change(&event.kind))
-        .peekable();
+    let mut reported = events.iter().filter(|event| is_change(&event.kind)).peekable();
     let topology = events.first().map(|event| event.topology);
     check_numbers(events)?;
     selections::check_pairs(events)?;
@@ -67,11 +64,9 @@ pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Vio
         audit.ensure(first == is_opening, Oracle::Continuity, || {
             format!("J-13: the first event is {:?}", event.kind.name())
         })?;
-        audit.ensure(
-            reported.peek().is_none() == is_closing,
-            Oracle::Continuity,
-            || format!("J-13: the last event is {:?}", event.kind.name()),
-        )?;
+        audit.ensure(reported.peek().is_none() == is_closing, Oracle::Continuity, || {
+            format!("J-13: the last event is {:?}", event.kind.name())
+        })?;
         first = false;
         audit.event(&event.kind)?;
     }
@@ -128,11 +123,7 @@ impl Audit {
         oracle: Oracle,
         message: impl FnOnce() -> String,
     ) -> Result<(), Violation> {
-        if holds {
-            Ok(())
-        } else {
-            Err(oracle.violated(self.at, message()))
-        }
+        if holds { Ok(()) } else { Err(oracle.violated(self.at, message())) }
     }
 
     fn server(&mut self, id: ServerId) -> Result<&mut Server, Violation> {
@@ -185,10 +176,7 @@ impl Audit {
             return Err(Oracle::RoundTrip.violated(self.at, message));
         }
         self.ensure(*previous == self.topology, Oracle::Continuity, || {
-            format!(
-                "the topology was {}, but the event changes it from {previous}",
-                self.topology
-            )
+            format!("the topology was {}, but the event changes it from {previous}", self.topology)
         })?;
         self.ensure(previous != new, Oracle::Continuity, || {
             format!("J-18: an event changes the topology from {previous} to the same value")
@@ -297,10 +285,8 @@ impl Audit {
             return Err(Oracle::Cadence.violated(at, message));
         }
         if number < server.connection {
-            let message = format!(
-                "connection {number} is used after connection {}",
-                server.connection
-            );
+            let message =
+                format!("connection {number} is used after connection {}", server.connection);
             return Err(Oracle::Heartbeats.violated(at, message));
         }
         server.connection = number;
@@ -327,10 +313,7 @@ impl Audit {
         let is_empty = self.topology.servers().is_empty()
             && self.topology.topology_type() == TopologyType::Unknown;
         self.ensure(is_empty, Oracle::Continuity, || {
-            format!(
-                "J-20: the topology is not empty when it is closed: {}",
-                self.topology
-            )
+            format!("J-20: the topology is not empty when it is closed: {}", self.topology)
         })?;
         for (id, server) in &self.servers {
             self.ensure(!server.open, Oracle::Continuity, || {

@@ -18,14 +18,8 @@ pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
         match &event.kind {
             EventKind::ServerSelectionStarted { selection, .. } => {
                 let has_waited = false;
-                let open_selection = OpenSelection {
-                    selection,
-                    has_waited,
-                };
-                if open
-                    .insert(Arc::as_ptr(selection), open_selection)
-                    .is_some()
-                {
+                let open_selection = OpenSelection { selection, has_waited };
+                if open.insert(Arc::as_ptr(selection), open_selection).is_some() {
                     return violation("a selection has two start events", selection);
                 }
             }
@@ -44,10 +38,7 @@ pub(super) fn check_pairs(events: &[Event]) -> Result<(), Violation> {
             | EventKind::ServerSelectionFailed { selection, .. }
                 if open.remove(&Arc::as_ptr(selection)).is_none() =>
             {
-                return violation(
-                    "a selection ends twice, or without a start event",
-                    selection,
-                );
+                return violation("a selection ends twice, or without a start event", selection);
             }
             EventKind::TopologyClosed => {
                 if let Some(open_selection) = open.values().next() {

@@ -25,10 +25,8 @@ fn server(server_type: ServerType, counter: i64) -> ServerDescription {
     let mut server = ServerDescription::unknown(ID, address());
     server.server_type = server_type;
     server.rtt = server_type.is_available().then(Rtt::default);
-    server.topology_version = Some(TopologyVersion {
-        process_id: ObjectId::from_bytes([1; 12]),
-        counter,
-    });
+    server.topology_version =
+        Some(TopologyVersion { process_id: ObjectId::from_bytes([1; 12]), counter });
     server
 }
 
@@ -60,10 +58,7 @@ fn changed(previous: ServerDescription, new: ServerDescription) -> [EventKind; 2
 }
 
 fn heartbeat() -> Heartbeat {
-    let connection = ConnectionId {
-        driver: 1,
-        server: None,
-    };
+    let connection = ConnectionId { driver: 1, server: None };
     Heartbeat::new(ID, address(), connection, false)
 }
 
@@ -77,45 +72,24 @@ fn record() -> (Vec<EventKind>, PoolCalls) {
             previous: Arc::default(),
             new: topology([unknown()]),
         },
-        EventKind::ServerOpening {
-            server: ID,
-            address: address(),
-        },
+        EventKind::ServerOpening { server: ID, address: address() },
         EventKind::ServerHeartbeatStarted(heartbeat()),
         EventKind::ServerHeartbeatSucceeded {
             heartbeat: heartbeat(),
             duration: std::time::Duration::ZERO,
             reply: Vec::new().into(),
         },
-        EventKind::PoolReady {
-            server: ID,
-            address: address(),
-        },
+        EventKind::PoolReady { server: ID, address: address() },
     ];
     kinds.extend(changed(unknown(), found()));
     kinds.extend(changed(found(), lost()));
     kinds.extend([
-        EventKind::PoolCleared {
-            server: ID,
-            address: address(),
-            clear: clear(),
-        },
-        EventKind::ServerClosed {
-            server: ID,
-            address: address(),
-            reason: DepartureReason::Closed,
-        },
-        EventKind::TopologyDescriptionChanged {
-            previous: topology([lost()]),
-            new: Arc::default(),
-        },
+        EventKind::PoolCleared { server: ID, address: address(), clear: clear() },
+        EventKind::ServerClosed { server: ID, address: address(), reason: DepartureReason::Closed },
+        EventKind::TopologyDescriptionChanged { previous: topology([lost()]), new: Arc::default() },
         EventKind::TopologyClosed,
     ]);
-    let calls = vec![
-        (ID, PoolCall::Ready),
-        (ID, PoolCall::Clear(clear())),
-        (ID, PoolCall::Close),
-    ];
+    let calls = vec![(ID, PoolCall::Ready), (ID, PoolCall::Clear(clear())), (ID, PoolCall::Close)];
     (kinds, calls)
 }
 
@@ -127,9 +101,7 @@ fn violated_oracle(change: impl FnOnce(&mut Vec<EventKind>, &mut PoolCalls)) -> 
         Event::new(seq, at, ObjectId::default(), kind)
     };
     let events: Vec<Event> = kinds.into_iter().enumerate().map(number).collect();
-    audit(&events, &calls)
-        .err()
-        .map(|violation| violation.oracle)
+    audit(&events, &calls).err().map(|violation| violation.oracle)
 }
 
 #[test]
@@ -159,14 +131,8 @@ fn a_valid_record_passes_and_every_kind_of_error_is_found() {
 
 #[test]
 fn pool_calls_that_differ_from_events_are_found() {
-    assert_eq!(
-        violated_oracle(|_, calls| drop(calls.pop())),
-        Some(Oracle::Pools)
-    );
-    assert_eq!(
-        violated_oracle(|_, calls| drop(calls.remove(1))),
-        Some(Oracle::Pools)
-    );
+    assert_eq!(violated_oracle(|_, calls| drop(calls.pop())), Some(Oracle::Pools));
+    assert_eq!(violated_oracle(|_, calls| drop(calls.remove(1))), Some(Oracle::Pools));
 }
 
 #[test]
@@ -210,10 +176,8 @@ fn every_started_selection_ends_once_and_waits_at_most_once() {
     // K-7, K-8
     let selection = Arc::new(Selection::new("write operation"));
     let step = |make: fn(Arc<Selection>) -> EventKind| make(Arc::clone(&selection));
-    let started = |selection| EventKind::ServerSelectionStarted {
-        selection,
-        description: Arc::default(),
-    };
+    let started =
+        |selection| EventKind::ServerSelectionStarted { selection, description: Arc::default() };
     let waiting = |selection| EventKind::ServerSelectionWaiting {
         selection,
         description: Arc::default(),

@@ -33,11 +33,7 @@ impl Clock for SimClock {
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(Sleep {
-            shared: Arc::clone(&self.0),
-            deadline,
-            timer: None,
-        })
+        Box::pin(Sleep { shared: Arc::clone(&self.0), deadline, timer: None })
     }
 }
 
@@ -50,11 +46,7 @@ pub(super) struct Sleep {
 
 impl Sleep {
     pub(super) fn new(shared: Arc<Shared>, deadline: Instant) -> Self {
-        Self {
-            shared,
-            deadline,
-            timer: None,
-        }
+        Self { shared, deadline, timer: None }
     }
 }
 

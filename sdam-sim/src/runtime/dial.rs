@@ -46,13 +46,7 @@ impl Dial for SimDial {
         self.one_way().await;
         let attempt = self.0.state().accept(&address);
         match attempt {
-            ConnectAttempt::Silent => {
-                Unanswered {
-                    shared: Arc::clone(&self.0),
-                }
-                .wait()
-                .await
-            }
+            ConnectAttempt::Silent => Unanswered { shared: Arc::clone(&self.0) }.wait().await,
             ConnectAttempt::Refused => {
                 self.one_way().await;
                 Err(refused())
@@ -62,11 +56,7 @@ impl Dial for SimDial {
                 self.one_way().await;
                 // The network may have failed while the reply was in transit.
                 if self.0.state().is_silent(&address) {
-                    Unanswered {
-                        shared: Arc::clone(&self.0),
-                    }
-                    .wait()
-                    .await
+                    Unanswered { shared: Arc::clone(&self.0) }.wait().await
                 } else {
                     Ok(stream)
                 }

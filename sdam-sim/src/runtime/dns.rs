@@ -126,13 +126,7 @@ impl Dns<'_> {
     /// Returns the number of look-ups of `name` that were started.
     pub fn lookups(&self, name: &str) -> u64 {
         let state = self.0.state();
-        state
-            .network
-            .dns
-            .lookups
-            .get(&key(name))
-            .copied()
-            .unwrap_or(0)
+        state.network.dns.lookups.get(&key(name)).copied().unwrap_or(0)
     }
 }
 
@@ -217,10 +211,9 @@ impl Refusal {
     /// Returns the error for the look-up of a host.
     pub(super) fn of_host(self, host: &str) -> io::Error {
         match self {
-            Self::NoSuchName => io::Error::new(
-                io::ErrorKind::NotFound,
-                format!("host {host} has no address"),
-            ),
+            Self::NoSuchName => {
+                io::Error::new(io::ErrorKind::NotFound, format!("host {host} has no address"))
+            }
             Self::ServerFailure => io::Error::other(format!("the name server failed for {host}")),
         }
     }

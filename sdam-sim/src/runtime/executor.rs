@@ -29,12 +29,7 @@ struct Ready {
 
 impl Queue {
     pub(super) fn new(rng: Rng) -> Self {
-        Self(Mutex::new(Ready {
-            order: Vec::new(),
-            queued: BTreeSet::new(),
-            rng,
-            last_id: 0,
-        }))
+        Self(Mutex::new(Ready { order: Vec::new(), queued: BTreeSet::new(), rng, last_id: 0 }))
     }
 
     /// Returns an id and a waker for the main future of `block_on`.
@@ -68,10 +63,7 @@ impl Queue {
     }
 
     fn waker(self: &Arc<Self>, id: u64) -> Waker {
-        Waker::from(Arc::new(TaskWaker {
-            id,
-            queue: Arc::clone(self),
-        }))
+        Waker::from(Arc::new(TaskWaker { id, queue: Arc::clone(self) }))
     }
 
     fn lock(&self) -> MutexGuard<'_, Ready> {

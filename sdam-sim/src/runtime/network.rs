@@ -37,11 +37,8 @@ impl Latency {
         chunked: false,
     };
     /// A network between continents: 40 to 80 ms one way, with split messages.
-    pub const WAN: Self = Self {
-        min: Duration::from_millis(40),
-        spread: Duration::from_millis(40),
-        chunked: true,
-    };
+    pub const WAN: Self =
+        Self { min: Duration::from_millis(40), spread: Duration::from_millis(40), chunked: true };
 
     pub(super) fn draw(&self, rng: &mut Rng) -> Duration {
         let spread = u64::try_from(self.spread.as_nanos()).unwrap_or(u64::MAX);
@@ -236,12 +233,7 @@ impl NetworkState {
         });
         // A proxy's own messages are not judged.
         let verdict = member.and_then(|member| {
-            let frame = Frame {
-                at: now,
-                member,
-                direction,
-                bytes,
-            };
+            let frame = Frame { at: now, member, direction, bytes };
             let mut verdicts = self.rules.iter_mut().map(|rule| rule(&frame));
             verdicts.find(|verdict| *verdict != Verdict::Pass)
         });

@@ -184,9 +184,7 @@ impl SimState {
             return Reached::Refusal;
         }
         let opened = self.deployment.open(member);
-        opened.map_or(Reached::Refusal, |connection| {
-            Reached::Server(Link { member, connection })
-        })
+        opened.map_or(Reached::Refusal, |connection| Reached::Server(Link { member, connection }))
     }
 
     /// Returns whether the program gets no reply from `address`.
@@ -211,9 +209,7 @@ impl SimState {
         }
         let members = self.deployment.members_at(address);
         self.next_mongos = self.next_mongos.wrapping_add(1);
-        members
-            .get(usize::from(self.next_mongos) % members.len().max(1))
-            .copied()
+        members.get(usize::from(self.next_mongos) % members.len().max(1)).copied()
     }
 
     /// Sends the program's bytes.

@@ -57,11 +57,7 @@ impl AsyncWrite for SimStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut state = self.shared.state();
-        let end = state
-            .network
-            .sockets
-            .get(&self.socket)
-            .map(|socket| socket.end);
+        let end = state.network.sockets.get(&self.socket).map(|socket| socket.end);
         if end != Some(None) {
             return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
         }
@@ -89,8 +85,6 @@ impl Drop for SimStream {
 
 impl fmt::Debug for SimStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimStream")
-            .field("link", &self.socket)
-            .finish_non_exhaustive()
+        f.debug_struct("SimStream").field("link", &self.socket).finish_non_exhaustive()
     }
 }

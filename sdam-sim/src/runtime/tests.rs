@@ -44,15 +44,10 @@ fn time_jumps_to_the_next_timer_and_dropped_timers_are_forgotten() {
     let sim = sim(1);
     let clock = sim.runtime().backend.clock;
     let day = Duration::from_secs(86_400);
-    let (long, short) = (
-        clock.sleep_until(Instant::EPOCH + 100 * day),
-        clock.sleep_until(Instant::EPOCH + day),
-    );
+    let (long, short) =
+        (clock.sleep_until(Instant::EPOCH + 100 * day), clock.sleep_until(Instant::EPOCH + day));
     let either = futures::future::select(long, short);
-    assert!(matches!(
-        sim.block_on(either),
-        futures::future::Either::Right(_)
-    ));
+    assert!(matches!(sim.block_on(either), futures::future::Either::Right(_)));
     assert_eq!(sim.now(), Instant::EPOCH + day);
     assert_eq!(sim.timers(), 0);
 }
@@ -81,9 +76,7 @@ fn connections_open_and_network_faults_fail_them() {
     sim.network().heal();
     sim.network().blackhole(MemberId(0), true);
     let deadline = sim.now() + Duration::from_secs(2);
-    let error = sim
-        .block_on(transport.connect(&a, Some(deadline)))
-        .unwrap_err();
+    let error = sim.block_on(transport.connect(&a, Some(deadline))).unwrap_err();
     assert!(error.is_timeout(), "{error}");
     assert_eq!(sim.now(), deadline);
 }

@@ -208,10 +208,7 @@ pub(super) struct ServerTls {
 impl ServerTls {
     /// Begins the session of a new connection.
     fn accept(&self) -> Option<Box<dyn TlsSession>> {
-        let accepted = self
-            .acceptor
-            .as_ref()?
-            .accept(self.member, &self.certificate);
+        let accepted = self.acceptor.as_ref()?.accept(self.member, &self.certificate);
         accepted.ok()
     }
 }

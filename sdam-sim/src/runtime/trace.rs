@@ -27,9 +27,7 @@ impl Trace {
     pub(super) fn message(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];
-            word.iter_mut()
-                .zip(chunk)
-                .for_each(|(to, from)| *to = *from);
+            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
             self.hash = mix(self.hash ^ u64::from_le_bytes(word));
         }
     }

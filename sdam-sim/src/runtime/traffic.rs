@@ -48,18 +48,11 @@ pub(super) enum Tap {
 impl Tap {
     /// Creates the tap of a new connection to a proxy or a server.
     pub(super) fn new(to_proxy: bool) -> Self {
-        if to_proxy {
-            Self::Opening(Opening::default())
-        } else {
-            Self::records(true)
-        }
+        if to_proxy { Self::Opening(Opening::default()) } else { Self::records(true) }
     }
 
     fn records(first: bool) -> Self {
-        Self::Header {
-            bytes: Vec::new(),
-            first,
-        }
+        Self::Header { bytes: Vec::new(), first }
     }
 
     /// Parses sent bytes and counts them.
@@ -75,10 +68,7 @@ impl Tap {
                     }
                     bytes = rest;
                 }
-                Self::Header {
-                    bytes: header,
-                    first,
-                } => {
+                Self::Header { bytes: header, first } => {
                     header.push(*next);
                     bytes = rest;
                     if !is_header(header) {

@@ -46,12 +46,10 @@ impl FromStr for Step {
         if verb == "net" {
             return text.parse().map(Self::Net);
         }
-        text.parse()
-            .map(Self::Act)
-            .map_err(|error: ParseActionError| {
-                let verbs = std::iter::once("net").chain(words(Action::SYNTAX));
-                ParseStepError::of_step(error, &[verb], Action::SYNTAX, verbs)
-            })
+        text.parse().map(Self::Act).map_err(|error: ParseActionError| {
+            let verbs = std::iter::once("net").chain(words(Action::SYNTAX));
+            ParseStepError::of_step(error, &[verb], Action::SYNTAX, verbs)
+        })
     }
 }
 
@@ -73,9 +71,7 @@ fn timed_step(line: &str) -> Result<(Duration, Step), ParseStepError> {
 pub fn parse_time(text: &str) -> Result<Duration, ParseStepError> {
     let time = match text.strip_suffix("ms") {
         Some(millis) => millis.parse().ok().map(Duration::from_millis),
-        None => text
-            .strip_suffix('s')
-            .and_then(|text| parse_seconds(text).ok()),
+        None => text.strip_suffix('s').and_then(|text| parse_seconds(text).ok()),
     };
     time.ok_or_else(|| ParseStepError::of_line(format_args!("`{text}` is not a time")))
 }

@@ -25,24 +25,16 @@ fn address(host: &str) -> ServerAddress {
 }
 
 /// Returns every kind of step, with every kind of argument.
-#[expect(clippy::too_many_lines, reason = "a list")]
 fn every_step() -> Vec<Step> {
     let mut config = SetConfig::new("rs", [address("a")]);
     config.members.extend([
         MemberConfig::new(address("b")).arbiter(),
-        MemberConfig::new(address("c"))
-            .hidden()
-            .tag("dc", "ny")
-            .tag("rack", "1"),
-        MemberConfig::new(address("d"))
-            .delayed(Duration::from_millis(1500))
-            .non_voting(),
+        MemberConfig::new(address("c")).hidden().tag("dc", "ny").tag("rack", "1"),
+        MemberConfig::new(address("d")).delayed(Duration::from_millis(1500)).non_voting(),
         MemberConfig::new(address("e")).priority(2.5),
     ]);
     let actions = [
-        Action::StepDown {
-            period: Duration::from_millis(2250),
-        },
+        Action::StepDown { period: Duration::from_millis(2250) },
         Action::StepUp(Target::Secondary),
         Action::ReplSetFreeze(member(1), Duration::from_nanos(1)),
         Action::Kill(Target::Primary),
@@ -63,10 +55,7 @@ fn every_step() -> Vec<Step> {
                 Edit::Votes(false),
                 Edit::Hidden(true),
                 Edit::Delay(Duration::from_secs(3600)),
-                Edit::Tags(vec![
-                    ("dc".into(), "ny".into()),
-                    ("rack".into(), "1".into()),
-                ]),
+                Edit::Tags(vec![("dc".into(), "ny".into()), ("rack".into(), "1".into())]),
                 Edit::Tags(Vec::new()),
             ],
         ),
@@ -102,12 +91,7 @@ fn every_step() -> Vec<Step> {
         Action::Lag(member(1), Duration::from_secs(90)),
         Action::Upgrade(member(1), ServerVersion::V6_0.patch(5)),
     ];
-    actions
-        .into_iter()
-        .chain(replies())
-        .map(Step::from)
-        .chain(every_fault())
-        .collect()
+    actions.into_iter().chain(replies()).map(Step::from).chain(every_fault()).collect()
 }
 
 /// Returns actions that change the replies to awaitable hellos.
@@ -136,10 +120,7 @@ fn every_fault() -> impl Iterator<Item = Step> {
         NetFault::Dns(None, None),
         NetFault::Dns(Some("a".into()), Some(DnsFault::Silence)),
         NetFault::Dns(Some("a".into()), Some(DnsFault::ServerFailure)),
-        NetFault::Dns(
-            Some("a".into()),
-            Some(DnsFault::Flapping(Duration::from_millis(500))),
-        ),
+        NetFault::Dns(Some("a".into()), Some(DnsFault::Flapping(Duration::from_millis(500)))),
         NetFault::Srv {
             name: "_mongodb._tcp.cluster.sim.test".into(),
             ttl: Duration::from_secs(60),
@@ -188,11 +169,7 @@ fn every_verb_of_the_syntax_is_covered() {
     let verbs = Action::SYNTAX.lines().chain(NetFault::SYNTAX.lines());
     for line in verbs.filter(|line| line.starts_with(|first: char| first.is_lowercase())) {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let verb = if words[0] == "net" {
-            words[..2].join(" ")
-        } else {
-            words[0].to_owned()
-        };
+        let verb = if words[0] == "net" { words[..2].join(" ") } else { words[0].to_owned() };
         let is_verb = |text: &String| format!("{text} ").starts_with(&format!("{verb} "));
         assert!(written.iter().any(is_verb), "{verb}");
     }
@@ -200,9 +177,7 @@ fn every_verb_of_the_syntax_is_covered() {
 
 #[test]
 fn comments_blank_lines_and_milliseconds_are_parsed() {
-    let scenario: Scenario = "# first\n\n 250ms  kill 0 # dies\n\t1.5s heal\n"
-        .parse()
-        .unwrap();
+    let scenario: Scenario = "# first\n\n 250ms  kill 0 # dies\n\t1.5s heal\n".parse().unwrap();
     let expected = [
         (Duration::from_millis(250), Action::Kill(member(0)).into()),
         (Duration::from_millis(1500), Action::Heal.into()),
@@ -226,14 +201,8 @@ fn errors_name_the_line_and_the_syntax() {
             "-1s heal",
             "line 1: `-1s` is not a time; write a line as `AT VERB ...`, such as `1.5s kill primary`",
         ),
-        (
-            "1s kill",
-            "line 1: MEMBER is missing; write it as `kill MEMBER`",
-        ),
-        (
-            "1s lag 0 x",
-            "line 1: `x` is not SECONDS; write it as `lag MEMBER SECONDS`",
-        ),
+        ("1s kill", "line 1: MEMBER is missing; write it as `kill MEMBER`"),
+        ("1s lag 0 x", "line 1: `x` is not SECONDS; write it as `lag MEMBER SECONDS`"),
         (
             "1s net refuse",
             "line 1: `net refuse` lacks its arguments; write it as `net refuse MEMBER [off]`",
@@ -339,10 +308,7 @@ fn faults_of_names_certificates_and_proxies_are_applied_and_healed() {
 
 #[test]
 fn network_faults_of_a_scenario_are_applied_and_healed() {
-    let sim = Sim::new(
-        5,
-        &Blueprint::replica_set(SetConfig::new("rs", [address("a")])),
-    );
+    let sim = Sim::new(5, &Blueprint::replica_set(SetConfig::new("rs", [address("a")])));
     let scenario: Scenario = "1s net refuse primary\n10s net heal\n".parse().unwrap();
     let transport = sim.runtime().backend.transport;
     let clock = sim.runtime().backend.clock;

@@ -179,16 +179,10 @@ impl Builder {
             places.push((name, place));
         }
         let addresses: Vec<_> = places.iter().map(|(name, _)| name.clone()).collect();
-        let since_epoch = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let seed = self
-            .seed
-            .unwrap_or_else(|| mix(since_epoch.as_nanos() as u64));
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let seed = self.seed.unwrap_or_else(|| mix(since_epoch.as_nanos() as u64));
         let balanced = self.kind == Kind::LoadBalanced;
-        let blueprint = self
-            .blueprint(&addresses)
-            .epoch_millis(since_epoch.as_millis() as i64);
+        let blueprint = self.blueprint(&addresses).epoch_millis(since_epoch.as_millis() as i64);
         let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(seed));
         driver::start(deployment, listeners, places.into(), balanced)
     }

@@ -90,12 +90,7 @@ pub(super) fn start(
     let thread = thread::Builder::new()
         .name("simulated deployment".into())
         .spawn(move || driver.run(&events))?;
-    Ok(Server {
-        uri,
-        places,
-        events: sender,
-        driver: Some(thread),
-    })
+    Ok(Server { uri, places, events: sender, driver: Some(thread) })
 }
 
 impl Driver {
@@ -207,23 +202,20 @@ impl Driver {
         stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
         let mut stream = stream.try_clone()?;
         let events = self.sender.clone();
-        thread::Builder::new()
-            .name("read".into())
-            .stack_size(64 * 1024)
-            .spawn(move || {
-                let mut buffer = [0; 16 * 1024];
-                loop {
-                    let event = match stream.read(&mut buffer) {
-                        Ok(read @ 1..) => Event::Received(connection, buffer[..read].to_vec()),
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                        Ok(0) | Err(_) => Event::Closed(connection),
-                    };
-                    let last = matches!(event, Event::Closed(_));
-                    if events.send(event).is_err() || last {
-                        return;
-                    }
+        thread::Builder::new().name("read".into()).stack_size(64 * 1024).spawn(move || {
+            let mut buffer = [0; 16 * 1024];
+            loop {
+                let event = match stream.read(&mut buffer) {
+                    Ok(read @ 1..) => Event::Received(connection, buffer[..read].to_vec()),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                    Ok(0) | Err(_) => Event::Closed(connection),
+                };
+                let last = matches!(event, Event::Closed(_));
+                if events.send(event).is_err() || last {
+                    return;
                 }
-            })
+            }
+        })
     }
 
     /// Performs the outputs of the deployment.

@@ -31,9 +31,8 @@ impl Listener {
         let address = listener.local_addr()?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let thread = thread::Builder::new()
-            .name(format!("accept {}", address.port()))
-            .spawn(move || {
+        let thread =
+            thread::Builder::new().name(format!("accept {}", address.port())).spawn(move || {
                 for stream in listener.incoming() {
                     if stopped.load(Ordering::Acquire) {
                         return;
@@ -46,11 +45,7 @@ impl Listener {
                     }
                 }
             })?;
-        Ok(Self {
-            address,
-            stop,
-            thread,
-        })
+        Ok(Self { address, stop, thread })
     }
 
     /// Stops accepting connections.

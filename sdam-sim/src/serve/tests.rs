@@ -23,19 +23,13 @@ impl Client {
     fn connect(uri: &str, index: usize) -> std::io::Result<Self> {
         let hosts = uri.strip_prefix("mongodb://").unwrap();
         let host = hosts.split(['/', ',']).nth(index).unwrap();
-        Ok(Self {
-            stream: TcpStream::connect(host)?,
-            requests: 0,
-        })
+        Ok(Self { stream: TcpStream::connect(host)?, requests: 0 })
     }
 
     fn send(&mut self, body: &Document) {
         self.requests += 1;
-        let message = OpMsg {
-            request_id: self.requests,
-            body: &body.to_vec().unwrap(),
-            ..OpMsg::default()
-        };
+        let message =
+            OpMsg { request_id: self.requests, body: &body.to_vec().unwrap(), ..OpMsg::default() };
         let bytes = message.encode().unwrap().into_bytes();
         self.stream.write_all(&bytes).unwrap();
     }
@@ -62,11 +56,7 @@ fn a_load_balancer_distributes_connections_round_robin() {
     let service = || {
         let mut client = Client::connect(server.uri(), 0).unwrap();
         client.send(&doc! { "hello": 1, "loadBalanced": true, "$db": "admin" });
-        client
-            .receive()
-            .unwrap()
-            .get_object_id("serviceId")
-            .unwrap()
+        client.receive().unwrap().get_object_id("serviceId").unwrap()
     };
     let (first, second, third) = (service(), service(), service());
     assert_ne!(first, second);
@@ -82,9 +72,7 @@ fn any_process_of_any_deployment_is_killed_and_restarted() {
         server.kill(last as u16).unwrap();
         assert!(client.receive().is_err());
         assert!(Client::connect(server.uri(), last).is_err());
-        server
-            .apply(&Action::Restart((last as u16).into()))
-            .unwrap();
+        server.apply(&Action::Restart((last as u16).into())).unwrap();
         let mut client = Client::connect(server.uri(), last).unwrap();
         assert!(client.hello().get_bool("isWritablePrimary").unwrap());
     }

@@ -17,9 +17,7 @@ fn fixture() -> (Fixture, ConnectionId) {
 fn ids(reply: &Document, batch: &str) -> Vec<i32> {
     let cursor = reply.get_document("cursor").unwrap();
     let batch = cursor.get_array(batch).unwrap().iter();
-    batch
-        .map(|item| item.as_document().unwrap().get_i32("_id").unwrap())
-        .collect()
+    batch.map(|item| item.as_document().unwrap().get_i32("_id").unwrap()).collect()
 }
 
 fn cursor_id(reply: &Document) -> i64 {
@@ -65,10 +63,7 @@ fn find_and_modify_returns_the_document_of_before() {
     let reply = fixture.call(connection, &update);
     assert_eq!(*reply.get_document("value").unwrap(), doc! { "_id": 2 });
     let reply = fixture.call(connection, &modify(doc! { "remove": true }));
-    assert_eq!(
-        *reply.get_document("value").unwrap(),
-        doc! { "_id": 2, "x": 1 }
-    );
+    assert_eq!(*reply.get_document("value").unwrap(), doc! { "_id": 2, "x": 1 });
     let distinct = doc! { "distinct": "c", "key": "_id", "$db": "d" };
     let reply = fixture.call(connection, &distinct);
     assert_eq!(reply.get_array("values").unwrap().len(), 2);
@@ -112,10 +107,7 @@ fn m_47_a_retryable_write_runs_once_for_each_session_and_number() {
     assert_eq!(code(&increment(1, 1, 1000.into())), 225);
     let find = doc! { "find": "c", "filter": { "_id": 1 }, "$db": "d" };
     let reply = fixture.call(connection, &find);
-    let batch = reply
-        .get_document("cursor")
-        .unwrap()
-        .get_array("firstBatch");
+    let batch = reply.get_document("cursor").unwrap().get_array("firstBatch");
     let found = batch.unwrap()[0].as_document().unwrap();
     assert_eq!(found.get_i32("n").unwrap(), 111, "{found}");
 }

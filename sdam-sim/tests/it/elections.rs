@@ -18,10 +18,7 @@ fn a_new_set_has_the_preferred_member_as_its_primary() {
         MemberConfig::new(address(1)).priority(5.0),
         MemberConfig::new(address(2)).priority(3.0),
     ]);
-    assert_eq!(
-        fixture.roles(),
-        [Role::Secondary, Role::Primary, Role::Secondary]
-    );
+    assert_eq!(fixture.roles(), [Role::Secondary, Role::Primary, Role::Secondary]);
     assert!(is_primary(&fixture.hello(1)));
 }
 
@@ -83,11 +80,7 @@ fn a_frozen_primary_is_replaced_and_steps_down_when_thawed() {
     fixture.run("freeze 0");
     fixture.advance_millis(20_000);
     assert!(matches!(fixture.primary(), Some(1 | 2)));
-    assert_eq!(
-        fixture.role(0),
-        Role::Primary,
-        "the frozen member has not noticed the election"
-    );
+    assert_eq!(fixture.role(0), Role::Primary, "the frozen member has not noticed the election");
     fixture.run("thaw 0");
     fixture.advance_millis(2000);
     assert_eq!(fixture.role(0), Role::Secondary);
@@ -100,11 +93,7 @@ fn without_a_majority_there_is_no_primary() {
     fixture.run("kill 1");
     fixture.run("kill 2");
     fixture.advance_millis(8000);
-    assert_eq!(
-        fixture.role(0),
-        Role::Primary,
-        "the last heartbeats are less than 10 s old"
-    );
+    assert_eq!(fixture.role(0), Role::Primary, "the last heartbeats are less than 10 s old");
     fixture.advance_millis(6000);
     assert_eq!(fixture.role(0), Role::Secondary);
     fixture.advance_millis(100_000);
@@ -148,11 +137,7 @@ fn neither_passive_nor_arbiter_nor_delayed_members_are_elected() {
     assert_eq!(fixture.primary(), None);
     assert_eq!(fixture.role(2), Role::Arbiter);
     for member in 1..5 {
-        assert!(
-            fixture
-                .refuse(&format!("stepup {member}"))
-                .contains("cannot be elected")
-        );
+        assert!(fixture.refuse(&format!("stepup {member}")).contains("cannot be elected"));
     }
 }
 
@@ -227,11 +212,7 @@ fn a_primary_that_becomes_unelectable_or_is_removed_steps_down() {
 #[test]
 fn a_configuration_without_electable_members_is_refused() {
     let mut fixture = Fixture::replica_set(1);
-    assert!(
-        fixture
-            .refuse("reconfig 0 priority=0")
-            .contains("no electable member")
-    );
+    assert!(fixture.refuse("reconfig 0 priority=0").contains("no electable member"));
     assert!(fixture.refuse("remove 0").contains("no electable member"));
     assert_eq!(fixture.hello(0).get_i32("setVersion").unwrap(), 1);
 }
@@ -241,17 +222,10 @@ fn clients_administer_a_set_with_commands() {
     let mut fixture = Fixture::replica_set(3);
     let connection = fixture.connect(0);
     let get = doc! { "replSetGetConfig": 1, "$db": "admin" };
-    let mut config = fixture
-        .call(connection, &get)
-        .get_document("config")
-        .unwrap()
-        .clone();
+    let mut config = fixture.call(connection, &get).get_document("config").unwrap().clone();
     assert_eq!(config.get_i64("version").unwrap(), 1);
     let members = config.get_array_mut("members").unwrap();
-    members[2]
-        .as_document_mut()
-        .unwrap()
-        .insert("priority", 7.0);
+    members[2].as_document_mut().unwrap().insert("priority", 7.0);
     let reconfig = doc! { "replSetReconfig": config, "$db": "admin" };
     assert!(is_ok(&fixture.call(connection, &reconfig)));
     assert_eq!(fixture.hello(1).get_i32("setVersion").unwrap(), 2);

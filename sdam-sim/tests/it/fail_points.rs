@@ -19,9 +19,7 @@ fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
     let connection = fixture.connect(0);
     let request = configure(mode, doc! { "failCommands": ["ping"], "errorCode": 6 });
     assert!(is_ok(&fixture.call(connection, &request)));
-    (0..count)
-        .map(|_| is_ok(&fixture.call(connection, &ping())))
-        .collect()
+    (0..count).map(|_| is_ok(&fixture.call(connection, &ping()))).collect()
 }
 
 #[test]
@@ -37,9 +35,7 @@ fn m_46_a_fail_point_can_be_turned_off_while_it_fails_everything() {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);
     let data = doc! { "failCommands": ["ping", "configureFailPoint"], "errorCode": 6 };
-    assert!(is_ok(
-        &fixture.call(connection, &configure("alwaysOn", data))
-    ));
+    assert!(is_ok(&fixture.call(connection, &configure("alwaysOn", data))));
     assert!(!is_ok(&fixture.call(connection, &ping())));
     assert!(is_ok(&fixture.call(connection, &configure("off", doc! {}))));
     assert!(is_ok(&fixture.call(connection, &ping())));
@@ -53,13 +49,8 @@ fn m_46_errors_of_overload_have_the_base_of_backoffs_while_the_parameter_is_set(
         let set = doc! { "setParameter": 1, "externalClientBaseBackoffMS": millis, "$db": "admin" };
         assert!(is_ok(&fixture.call(connection, &set)));
         let data = doc! { "failCommands": ["ping"], "errorCode": 462, "errorLabels": labels };
-        assert!(is_ok(
-            &fixture.call(connection, &configure("alwaysOn", data))
-        ));
-        fixture
-            .call(connection, &ping())
-            .get("baseBackoffMS")
-            .cloned()
+        assert!(is_ok(&fixture.call(connection, &configure("alwaysOn", data))));
+        fixture.call(connection, &ping()).get("baseBackoffMS").cloned()
     };
     assert_eq!(backoff(&["SystemOverloadedError"], 50), Some(50_i64.into()));
     assert_eq!(backoff(&["RetryableError"], 50), None);
@@ -88,15 +79,8 @@ fn m_46_app_name_limits_a_fail_point_to_matching_connections() {
     assert!(is_ok(&fixture.call_member(0, &greeting("other", "hello"))));
     for command in ["hello", "isMaster", "ismaster"] {
         let connection = fixture.connect(0);
-        assert_eq!(
-            code(&fixture.call(connection, &greeting("mine", command))),
-            91
-        );
-        assert_eq!(
-            code(&fixture.call(connection, &hello())),
-            91,
-            "later ones, too"
-        );
+        assert_eq!(code(&fixture.call(connection, &greeting("mine", command))), 91);
+        assert_eq!(code(&fixture.call(connection, &hello())), 91, "later ones, too");
     }
 }
 
@@ -164,10 +148,7 @@ fn m_46_error_labels_are_those_of_the_fail_point_or_of_the_server() {
         fixture.call_member(0, &configure(doc! { "times": 1 }, data));
         let reply = fixture.call_member(0, &insert);
         let labels = reply.get_array("errorLabels").cloned().unwrap_or_default();
-        labels
-            .iter()
-            .map(|label| label.as_str().unwrap().to_owned())
-            .collect::<Vec<_>>()
+        labels.iter().map(|label| label.as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     let failing = |code: i32| doc! { "failCommands": ["insert"], "errorCode": code };
     let with = |code: i32, labels: &[&str]| {
@@ -175,17 +156,11 @@ fn m_46_error_labels_are_those_of_the_fail_point_or_of_the_server() {
         data.insert("errorLabels", labels.to_vec());
         data
     };
-    assert_eq!(
-        labels(ServerVersion::V8_0, failing(91)),
-        ["RetryableWriteError"]
-    );
+    assert_eq!(labels(ServerVersion::V8_0, failing(91)), ["RetryableWriteError"]);
     assert_eq!(labels(ServerVersion::V8_0, failing(2)), [""; 0]);
     assert_eq!(labels(ServerVersion::V4_2, failing(91)), [""; 0]);
     assert_eq!(
-        labels(
-            ServerVersion::V8_0,
-            with(462, &["SystemOverloadedError", "RetryableError"])
-        ),
+        labels(ServerVersion::V8_0, with(462, &["SystemOverloadedError", "RetryableError"])),
         ["SystemOverloadedError", "RetryableError"]
     );
     assert_eq!(labels(ServerVersion::V8_0, with(91, &[])), [""; 0]);
@@ -193,10 +168,7 @@ fn m_46_error_labels_are_those_of_the_fail_point_or_of_the_server() {
 
 #[test]
 fn m_46_a_struck_write_closes_its_connection_after_it_has_run_or_with_an_error_before() {
-    for (data, runs) in [
-        (doc! {}, true),
-        (doc! { "failBeforeCommitExceptionCode": 1 }, false),
-    ] {
+    for (data, runs) in [(doc! {}, true), (doc! { "failBeforeCommitExceptionCode": 1 }, false)] {
         let mut fixture = Fixture::replica_set(1);
         let configure = doc! {
             "configureFailPoint": "onPrimaryTransactionalWrite",
@@ -232,10 +204,7 @@ fn a_fail_point_that_cannot_be_simulated_is_refused() {
     for request in [
         configure(doc! { "activationProbability": 0.5 }, doc! {}),
         configure("sometimes", doc! {}),
-        configure(
-            "alwaysOn",
-            doc! { "failCommands": ["ping"], "blockConnection": true },
-        ),
+        configure("alwaysOn", doc! { "failCommands": ["ping"], "blockConnection": true }),
     ] {
         assert_eq!(code(&fixture.call_member(0, &request)), 2);
     }

@@ -44,10 +44,7 @@ fn in_a_split_brain_two_primaries_have_different_elections() {
         assert!(is_ok(&fixture.call_member(member, &insert)));
     }
     fixture.run("heal");
-    assert_eq!(
-        fixture.roles(),
-        [Role::Secondary, Role::Primary, Role::Secondary]
-    );
+    assert_eq!(fixture.roles(), [Role::Secondary, Role::Primary, Role::Secondary]);
 }
 
 #[test]

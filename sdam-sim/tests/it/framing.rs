@@ -10,11 +10,7 @@ fn ping() -> Document {
 }
 
 fn message(id: i32, body: &Document) -> WireMessage {
-    let message = OpMsg {
-        request_id: id,
-        body: &body.to_vec().unwrap(),
-        ..OpMsg::default()
-    };
+    let message = OpMsg { request_id: id, body: &body.to_vec().unwrap(), ..OpMsg::default() };
     message.encode().unwrap()
 }
 
@@ -67,12 +63,8 @@ fn o_31_o_32_o_36_invalid_messages_close_the_connection() {
 fn o_31_a_reply_sent_as_a_request_closes_the_connection() {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);
-    let reply = OpReply {
-        request_id: 1,
-        response_to: 0,
-        flags: 0,
-        body: &ping().to_vec().unwrap(),
-    };
+    let reply =
+        OpReply { request_id: 1, response_to: 0, flags: 0, body: &ping().to_vec().unwrap() };
     fixture.send_message(connection, &reply.encode().unwrap());
     assert!(fixture.is_closed(connection));
 }
@@ -103,9 +95,7 @@ fn o_34_requests_with_more_to_come_are_executed_without_a_reply() {
     let insert = OpMsg {
         request_id: 1,
         more_to_come: true,
-        body: &doc! { "insert": "things", "documents": [{}], "$db": "test" }
-            .to_vec()
-            .unwrap(),
+        body: &doc! { "insert": "things", "documents": [{}], "$db": "test" }.to_vec().unwrap(),
         ..OpMsg::default()
     };
     fixture.send_message(connection, &insert.encode().unwrap());

@@ -17,9 +17,7 @@ const MEMBERS: u16 = 5;
 fn draw(rng: &mut Rng) -> String {
     let member = rng.below(u64::from(MEMBERS));
     let other = rng.below(u64::from(MEMBERS));
-    let verbs = [
-        "kill", "restart", "freeze", "thaw", "isolate", "stepup", "shutdown", "cutoff",
-    ];
+    let verbs = ["kill", "restart", "freeze", "thaw", "isolate", "stepup", "shutdown", "cutoff"];
     match rng.below(16) {
         0 => "stepdown 5".to_owned(),
         1 => "heal".to_owned(),
@@ -27,10 +25,7 @@ fn draw(rng: &mut Rng) -> String {
         3 => format!("partition {member} {other}"),
         4 => format!("reconfig {member} priority={}", rng.below(4)),
         5 => format!("lag {member} {}", rng.below(30)),
-        6 => format!(
-            "maintenance {member} {}",
-            if rng.below(2) == 0 { "on" } else { "off" }
-        ),
+        6 => format!("maintenance {member} {}", if rng.below(2) == 0 { "on" } else { "off" }),
         verb => format!("{} {member}", verbs[verb as usize % verbs.len()]),
     }
 }
@@ -87,19 +82,12 @@ fn run(seed: u64) {
     let roles = fixture.roles();
     let count = |role| roles.iter().filter(|other| **other == role).count();
     assert_eq!(count(Role::Primary), 1, "seed {seed}: {roles:?}");
-    assert_eq!(
-        count(Role::Secondary),
-        usize::from(MEMBERS) - 1,
-        "seed {seed}: {roles:?}"
-    );
+    assert_eq!(count(Role::Secondary), usize::from(MEMBERS) - 1, "seed {seed}: {roles:?}");
     let primary = fixture.primary().map(MemberId);
     for member in fixture.status().members {
         assert_eq!(member.primary, primary, "seed {seed}");
     }
-    assert!(
-        history.leaders.len() > 1,
-        "no primary was elected with seed {seed}"
-    );
+    assert!(history.leaders.len() > 1, "no primary was elected with seed {seed}");
 }
 
 #[test]

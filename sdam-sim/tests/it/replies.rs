@@ -17,11 +17,7 @@ fn m_40_hello_ok_is_a_reply_to_hello_ok() {
             request.insert("helloOk", true);
         }
         let reply = fixture.call_member(0, &request);
-        assert_eq!(
-            reply.contains_key("helloOk"),
-            expected,
-            "{version}: {reply}"
-        );
+        assert_eq!(reply.contains_key("helloOk"), expected, "{version}: {reply}");
     };
     check(ServerVersion::V8_0, true, true);
     check(ServerVersion::V8_0, false, false);
@@ -86,12 +82,7 @@ fn m_42_a_mongos_behind_a_load_balancer_reports_its_service_id_on_request() {
     let balanced = doc! { "hello": 1, "loadBalanced": true, "$db": "admin" };
     let mut fixture = Fixture::new(&blueprint(ServerVersion::V8_0));
     let services: Vec<_> = (0..2)
-        .map(|member| {
-            fixture
-                .call_member(member, &balanced)
-                .get_object_id("serviceId")
-                .unwrap()
-        })
+        .map(|member| fixture.call_member(member, &balanced).get_object_id("serviceId").unwrap())
         .collect();
     assert_ne!(services[0], services[1]);
     let again = fixture.call_member(0, &balanced).get_object_id("serviceId");
@@ -100,18 +91,12 @@ fn m_42_a_mongos_behind_a_load_balancer_reports_its_service_id_on_request() {
     let mut old = Fixture::new(&blueprint(ServerVersion::V4_4));
     assert!(!old.call_member(0, &balanced).contains_key("serviceId"));
     let mut unbalanced = Fixture::sharded(1);
-    assert!(
-        !unbalanced
-            .call_member(0, &balanced)
-            .contains_key("serviceId")
-    );
+    assert!(!unbalanced.call_member(0, &balanced).contains_key("serviceId"));
 }
 
 fn last_write(reply: &Document) -> i64 {
     let last = reply.get_document("lastWrite").unwrap();
-    last.get_datetime("lastWriteDate")
-        .unwrap()
-        .timestamp_millis()
+    last.get_datetime("lastWriteDate").unwrap().timestamp_millis()
 }
 
 #[test]
@@ -142,16 +127,8 @@ fn a_lagging_member_reports_an_older_last_write() {
     fixture.run("lag 1 25");
     fixture.advance_millis(200_000);
     let [primary, lagging, delayed] = [0, 1, 2].map(|member| last_write(&fixture.hello(member)));
-    assert!(
-        (25_000..=37_000).contains(&(primary - lagging)),
-        "{}",
-        primary - lagging
-    );
-    assert!(
-        (60_000..=72_000).contains(&(primary - delayed)),
-        "{}",
-        primary - delayed
-    );
+    assert!((25_000..=37_000).contains(&(primary - lagging)), "{}", primary - lagging);
+    assert!((60_000..=72_000).contains(&(primary - delayed)), "{}", primary - delayed);
 }
 
 #[test]
@@ -194,11 +171,7 @@ fn documents_are_inserted_read_updated_and_deleted() {
     };
     assert_eq!(call(update).get_i32("nModified").unwrap(), 1);
     let found = call(doc! { "find": "things", "filter": { "n": 5_i64 }, "$db": "test" });
-    let batch = found
-        .get_document("cursor")
-        .unwrap()
-        .get_array("firstBatch")
-        .unwrap();
+    let batch = found.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
     assert_eq!(batch, &[Bson::from(doc! { "_id": 2, "n": 5, "m": "x" })]);
     let delete = doc! {
         "delete": "things",

@@ -50,11 +50,7 @@ fn m_31_a_shutdown_is_announced_before_the_connections_close() {
         fixture.advance_millis(1000);
         let later = fixture.call(waiting, &hello());
         assert_eq!(left(&later), 14_000);
-        assert_eq!(
-            code(&fixture.hello(1)),
-            91,
-            "new connections get the error, too"
-        );
+        assert_eq!(code(&fixture.hello(1)), 91, "new connections get the error, too");
         let ping = doc! { "ping": 1, "$db": "admin" };
         assert!(is_ok(&fixture.call(waiting, &ping)), "the rest still works");
         fixture.advance_millis(14_000);

@@ -139,8 +139,7 @@ impl Fixture {
     }
 
     pub(crate) fn receive(&mut self, connection: ConnectionId) -> Reply {
-        self.try_receive(connection)
-            .expect("a reply must have arrived")
+        self.try_receive(connection).expect("a reply must have arrived")
     }
 
     /// Returns the latest reply that has arrived on `connection`.
@@ -229,10 +228,7 @@ impl Fixture {
             match output {
                 Output::Send { connection, bytes } => {
                     let message = WireMessage::decode(bytes).unwrap();
-                    self.received
-                        .entry(connection)
-                        .or_default()
-                        .push_back(message);
+                    self.received.entry(connection).or_default().push_back(message);
                 }
                 Output::Close { connection } => {
                     self.closed.insert(connection);

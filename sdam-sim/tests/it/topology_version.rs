@@ -119,9 +119,6 @@ fn m_9_standalones_and_mongoses_honour_the_wait_and_never_change() {
         assert!(fixture.try_receive(connection).is_none());
         fixture.advance_millis(1);
         let reply = fixture.receive(connection);
-        assert_eq!(
-            reply.body.get("topologyVersion"),
-            known.get("topologyVersion")
-        );
+        assert_eq!(reply.body.get("topologyVersion"), known.get("topologyVersion"));
     }
 }

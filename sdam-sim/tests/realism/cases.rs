@@ -29,10 +29,7 @@ pub(crate) struct Case {
 }
 
 fn case(name: &'static str, steps: impl IntoIterator<Item = Step>) -> Case {
-    Case {
-        name,
-        steps: steps.into_iter().collect(),
-    }
+    Case { name, steps: steps.into_iter().collect() }
 }
 
 /// Builds a request to database `admin`.
@@ -71,9 +68,7 @@ fn each<const N: usize>(
     step: fn(Document) -> Step,
     named: [(&'static str, Document); N],
 ) -> Vec<Case> {
-    let cases = named
-        .into_iter()
-        .map(|(name, body)| case(name, [step(body)]));
+    let cases = named.into_iter().map(|(name, body)| case(name, [step(body)]));
     cases.collect()
 }
 
@@ -88,14 +83,8 @@ fn greetings() -> Vec<Case> {
         ("hello helloOk false", doc! { "hello": 1, "helloOk": false }),
         ("hello apiVersion 1", doc! { "hello": 1, "apiVersion": "1" }),
         ("hello apiVersion 2", doc! { "hello": 1, "apiVersion": "2" }),
-        (
-            "hello compression",
-            doc! { "hello": 1, "compression": ["zlib"] },
-        ),
-        (
-            "hello no compression",
-            doc! { "hello": 1, "compression": [] },
-        ),
+        ("hello compression", doc! { "hello": 1, "compression": ["zlib"] }),
+        ("hello no compression", doc! { "hello": 1, "compression": [] }),
     ];
     each(ask, named)
 }
@@ -141,22 +130,13 @@ fn waiting(hello: &Document) -> Vec<Case> {
         ("await", with(known.clone(), max)),
         ("await no time", with(known.clone(), 0)),
         ("await other process", with(version(other, counter), max)),
-        (
-            "await other process later",
-            with(version(other, counter + 9), max),
-        ),
+        ("await other process later", with(version(other, counter + 9), max)),
         ("await older counter", with(own(counter - 1), max)),
         ("await newer counter", with(own(counter + 1), max)),
         ("await negative counter", with(own(-1), max)),
-        (
-            "await negative counter other process",
-            with(version(other, -1), max),
-        ),
+        ("await negative counter other process", with(version(other, -1), max)),
         ("await negative time", with(known.clone(), -1)),
-        (
-            "await negative time other process",
-            with(version(other, 0), -1),
-        ),
+        ("await negative time other process", with(version(other, 0), -1)),
         ("await negative both", with(own(-1), -1)),
     ];
     cases.extend(each(ask, named));
@@ -174,14 +154,8 @@ fn malformed(hello: &Document) -> Vec<Case> {
     let version_only = || doc! { "hello": 1, "topologyVersion": &known };
     let awaiting = [
         ("await version only", version_only()),
-        (
-            "await time only",
-            doc! { "hello": 1, "maxAwaitTimeMS": max },
-        ),
-        (
-            "await negative time only",
-            doc! { "hello": 1, "maxAwaitTimeMS": -1 },
-        ),
+        ("await time only", doc! { "hello": 1, "maxAwaitTimeMS": max }),
+        ("await negative time only", doc! { "hello": 1, "maxAwaitTimeMS": -1 }),
         ("await no counter", with(doc! { "processId": process }, max)),
         ("await no process", with(doc! { "counter": counter }, max)),
         ("await int32 counter", with(int32, max)),
@@ -258,10 +232,7 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
     let find = || doc! { "find": "things", "filter": { "a": 7 }, "$db": "realism" };
     let plain = |body: Document| Step::Request(Framing::Msg, body);
     let session = || {
-        let uuid = bson::Binary {
-            subtype: bson::spec::BinarySubtype::Uuid,
-            bytes: vec![5; 16],
-        };
+        let uuid = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![5; 16] };
         doc! { "lsid": { "id": uuid }, "txnNumber": 1_i64 }
     };
     let mut retryable = insert();
@@ -271,10 +242,7 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
     let greet = || ask(doc! { "isMaster": 1, "helloOk": true });
     let mut cases = vec![
         case("ping", [ask(doc! { "ping": 1 })]),
-        case(
-            "ping apiVersion 2",
-            [ask(doc! { "ping": 1, "apiVersion": "2" })],
-        ),
+        case("ping apiVersion 2", [ask(doc! { "ping": 1, "apiVersion": "2" })]),
         case("unknown command", [ask(doc! { "explode": 1 })]),
         case("endSessions", [ask(doc! { "endSessions": [] })]),
         case("find", [plain(find())]),
@@ -293,10 +261,7 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
         };
         let on = doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data };
         let off = doc! { "configureFailPoint": "failCommand", "mode": "off" };
-        cases.push(case(
-            "insert without its concern",
-            [ask(on), plain(insert()), ask(off)],
-        ));
+        cases.push(case("insert without its concern", [ask(on), plain(insert()), ask(off)]));
     }
     if kinds != ServerKind::Primary {
         cases.push(case("step down", [ask(doc! { "replSetStepDown": 60 })]));
@@ -326,37 +291,16 @@ fn read_preferences() -> Vec<Case> {
         ("preference stale negative", stale("nearest", (-1).into())),
         ("preference stale huge", stale("nearest", i64::MAX.into())),
         ("preference stale primary", stale("primary", 120.into())),
-        (
-            "preference stale little primary",
-            stale("primary", 1.into()),
-        ),
+        ("preference stale little primary", stale("primary", 1.into())),
         ("preference stale zero primary", stale("primary", 0.into())),
-        (
-            "preference tags",
-            tagged("nearest", list(vec![dc("ny".into()), none()])),
-        ),
+        ("preference tags", tagged("nearest", list(vec![dc("ny".into()), none()]))),
         ("preference tags none", tagged("nearest", list(vec![]))),
         ("preference tags text", tagged("nearest", "ny".into())),
-        (
-            "preference tags number",
-            tagged("nearest", list(vec![dc(1.into())])),
-        ),
-        (
-            "preference tags list",
-            tagged("nearest", list(vec!["ny".into()])),
-        ),
-        (
-            "preference tags primary",
-            tagged("primary", list(vec![dc("ny".into())])),
-        ),
-        (
-            "preference tags empty primary",
-            tagged("primary", list(vec![none()])),
-        ),
-        (
-            "preference tags none primary",
-            tagged("primary", list(vec![])),
-        ),
+        ("preference tags number", tagged("nearest", list(vec![dc(1.into())]))),
+        ("preference tags list", tagged("nearest", list(vec!["ny".into()]))),
+        ("preference tags primary", tagged("primary", list(vec![dc("ny".into())]))),
+        ("preference tags empty primary", tagged("primary", list(vec![none()]))),
+        ("preference tags none primary", tagged("primary", list(vec![]))),
         ("preference mode unknown", doc! { "mode": "any" }.into()),
         ("preference mode number", doc! { "mode": 1 }.into()),
         ("preference mode none", none()),
@@ -436,14 +380,8 @@ fn fail_points() -> Vec<Case> {
         ),
         case(
             "fail by closing",
-            [
-                on(doc! { "failCommands": ["ping"], "closeConnection": true }),
-                ping(),
-            ],
+            [on(doc! { "failCommands": ["ping"], "closeConnection": true }), ping()],
         ),
-        case(
-            "fail point unknown",
-            [ask(doc! { "configureFailPoint": "explode", "mode": "off" })],
-        ),
+        case("fail point unknown", [ask(doc! { "configureFailPoint": "explode", "mode": "off" })]),
     ]
 }

@@ -50,11 +50,7 @@ pub(crate) fn compare(real: &[Observed], simulated: &[Observed]) -> Vec<Aspect> 
     let mut aspects = Vec::new();
     let mut note = |path: &str, real: Option<String>, simulated: Option<String>| {
         if real != simulated {
-            aspects.push(Aspect {
-                path: path.to_owned(),
-                real,
-                simulated,
-            });
+            aspects.push(Aspect { path: path.to_owned(), real, simulated });
         }
     };
     note("(replies)", Some(outline(real)), Some(outline(simulated)));
@@ -72,9 +68,7 @@ pub(crate) fn compare(real: &[Observed], simulated: &[Observed]) -> Vec<Aspect> 
         let timing = |reply: &crate::conversation::Reply| Some(format!("{:?}", reply.timing));
         note(TIMING, timing(real), timing(simulated));
         let (own, other) = (fields(&real.body), fields(&simulated.body));
-        let paths = own
-            .keys()
-            .chain(other.keys().filter(|path| !own.contains_key(*path)));
+        let paths = own.keys().chain(other.keys().filter(|path| !own.contains_key(*path)));
         for path in paths {
             note(path, own.get(path).cloned(), other.get(path).cloned());
         }
@@ -84,11 +78,7 @@ pub(crate) fn compare(real: &[Observed], simulated: &[Observed]) -> Vec<Aspect> 
                 let common = body.keys().filter(|key| other.contains_key(key.as_str()));
                 Some(common.map(String::as_str).collect::<Vec<_>>().join(" "))
             };
-            note(
-                "(order)",
-                order(&real.body, &simulated.body),
-                order(&simulated.body, &real.body),
-            );
+            note("(order)", order(&real.body, &simulated.body), order(&simulated.body, &real.body));
         }
     }
     aspects.sort();
@@ -125,10 +115,7 @@ fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document)
             }
             // The message quotes the counters of the two servers.
             Bson::String(text) if text.starts_with("Received a topology version") => {
-                fields.insert(
-                    path,
-                    text.replace(|letter: char| letter.is_ascii_digit(), "N"),
-                );
+                fields.insert(path, text.replace(|letter: char| letter.is_ascii_digit(), "N"));
             }
             _ => {
                 fields.insert(path, format!("{:?} {value}", value.element_type()));

@@ -70,25 +70,16 @@ impl Conversation {
         let stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_nodelay(true)?;
-        Ok(Self {
-            stream,
-            requests: 0,
-            last: 0,
-            sent: Instant::now(),
-        })
+        Ok(Self { stream, requests: 0, last: 0, sent: Instant::now() })
     }
 
     pub(crate) fn send(&mut self, framing: Framing, body: &Document) {
         self.requests += 1;
         let body = body.to_vec().unwrap();
         let message = match framing {
-            Framing::Query(collection) => OpQuery {
-                request_id: self.requests,
-                flags: 0,
-                collection,
-                body: &body,
+            Framing::Query(collection) => {
+                OpQuery { request_id: self.requests, flags: 0, collection, body: &body }.encode()
             }
-            .encode(),
             Framing::Msg | Framing::Exhaust => OpMsg {
                 request_id: self.requests,
                 exhaust_allowed: framing == Framing::Exhaust,
@@ -99,9 +90,7 @@ impl Conversation {
         };
         self.last = self.requests;
         self.sent = Instant::now();
-        self.stream
-            .write_all(message.unwrap().as_bytes())
-            .expect("the server must take requests");
+        self.stream.write_all(message.unwrap().as_bytes()).expect("the server must take requests");
     }
 
     pub(crate) fn receive(&mut self) -> Observed {
@@ -116,20 +105,13 @@ impl Conversation {
                     op_code: message.op_code(),
                     more_to_come: message.more_to_come(),
                     answers_last,
-                    timing: if elapsed < WAITED {
-                        Timing::Immediate
-                    } else {
-                        Timing::Waited
-                    },
+                    timing: if elapsed < WAITED { Timing::Immediate } else { Timing::Waited },
                     body: Document::from_reader(message.body()).unwrap(),
                 })
             }
             Err(error) => {
                 assert!(
-                    !matches!(
-                        error.kind(),
-                        io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock
-                    ),
+                    !matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock),
                     "no reply within {TIMEOUT:?}"
                 );
                 Observed::Closed

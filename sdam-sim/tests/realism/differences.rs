@@ -13,19 +13,13 @@ pub(crate) struct Difference {
     /// The name of the case, or its prefix if it ends with `*`.
     case: &'static str,
     path: &'static str,
-    #[expect(
-        dead_code,
-        reason = "it documents the entry, and `Debug` prints it for a stale one"
-    )]
+    #[expect(dead_code, reason = "it documents the entry, and `Debug` prints it for a stale one")]
     reason: &'static str,
 }
 
 const MEMBERS: &[ServerKind] = &[ServerKind::Primary, ServerKind::Secondary];
-const ALL_KINDS: &[ServerKind] = &[
-    ServerKind::Standalone,
-    ServerKind::Primary,
-    ServerKind::Secondary,
-];
+const ALL_KINDS: &[ServerKind] =
+    &[ServerKind::Standalone, ServerKind::Primary, ServerKind::Secondary];
 const ALL: (Version, Version) = (Version::V4_2, Version::V6_0);
 
 pub(crate) const DIFFERENCES: &[Difference] = &[

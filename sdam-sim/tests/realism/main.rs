@@ -66,11 +66,7 @@ mod tests {
     /// Returns the differences that are not listed, and the listed ones that no longer exist.
     fn check(version: Version, real: &dyn Servers, simulated: &dyn Servers) -> Vec<String> {
         let mut found = Vec::new();
-        for kinds in [
-            ServerKind::Standalone,
-            ServerKind::Primary,
-            ServerKind::Secondary,
-        ] {
+        for kinds in [ServerKind::Standalone, ServerKind::Primary, ServerKind::Secondary] {
             let both = [real, simulated].map(|servers| {
                 let address = servers.address(kinds);
                 let hello = servers.hello(address);
@@ -81,11 +77,7 @@ mod tests {
                 (address, cases)
             });
             let [(real, real_cases), (simulated, simulated_cases)] = both;
-            assert_eq!(
-                real_cases.len(),
-                simulated_cases.len(),
-                "who streams, in {version}"
-            );
+            assert_eq!(real_cases.len(), simulated_cases.len(), "who streams, in {version}");
             for (own, other) in real_cases.iter().zip(&simulated_cases) {
                 let run = || compare(&own.run(real), &other.run(simulated));
                 let mut aspects = run();
@@ -102,11 +94,7 @@ mod tests {
         let ([own, other], names) = ([real, simulated].map(step_down::observe), step_down::NAMES);
         for (name, (own, other)) in names.into_iter().zip(own.iter().zip(&other)) {
             let aspects = compare(own, other);
-            found.extend(
-                aspects
-                    .into_iter()
-                    .map(|aspect| (ServerKind::Primary, name, aspect)),
-            );
+            found.extend(aspects.into_iter().map(|aspect| (ServerKind::Primary, name, aspect)));
         }
         verdict(version, &found)
     }
@@ -129,10 +117,7 @@ mod tests {
         }
         let stale = (0..listed.len()).filter(|index| !used.contains(index));
         complaints.extend(stale.map(|index| {
-            format!(
-                "{version}: this listed difference does not exist: {:?}",
-                listed[index]
-            )
+            format!("{version}: this listed difference does not exist: {:?}", listed[index])
         }));
         complaints
     }

@@ -103,9 +103,7 @@ impl Servers for Simulated {
 fn addresses(server: &Server) -> Vec<SocketAddr> {
     let status = server.status().unwrap();
     let addresses = status.members.iter();
-    addresses
-        .map(|member| member.address.as_str().parse().unwrap())
-        .collect()
+    addresses.map(|member| member.address.as_str().parse().unwrap()).collect()
 }
 
 pub(crate) fn simulated(version: ServerVersion) -> Box<dyn Servers> {

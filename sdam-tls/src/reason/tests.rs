@@ -27,10 +27,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     use CertificateError as Certificate;
 
     let check = |error: Error, reason, message: &str| {
-        assert_eq!(
-            (Reason::of(&error), &*describe(&error, "a")),
-            (reason, message)
-        );
+        assert_eq!((Reason::of(&error), &*describe(&error, "a")), (reason, message));
     };
     let certificate = |error| Error::InvalidCertificate(error);
     check(
@@ -62,10 +59,7 @@ fn every_class_of_errors_has_a_cause_and_a_remedy() {
     for (description, detail) in [
         (Alert::CertificateExpired, ", because it has expired"),
         (Alert::CertificateRevoked, ", because it has been revoked"),
-        (
-            Alert::BadCertificate,
-            " or requires one (alert BadCertificate)",
-        ),
+        (Alert::BadCertificate, " or requires one (alert BadCertificate)"),
     ] {
         let message = rejected(detail);
         check(alert(description), Reason::ClientCertificate, &message);

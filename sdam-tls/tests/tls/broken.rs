@@ -111,10 +111,9 @@ impl PoolHandle for Pool {
 // I-15: a network error, as for a connection that is reset.
 #[test]
 fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
-    for (fault, alert) in [
-        (Fault::BadRecord, None),
-        (Fault::Alert, Some(AlertDescription::BadRecordMac)),
-    ] {
+    for (fault, alert) in
+        [(Fault::BadRecord, None), (Fault::Alert, Some(AlertDescription::BadRecordMac))]
+    {
         let host = ServerAddress::new("a", 27017);
         let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", [host])));
         let faults = Faults::default();

@@ -169,10 +169,8 @@ fn params(hosts: &[&str]) -> CertificateParams {
     let mut params = CertificateParams::new(hosts).unwrap();
     params.distinguished_name = named("server");
     params.serial_number = Some(SerialNumber::from(SERIAL));
-    params.extended_key_usages = vec![
-        ExtendedKeyUsagePurpose::ServerAuth,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    ];
+    params.extended_key_usages =
+        vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     params
 }
 

@@ -62,11 +62,7 @@ fn hello() -> WireMessage {
     let mut body = DocumentWriter::new();
     body.text("padding", &*"x".repeat(1000));
     let body = body.finish();
-    let message = OpMsg {
-        request_id: 1,
-        body: &body,
-        ..OpMsg::default()
-    };
+    let message = OpMsg { request_id: 1, body: &body, ..OpMsg::default() };
     message.encode().unwrap()
 }
 

@@ -40,11 +40,7 @@ fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
 #[test]
 fn the_ca_file_replaces_all_other_authorities() {
     // V-5
-    let (one, two, three) = (
-        Authority::new("1"),
-        Authority::new("2"),
-        Authority::new("3"),
-    );
+    let (one, two, three) = (Authority::new("1"), Authority::new("2"), Authority::new("3"));
     let file = File::new(format!("a comment\n{}{}", one.pem(), two.pem()));
     let options = options(&format!("&tlsCAFile={}", file.path()));
     let tls = three.provider().tls(&options).unwrap();
@@ -60,18 +56,12 @@ fn presented(key: &str, file_key: &str, password: &str) {
     let (authority, clients) = (Authority::new("one"), Authority::new("clients"));
     let certificate = clients.certify(&KeyPair::from_pem(key).unwrap());
     // Both orders are usual.
-    for content in [
-        format!("{certificate}{file_key}"),
-        format!("{file_key}{certificate}"),
-    ] {
+    for content in [format!("{certificate}{file_key}"), format!("{file_key}{certificate}")] {
         let file = File::new(content);
         let query = format!("&tlsCertificateKeyFile={}{password}", file.path());
         let tls = authority.provider().tls(&options(&query)).unwrap();
         let config = serve_clients_of(&authority.issue(&["a"]), &clients, &TLS13);
-        exchange(
-            &mut negotiate(&tls, Wire::tls(&config), "a").unwrap(),
-            b"hello",
-        );
+        exchange(&mut negotiate(&tls, Wire::tls(&config), "a").unwrap(), b"hello");
     }
 }
 
@@ -108,10 +98,7 @@ fn the_password_of_a_key_that_is_not_encrypted_is_ignored() {
 #[test]
 fn a_missing_or_wrong_password_is_named_without_the_password() {
     let certificate = Authority::new("one").certify(&KeyPair::from_pem(EC_PKCS8).unwrap());
-    let file = File::new(format!(
-        "{certificate}{}",
-        include_str!("keys/ec.encrypted.pem")
-    ));
+    let file = File::new(format!("{certificate}{}", include_str!("keys/ec.encrypted.pem")));
     let path = file.path();
     let error = refused(&format!("&tlsCertificateKeyFile={path}"));
     assert_eq!(
@@ -141,10 +128,7 @@ fn a_key_in_another_encryption_is_refused_with_the_command_that_converts_it() {
     let content = format!("{certificate}{}", include_str!("keys/ec.legacy.pem"));
     let reason = "the key is encrypted in the old format of OpenSSL, which is not supported";
     invalid("tlsCertificateKeyFile", &content, reason, remedy);
-    let file = File::new(format!(
-        "{certificate}{}",
-        include_str!("keys/ec.pbes1.pem")
-    ));
+    let file = File::new(format!("{certificate}{}", include_str!("keys/ec.pbes1.pem")));
     let path = file.path();
     let query = format!("&tlsCertificateKeyFile={path}&tlsCertificateKeyFilePassword=pencil");
     let error = refused(&query);
@@ -176,12 +160,7 @@ fn a_file_that_cannot_be_used_is_named_with_its_option() {
     let other = Issued::self_signed(&["a"], rcgen::IsCa::NoCa, |_| {});
     let option = "tlsCertificateKeyFile";
     let remedy = "name a PEM file with the client's certificate and its private key";
-    invalid(
-        option,
-        &issued.key_pem(),
-        "the file has no certificate",
-        remedy,
-    );
+    invalid(option, &issued.key_pem(), "the file has no certificate", remedy);
     let remedy = "append the key of the certificate in PEM format (PKCS#8, PKCS#1 or SEC1)";
     let certificate = issued.certificate_pem();
     invalid(option, &certificate, "the file has no private key", remedy);
@@ -189,12 +168,7 @@ fn a_file_that_cannot_be_used_is_named_with_its_option() {
                   first certificate";
     let reason =
         "the certificate and its key cannot be used: keys may not be consistent: KeyMismatch";
-    invalid(
-        option,
-        &format!("{certificate}{}", other.key_pem()),
-        reason,
-        remedy,
-    );
+    invalid(option, &format!("{certificate}{}", other.key_pem()), reason, remedy);
 }
 
 #[test]
@@ -211,20 +185,14 @@ fn the_authorities_of_the_platform_are_trusted_by_default() {
             let error = negotiate(&tls, wire, "a").unwrap_err();
             assert!(error.message().contains("unknown authority"), "{error}");
         }
-        Err(error) => assert!(
-            error.reason().starts_with("this machine has no list"),
-            "{error}"
-        ),
+        Err(error) => assert!(error.reason().starts_with("this machine has no list"), "{error}"),
     }
 }
 
 #[cfg(feature = "webpki-roots")]
 #[test]
 fn bundled_authorities_need_no_file() {
-    let tls = Rustls::ring()
-        .with_bundled_roots()
-        .tls(&options(""))
-        .unwrap();
+    let tls = Rustls::ring().with_bundled_roots().tls(&options("")).unwrap();
     let wire = Wire::tls(&serve(&Authority::new("one").issue(&["a"])));
     negotiate(&tls, wire, "a").unwrap_err();
 }

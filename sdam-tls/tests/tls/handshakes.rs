@@ -100,13 +100,7 @@ fn a_certificate_is_valid_for_each_of_its_names_and_addresses() {
     let authority = Authority::new("one");
     let issued = authority.issue(&["db.example", "*.set.example", "127.0.0.1", "fd00::5"]);
     let tls = authority.tls();
-    for host in [
-        "db.example",
-        "DB.EXAMPLE:7",
-        "db-0.set.example",
-        "127.0.0.1",
-        "[fd00::5]:7",
-    ] {
+    for host in ["db.example", "DB.EXAMPLE:7", "db-0.set.example", "127.0.0.1", "[fd00::5]:7"] {
         accepted(&tls, &issued, host);
     }
     for (host, shown) in [
@@ -141,31 +135,16 @@ fn a_certificate_without_names_is_refused() {
     let authority = Authority::new("one");
     let message = "the server's certificate names no host at all (it has no subjectAltName), and \
                    not `a`; connect by a name that it has, or issue it for this one as well";
-    untrusted(
-        &authority.tls(),
-        &authority.issue(&[]),
-        "a",
-        Reason::WrongName,
-        message,
-    );
+    untrusted(&authority.tls(), &authority.issue(&[]), "a", Reason::WrongName, message);
 }
 
 #[test]
 fn a_long_list_of_names_is_cut() {
     let authority = Authority::new("one");
-    let names = [
-        "1.x", "2.x", "3.x", "4.x", "5.x", "6.x", "7.x", "8.x", "9.x", "10.x",
-    ];
-    let error = negotiate(
-        &authority.tls(),
-        Wire::tls(&serve(&authority.issue(&names))),
-        "a",
-    );
+    let names = ["1.x", "2.x", "3.x", "4.x", "5.x", "6.x", "7.x", "8.x", "9.x", "10.x"];
+    let error = negotiate(&authority.tls(), Wire::tls(&serve(&authority.issue(&names))), "a");
     let error = error.unwrap_err();
-    assert!(
-        error.message().contains("`8.x` and 2 more, and not `a`"),
-        "{error}"
-    );
+    assert!(error.message().contains("`8.x` and 2 more, and not `a`"), "{error}");
 }
 
 #[test]
@@ -204,13 +183,7 @@ fn a_certificate_of_an_unknown_authority_is_refused() {
     let issued = Authority::new("other").issue(&["a"]);
     let message = "the server's certificate is issued by an unknown authority; add that \
                    authority's certificate to the file of `tlsCAFile`";
-    untrusted(
-        &Authority::new("one").tls(),
-        &issued,
-        "a",
-        Reason::UnknownIssuer,
-        message,
-    );
+    untrusted(&Authority::new("one").tls(), &issued, "a", Reason::UnknownIssuer, message);
 }
 
 #[test]
@@ -236,19 +209,12 @@ fn revocation_lists_decide_unless_they_are_disabled() {
         let provider = authority.provider().with_revocation_lists([list]);
         provider.tls(&options).unwrap()
     };
-    accepted(
-        &with(authority.revoke(SERIAL + 1, 2999), false),
-        &issued,
-        "a",
-    );
+    accepted(&with(authority.revoke(SERIAL + 1, 2999), false), &issued, "a");
     accepted(&with(authority.revoke(SERIAL, 2999), true), &issued, "a");
     let check = |list, message| {
         untrusted(&with(list, false), &issued, "a", Reason::Revoked, message);
     };
-    check(
-        authority.revoke(SERIAL, 2999),
-        "the server's certificate has been revoked; replace it",
-    );
+    check(authority.revoke(SERIAL, 2999), "the server's certificate has been revoked; replace it");
     check(
         authority.revoke(SERIAL + 1, 2025),
         "the server's certificate is covered by a revocation list that expired on 2025-01-01; \
@@ -259,15 +225,9 @@ fn revocation_lists_decide_unless_they_are_disabled() {
         "the server's certificate is not covered by the revocation lists of this program; add the \
          list of its authority",
     );
-    let provider = authority
-        .provider()
-        .with_revocation_lists([b"junk".to_vec().into()]);
+    let provider = authority.provider().with_revocation_lists([b"junk".to_vec().into()]);
     let error = provider.tls(&TlsOptions::default()).unwrap_err();
-    assert!(
-        error
-            .reason()
-            .starts_with("a revocation list of this program is not valid")
-    );
+    assert!(error.reason().starts_with("a revocation list of this program is not valid"));
 }
 
 #[test]
@@ -303,11 +263,7 @@ fn invalid_certificates_are_allowed_with_every_name() {
         negotiate(&tls, wire, "a").unwrap();
     }
     accepted(&tls, &Authority::new("other").issue(&["b"]), "a");
-    accepted(
-        &tls,
-        &Authority::new("other").issue(&["b"]),
-        "/tmp/mongodb.sock",
-    );
+    accepted(&tls, &Authority::new("other").issue(&["b"]), "/tmp/mongodb.sock");
 }
 
 #[test]
@@ -317,14 +273,7 @@ fn a_path_has_no_name_that_can_be_checked() {
                    IP address";
     let wire = Wire::tls(&serve(&authority.issue(&["a"])));
     let kind = ErrorKind::Protocol;
-    refused(
-        &authority.tls(),
-        wire,
-        "/tmp/mongodb.sock",
-        kind,
-        None,
-        message,
-    );
+    refused(&authority.tls(), wire, "/tmp/mongodb.sock", kind, None, message);
 }
 
 #[test]
@@ -369,19 +318,12 @@ fn a_self_signed_certificate_of_the_ca_file_has_to_be_one_for_servers() {
             params.key_usages = usages.to_vec();
         })
     };
-    let (server, client) = (
-        ExtendedKeyUsagePurpose::ServerAuth,
-        ExtendedKeyUsagePurpose::ClientAuth,
-    );
-    let (signing, certifying) = (
-        KeyUsagePurpose::DigitalSignature,
-        KeyUsagePurpose::KeyCertSign,
-    );
-    for (extended, usages) in [
-        (&[][..], &[][..]),
-        (&[client.clone(), server], &[]),
-        (&[], &[certifying, signing]),
-    ] {
+    let (server, client) =
+        (ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth);
+    let (signing, certifying) = (KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyCertSign);
+    for (extended, usages) in
+        [(&[][..], &[][..]), (&[client.clone(), server], &[]), (&[], &[certifying, signing])]
+    {
         let issued = with(extended, usages);
         accepted(&tls(&issued), &issued, "a");
     }
@@ -478,9 +420,7 @@ fn a_server_without_a_common_version_or_algorithm_is_named() {
         .unwrap()
         .with_root_certificates(authority.roots())
         .with_no_client_auth();
-    let tls = FixedConfig::new(config)
-        .tls(&TlsOptions::default())
-        .unwrap();
+    let tls = FixedConfig::new(config).tls(&TlsOptions::default()).unwrap();
     let message = "the server speaks neither TLS 1.2 nor TLS 1.3, which this client requires; \
                    update the server";
     let wire = Wire::tls(&serve_with(&issued, None, &[&TLS12]));
@@ -524,11 +464,7 @@ fn a_session_is_resumed_on_the_next_connection_to_the_same_member() {
             })
             .into();
         let resumed = HandshakeKind::Resumed;
-        assert_eq!(
-            kinds,
-            [HandshakeKind::Full, resumed, resumed],
-            "{version:?}"
-        );
+        assert_eq!(kinds, [HandshakeKind::Full, resumed, resumed], "{version:?}");
     }
 }
 
@@ -541,9 +477,8 @@ fn a_finished_configuration_decides_alone() {
         config.with_root_certificates(authority.roots())
     };
     let client = authority.issue(&["client"]);
-    let config_of_client = config()
-        .with_client_auth_cert(vec![client.certificate()], client.key())
-        .unwrap();
+    let config_of_client =
+        config().with_client_auth_cert(vec![client.certificate()], client.key()).unwrap();
     let none = TlsOptions::default();
     assert!(FixedConfig::new(config_of_client).has_client_certificate(&none));
     let provider = FixedConfig::new(config().with_no_client_auth());
@@ -553,8 +488,5 @@ fn a_finished_configuration_decides_alone() {
     let insecure = options(|it| it.allow_invalid_hostnames = true);
     let error = provider.tls(&insecure).unwrap_err();
     assert_eq!(error.option(), "tlsAllowInvalidHostnames");
-    assert_eq!(
-        error.remedy(),
-        "remove the option, or set it in the program"
-    );
+    assert_eq!(error.remedy(), "remove the option, or set it in the program");
 }

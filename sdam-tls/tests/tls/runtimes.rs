@@ -51,9 +51,7 @@ pub(crate) fn encrypted_connections_that_block_keep_their_contract() {
 fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
     let tokio = tokio();
     let ios = [
-        sdam_runtime_tokio::from_handle(tokio.handle().clone())
-            .unwrap()
-            .backend,
+        sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap().backend,
         sdam_runtime_smol::runtime().backend,
         sdam_runtime_async_std::runtime().backend,
         sdam_runtime_blocking::backend(),
@@ -76,10 +74,7 @@ fn a_server_that_does_not_answer_is_given_up_at_the_deadline() {
         // The read ends, so the client has closed its socket. Unread data would have reset the
         // connection instead.
         socket.read_to_end(&mut sent).unwrap();
-        assert_eq!(
-            sent[0], 22,
-            "only the first record of the handshake is sent"
-        );
+        assert_eq!(sent[0], 22, "only the first record of the handshake is sent");
     }
 }
 

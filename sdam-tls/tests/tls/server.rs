@@ -309,9 +309,8 @@ pub(crate) fn serve_with(
     clients: Option<Arc<dyn ClientCertVerifier>>,
     versions: &[&'static SupportedProtocolVersion],
 ) -> Arc<ServerConfig> {
-    let config = ServerConfig::builder_with_provider(crypto())
-        .with_protocol_versions(versions)
-        .unwrap();
+    let config =
+        ServerConfig::builder_with_provider(crypto()).with_protocol_versions(versions).unwrap();
     let config = match clients {
         Some(verifier) => config.with_client_cert_verifier(verifier),
         None => config.with_no_client_auth(),

@@ -84,10 +84,7 @@ fn a_fault_meets_handshakes_until_it_ends() {
             let write = Criteria::write();
             let error = topology.select_within(&write, minute).await.unwrap_err();
             let error = error.to_string();
-            assert!(
-                error.contains("tls") && error.contains(words),
-                "{fault:?}: {error}"
-            );
+            assert!(error.contains("tls") && error.contains(words), "{fault:?}: {error}");
             for member in MEMBERS {
                 sim.tls().set_fault(member, None);
             }
@@ -111,14 +108,8 @@ fn members_without_tls_end_the_handshake_and_plain_text_is_refused() {
                 seen.eq(available).then_some(())
             }
         };
-        secured
-            .wait_for(seen([false, true, true]), LONG)
-            .await
-            .unwrap();
-        plain
-            .wait_for(seen([true, false, false]), LONG)
-            .await
-            .unwrap();
+        secured.wait_for(seen([false, true, true]), LONG).await.unwrap();
+        plain.wait_for(seen([true, false, false]), LONG).await.unwrap();
         secured.close().await;
         plain.close().await;
     });
@@ -131,8 +122,7 @@ fn a_certificate_that_expires_in_virtual_time_fails_the_next_handshake() {
     for member in MEMBERS {
         let certificate = sim.tls().certificate(member);
         let evening = begin + Duration::from_secs(3600);
-        sim.tls()
-            .set_certificate(member, certificate.valid(begin, evening));
+        sim.tls().set_certificate(member, certificate.valid(begin, evening));
     }
     sim.block_on(async {
         let topology = start(&sim.uri(), sim.runtime()).unwrap();

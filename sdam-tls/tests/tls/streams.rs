@@ -90,12 +90,7 @@ fn no_data_are_sent_in_plain_text() {
         }
         assert!(rest.is_empty(), "all bytes are TLS records");
         assert_eq!(types[0], 22, "the first one is a handshake record");
-        assert!(
-            !seen
-                .sent
-                .windows(secret.len())
-                .any(|window| window == secret)
-        );
+        assert!(!seen.sent.windows(secret.len()).any(|window| window == secret));
     }
 }
 
@@ -134,11 +129,7 @@ fn deadlines_reach_the_socket() {
     let deadline = Some(Instant::from_nanos(7));
     stream.set_deadline(deadline);
     assert_eq!(seen.lock().unwrap().deadline, deadline);
-    let error = stream
-        .read(&mut [0; 16])
-        .now_or_never()
-        .unwrap()
-        .unwrap_err();
+    let error = stream.read(&mut [0; 16]).now_or_never().unwrap().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }
 
@@ -151,11 +142,7 @@ fn rejected(tls: &Arc<dyn Tls>, wire: Wire, reason: Option<Reason>, message: &st
     assert_eq!((error.stage(), error.message()), (Stage::Tls, message));
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);
-    let expected = if reason.is_some() {
-        ErrorKind::Protocol
-    } else {
-        ErrorKind::Network
-    };
+    let expected = if reason.is_some() { ErrorKind::Protocol } else { ErrorKind::Network };
     assert_eq!(error.kind(), expected);
 }
 
@@ -188,12 +175,7 @@ fn a_server_that_closes_the_connection_after_it_asked_for_a_certificate_is_named
     let message = "the server closed the connection after the TLS handshake; it may require a \
                    client certificate: set `tlsCertificateKeyFile`";
     rejected(&authority.tls(), Wire::rejecting(&config), None, message);
-    rejected(
-        &authority.tls(),
-        Wire::rejecting(&config).resetting(),
-        None,
-        message,
-    );
+    rejected(&authority.tls(), Wire::rejecting(&config).resetting(), None, message);
     let file = File::new(clients.issue(&["client"]).pem());
     let mut options = sdam_core::options::TlsOptions::default();
     options.certificate_key_file = Some(file.path().into());
@@ -204,10 +186,7 @@ fn a_server_that_closes_the_connection_after_it_asked_for_a_certificate_is_named
     let config = serve_asking(&authority.issue(&["a"]), &clients, &TLS12);
     let error = negotiate(&tls, Wire::rejecting(&config), "a").unwrap_err();
     assert_eq!(error.message(), message.replace("after", "during"));
-    assert_eq!(
-        (error.kind(), error.stage()),
-        (ErrorKind::Network, Stage::Tls)
-    );
+    assert_eq!((error.kind(), error.stage()), (ErrorKind::Network, Stage::Tls));
 }
 
 #[test]

@@ -73,11 +73,8 @@ impl AsyncWrite for Terminated {
         let read = this.session.read_tls(&mut bytes)?;
         let state = this.session.process_new_packets().unwrap();
         let filled = this.plain.len();
-        this.plain
-            .resize(filled + state.plaintext_bytes_to_read(), 0);
-        this.session
-            .reader()
-            .read_exact(&mut this.plain[filled..])?;
+        this.plain.resize(filled + state.plaintext_bytes_to_read(), 0);
+        this.session.reader().read_exact(&mut this.plain[filled..])?;
         Poll::Ready(Ok(read))
     }
 
@@ -105,10 +102,7 @@ impl AsyncRead for Terminated {
             if written > 0 || this.ended {
                 return Poll::Ready(Ok(written));
             }
-            assert!(
-                !this.session.is_handshaking(),
-                "the client has to send first"
-            );
+            assert!(!this.session.is_handshaking(), "the client has to send first");
             let read = ready!(Pin::new(&mut this.stream).poll_read(cx, &mut plain))?;
             this.ended = read == 0;
             this.session.writer().write_all(&plain[..read])?;

@@ -52,10 +52,7 @@ pub(super) async fn timers_are_never_early(backend: Backend, run: Run) -> Outcom
         async move {
             timer.await;
             let now = clock.now();
-            ensure!(
-                now >= deadline,
-                "a timer of {deadline:?} was ready at {now:?}"
-            );
+            ensure!(now >= deadline, "a timer of {deadline:?} was ready at {now:?}");
             Ok(())
         }
     }))
@@ -113,10 +110,7 @@ pub(super) async fn timers_may_be_dropped_before_they_are_ready(
         let mut here = backend.clock.sleep_until(deadline);
         let mut there = backend.clock.sleep_until(deadline);
         for timer in [&mut here, &mut there] {
-            ensure!(
-                timer.now_or_never().is_none(),
-                "a timer of {deadline:?} is ready early"
-            );
+            ensure!(timer.now_or_never().is_none(), "a timer of {deadline:?} is ready early");
         }
         run.step("dropping a pending timer on the same thread");
         drop(here);

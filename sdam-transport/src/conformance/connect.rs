@@ -41,12 +41,7 @@ pub(super) async fn an_invalid_host_name_fails_at_stage_dns(backend: Backend, ru
 pub(super) async fn a_refused_connect_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     let refusing = Refusing::start()?;
     run.step("connecting to a port that is closed");
-    let error = refused(
-        &backend,
-        &refusing.address,
-        backend.clock.now() + STEP_TIMEOUT,
-    )
-    .await?;
+    let error = refused(&backend, &refusing.address, backend.clock.now() + STEP_TIMEOUT).await?;
     expect(&error, ErrorKind::Network, Stage::Connect)
 }
 
@@ -57,10 +52,7 @@ pub(super) async fn a_connect_without_reply_times_out(backend: Backend, run: Run
     let deadline = backend.clock.now() + Duration::from_millis(50);
     run.step("connecting to a port that does not answer, by a deadline of 50 milliseconds");
     let error = refused(&backend, &blackhole.address, deadline).await?;
-    ensure!(
-        backend.clock.now() >= deadline,
-        "it timed out early: {error:#}"
-    );
+    ensure!(backend.clock.now() >= deadline, "it timed out early: {error:#}");
     expect(&error, ErrorKind::Timeout, Stage::Connect)
 }
 

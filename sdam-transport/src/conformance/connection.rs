@@ -148,10 +148,7 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(
     let peer = Peer::start(wait_for_close)?;
     let mut connection = open(&backend, &peer.address, &run).await?;
     run.step("polling once a receive without a reply");
-    ensure!(
-        connection.recv().now_or_never().is_none(),
-        "a receive is ready, but nothing was sent"
-    );
+    ensure!(connection.recv().now_or_never().is_none(), "a receive is ready, but nothing was sent");
     run.step("using a connection after a receive that was dropped");
     unusable(&mut *connection).await?;
     drop(connection);
@@ -198,10 +195,7 @@ pub(super) async fn exchange(
     let sent = connection.send(request.clone()).await;
     sent.map_err(|error| format!("{error:#}"))?;
     run.step("receiving the echo of a message");
-    let reply = connection
-        .recv()
-        .await
-        .map_err(|error| format!("{error:#}"))?;
+    let reply = connection.recv().await.map_err(|error| format!("{error:#}"))?;
     ensure!(
         reply.response_to() == request_id && reply.body() == request.body(),
         "the reply to {request_id} is not its echo, but a reply to {}",
@@ -213,10 +207,7 @@ pub(super) async fn exchange(
 /// Returns the error of receiving invalid bytes.
 async fn no_message(connection: &mut dyn Connection) -> Result<Error, String> {
     match connection.recv().await {
-        Ok(message) => Err(format!(
-            "a message of {} bytes is accepted",
-            message.as_bytes().len()
-        )),
+        Ok(message) => Err(format!("a message of {} bytes is accepted", message.as_bytes().len())),
         Err(error) => {
             unusable(connection).await?;
             Ok(error)
@@ -227,25 +218,15 @@ async fn no_message(connection: &mut dyn Connection) -> Result<Error, String> {
 /// Checks that every further call on the connection fails.
 async fn unusable(connection: &mut dyn Connection) -> Outcome {
     let sent = connection.send(message(9, 0)?).await;
-    ensure!(
-        sent.is_err(),
-        "a send succeeded after the connection had failed"
-    );
+    ensure!(sent.is_err(), "a send succeeded after the connection had failed");
     let received = connection.recv().await;
-    ensure!(
-        received.is_err(),
-        "a receive succeeded after the connection had failed"
-    );
+    ensure!(received.is_err(), "a receive succeeded after the connection had failed");
     Ok(())
 }
 
 pub(super) fn message(request_id: i32, padding: usize) -> Result<WireMessage, String> {
     let mut body = DocumentWriter::new();
     body.text("padding", "x".repeat(padding).as_str());
-    let message = OpMsg {
-        request_id,
-        body: &body.finish(),
-        ..OpMsg::default()
-    };
+    let message = OpMsg { request_id, body: &body.finish(), ..OpMsg::default() };
     message.encode().map_err(|error| format!("{error:#}"))
 }

@@ -61,19 +61,13 @@ pub(super) struct Dialer<D> {
 
 impl<D> Clone for Dialer<D> {
     fn clone(&self) -> Self {
-        Self {
-            dial: Arc::clone(&self.dial),
-            clock: Arc::clone(&self.clock),
-        }
+        Self { dial: Arc::clone(&self.dial), clock: Arc::clone(&self.clock) }
     }
 }
 
 impl<D: Dial> Dialer<D> {
     pub(super) fn new(dial: D, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            dial: Arc::new(dial),
-            clock,
-        }
+        Self { dial: Arc::new(dial), clock }
     }
 
     /// Connects to a name and exchanges a message. The name's first address is [`LOOPBACK`] with
@@ -94,10 +88,7 @@ impl<D: Dial> Dialer<D> {
         addresses: &[IpAddr],
         port: u16,
     ) -> Result<Box<dyn Connection>, String> {
-        let dial = OneName {
-            dial: Arc::clone(&self.dial),
-            addresses: addresses.to_vec(),
-        };
+        let dial = OneName { dial: Arc::clone(&self.dial), addresses: addresses.to_vec() };
         let transport = NetTransport::new(dial, Arc::clone(&self.clock))
             .with_attempt_delay(Duration::from_millis(10));
         let target = ServerAddress::new("conformance.test", port);
@@ -151,10 +142,7 @@ pub(super) async fn tcp_sockets_probe_an_idle_peer<D: Dial>(
     let (_accepted, from) = listener.accept().map_err(failed)?;
     let timer = keep_alive_timer(from, address);
     let timer = timer.ok_or("the system runs no keep-alive timer for the socket")?;
-    ensure!(
-        timer <= Duration::from_secs(120),
-        "the first probe is sent after {timer:?}"
-    );
+    ensure!(timer <= Duration::from_secs(120), "the first probe is sent after {timer:?}");
     Ok(())
 }
 
@@ -210,10 +198,7 @@ fn table_entry(address: SocketAddr) -> Option<String> {
 
 /// Opens a listener on a loopback address other than [`LOOPBACK`], if the system has one.
 fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
-    let others = [
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-        IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)),
-    ];
+    let others = [IpAddr::V6(Ipv6Addr::LOCALHOST), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))];
     others.into_iter().find_map(|address| {
         let listener = TcpListener::bind((address, port)).ok()?;
         let address = listener.local_addr().ok()?;

@@ -83,11 +83,7 @@ impl Blackhole {
             match TcpStream::connect_timeout(&target, Duration::from_millis(250)) {
                 Ok(stream) => queue.push(stream),
                 Err(error) if error.kind() == io::ErrorKind::TimedOut => {
-                    return Ok(Some(Self {
-                        address,
-                        _listener: listener,
-                        _queue: queue,
-                    }));
+                    return Ok(Some(Self { address, _listener: listener, _queue: queue }));
                 }
                 Err(_) => return Ok(None),
             }

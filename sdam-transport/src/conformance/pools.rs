@@ -141,11 +141,7 @@ impl Claim {
 /// Panics after all checks have run if any failed; the message lists the failures.
 pub fn check<U: PoolUser>(user: U) {
     let failures = failures(&Arc::new(user), None, STEP_TIMEOUT);
-    assert!(
-        failures.is_empty(),
-        "contracts are broken:\n  {}",
-        failures.join("\n  ")
-    );
+    assert!(failures.is_empty(), "contracts are broken:\n  {}", failures.join("\n  "));
 }
 
 /// Runs all checks, or only the named one, and returns a text for each broken rule. Used to test

@@ -39,10 +39,7 @@ pub(super) struct Run {
 impl Run {
     /// Creates a run in which futures must not be pending.
     pub(super) fn blocking() -> Self {
-        Self {
-            blocks: true,
-            ..Self::default()
-        }
+        Self { blocks: true, ..Self::default() }
     }
 
     /// Starts a step with the description for failure messages.
@@ -59,11 +56,7 @@ impl Run {
     ///
     /// Does not block the thread, which may be driving the runtime.
     pub(super) async fn wait<T>(&self, sent: oneshot::Receiver<T>) -> Option<T> {
-        let sent = if self.blocks {
-            block_on(sent)
-        } else {
-            sent.await
-        };
+        let sent = if self.blocks { block_on(sent) } else { sent.await };
         sent.ok()
     }
 
@@ -92,10 +85,7 @@ pub(super) struct Report {
 impl Report {
     /// Creates a report in which a step that takes longer than `step_timeout` counts as hanging.
     pub(super) fn new(step_timeout: Duration) -> Self {
-        Self {
-            step_timeout,
-            failures: Vec::new(),
-        }
+        Self { step_timeout, failures: Vec::new() }
     }
 
     /// Runs a check on its own thread, which is abandoned if a step takes too long.
@@ -121,11 +111,7 @@ impl Report {
                 Err(_) => break format!("hangs for {:?}", self.step_timeout),
             }
         };
-        let Rule {
-            check,
-            contract,
-            words,
-        } = rule;
+        let Rule { check, contract, words } = rule;
         let step = match run.current() {
             (0, _) => String::new(),
             (_, doing) => format!(" when {doing}"),

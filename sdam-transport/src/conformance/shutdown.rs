@@ -75,19 +75,13 @@ pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Re
     };
     let (again, tasks) = (runtime.clone(), live.tasks);
     follow(report, live_tasks, |run| live_tasks_are_dropped(tasks, run));
-    follow(report, late_tasks, |run| {
-        tasks_spawned_after_shutdown_are_dropped(again, run)
-    });
+    follow(report, late_tasks, |run| tasks_spawned_after_shutdown_are_dropped(again, run));
     let (again, timer) = (runtime.clone(), (live.timer, live.deadline));
     follow(report, timers, |run| timers_go_on(again, timer, run));
     let again = runtime.clone();
-    follow(report, attempts, |run| {
-        connects_after_shutdown_end(again, run)
-    });
+    follow(report, attempts, |run| connects_after_shutdown_end(again, run));
     let (again, connection, peers) = (runtime.clone(), live.connection, live.peers);
-    follow(report, connections, |run| {
-        connections_are_closed(again, connection, peers, run)
-    });
+    follow(report, connections, |run| connections_are_closed(again, connection, peers, run));
 }
 
 fn follow<F: Future<Output = Outcome> + Send + 'static>(
@@ -142,13 +136,7 @@ impl Live {
         let deadline = backend.clock.now() + Duration::from_millis(100);
         let mut timer = backend.clock.sleep_until(deadline);
         let _ = timer.as_mut().now_or_never();
-        Ok(Self {
-            tasks,
-            timer,
-            deadline,
-            connection,
-            peers,
-        })
+        Ok(Self { tasks, timer, deadline, connection, peers })
     }
 }
 
@@ -166,10 +154,7 @@ async fn tasks_spawned_after_shutdown_are_dropped(runtime: Runtime, run: Run) ->
         // Received only if the task ran, which is an error.
         let _ = guard.send(());
     }));
-    ensure!(
-        later.await.is_err(),
-        "it ran after the runtime had shut down"
-    );
+    ensure!(later.await.is_err(), "it ran after the runtime had shut down");
     Ok(())
 }
 
@@ -207,10 +192,7 @@ async fn connections_are_closed(
     let soon = Some(clock.now() + Duration::from_millis(20));
     run.step("receiving after the shutdown, for 20 milliseconds");
     let received = race::deadline(clock, soon, connection.recv()).await;
-    ensure!(
-        !matches!(received, Ok(Ok(_))),
-        "a message was received, but none was sent"
-    );
+    ensure!(!matches!(received, Ok(Ok(_))), "a message was received, but none was sent");
     drop(connection);
     for peer in peers {
         run.step("waiting for the peer to see that a connection of a stopped runtime is closed");

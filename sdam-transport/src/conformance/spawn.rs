@@ -54,10 +54,7 @@ pub(super) async fn tasks_are_spawned_from_any_thread(runtime: Runtime, run: Run
     run.step("waiting for 64 tasks to end");
     let numbers: Vec<u32> = numbers.collect().await;
     let ended = numbers.len();
-    ensure!(
-        numbers.iter().sum::<u32>() == 4 * 120,
-        "{ended} of 64 tasks have run to their end"
-    );
+    ensure!(numbers.iter().sum::<u32>() == 4 * 120, "{ended} of 64 tasks have run to their end");
     Ok(())
 }
 

@@ -34,31 +34,15 @@ fn a_single_threaded_runtime_passes() {
 
 /// Each rule, a runtime that breaks it but no earlier rule, and the expected message.
 const BROKEN: &[(&str, Fault, &str)] = &[
-    (
-        "now_never_goes_backwards",
-        Fault::ClockGoesBack,
-        "`now` returned",
-    ),
-    (
-        "past_deadlines_are_ready_at_once",
-        Fault::TimersYieldFirst,
-        "is pending at",
-    ),
-    (
-        "timers_are_never_early",
-        Fault::TimersAreReady,
-        "was ready at",
-    ),
+    ("now_never_goes_backwards", Fault::ClockGoesBack, "`now` returned"),
+    ("past_deadlines_are_ready_at_once", Fault::TimersYieldFirst, "is pending at"),
+    ("timers_are_never_early", Fault::TimersAreReady, "was ready at"),
     (
         "timers_are_never_early",
         Fault::TimersNeverReady,
         "hangs for 3s when waiting for timers of 1 to 31 milliseconds",
     ),
-    (
-        "a_future_that_wakes_itself_wins_its_race",
-        Fault::TimersBlock,
-        "the timer blocks the future",
-    ),
+    ("a_future_that_wakes_itself_wins_its_race", Fault::TimersBlock, "the timer blocks the future"),
     (
         "a_timer_may_move_to_another_thread",
         Fault::TimersWakeTheFirst,
@@ -104,11 +88,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::RepliesAreRepeated,
         "the reply to 2 is not its echo, but a reply to 1",
     ),
-    (
-        "long_messages_arrive_whole",
-        Fault::LimitIsSmall,
-        "more than the 16777216 accepted",
-    ),
+    ("long_messages_arrive_whole", Fault::LimitIsSmall, "more than the 16777216 accepted"),
     (
         "the_message_size_limit_can_be_set",
         Fault::LimitIsFixed,
@@ -119,21 +99,9 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::LimitIsNone,
         "hangs for 3s when receiving the header of a message of 2 GiB",
     ),
-    (
-        "a_closed_connection_is_a_network_error",
-        Fault::ReceivesTimeOut,
-        "expected Network at Hello",
-    ),
-    (
-        "a_reset_connection_is_a_network_error",
-        Fault::ReceivesTimeOut,
-        "expected Network at Hello",
-    ),
-    (
-        "a_truncated_message_is_a_network_error",
-        Fault::ReceivesTimeOut,
-        "expected Network at Hello",
-    ),
+    ("a_closed_connection_is_a_network_error", Fault::ReceivesTimeOut, "expected Network at Hello"),
+    ("a_reset_connection_is_a_network_error", Fault::ReceivesTimeOut, "expected Network at Hello"),
+    ("a_truncated_message_is_a_network_error", Fault::ReceivesTimeOut, "expected Network at Hello"),
     (
         "a_silent_connection_times_out_at_the_deadline",
         Fault::SendsSucceed,
@@ -149,26 +117,10 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::SendsSucceed,
         "a send succeeded after the connection had failed when using a connection after a receive",
     ),
-    (
-        "a_receive_may_move_to_another_thread",
-        Fault::ReceivesWakeTheFirst,
-        "hangs for 3s when",
-    ),
-    (
-        "tasks_never_run_inline",
-        Fault::TasksRunInline,
-        "before `spawn` returned",
-    ),
-    (
-        "tasks_are_spawned_from_any_thread",
-        Fault::SpawnsOnlyInside,
-        "0 of 64 tasks have run",
-    ),
-    (
-        "tasks_spawn_tasks",
-        Fault::SpawnsOnlyOutside,
-        "the inner task was dropped",
-    ),
+    ("a_receive_may_move_to_another_thread", Fault::ReceivesWakeTheFirst, "hangs for 3s when"),
+    ("tasks_never_run_inline", Fault::TasksRunInline, "before `spawn` returned"),
+    ("tasks_are_spawned_from_any_thread", Fault::SpawnsOnlyInside, "0 of 64 tasks have run"),
+    ("tasks_spawn_tasks", Fault::SpawnsOnlyOutside, "the inner task was dropped"),
     (
         "a_panic_ends_only_its_task",
         Fault::PanicsEndAll,
@@ -194,11 +146,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::TimersEnd,
         "hangs for 3s when waiting for a timer that was polled before the shutdown",
     ),
-    (
-        "connects_after_shutdown_end",
-        Fault::AttemptsPanicLate,
-        "panics: the runtime has shut down",
-    ),
+    ("connects_after_shutdown_end", Fault::AttemptsPanicLate, "panics: the runtime has shut down"),
     (
         "connections_close_after_shutdown",
         Fault::ConnectionsLeak,
@@ -311,9 +259,8 @@ fn contracts_and_suite_have_the_same_text() {
     }
     for name in ["Clock", "Spawner", "Transport", "Connection", "Dial"] {
         for bullet in contract(name) {
-            let checked = rules
-                .iter()
-                .any(|rule| rule.contract == name && bullet.contains(rule.words));
+            let checked =
+                rules.iter().any(|rule| rule.contract == name && bullet.contains(rule.words));
             assert!(
                 checked || bullet.starts_with("The caller holds no lock"),
                 "no check covers {name}: {bullet}"

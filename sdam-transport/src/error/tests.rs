@@ -54,11 +54,8 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
     let check = |error: &Error, labelled| {
         let report = ErrorReport::new(Generation::from_u64(7), error.clone());
         assert_eq!(report.error.message(), error.message());
-        let labels: &[&str] = if labelled {
-            &["SystemOverloadedError", "RetryableError"]
-        } else {
-            &[]
-        };
+        let labels: &[&str] =
+            if labelled { &["SystemOverloadedError", "RetryableError"] } else { &[] };
         assert_eq!(report.error.labels().collect::<Vec<_>>(), labels, "{error}");
     };
     let io = |stage, kind: Io| from_io(stage, "x", kind.into());
@@ -67,12 +64,7 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
 
     // Refused, reset, end of file and silence, at every step of an exchange with the server.
     for stage in [Stage::Connect, Stage::Tls, Stage::Hello] {
-        for kind in [
-            Io::ConnectionRefused,
-            Io::ConnectionReset,
-            Io::UnexpectedEof,
-            Io::TimedOut,
-        ] {
+        for kind in [Io::ConnectionRefused, Io::ConnectionReset, Io::UnexpectedEof, Io::TimedOut] {
             check(&io(stage, kind), true);
         }
         check(&slow(stage), true);

@@ -89,21 +89,14 @@ impl ByteStream for Script {
 }
 
 fn framed(steps: impl IntoIterator<Item = Step>) -> Framed<Script> {
-    Framed::new(Script {
-        steps: steps.into_iter().collect(),
-        ..Script::default()
-    })
+    Framed::new(Script { steps: steps.into_iter().collect(), ..Script::default() })
 }
 
 /// Returns a message with id `request_id`, `padding` bytes longer than the minimum.
 fn message(request_id: i32, padding: usize) -> WireMessage {
     let mut body = vec![0; 5 + padding];
     body[..4].copy_from_slice(&(5 + padding as i32).to_le_bytes());
-    let message = OpMsg {
-        request_id,
-        body: &body,
-        ..OpMsg::default()
-    };
+    let message = OpMsg { request_id, body: &body, ..OpMsg::default() };
     message.encode().unwrap()
 }
 
@@ -113,10 +106,7 @@ fn bytes(request_id: i32) -> Vec<u8> {
 
 /// Returns the immediate result of `recv`.
 fn recv(framed: &mut Framed<Script>) -> Result<WireMessage, Error> {
-    framed
-        .recv()
-        .now_or_never()
-        .expect("the receive was not pending")
+    framed.recv().now_or_never().expect("the receive was not pending")
 }
 
 #[track_caller]
@@ -130,16 +120,10 @@ fn refused(framed: &mut Framed<Script>, kind: ErrorKind, words: &str) {
 fn messages_arrive_whole_however_the_bytes_are_split() {
     let stream: Vec<u8> = [bytes(1), message(2, 5000).into_bytes(), bytes(3)].concat();
     for chunk in [1, 7, 16, 26, 27, 4096, stream.len()] {
-        let chunks = stream
-            .chunks(chunk)
-            .map(|chunk| Step::Bytes(chunk.to_vec()));
+        let chunks = stream.chunks(chunk).map(|chunk| Step::Bytes(chunk.to_vec()));
         let mut framed = framed(chunks);
         for (request_id, padding) in [(1, 0), (2, 5000), (3, 0)] {
-            assert_eq!(
-                recv(&mut framed).unwrap(),
-                message(request_id, padding),
-                "{chunk}"
-            );
+            assert_eq!(recv(&mut framed).unwrap(), message(request_id, padding), "{chunk}");
         }
     }
 }
@@ -159,33 +143,17 @@ fn an_announced_length_is_checked_before_anything_is_allocated_o_36() {
     recv(&mut good).unwrap();
     let mut large = framed(header(101));
     large.set_max_message_size(limit);
-    refused(
-        &mut large,
-        ErrorKind::Protocol,
-        "101 bytes, more than the 100 accepted",
-    );
+    refused(&mut large, ErrorKind::Protocol, "101 bytes, more than the 100 accepted");
     refused(
         &mut framed(header(48_000_001)),
         ErrorKind::Protocol,
         "more than the 48000000 accepted",
     );
-    refused(
-        &mut framed(header(15)),
-        ErrorKind::Protocol,
-        "less than its header",
-    );
-    refused(
-        &mut framed(header(-1)),
-        ErrorKind::Protocol,
-        "less than its header",
-    );
+    refused(&mut framed(header(15)), ErrorKind::Protocol, "less than its header");
+    refused(&mut framed(header(-1)), ErrorKind::Protocol, "less than its header");
 
     let mut greeting = framed([Step::Bytes(b"HTTP/1.1 400 Bad Request\r\n".to_vec())]);
-    refused(
-        &mut greeting,
-        ErrorKind::Protocol,
-        "more than the 48000000 accepted",
-    );
+    refused(&mut greeting, ErrorKind::Protocol, "more than the 48000000 accepted");
     assert!(greeting.received.capacity() <= 2 * READ_AHEAD);
 }
 
@@ -209,10 +177,7 @@ fn errors_name_the_server_and_the_cause_in_one_line() {
     let line = "a:1: network error at hello: sending a message of 26 bytes: broken pipe";
     assert_eq!(format!("{:#}", error.unwrap_err()), line);
     let again = recv(&mut framed).unwrap_err().to_string();
-    assert!(
-        again.starts_with("a:1: network error at hello: "),
-        "{again}"
-    );
+    assert!(again.starts_with("a:1: network error at hello: "), "{again}");
     assert!(again.ends_with("before: sending a message of 26 bytes: broken pipe"));
 }
 
@@ -224,31 +189,15 @@ fn an_early_end_of_the_stream_names_the_missing_part() {
         ErrorKind::Network,
         "closed the connection while a message was expected",
     );
-    refused(
-        &mut cut(7),
-        ErrorKind::Network,
-        "after 7 of 16 bytes of a header",
-    );
-    refused(
-        &mut cut(20),
-        ErrorKind::Network,
-        "after 20 of 26 bytes of a message",
-    );
+    refused(&mut cut(7), ErrorKind::Network, "after 7 of 16 bytes of a header");
+    refused(&mut cut(20), ErrorKind::Network, "after 20 of 26 bytes of a message");
 }
 
 #[test]
 fn errors_of_the_stream_keep_their_kind() {
     let fail = |kind| framed([Step::Bytes(vec![1]), Step::Fail(kind)]);
-    refused(
-        &mut fail(io::ErrorKind::TimedOut),
-        ErrorKind::Timeout,
-        "(1 bytes had arrived)",
-    );
-    refused(
-        &mut fail(io::ErrorKind::ConnectionReset),
-        ErrorKind::Network,
-        "connection reset",
-    );
+    refused(&mut fail(io::ErrorKind::TimedOut), ErrorKind::Timeout, "(1 bytes had arrived)");
+    refused(&mut fail(io::ErrorKind::ConnectionReset), ErrorKind::Network, "connection reset");
 }
 
 #[test]
@@ -256,22 +205,11 @@ fn a_partial_receive_that_is_dropped_makes_the_connection_unusable_i_12() {
     let (head, tail) = (bytes(1)[..20].to_vec(), bytes(1)[20..].to_vec());
     for before in [vec![], vec![Step::Bytes(head)]] {
         let mut framed = framed(before);
-        framed
-            .stream
-            .steps
-            .extend([Step::Pending, Step::Bytes(tail.clone())]);
+        framed.stream.steps.extend([Step::Pending, Step::Bytes(tail.clone())]);
         assert!(framed.recv().now_or_never().is_none());
-        refused(
-            &mut framed,
-            ErrorKind::Network,
-            "a receive was dropped before it was complete",
-        );
+        refused(&mut framed, ErrorKind::Network, "a receive was dropped before it was complete");
         let sent = framed.send(message(2, 0)).now_or_never().unwrap();
-        assert!(
-            sent.unwrap_err()
-                .to_string()
-                .contains("a receive was dropped")
-        );
+        assert!(sent.unwrap_err().to_string().contains("a receive was dropped"));
         assert!(framed.stream.written.lock().unwrap().is_empty());
     }
 }
@@ -280,11 +218,7 @@ fn a_partial_receive_that_is_dropped_makes_the_connection_unusable_i_12() {
 fn a_partial_send_that_is_dropped_makes_the_connection_unusable_i_12() {
     let mut framed = framed([Step::Take(10), Step::Pending, Step::Take(100)]);
     assert!(framed.send(message(1, 0)).now_or_never().is_none());
-    refused(
-        &mut framed,
-        ErrorKind::Network,
-        "a send was dropped before it was complete",
-    );
+    refused(&mut framed, ErrorKind::Network, "a send was dropped before it was complete");
     assert_eq!(*framed.stream.written.lock().unwrap(), bytes(1)[..10]);
 }
 
@@ -299,10 +233,7 @@ fn a_future_that_was_never_polled_does_not_affect_the_connection() {
 fn a_failed_connection_stays_failed_and_names_the_cause() {
     let mut framed = framed([Step::Fail(io::ErrorKind::BrokenPipe), Step::Bytes(bytes(1))]);
     let sent = framed.send(message(1, 0)).now_or_never().unwrap();
-    assert_eq!(
-        sent.unwrap_err().message(),
-        "sending a message of 26 bytes: broken pipe"
-    );
+    assert_eq!(sent.unwrap_err().message(), "sending a message of 26 bytes: broken pipe");
     refused(
         &mut framed,
         ErrorKind::Network,
@@ -321,11 +252,7 @@ fn messages_are_sent_whole_and_a_zero_length_write_is_an_error() {
     whole.send(message(1, 0)).now_or_never().unwrap().unwrap();
     assert_eq!(*whole.stream.written.lock().unwrap(), bytes(1));
     let mut full = framed([Step::Take(0)]);
-    let error = full
-        .send(message(1, 0))
-        .now_or_never()
-        .unwrap()
-        .unwrap_err();
+    let error = full.send(message(1, 0)).now_or_never().unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Network);
 }
 

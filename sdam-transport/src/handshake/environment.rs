@@ -38,9 +38,8 @@ impl Environment {
     /// operating system, so call it once, when a client is built. Values that cannot be read or are
     /// not UTF-8 count as absent.
     pub fn from_process() -> Self {
-        let variables = VARIABLES
-            .iter()
-            .filter_map(|name| Some((*name, std::env::var(name).ok()?)));
+        let variables =
+            VARIABLES.iter().filter_map(|name| Some((*name, std::env::var(name).ok()?)));
         variables
             .fold(Self::default(), |environment, (name, value)| {
                 environment.with_variable(name, &value)
@@ -89,14 +88,8 @@ impl Environment {
         let found = [
             (vercel, FaasProvider::Vercel),
             (lambda && !vercel, FaasProvider::AwsLambda),
-            (
-                self.has("FUNCTIONS_WORKER_RUNTIME"),
-                FaasProvider::AzureFunctions,
-            ),
-            (
-                self.has("K_SERVICE") || self.has("FUNCTION_NAME"),
-                FaasProvider::GcpFunctions,
-            ),
+            (self.has("FUNCTIONS_WORKER_RUNTIME"), FaasProvider::AzureFunctions),
+            (self.has("K_SERVICE") || self.has("FUNCTION_NAME"), FaasProvider::GcpFunctions),
         ];
         let mut found = found.into_iter().filter(|(found, _)| *found);
         match (found.next(), found.next()) {

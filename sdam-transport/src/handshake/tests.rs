@@ -9,11 +9,9 @@ const VARIABLES_OF_LAMBDA: [(&str, &str); 3] = [
 ];
 
 fn environment(variables: &[(&str, &str)]) -> Environment {
-    variables
-        .iter()
-        .fold(Environment::default(), |environment, (name, value)| {
-            environment.with_variable(name, value)
-        })
+    variables.iter().fold(Environment::default(), |environment, (name, value)| {
+        environment.with_variable(name, value)
+    })
 }
 
 fn metadata(environment: &Environment) -> ClientMetadata {
@@ -22,11 +20,7 @@ fn metadata(environment: &Environment) -> ClientMetadata {
 
 fn decode(metadata: &ClientMetadata) -> Document {
     let bytes = metadata.encode();
-    assert!(
-        bytes.len() <= ClientMetadata::MAX_LENGTH,
-        "{} bytes",
-        bytes.len()
-    );
+    assert!(bytes.len() <= ClientMetadata::MAX_LENGTH, "{} bytes", bytes.len());
     Document::from_reader(&*bytes).unwrap()
 }
 
@@ -47,10 +41,7 @@ fn env_is_derived_from_the_variables() {
     // The nine sets of the prose test, in its order.
     let lambda = doc! { "name": "aws.lambda", "memory_mb": 1024, "region": "us-east-2" };
     check(&VARIABLES_OF_LAMBDA, Some(lambda.clone()));
-    check(
-        &[("FUNCTIONS_WORKER_RUNTIME", "node")],
-        Some(doc! { "name": "azure.func" }),
-    );
+    check(&[("FUNCTIONS_WORKER_RUNTIME", "node")], Some(doc! { "name": "azure.func" }));
     check(
         &[
             ("K_SERVICE", "servicename"),
@@ -66,25 +57,13 @@ fn env_is_derived_from_the_variables() {
         &[("VERCEL", "1"), ("VERCEL_REGION", "cdg1")],
         Some(doc! { "name": "vercel", "region": "cdg1" }),
     );
+    check(&[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("FUNCTIONS_WORKER_RUNTIME", "node")], None);
     check(
-        &[
-            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
-            ("FUNCTIONS_WORKER_RUNTIME", "node"),
-        ],
-        None,
-    );
-    check(
-        &[
-            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
-            ("AWS_REGION", &"a".repeat(512)),
-        ],
+        &[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("AWS_REGION", &"a".repeat(512))],
         Some(doc! { "name": "aws.lambda" }),
     );
     check(
-        &[
-            ("AWS_EXECUTION_ENV", "AWS_Lambda_java8"),
-            ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "big"),
-        ],
+        &[("AWS_EXECUTION_ENV", "AWS_Lambda_java8"), ("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "big")],
         Some(doc! { "name": "aws.lambda" }),
     );
     check(&[("AWS_EXECUTION_ENV", "EC2")], None);
@@ -94,24 +73,15 @@ fn env_is_derived_from_the_variables() {
     contained.insert("container", doc! { "orchestrator": "kubernetes" });
     check(&[execution, region, memory, kubernetes], Some(contained));
     // Beyond the prose test.
-    check(
-        &[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")],
-        Some(doc! { "name": "aws.lambda" }),
-    );
+    check(&[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")], Some(doc! { "name": "aws.lambda" }));
     check(
         &[("FUNCTION_NAME", "f"), ("FUNCTION_TIMEOUT_SEC", "1.5")],
         Some(doc! { "name": "gcp.func" }),
     );
-    check(
-        &[execution, region, memory, ("VERCEL", "1")],
-        Some(doc! { "name": "vercel" }),
-    );
+    check(&[execution, region, memory, ("VERCEL", "1")], Some(doc! { "name": "vercel" }));
     check(&[("VERCEL", "1"), ("K_SERVICE", "s")], None);
     check(&[("VERCEL", "")], None);
-    check(
-        &[kubernetes],
-        Some(doc! { "container": { "orchestrator": "kubernetes" } }),
-    );
+    check(&[kubernetes], Some(doc! { "container": { "orchestrator": "kubernetes" } }));
 }
 
 #[test]
@@ -131,9 +101,7 @@ fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
         let os = OperatingSystem::new("Linux").with_name(&"n".repeat(name));
         let environment =
             environment(&[("VERCEL", "1"), ("VERCEL_REGION", &"r".repeat(region))]).with_os(os);
-        let metadata = metadata(&environment)
-            .with_platform(&"p".repeat(platform))
-            .unwrap();
+        let metadata = metadata(&environment).with_platform(&"p".repeat(platform)).unwrap();
         let client = decode(&metadata);
         let env = client.get_document("env").ok();
         let os = client.get_document("os").unwrap();
@@ -141,9 +109,7 @@ fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
             "region" => env.is_some_and(|env| env.contains_key("region")),
             "os.name" => os.contains_key("name"),
             "env" => env.is_some_and(|env| env.get_str("name").unwrap() == "vercel"),
-            "platform" => client
-                .get_str("platform")
-                .is_ok_and(|own| own.len() == platform),
+            "platform" => client.get_str("platform").is_ok_and(|own| own.len() == platform),
             other => panic!("{other}"),
         };
         for part in ["region", "os.name", "env", "platform"] {
@@ -234,9 +200,8 @@ fn invalid_texts_are_refused_with_the_name_of_the_option() {
         "platform",
         "`platform` is `a|b`: it must not contain `|`; use another character",
     );
-    let library = DriverInfo::new("framework")
-        .with_version("2.0")
-        .with_platform("Framework Platform");
+    let library =
+        DriverInfo::new("framework").with_version("2.0").with_platform("Framework Platform");
     for (library, option) in [
         (DriverInfo::new("frame|work"), "driver name"),
         (library.clone().with_version("2|0"), "driver version"),
@@ -252,10 +217,7 @@ fn invalid_texts_are_refused_with_the_name_of_the_option() {
 #[test]
 fn the_name_of_the_distribution_is_read_without_quotes() {
     let check = |file, expected| assert_eq!(pretty_name(file), expected, "{file}");
-    check(
-        "NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n",
-        "Debian GNU/Linux 12",
-    );
+    check("NAME=x\nPRETTY_NAME=\"Debian GNU/Linux 12\"\n", "Debian GNU/Linux 12");
     check("PRETTY_NAME=Alpine\r\n", "Alpine");
     check("NAME=x\n", "");
     check("", "");

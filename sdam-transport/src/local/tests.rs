@@ -27,10 +27,7 @@ fn jobs_create_futures_that_stay_on_their_thread() {
     assert!(run.as_mut().now_or_never().is_none());
     assert_eq!(*log.lock().unwrap(), [1]);
     ring.send(()).unwrap();
-    assert!(
-        run.as_mut().now_or_never().is_none(),
-        "the jobs are still running"
-    );
+    assert!(run.as_mut().now_or_never().is_none(), "the jobs are still running");
     assert_eq!(*log.lock().unwrap(), [1, 2]);
     drop(remote);
     assert!(run.now_or_never().is_some());

@@ -72,10 +72,7 @@ impl Dial for FakeDial {
 
 fn dial(names: &[(&'static str, &[&'static str])], fates: &[(&'static str, Outcome)]) -> FakeDial {
     FakeDial {
-        names: names
-            .iter()
-            .map(|(name, ips)| (*name, ips.to_vec()))
-            .collect(),
+        names: names.iter().map(|(name, ips)| (*name, ips.to_vec())).collect(),
         fates: fates.iter().copied().collect(),
         ..FakeDial::default()
     }
@@ -91,10 +88,7 @@ fn connect(dial: &FakeDial, target: &str) -> Result<(), Error> {
         if let Some(outcome) = connect.as_mut().now_or_never() {
             return outcome.map(drop).map_err(Error::without_context);
         }
-        assert!(
-            clock.now() < Instant::from_millis(1000),
-            "the deadline has no effect"
-        );
+        assert!(clock.now() < Instant::from_millis(1000), "the deadline has no effect");
         clock.advance(Duration::from_millis(50));
     }
 }
@@ -128,10 +122,7 @@ fn literal_addresses_and_paths_are_not_looked_up() {
 fn families_take_turns_until_one_answers() {
     let dial = dial(
         &[("a", &["::1", "::2", "127.0.0.1"])],
-        &[
-            ("[::1]:27017", Outcome::Silent),
-            ("127.0.0.1:27017", Outcome::Fail(ConnectionRefused)),
-        ],
+        &[("[::1]:27017", Outcome::Silent), ("127.0.0.1:27017", Outcome::Fail(ConnectionRefused))],
     );
     connect(&dial, "a").unwrap();
     assert_eq!(dialled(&dial), "[::1]:27017 127.0.0.1:27017 [::2]:27017");
@@ -141,10 +132,7 @@ fn families_take_turns_until_one_answers() {
 fn look_up_errors_have_stage_dns() {
     let dial = dial(
         &[],
-        &[
-            ("broken", Outcome::Fail(io::ErrorKind::NotFound)),
-            ("silent", Outcome::Silent),
-        ],
+        &[("broken", Outcome::Fail(io::ErrorKind::NotFound)), ("silent", Outcome::Silent)],
     );
     fails(
         &dial,
@@ -160,13 +148,7 @@ fn look_up_errors_have_stage_dns() {
         Stage::Dns,
         "the host name look-up timed out: the deadline has passed",
     );
-    fails(
-        &dial,
-        "empty",
-        ErrorKind::Network,
-        Stage::Dns,
-        "the host name has no address",
-    );
+    fails(&dial, "empty", ErrorKind::Network, Stage::Dns, "the host name has no address");
     assert_eq!(dialled(&dial), "");
 }
 
@@ -219,18 +201,9 @@ fn blocking_attempts_share_the_time_that_is_left() {
         ("2.2.2.2:27017", Outcome::Fail(ConnectionRefused)),
         ("3.3.3.3:27017", Outcome::Silent),
     ];
-    let dial = FakeDial {
-        blocking: Some(ManualClock::default()),
-        ..dial(names, &fates)
-    };
+    let dial = FakeDial { blocking: Some(ManualClock::default()), ..dial(names, &fates) };
     connect(&dial, "a").unwrap();
-    let deadlines: Vec<_> = dial
-        .dialled
-        .lock()
-        .unwrap()
-        .iter()
-        .map(|(_, at)| *at)
-        .collect();
+    let deadlines: Vec<_> = dial.dialled.lock().unwrap().iter().map(|(_, at)| *at).collect();
     // A quarter; a third of the remaining 750 ms, unused; half of it; the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);

@@ -16,10 +16,7 @@ fn bytes_pass_in_both_directions_in_order() {
     assert!(stream.read(&mut two).now_or_never().is_none());
 
     stream.write_all(&[4, 5]).now_or_never().unwrap().unwrap();
-    assert!(
-        stream.flush().now_or_never().is_none(),
-        "the write was not complete"
-    );
+    assert!(stream.flush().now_or_never().is_none(), "the write was not complete");
     assert_eq!(end.to_send.next().now_or_never(), Some(Some(vec![4, 5])));
     stream.flush().now_or_never().unwrap().unwrap();
 }
@@ -37,10 +34,7 @@ fn each_direction_buffers_one_chunk() {
 fn a_long_write_is_split_into_chunks() {
     let (mut stream, mut end) = piped();
     let long = vec![7; MAX_CHUNK + 1];
-    assert_eq!(
-        stream.write(&long).now_or_never().unwrap().unwrap(),
-        MAX_CHUNK
-    );
+    assert_eq!(stream.write(&long).now_or_never().unwrap().unwrap(), MAX_CHUNK);
     let taken = end.to_send.next().now_or_never().unwrap().unwrap();
     assert_eq!(taken.len(), MAX_CHUNK);
 }
@@ -59,10 +53,9 @@ fn dropping_the_socket_end_ends_reads_and_fails_writes() {
     let (mut stream, end) = piped();
     drop(end);
     assert_eq!(stream.read(&mut [0]).now_or_never().unwrap().unwrap(), 0);
-    for outcome in [
-        stream.write_all(&[1]).now_or_never().unwrap(),
-        stream.flush().now_or_never().unwrap(),
-    ] {
+    for outcome in
+        [stream.write_all(&[1]).now_or_never().unwrap(), stream.flush().now_or_never().unwrap()]
+    {
         assert_eq!(outcome.unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }
@@ -70,9 +63,7 @@ fn dropping_the_socket_end_ends_reads_and_fails_writes() {
 #[test]
 fn an_error_of_the_socket_is_an_error_of_the_read() {
     let (mut stream, mut end) = piped();
-    end.arrived
-        .start_send(Err(io::ErrorKind::ConnectionReset.into()))
-        .unwrap();
+    end.arrived.start_send(Err(io::ErrorKind::ConnectionReset.into())).unwrap();
     let read = stream.read(&mut [0]).now_or_never().unwrap();
     assert_eq!(read.unwrap_err().kind(), io::ErrorKind::ConnectionReset);
 }

@@ -136,12 +136,7 @@ impl Established {
     ///
     /// The caller must not hold a lock that the pool's `ready`, `clear` or `close` take.
     pub fn close(self) {
-        let Self {
-            connection,
-            service,
-            reporter,
-            ..
-        } = self;
+        let Self { connection, service, reporter, .. } = self;
         drop(connection);
         if let Some(service) = service {
             reporter.handle_service_connection_closed(service);
@@ -170,9 +165,7 @@ pub(super) async fn converse(
     let at = |error: Error| error.at(stage);
     connection.send(request).await.map_err(at)?;
     let reply = connection.recv().await.map_err(at)?;
-    exchange
-        .accept(&reply)
-        .map_err(|error| error::from_wire(stage, error))?;
+    exchange.accept(&reply).map_err(|error| error::from_wire(stage, error))?;
     Ok(reply)
 }
 

@@ -85,10 +85,7 @@ impl PoolContext {
             service: None,
             max_wire_version: None,
         };
-        let mut line = Line {
-            connection: attempt.connect().await?,
-            exchange: Exchange::new(),
-        };
+        let mut line = Line { connection: attempt.connect().await?, exchange: Exchange::new() };
         let conversation = attempt.begin(authenticator).await?;
         let hello = match &conversation {
             Some(conversation) => hello.with_auth(conversation.hello_auth()),
@@ -100,15 +97,12 @@ impl PoolContext {
         };
         let reply = attempt.greet(&mut line, &hello).await?;
         let hello = attempt.introduce(reply.body(), conversation.is_some())?;
-        line.connection
-            .set_max_message_size(hello.max_message_size());
+        line.connection.set_max_message_size(hello.max_message_size());
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
         if let Some(mut conversation) = conversation
             && hello.server_type != ServerType::RsArbiter
         {
-            attempt
-                .authenticate(&mut line, &mut *conversation, reply.body())
-                .await?;
+            attempt.authenticate(&mut line, &mut *conversation, reply.body()).await?;
         }
         Ok(Established {
             generation: attempt.generation,
@@ -143,9 +137,7 @@ struct Line {
 
 impl Attempt<'_> {
     async fn connect(&self) -> Result<Box<dyn Connection>, Error> {
-        let PoolContext {
-            backend, address, ..
-        } = self.context;
+        let PoolContext { backend, address, .. } = self.context;
         let connecting = backend.transport.connect(address, self.deadline);
         let mut connection = self.step(Stage::Connect, connecting).await?;
         connection.set_deadline(self.deadline);
@@ -180,16 +172,8 @@ impl Attempt<'_> {
             // Authentication: "If the hello [...] fails with an error, drivers MUST treat this as an
             // authentication error".
             let refused = error.kind() == ErrorKind::Command;
-            let error = if refused && authenticates {
-                error.at(Stage::Auth)
-            } else {
-                error
-            };
-            self.broken(if refused {
-                error.with_reply(&*reply)
-            } else {
-                error
-            })
+            let error = if refused && authenticates { error.at(Stage::Auth) } else { error };
+            self.broken(if refused { error.with_reply(&*reply) } else { error })
         })?;
         let reporter = &self.context.reporter;
         // Behind a load balancer, a reply without a service says nothing about the server.
@@ -236,9 +220,7 @@ impl Attempt<'_> {
 impl Drop for Attempt<'_> {
     fn drop(&mut self) {
         if let Some(service) = self.service.take() {
-            self.context
-                .reporter
-                .handle_service_connection_closed(service);
+            self.context.reporter.handle_service_connection_closed(service);
         }
     }
 }

@@ -24,10 +24,7 @@ impl CommandReply {
     pub fn check(message: WireMessage, report: impl FnOnce(Error) -> Error) -> Result<Self, Error> {
         // A successful reply has no effect, so it does not lock the topology.
         match reply::check(message.body(), Stage::Operation) {
-            Ok(error) => Ok(Self {
-                message,
-                write_concern_error: error.map(report),
-            }),
+            Ok(error) => Ok(Self { message, write_concern_error: error.map(report) }),
             Err(error) => Err(report(error)),
         }
     }
@@ -57,9 +54,7 @@ impl CommandReply {
     /// Adds a label to the [`write_concern_error`](Self::write_concern_error), if any.
     #[must_use]
     pub fn with_label(mut self, label: &str) -> Self {
-        self.write_concern_error = self
-            .write_concern_error
-            .map(|error| error.with_label(label));
+        self.write_concern_error = self.write_concern_error.map(|error| error.with_label(label));
         self
     }
 }

@@ -128,9 +128,8 @@ impl Reporter {
 
     /// Reports an error on a connection to the server; irrelevant ones are ignored. All effects have run when the call returns (SDAM: "Error handling").
     pub fn handle_error(&self, error: &ErrorReport) -> ErrorOutcome {
-        self.host().map_or(ErrorOutcome::UnknownServer, |host| {
-            host.handle_error(self.server, error)
-        })
+        self.host()
+            .map_or(ErrorOutcome::UnknownServer, |host| host.handle_error(self.server, error))
     }
 
     /// [Reports](Self::handle_error) the error of `report`, and returns it with its
@@ -156,9 +155,7 @@ impl Reporter {
         generation: Generation,
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
-        self.host().map_or(Ok(None), |host| {
-            host.handle_handshake(self.server, generation, reply)
-        })
+        self.host().map_or(Ok(None), |host| host.handle_handshake(self.server, generation, reply))
     }
 
     /// Reports that a connection to a service behind a load balancer is closed, or was handed to a
@@ -242,11 +239,7 @@ pub struct ServiceConnection {
 impl ServiceConnection {
     /// Returns the record of a connection that a topology has just counted.
     pub fn new(server: ServerId, service: ObjectId, generation: Generation) -> Self {
-        Self {
-            server,
-            service,
-            generation,
-        }
+        Self { server, service, generation }
     }
 
     /// Returns the server id of the load balancer.

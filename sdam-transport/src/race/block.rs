@@ -30,9 +30,7 @@ pub(super) fn until<F: Future>(
         }
         let woken = signal.woken.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = |woken: &mut bool| !*woken;
-        let waited = signal
-            .changed
-            .wait_timeout_while(woken, deadline.since(now), wait);
+        let waited = signal.changed.wait_timeout_while(woken, deadline.since(now), wait);
         let (mut woken, _) = waited.unwrap_or_else(PoisonError::into_inner);
         *woken = false;
     }

@@ -16,9 +16,7 @@ use crate::{
 };
 
 fn poll<F: Future>(future: &mut Pin<&mut F>) -> Poll<F::Output> {
-    future
-        .as_mut()
-        .poll(&mut Context::from_waker(Waker::noop()))
+    future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
 #[test]
@@ -262,10 +260,7 @@ fn a_race_without_candidates_fails() {
 fn families_take_turns_and_the_first_address_stays_first() {
     let check = |addresses: &str, expected: &str| {
         let addresses: Vec<IpAddr> = addresses.split(' ').map(|a| a.parse().unwrap()).collect();
-        let order: Vec<_> = interleave(&addresses)
-            .iter()
-            .map(IpAddr::to_string)
-            .collect();
+        let order: Vec<_> = interleave(&addresses).iter().map(IpAddr::to_string).collect();
         assert_eq!(order.join(" "), expected);
     };
     check("::1 ::2 ::3 1.1.1.1 2.2.2.2", "::1 1.1.1.1 ::2 2.2.2.2 ::3");

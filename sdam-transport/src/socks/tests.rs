@@ -72,9 +72,7 @@ impl AsyncWrite for Proxy {
 fn proxy(script: &[(&[u8], &[u8])]) -> Proxy {
     let script = script.iter();
     Proxy {
-        script: script
-            .map(|(expected, reply)| (expected.to_vec(), reply.to_vec()))
-            .collect(),
+        script: script.map(|(expected, reply)| (expected.to_vec(), reply.to_vec())).collect(),
         ..Proxy::default()
     }
 }
@@ -90,8 +88,7 @@ fn with_credential() -> ProxyOptions {
 fn run(proxy: &mut Proxy, options: &ProxyOptions, target: &str) -> Result<(), Error> {
     let target = ServerAddress::parse(target).unwrap();
     let done = connect(proxy, options, &target).now_or_never();
-    done.expect("polls are always ready")
-        .map_err(Error::without_context)
+    done.expect("polls are always ready").map_err(Error::without_context)
 }
 
 /// The greeting without a credential, and the proxy's choice of no authentication.
@@ -106,12 +103,7 @@ const LOGIN: &[u8] = b"\x01\x04user\x06secret";
 fn host_names_are_sent_as_they_are_and_ip_addresses_as_numbers() {
     // U-1
     let check = |target: &str, request: &[u8]| {
-        run(
-            &mut proxy(&[OPEN, (request, CONNECTED)]),
-            &options(),
-            target,
-        )
-        .unwrap();
+        run(&mut proxy(&[OPEN, (request, CONNECTED)]), &options(), target).unwrap();
     };
     check("a", ASK);
     check("mongo-0.db:1", b"\x05\x01\x00\x03\x0amongo-0.db\x00\x01");
@@ -161,10 +153,7 @@ fn a_refusal_names_proxy_target_and_cause() {
     let check = |code, cause: &str| {
         let mut proxy = proxy(&[OPEN, (ASK, &[5, code, 0, 1, 0, 0, 0, 0, 0, 0])]);
         let error = run(&mut proxy, &options(), "a").unwrap_err();
-        assert_eq!(
-            (error.kind(), error.stage()),
-            (ErrorKind::Network, Stage::Proxy)
-        );
+        assert_eq!((error.kind(), error.stage()), (ErrorKind::Network, Stage::Proxy));
         let expected =
             format!("no connection to a:27017 through the SOCKS5 proxy bastion:1080: {cause}");
         assert_eq!(error.message(), expected);
@@ -172,15 +161,9 @@ fn a_refusal_names_proxy_target_and_cause() {
     check(1, "the proxy reports a general failure");
     check(2, "the proxy's rules do not allow this connection");
     check(3, "the network cannot be reached from the proxy");
-    check(
-        4,
-        "the host cannot be reached from the proxy, or its name cannot be resolved there",
-    );
+    check(4, "the host cannot be reached from the proxy, or its name cannot be resolved there");
     check(5, "the server refuses connections from the proxy");
-    check(
-        6,
-        "the TTL of a packet expired between the proxy and the server",
-    );
+    check(6, "the TTL of a packet expired between the proxy and the server");
     check(7, "the proxy does not support the command CONNECT");
     check(8, "the proxy does not support host names");
     check(99, "the proxy refuses with the unknown code 99");
@@ -194,11 +177,7 @@ fn a_refused_address_type_is_named() {
         assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
     };
     let ip_v4: &[u8] = &[5, 1, 0, 1, 1, 2, 3, 4, 0x69, 0x89];
-    check(
-        "1.2.3.4",
-        ip_v4,
-        "the proxy does not support IPv4 addresses",
-    );
+    check("1.2.3.4", ip_v4, "the proxy does not support IPv4 addresses");
     let ip_v6 = [&[5, 1, 0, 4][..], &[0; 15], &[1, 0x69, 0x89]].concat();
     check("[::1]", &ip_v6, "the proxy does not support IPv6 addresses");
     check("a", ASK, "the proxy does not support host names");
@@ -230,10 +209,9 @@ fn a_failed_authentication_says_what_the_proxy_wants() {
         network,
         "the proxy rejects proxyUsername and proxyPassword",
     );
-    for (options, greeting, method) in [
-        (options(), &[5, 1, 0][..], 2),
-        (with_credential(), &[5, 2, 0, 2], 1),
-    ] {
+    for (options, greeting, method) in
+        [(options(), &[5, 1, 0][..], 2), (with_credential(), &[5, 2, 0, 2], 1)]
+    {
         check(
             &options,
             &[(greeting, &[5, method])],
@@ -249,31 +227,20 @@ fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
     let check = |reply: &[u8], cause: &str| {
         let mut proxy = proxy(&[(&[5, 1, 0], reply)]);
         let error = run(&mut proxy, &options(), "a").unwrap_err();
-        assert_eq!(
-            (error.kind(), error.stage()),
-            (ErrorKind::Protocol, Stage::Proxy)
-        );
+        assert_eq!((error.kind(), error.stage()), (ErrorKind::Protocol, Stage::Proxy));
         assert!(error.message().ends_with(cause), "{error}");
     };
     check(
         b"HTTP/1.1 400 Bad Request\r\n",
         "this is no SOCKS5 server, it answers as an HTTP server or HTTP proxy",
     );
-    check(
-        &[0, 91, 0, 0],
-        "this is no SOCKS5 server, it answers as SOCKS4",
-    );
-    check(
-        b"220 smtp",
-        "this is no SOCKS5 server, its answer begins with the byte 50",
-    );
+    check(&[0, 91, 0, 0], "this is no SOCKS5 server, it answers as SOCKS4");
+    check(b"220 smtp", "this is no SOCKS5 server, its answer begins with the byte 50");
     let mut proxy = proxy(&[OPEN, (ASK, &[5, 0, 0, 9, 9])]);
     let error = run(&mut proxy, &options(), "a").unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Protocol);
     assert!(
-        error
-            .message()
-            .ends_with("the proxy's reply has an address of unknown type 9"),
+        error.message().ends_with("the proxy's reply has an address of unknown type 9"),
         "{error}"
     );
 }
@@ -282,10 +249,7 @@ fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
 fn a_proxy_that_closes_breaks_or_is_silent_is_distinguished() {
     let login: (&[u8], &[u8]) = (&[5, 2, 0, 2], &[5, 2]);
     let check = |script: &[_], end, kind, cause: &str| {
-        let mut proxy = Proxy {
-            end,
-            ..proxy(script)
-        };
+        let mut proxy = Proxy { end, ..proxy(script) };
         let error = run(&mut proxy, &with_credential(), "a").unwrap_err();
         assert_eq!((error.kind(), error.stage()), (kind, Stage::Proxy));
         assert!(error.message().ends_with(&format!(": {cause}")), "{error}");
@@ -323,11 +287,7 @@ fn what_the_protocol_cannot_express_is_refused_before_anything_is_sent() {
     };
     let name = format!("{}.example", "a".repeat(250));
     check(&options(), &name, "a host name may be 255 bytes long");
-    check(
-        &options(),
-        "/tmp/mongodb-27017.sock",
-        "no proxy connects to a Unix domain socket",
-    );
+    check(&options(), "/tmp/mongodb-27017.sock", "no proxy connects to a Unix domain socket");
     let length = "proxyUsername and proxyPassword have to be 1 to 255 bytes long";
     let long = "p".repeat(256);
     check(&options().with_credential("user", &long), "a", length);

@@ -30,10 +30,7 @@ pub struct ThreadClock {
 impl ThreadClock {
     /// Creates a clock that counts from `epoch`.
     pub fn new(epoch: Epoch) -> Self {
-        Self {
-            epoch,
-            timers: Arc::default(),
-        }
+        Self { epoch, timers: Arc::default() }
     }
 }
 
@@ -47,11 +44,7 @@ impl Clock for ThreadClock {
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(Timer {
-            clock: self.clone(),
-            deadline,
-            number: None,
-        })
+        Box::pin(Timer { clock: self.clone(), deadline, number: None })
     }
 }
 
@@ -153,9 +146,7 @@ impl Drop for Timer {
 
 impl fmt::Debug for Timer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer")
-            .field("deadline", &self.deadline)
-            .finish_non_exhaustive()
+        f.debug_struct("Timer").field("deadline", &self.deadline).finish_non_exhaustive()
     }
 }
 

@@ -2,9 +2,7 @@
 
 /// Returns the checksum of `bytes`.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
-    !bytes.iter().fold(!0, |crc, byte| {
-        (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)]
-    })
+    !bytes.iter().fold(!0, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
 
 /// The polynomial in reversed bit order, because the checksum processes the lowest bit first.

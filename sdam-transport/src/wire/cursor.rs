@@ -35,12 +35,7 @@ impl<'a> Cursor<'a> {
         length: usize,
         field: &'static str,
     ) -> Result<&'a [u8], WireError> {
-        let Some(end) = self
-            .bytes
-            .len()
-            .checked_sub(length)
-            .filter(|end| *end >= self.at)
-        else {
+        let Some(end) = self.bytes.len().checked_sub(length).filter(|end| *end >= self.at) else {
             return Err(WireError::Truncated { field });
         };
         let (bytes, tail) = self.bytes.split_at(end);
@@ -53,10 +48,7 @@ impl<'a> Cursor<'a> {
         length: usize,
         field: &'static str,
     ) -> Result<&'a [u8], WireError> {
-        let taken = self
-            .rest()
-            .get(..length)
-            .ok_or(WireError::Truncated { field })?;
+        let taken = self.rest().get(..length).ok_or(WireError::Truncated { field })?;
         self.at += length;
         Ok(taken)
     }
@@ -75,11 +67,8 @@ impl<'a> Cursor<'a> {
 
     /// Reads a NUL-terminated string, without the NUL.
     pub(super) fn cstring(&mut self, field: &'static str) -> Result<Range<usize>, WireError> {
-        let length = self
-            .rest()
-            .iter()
-            .position(|byte| *byte == 0)
-            .ok_or(WireError::Truncated { field })?;
+        let length =
+            self.rest().iter().position(|byte| *byte == 0).ok_or(WireError::Truncated { field })?;
         let start = self.at;
         let text = self.take(length + 1, field)?;
         match std::str::from_utf8(text) {
@@ -104,10 +93,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn array<const N: usize>(&mut self, field: &'static str) -> Result<[u8; N], WireError> {
-        let array = *self
-            .rest()
-            .first_chunk()
-            .ok_or(WireError::Truncated { field })?;
+        let array = *self.rest().first_chunk().ok_or(WireError::Truncated { field })?;
         self.at += N;
         Ok(array)
     }

@@ -91,12 +91,7 @@ impl Exchange {
     /// As [`hello`](Self::hello), and [`WireError::Document`] if `command` is not BSON.
     pub fn command(&mut self, command: &[u8]) -> Result<WireMessage, WireError> {
         self.request(false, |request_id| {
-            OpMsg {
-                request_id,
-                body: command,
-                ..OpMsg::default()
-            }
-            .encode()
+            OpMsg { request_id, body: command, ..OpMsg::default() }.encode()
         })
     }
 
@@ -127,17 +122,11 @@ impl Exchange {
             return Err(WireError::UnexpectedMoreToCome);
         }
         self.state = if more_to_come {
-            State::Due(Due {
-                response_to: message.request_id(),
-                ..due
-            })
+            State::Due(Due { response_to: message.request_id(), ..due })
         } else {
             State::Idle
         };
-        Ok(Reply {
-            body: message.body(),
-            more_to_come,
-        })
+        Ok(Reply { body: message.body(), more_to_come })
     }
 
     /// Breaks the exchange off after a reply that could not be understood: no message is sent or
@@ -166,10 +155,7 @@ impl Exchange {
         let request_id = self.last_request_id.checked_add(1).unwrap_or(1);
         let message = encode(request_id)?;
         self.last_request_id = request_id;
-        self.state = State::Due(Due {
-            response_to: request_id,
-            streaming_allowed,
-        });
+        self.state = State::Due(Due { response_to: request_id, streaming_allowed });
         Ok(message)
     }
 }

@@ -96,11 +96,7 @@ impl QueryLayout {
             cursor.document("the projection")?;
         }
         end(cursor)?;
-        Ok(Self {
-            flags,
-            collection,
-            body,
-        })
+        Ok(Self { flags, collection, body })
     }
 }
 
@@ -131,11 +127,7 @@ impl ReplyLayout {
 }
 
 fn end(cursor: &Cursor<'_>) -> Result<(), WireError> {
-    if cursor.rest().is_empty() {
-        Ok(())
-    } else {
-        Err(WireError::TrailingBytes)
-    }
+    if cursor.rest().is_empty() { Ok(()) } else { Err(WireError::TrailingBytes) }
 }
 
 const COLLECTION: &str = "the name of the collection";

@@ -35,21 +35,14 @@ pub struct OpMsg<'a> {
 impl OpMsg<'_> {
     /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
-        let mut bytes = Header::start(
-            self.request_id,
-            self.response_to,
-            OP_MSG,
-            self.body.len() + 16,
-        );
+        let mut bytes =
+            Header::start(self.request_id, self.response_to, OP_MSG, self.body.len() + 16);
         let flags = [
             (self.checksum, CHECKSUM_PRESENT),
             (self.more_to_come, MORE_TO_COME),
             (self.exhaust_allowed, EXHAUST_ALLOWED),
         ];
-        let flags = flags
-            .iter()
-            .filter(|(set, _)| *set)
-            .fold(0, |all, (_, flag)| all | flag);
+        let flags = flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
         bytes.extend_from_slice(&u32::to_le_bytes(flags));
         for sequence in self.sequences {
             sequence.encode(&mut bytes)?;
@@ -76,10 +69,7 @@ pub struct Sequence<'a> {
 impl<'a> Sequence<'a> {
     /// Creates the argument `identifier` from `documents`, concatenated BSON documents.
     pub fn new(identifier: &'a str, documents: &'a [u8]) -> Self {
-        Self {
-            identifier,
-            documents,
-        }
+        Self { identifier, documents }
     }
 
     /// Returns the name of the argument, such as `documents`.
@@ -89,9 +79,7 @@ impl<'a> Sequence<'a> {
 
     /// Returns the documents, in order.
     pub fn documents(&self) -> Documents<'a> {
-        Documents {
-            rest: self.documents,
-        }
+        Documents { rest: self.documents }
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) -> Result<(), WireError> {
@@ -131,11 +119,7 @@ impl<'a> Iterator for Sequences<'a> {
             let section = Section::decode(&mut cursor).ok()?;
             let sections = self.sections;
             self.sections = cursor.rest();
-            if let Section::Sequence {
-                identifier,
-                documents,
-            } = section
-            {
+            if let Section::Sequence { identifier, documents } = section {
                 return Some(Sequence {
                     identifier: std::str::from_utf8(sections.get(identifier)?).ok()?,
                     documents: sections.get(documents)?,
@@ -205,21 +189,14 @@ impl Layout {
                 }
             }
         }
-        Ok(Self {
-            flags,
-            body: body.ok_or(WireError::NoBody)?,
-            sections: start..cursor.position(),
-        })
+        Ok(Self { flags, body: body.ok_or(WireError::NoBody)?, sections: start..cursor.position() })
     }
 }
 
 /// The positions of one section's parts.
 enum Section {
     Body(Range<usize>),
-    Sequence {
-        identifier: Range<usize>,
-        documents: Range<usize>,
-    },
+    Sequence { identifier: Range<usize>, documents: Range<usize> },
 }
 
 impl Section {
@@ -248,10 +225,7 @@ impl Section {
             inner.document(DOCUMENT)?;
         }
         cursor.take(end - cursor.position(), SEQUENCE)?;
-        Ok(Self::Sequence {
-            identifier,
-            documents,
-        })
+        Ok(Self::Sequence { identifier, documents })
     }
 }
 

@@ -17,12 +17,7 @@ fn message(request_id: i32, response_to: i32, op_code: i32, rest: &[u8]) -> Vec<
 
 /// Returns an OP_MSG with `flags` and `sections`.
 fn op_msg(flags: u32, sections: &[&[u8]]) -> Vec<u8> {
-    message(
-        7,
-        5,
-        2013,
-        &[&flags.to_le_bytes(), &sections.concat()[..]].concat(),
-    )
+    message(7, 5, 2013, &[&flags.to_le_bytes(), &sections.concat()[..]].concat())
 }
 
 fn body(document: &[u8]) -> Vec<u8> {
@@ -32,14 +27,7 @@ fn body(document: &[u8]) -> Vec<u8> {
 fn sequence(identifier: &str, documents: &[&[u8]]) -> Vec<u8> {
     let documents = documents.concat();
     let size = 4 + identifier.len() as i32 + 1 + documents.len() as i32;
-    [
-        &[1],
-        &size.to_le_bytes()[..],
-        identifier.as_bytes(),
-        &[0],
-        &documents,
-    ]
-    .concat()
+    [&[1], &size.to_le_bytes()[..], identifier.as_bytes(), &[0], &documents].concat()
 }
 
 #[track_caller]
@@ -78,10 +66,7 @@ fn the_declared_length_must_match_the_message_o_36() {
 #[test]
 fn unknown_required_flags_are_refused_and_optional_ones_ignored_o_31() {
     for bit in 2..16 {
-        refused(
-            op_msg(1 << bit, &[&body(EMPTY)]),
-            &WireError::UnknownFlags(1 << bit),
-        );
+        refused(op_msg(1 << bit, &[&body(EMPTY)]), &WireError::UnknownFlags(1 << bit));
     }
     for bit in 17..32 {
         WireMessage::decode(op_msg(1 << bit, &[&body(EMPTY)])).unwrap();
@@ -110,29 +95,15 @@ fn sections_come_in_any_order_with_one_body_and_unique_identifiers_o_32() {
         assert_eq!(decoded.body(), NESTED);
         let sequences: Vec<_> = decoded
             .sequences()
-            .map(|sequence| {
-                (
-                    sequence.identifier(),
-                    sequence.documents().collect::<Vec<_>>(),
-                )
-            })
+            .map(|sequence| (sequence.identifier(), sequence.documents().collect::<Vec<_>>()))
             .collect();
         assert_eq!(sequences, [("a", vec![EMPTY, NESTED]), ("b", vec![])]);
     }
     refused(op_msg(0, &[]), &WireError::NoBody);
     refused(op_msg(0, &[&first]), &WireError::NoBody);
-    refused(
-        op_msg(0, &[&body(EMPTY), &body(EMPTY)]),
-        &WireError::SecondBody,
-    );
-    refused(
-        op_msg(0, &[&first, &body(EMPTY), &first]),
-        &WireError::DuplicateSequence("a".into()),
-    );
-    refused(
-        op_msg(0, &[&body(EMPTY), &[2], EMPTY]),
-        &WireError::UnknownSection(2),
-    );
+    refused(op_msg(0, &[&body(EMPTY), &body(EMPTY)]), &WireError::SecondBody);
+    refused(op_msg(0, &[&first, &body(EMPTY), &first]), &WireError::DuplicateSequence("a".into()));
+    refused(op_msg(0, &[&body(EMPTY), &[2], EMPTY]), &WireError::UnknownSection(2));
 }
 
 #[test]
@@ -141,54 +112,36 @@ fn documents_must_fill_their_section() {
     refused(op_msg(0, &[&body(&[4, 0, 0, 0])]), &no_body);
     refused(op_msg(0, &[&body(&[5, 0, 0, 0, 1])]), &no_body);
     refused(op_msg(0, &[&body(&(-1_i32).to_le_bytes())]), &no_body);
-    refused(
-        op_msg(0, &[&body(&[6, 0, 0, 0, 0])]),
-        &WireError::Truncated { field: "the body" },
-    );
+    refused(op_msg(0, &[&body(&[6, 0, 0, 0, 0])]), &WireError::Truncated { field: "the body" });
 
     for size in [i32::MIN, 0, 10, i32::MAX] {
         let mut sections = sequence("a", &[]);
         sections[1..5].copy_from_slice(&size.to_le_bytes());
         let error = WireMessage::decode(op_msg(0, &[&sections, &body(EMPTY)])).unwrap_err();
-        assert!(
-            matches!(error, WireError::Truncated { .. }),
-            "{size}: {error}"
-        );
+        assert!(matches!(error, WireError::Truncated { .. }), "{size}: {error}");
     }
     // A document that extends beyond its section into the next one.
     let mut sections = sequence("a", &[EMPTY]);
     sections[7] = 11;
     refused(
         op_msg(0, &[&sections, &body(EMPTY)]),
-        &WireError::Truncated {
-            field: "a document of a sequence",
-        },
+        &WireError::Truncated { field: "a document of a sequence" },
     );
     // An identifier without a NUL, and one that is not UTF-8.
     refused(
         op_msg(0, &[&[1, 5, 0, 0, 0, b'a'], &body(EMPTY)]),
-        &WireError::Truncated {
-            field: "the identifier of a document sequence",
-        },
+        &WireError::Truncated { field: "the identifier of a document sequence" },
     );
     refused(
         op_msg(0, &[&[1, 6, 0, 0, 0, 0xFF, 0], &body(EMPTY)]),
-        &WireError::NotUtf8 {
-            field: "the identifier of a document sequence",
-        },
+        &WireError::NotUtf8 { field: "the identifier of a document sequence" },
     );
 }
 
 #[test]
 fn checksum_is_verified_if_flagged_o_38() {
-    let sealed = OpMsg {
-        request_id: 1,
-        checksum: true,
-        body: NESTED,
-        ..OpMsg::default()
-    }
-    .encode()
-    .unwrap();
+    let sealed =
+        OpMsg { request_id: 1, checksum: true, body: NESTED, ..OpMsg::default() }.encode().unwrap();
     assert!(sealed.has_checksum());
     assert_eq!(sealed.body(), NESTED);
     // Flipping any bit makes the message invalid.
@@ -204,12 +157,7 @@ fn checksum_is_verified_if_flagged_o_38() {
         WireMessage::decode(bytes).unwrap_err(),
         WireError::Checksum { declared, actual } if declared ^ actual == 0xFF00_0000
     ));
-    refused(
-        op_msg(1, &[&[0; 3]]),
-        &WireError::Truncated {
-            field: "the checksum",
-        },
-    );
+    refused(op_msg(1, &[&[0; 3]]), &WireError::Truncated { field: "the checksum" });
 }
 
 #[test]
@@ -222,14 +170,7 @@ fn op_query_is_a_command_on_a_collection_o_40() {
     }
     .encode()
     .unwrap();
-    let rest = [
-        &4_u32.to_le_bytes()[..],
-        b"admin.$cmd\0",
-        &[0; 4],
-        &[0xFF; 4],
-        NESTED,
-    ]
-    .concat();
+    let rest = [&4_u32.to_le_bytes()[..], b"admin.$cmd\0", &[0; 4], &[0xFF; 4], NESTED].concat();
     assert_eq!(query.as_bytes(), message(3, 0, 2004, &rest));
     assert_eq!(query.op_code(), OpCode::Query);
     assert_eq!(query.collection(), Some("admin.$cmd"));
@@ -239,30 +180,17 @@ fn op_query_is_a_command_on_a_collection_o_40() {
 
     // Only a projection may follow.
     WireMessage::decode(message(3, 0, 2004, &[&rest, EMPTY].concat())).unwrap();
-    refused(
-        message(3, 0, 2004, &[&rest, EMPTY, &[0]].concat()),
-        &WireError::TrailingBytes,
-    );
+    refused(message(3, 0, 2004, &[&rest, EMPTY, &[0]].concat()), &WireError::TrailingBytes);
 }
 
 #[test]
 fn op_reply_has_the_documents_it_declares_o_41() {
-    let reply = OpReply {
-        request_id: 4,
-        response_to: 3,
-        flags: OpReply::QUERY_FAILURE,
-        body: NESTED,
-    }
-    .encode()
-    .unwrap();
+    let reply =
+        OpReply { request_id: 4, response_to: 3, flags: OpReply::QUERY_FAILURE, body: NESTED }
+            .encode()
+            .unwrap();
     let rest = |documents: i32| {
-        [
-            &2_u32.to_le_bytes()[..],
-            &[0; 12],
-            &documents.to_le_bytes(),
-            NESTED,
-        ]
-        .concat()
+        [&2_u32.to_le_bytes()[..], &[0; 12], &documents.to_le_bytes(), NESTED].concat()
     };
     assert_eq!(reply.as_bytes(), message(4, 3, 1, &rest(1)));
     assert_eq!((reply.response_to(), reply.body()), (3, NESTED));
@@ -274,14 +202,9 @@ fn op_reply_has_the_documents_it_declares_o_41() {
     refused(message(4, 3, 1, &rest(-1)), &WireError::NoBody);
     refused(
         message(4, 3, 1, &rest(i32::MAX)),
-        &WireError::Truncated {
-            field: "a further document of the reply",
-        },
+        &WireError::Truncated { field: "a further document of the reply" },
     );
-    refused(
-        message(4, 3, 1, &[&rest(1)[..], EMPTY].concat()),
-        &WireError::TrailingBytes,
-    );
+    refused(message(4, 3, 1, &[&rest(1)[..], EMPTY].concat()), &WireError::TrailingBytes);
 }
 
 #[test]
@@ -293,27 +216,15 @@ fn other_opcodes_are_refused_by_name_o_45() {
 
 #[test]
 fn invalid_messages_are_not_encoded() {
-    let no_document = OpMsg {
-        body: b"no bson",
-        ..OpMsg::default()
-    };
+    let no_document = OpMsg { body: b"no bson", ..OpMsg::default() };
     assert!(matches!(
         no_document.encode(),
         Err(WireError::Truncated { .. } | WireError::Document { .. })
     ));
     let sequences = [Sequence::new("a\0b", EMPTY)];
-    let nul = OpMsg {
-        body: EMPTY,
-        sequences: &sequences,
-        ..OpMsg::default()
-    };
+    let nul = OpMsg { body: EMPTY, sequences: &sequences, ..OpMsg::default() };
     assert!(matches!(nul.encode(), Err(WireError::NotUtf8 { .. })));
-    let nul = OpQuery {
-        request_id: 1,
-        flags: 0,
-        collection: "a\0b",
-        body: EMPTY,
-    };
+    let nul = OpQuery { request_id: 1, flags: 0, collection: "a\0b", body: EMPTY };
     assert!(matches!(nul.encode(), Err(WireError::NotUtf8 { .. })));
 }
 
@@ -327,12 +238,8 @@ fn document(length: usize) -> Vec<u8> {
 #[test]
 fn printing_a_message_reveals_nothing_of_its_documents() {
     let body = bson::rawdoc! { "saslStart": 1, "payload": "\0ada\0pencil" };
-    let message = OpMsg {
-        request_id: 7,
-        response_to: 6,
-        body: body.as_bytes(),
-        ..OpMsg::default()
-    };
+    let message =
+        OpMsg { request_id: 7, response_to: 6, body: body.as_bytes(), ..OpMsg::default() };
     let message = message.encode().unwrap();
     let length = message.as_bytes().len();
     let expected = format!(

@@ -45,9 +45,7 @@ pub(crate) struct Figures {
 
 impl Figures {
     pub(crate) fn parse(text: &str) -> Self {
-        let mut numbers = text
-            .split_whitespace()
-            .map(|number| number.parse().unwrap());
+        let mut numbers = text.split_whitespace().map(|number| number.parse().unwrap());
         let mut next = || numbers.next().unwrap();
         Self {
             first_memory: next(),
@@ -116,19 +114,12 @@ impl Work {
 
 /// Prints the cost of clients that monitor a set of `members` members.
 pub(crate) fn measure(uri: &str, members: usize, seconds: u64) {
-    let host = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let host =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     let counts = Arc::<Counts>::default();
     runtime.spawner = Arc::new(CountingSpawner(runtime.spawner, Arc::clone(&counts)));
-    let per_server = if uri.contains("serverMonitoringMode=poll") {
-        1
-    } else {
-        2
-    };
+    let per_server = if uri.contains("serverMonitoringMode=poll") { 1 } else { 2 };
     let expected = members * per_server;
     let others = sockets();
     let empty = memory();
@@ -173,9 +164,7 @@ fn settle(clients: &[Topology], members: usize, expected: usize) {
         let complete = block_on(client.wait_for(
             |snapshot| {
                 let servers = snapshot.description().servers();
-                let known = servers
-                    .iter()
-                    .filter(|server| server.server_type.is_available());
+                let known = servers.iter().filter(|server| server.server_type.is_available());
                 (known.count() == members).then_some(())
             },
             PATIENCE,
@@ -184,11 +173,7 @@ fn settle(clients: &[Topology], members: usize, expected: usize) {
     }
     let deadline = Instant::now() + PATIENCE;
     while sockets() != expected {
-        assert!(
-            Instant::now() < deadline,
-            "{} sockets, not {expected}",
-            sockets()
-        );
+        assert!(Instant::now() < deadline, "{} sockets, not {expected}", sockets());
         thread::sleep(Duration::from_millis(50));
     }
     thread::sleep(SETTLING);

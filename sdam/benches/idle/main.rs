@@ -55,20 +55,8 @@ mod report {
         let wide = seven.measure("", 7, QUICK_WINDOW);
         print("first_client_memory", streaming.first_memory, "KiB");
         for (mode, figures) in [("streaming", &streaming), ("polling", &polling)] {
-            let Figures {
-                sockets,
-                tasks,
-                memory,
-                wakeups,
-                switches,
-                cpu,
-                ..
-            } = figures;
-            print(
-                &format!("{mode}/sockets_per_server"),
-                sockets / 3.0,
-                "sockets",
-            );
+            let Figures { sockets, tasks, memory, wakeups, switches, cpu, .. } = figures;
+            print(&format!("{mode}/sockets_per_server"), sockets / 3.0, "sockets");
             print(&format!("{mode}/tasks_per_server"), tasks / 3.0, "tasks");
             print(&format!("{mode}/memory_per_client"), *memory, "KiB");
             print(&format!("{mode}/wakeups_per_client"), *wakeups, "per_s");

@@ -24,9 +24,7 @@ impl Deployment {
             .spawn()
             .unwrap();
         let mut uri = String::new();
-        BufReader::new(process.stdout.as_mut().unwrap())
-            .read_line(&mut uri)
-            .unwrap();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut uri).unwrap();
         let uri = uri.trim().to_owned();
         Self { process, uri }
     }
@@ -72,11 +70,7 @@ pub(crate) fn sockets() -> usize {
         fs::read_link(entry.path())
             .is_ok_and(|target| target.to_string_lossy().starts_with("socket:"))
     };
-    fs::read_dir("/proc/self/fd")
-        .unwrap()
-        .filter_map(Result::ok)
-        .filter(is_socket)
-        .count()
+    fs::read_dir("/proc/self/fd").unwrap().filter_map(Result::ok).filter(is_socket).count()
 }
 
 /// Returns the memory in use by this process, in KiB.

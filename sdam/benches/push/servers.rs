@@ -40,9 +40,8 @@ impl Servers {
     pub(crate) const REPLY_SIZE: usize = 400;
 
     pub(crate) fn start(number: usize) -> Self {
-        let listeners: Vec<_> = (0..number)
-            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
-            .collect();
+        let listeners: Vec<_> =
+            (0..number).map(|_| TcpListener::bind("127.0.0.1:0").unwrap()).collect();
         let members = listeners.iter().map(|listener| {
             let port = listener.local_addr().unwrap().port();
             ServerAddress::new("127.0.0.1", port)
@@ -60,11 +59,7 @@ impl Servers {
                 }
             });
         }
-        Self {
-            members,
-            streams,
-            counter: 1,
-        }
+        Self { members, streams, counter: 1 }
     }
 
     /// Returns the connection string. Heartbeats take an hour, so that only pushes are sent.
@@ -78,14 +73,8 @@ impl Servers {
     pub(crate) fn await_streams(&self, patience: Duration) {
         let open = self.streams.open.lock().unwrap();
         let lacking = |open: &mut Vec<Option<Stream>>| open.iter().any(Option::is_none);
-        let waited = self
-            .streams
-            .opened
-            .wait_timeout_while(open, patience, lacking);
-        assert!(
-            !waited.unwrap().1.timed_out(),
-            "a server has no open stream"
-        );
+        let waited = self.streams.opened.wait_timeout_while(open, patience, lacking);
+        assert!(!waited.unwrap().1.timed_out(), "a server has no open stream");
     }
 
     /// Pushes a changed reply of the next member in turn.
@@ -103,10 +92,7 @@ impl Servers {
             ..OpMsg::default()
         };
         stream.answered += 1;
-        stream
-            .socket
-            .write_all(reply.encode().unwrap().as_bytes())
-            .unwrap();
+        stream.socket.write_all(reply.encode().unwrap().as_bytes()).unwrap();
     }
 }
 
@@ -115,10 +101,8 @@ fn serve(mut socket: TcpStream, index: usize, members: &[ServerAddress], streams
     socket.set_nodelay(true).unwrap();
     while let Some(request) = read(&mut socket) {
         if request.exhaust_allowed() {
-            let stream = Stream {
-                socket: socket.try_clone().unwrap(),
-                answered: request.request_id(),
-            };
+            let stream =
+                Stream { socket: socket.try_clone().unwrap(), answered: request.request_id() };
             streams.open.lock().unwrap()[index] = Some(stream);
             streams.opened.notify_all();
             continue;

@@ -57,14 +57,7 @@ impl Client {
             .unwrap();
         executor.run();
         assert!(servers.all_stream(), "a server has no open stream");
-        Self {
-            topology,
-            clock,
-            servers,
-            executor,
-            arrived,
-            pushed: 0,
-        }
+        Self { topology, clock, servers, executor, arrived, pushed: 0 }
     }
 
     /// Pushes a reply of the next server in turn, until it is an event.

@@ -53,10 +53,7 @@ fn measure(words: &[&str]) {
     let selected = |name: &str| name.contains(filter) || filter.starts_with(name);
     if selected("reply/") {
         for (name, servers) in [("3_members", 3), ("50_members", 50), ("1000_mongos", 1000)] {
-            println!(
-                "bench: reply/{name}/allocations {:.1} allocations",
-                allocations(servers)
-            );
+            println!("bench: reply/{name}/allocations {:.1} allocations", allocations(servers));
             match instructions(servers) {
                 Some(count) => {
                     println!("bench: reply/{name}/instructions {count:.0} instructions");

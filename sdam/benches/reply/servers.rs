@@ -105,11 +105,7 @@ impl Servers {
     pub(crate) fn uri(&self) -> String {
         let hosts: Vec<_> = self.members.iter().map(ServerAddress::as_str).collect();
         let hosts = hosts.join(",");
-        let set = if self.is_sharded {
-            ""
-        } else {
-            "&replicaSet=rs"
-        };
+        let set = if self.is_sharded { "" } else { "&replicaSet=rs" };
         format!("mongodb://{hosts}/?heartbeatFrequencyMS=3600000{set}")
     }
 
@@ -148,21 +144,11 @@ impl Servers {
 
 impl Server {
     fn new(reply: Vec<u8>) -> Self {
-        let message = OpMsg {
-            more_to_come: true,
-            body: &reply,
-            ..OpMsg::default()
-        };
+        let message = OpMsg { more_to_come: true, body: &reply, ..OpMsg::default() };
         let pushed = message.encode().unwrap().into_bytes();
         let marked = COUNTER.to_le_bytes();
         let counter = pushed.windows(marked.len()).position(|own| own == marked);
-        Self {
-            reply,
-            pushed,
-            counter: counter.unwrap(),
-            opened: 0,
-            stream: None,
-        }
+        Self { reply, pushed, counter: counter.unwrap(), opened: 0, stream: None }
     }
 }
 

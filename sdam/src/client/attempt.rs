@@ -261,13 +261,7 @@ impl Sent<'_> {
         let api = shared.options.server_api.as_ref();
         let settings = &self.client.0.settings;
         let document = command
-            .encode(
-                self.server,
-                settings,
-                api,
-                self.transaction,
-                (self.limit, self.budget),
-            )
+            .encode(self.server, settings, api, self.transaction, (self.limit, self.budget))
             .map_err(|error| error::malformed(command, error))?;
         let events = CommandEvents::begin(&self, connection, &document);
         let reply = match connection.run_command(&document, self.budget.timeout).await {
@@ -332,9 +326,7 @@ fn is_retryable_write(
     error: &Error,
 ) -> bool {
     let max_wire_version = connection
-        .map_or(server.wire_versions(), |connection| {
-            connection.hello().wire_versions
-        })
+        .map_or(server.wire_versions(), |connection| connection.hello().wire_versions)
         .max;
     // The write concern errors of an old mongos do not count, and a new one has labelled them.
     let counts = server.server_type() != ServerType::Mongos

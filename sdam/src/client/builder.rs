@@ -34,10 +34,7 @@ pub struct ClientBuilder {
 impl ClientBuilder {
     /// Creates a builder of a client with this topology.
     pub fn new(topology: TopologyBuilder) -> Self {
-        Self {
-            topology,
-            authenticator: None,
-        }
+        Self { topology, authenticator: None }
     }
 
     /// Changes the builder of the topology: options, sinks, client metadata.
@@ -104,14 +101,10 @@ impl Settings {
             end_sessions: reads(&ReadPreference::new(ReadMode::PrimaryPreferred))?,
             retry_reads: driver.retry_reads().unwrap_or(true),
             retry_writes: driver.retry_writes().unwrap_or(true),
-            max_adaptive_retries: driver
-                .max_adaptive_retries()
-                .unwrap_or(MAX_ADAPTIVE_RETRIES),
+            max_adaptive_retries: driver.max_adaptive_retries().unwrap_or(MAX_ADAPTIVE_RETRIES),
             concerns: Concerns::of(driver)?,
             // Zero, no limit, also replaces the other limits.
-            timeout: driver
-                .value("timeoutMS")
-                .map(|_| driver.timeout().unwrap_or_default()),
+            timeout: driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default()),
             socket_timeout: driver.socket_timeout(),
         })
     }
@@ -119,8 +112,6 @@ impl Settings {
 
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder")
-            .field("topology", &self.topology)
-            .finish_non_exhaustive()
+        f.debug_struct("ClientBuilder").field("topology", &self.topology).finish_non_exhaustive()
     }
 }

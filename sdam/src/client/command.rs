@@ -67,10 +67,7 @@ impl<'c> Command<'c> {
     /// `distinct` or `count` (Retryable Reads: "Supported Read Operations"). By default it has the
     /// read preference of the connection string.
     pub fn read(database: &'c str, document: &'c [u8]) -> Self {
-        Self {
-            kind: Kind::Read,
-            ..Self::new(database, document)
-        }
+        Self { kind: Kind::Read, ..Self::new(database, document) }
     }
 
     /// Creates a write that may be retried: `insert`, `findAndModify`, or `update` and `delete` of
@@ -81,10 +78,7 @@ impl<'c> Command<'c> {
     /// Other writes are [not retryable](Self::without_retry): those of several documents
     /// (`multi: true`, `limit: 0`), and those with `w: 0`.
     pub fn write(database: &'c str, document: &'c [u8]) -> Self {
-        Self {
-            kind: Kind::Write,
-            ..Self::new(database, document)
-        }
+        Self { kind: Kind::Write, ..Self::new(database, document) }
     }
 
     /// Sets the criteria of the selection. Their read preference is sent to the server as well.
@@ -133,9 +127,7 @@ impl<'c> Command<'c> {
         let own = own.unwrap_or(Cow::Borrowed(self.document));
         let mut document = DocumentWriter::extending(&own)?;
         document.int64("maxTimeMS", max_time.flatten());
-        settings
-            .concerns
-            .append_to(&mut document, self.kind, &fields, limit);
+        settings.concerns.append_to(&mut document, self.kind, &fields, limit);
         if let Some(transaction) = transaction {
             transaction.append_to(&mut document);
         }

@@ -15,10 +15,9 @@ pub(super) const NO_WRITES_PERFORMED: &str = "NoWritesPerformed";
 /// Returns the error of an operation for which no server was selected.
 pub(super) fn unselected(error: SelectionError) -> Error {
     let (kind, message) = match &error {
-        SelectionError::Timeout(_) => (
-            ErrorKind::SelectionTimeout,
-            "no server was selected in time",
-        ),
+        SelectionError::Timeout(_) => {
+            (ErrorKind::SelectionTimeout, "no server was selected in time")
+        }
         _ => (ErrorKind::Selection, "no server was selected"),
     };
     Error::new(kind, Stage::CheckOut, message).with_source(error)
@@ -34,10 +33,7 @@ pub(super) fn malformed(command: &Command<'_>, error: MalformedDocument) -> Erro
 /// Returns the error of a command for which no time is left.
 pub(super) fn without_time(command: &Command<'_>) -> Error {
     let message = "the time limit is too short for a round trip to the server";
-    of(
-        command,
-        Error::new(ErrorKind::TimeLimit, Stage::Operation, message),
-    )
+    of(command, Error::new(ErrorKind::TimeLimit, Stage::Operation, message))
 }
 
 /// Returns the error of an error in a `reply` with `ok: 1`.

@@ -37,11 +37,7 @@ impl<'c> CommandEvents<'c> {
             events.push(started, info.started(document));
             info
         });
-        Self {
-            shared,
-            started,
-            info,
-        }
+        Self { shared, started, info }
     }
 
     pub(super) fn succeeded(mut self, reply: &[u8]) {

@@ -67,10 +67,7 @@ impl Limit {
         minimum_rtt: Duration,
         socket_timeout: Option<Duration>,
     ) -> Option<Budget> {
-        let unlimited = |timeout| Budget {
-            timeout,
-            max_time: None,
-        };
+        let unlimited = |timeout| Budget { timeout, max_time: None };
         let deadline = match self {
             Self::Unset => return Some(unlimited(socket_timeout)),
             Self::Endless => return Some(unlimited(None)),
@@ -80,10 +77,7 @@ impl Limit {
         let on_server = left.checked_sub(minimum_rtt)?.as_millis();
         // A `maxTimeMS` of 0 is no limit, and the server takes no more than an `i32`.
         let on_server = i64::from(i32::try_from(on_server).unwrap_or(i32::MAX));
-        (on_server > 0).then_some(Budget {
-            timeout: Some(left),
-            max_time: Some(on_server),
-        })
+        (on_server > 0).then_some(Budget { timeout: Some(left), max_time: Some(on_server) })
     }
 }
 

@@ -27,17 +27,10 @@ impl PinnedConnection {
         let none = Command::new("", &[]);
         let limit = client.limit(&none);
         let check_out_by = client.check_out_by(limit);
-        let server = client
-            .select(criteria, limit)
-            .await
-            .map_err(error::unselected)?;
+        let server = client.select(criteria, limit).await.map_err(error::unselected)?;
         let connection = check_out(server.pool(), check_out_by).await;
         let connection = connection.map_err(|error| error.with_address(server.address()))?;
-        Ok(Self {
-            client: client.clone(),
-            connection,
-            server,
-        })
+        Ok(Self { client: client.clone(), connection, server })
     }
 
     /// Returns the selected server.

@@ -49,12 +49,7 @@ pub(super) struct Failure {
 
 impl Retry {
     pub(super) fn new(policy: Policy) -> Self {
-        Self {
-            policy,
-            attempts: 0,
-            limit: (!policy.has_limit).then_some(1),
-            told: None,
-        }
+        Self { policy, attempts: 0, limit: (!policy.has_limit).then_some(1), told: None }
     }
 
     /// Returns the backoff before the next attempt, or `None` if there is none. `random` are 64
@@ -89,10 +84,7 @@ impl Retry {
     /// because the operation `is_late` (Client Side Operations Timeout: "Retryability").
     pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, Error> {
         match self.told {
-            Some(Failure {
-                accepted: Some(reply),
-                ..
-            }) if !is_late => Ok(reply),
+            Some(Failure { accepted: Some(reply), .. }) if !is_late => Ok(reply),
             Some(Failure { error, .. }) => {
                 let error = error.retried(self.attempts - 1);
                 Err(if is_late { error.out_of_time() } else { error })

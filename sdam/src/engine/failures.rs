@@ -27,10 +27,7 @@ impl ServerFailures {
     /// Updates the errors from the server's description as of `now`.
     pub(crate) fn observe(&mut self, new: &ServerDescription, now: Instant) {
         if let Some(error) = &new.error {
-            let failure = ServerFailure {
-                error: error.clone(),
-                at: now,
-            };
+            let failure = ServerFailure { error: error.clone(), at: now };
             self.first.get_or_insert_with(|| failure.clone());
             self.last = Some(failure);
         } else if new.server_type.is_available() {

@@ -13,22 +13,10 @@ use crate::sync::{Mutex, MutexGuard};
 /// An action on a connection of a server.
 #[derive(Debug)]
 pub(crate) enum Order {
-    Connect {
-        conn: ConnId,
-        deadline: Option<Instant>,
-    },
-    Send {
-        conn: ConnId,
-        request: HelloRequest,
-        deadline: Option<Instant>,
-    },
-    Read {
-        conn: ConnId,
-        deadline: Option<Instant>,
-    },
-    Disconnect {
-        conn: ConnId,
-    },
+    Connect { conn: ConnId, deadline: Option<Instant> },
+    Send { conn: ConnId, request: HelloRequest, deadline: Option<Instant> },
+    Read { conn: ConnId, deadline: Option<Instant> },
+    Disconnect { conn: ConnId },
 }
 
 /// The orders for one server, in the order in which the engine has given them.

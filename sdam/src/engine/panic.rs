@@ -17,9 +17,7 @@ impl DeferredPanic {
     ///
     /// Unwind safety: the pool's state after a panic is the pool's own; nothing here reads it.
     pub(crate) fn catch<T>(&mut self, call: impl FnOnce() -> T) -> Option<T> {
-        catch_unwind(AssertUnwindSafe(call))
-            .map_err(|panic| self.0.get_or_insert(panic))
-            .ok()
+        catch_unwind(AssertUnwindSafe(call)).map_err(|panic| self.0.get_or_insert(panic)).ok()
     }
 
     /// Keeps the panic of `other` unless there is one already.
@@ -39,8 +37,6 @@ impl DeferredPanic {
 
 impl fmt::Debug for DeferredPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DeferredPanic")
-            .field(&self.0.is_some())
-            .finish()
+        f.debug_tuple("DeferredPanic").field(&self.0.is_some()).finish()
     }
 }

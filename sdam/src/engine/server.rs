@@ -58,17 +58,9 @@ pub(crate) struct Lane {
 
 impl Server {
     pub(crate) fn new(id: ServerId, address: ServerAddress) -> Self {
-        let core = Arc::new(ServerCore {
-            id,
-            address,
-            pool: OnceLock::new(),
-        });
+        let core = Arc::new(ServerCore { id, address, pool: OnceLock::new() });
         Self {
-            lanes: std::array::from_fn(|_| {
-                CountedArc::new(Lane {
-                    server: Arc::clone(&core),
-                })
-            }),
+            lanes: std::array::from_fn(|_| CountedArc::new(Lane { server: Arc::clone(&core) })),
             core,
             orders: Orders::default(),
             failures: Mutex::default(),
@@ -108,8 +100,7 @@ impl Server {
     }
 
     pub(crate) fn set_generation(&self, generation: Generation) {
-        self.generation
-            .store(generation.as_u64(), Ordering::Release);
+        self.generation.store(generation.as_u64(), Ordering::Release);
     }
 
     /// Locks the server's errors; hold the guard only briefly.
@@ -170,11 +161,8 @@ mod tests {
     fn each_thread_has_its_own_constant_lane_number() {
         let numbers = || [lane_of_thread(), lane_of_thread()];
         let threads: Vec<_> = (0..4).map(|_| std::thread::spawn(numbers)).collect();
-        let mut seen: Vec<_> = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap())
-            .chain([numbers()])
-            .collect();
+        let mut seen: Vec<_> =
+            threads.into_iter().map(|thread| thread.join().unwrap()).chain([numbers()]).collect();
         assert!(seen.iter().all(|[first, second]| first == second));
         seen.sort_unstable();
         seen.dedup();

@@ -45,18 +45,15 @@ impl Snapshot {
     /// Returns the servers, in the order of the description.
     pub fn servers(&self) -> impl ExactSizeIterator<Item = ServerState<'_>> {
         let descriptions = self.description.servers().iter();
-        descriptions
-            .enumerate()
-            .map(|(index, description)| ServerState {
-                description,
-                server: self.servers.get(index),
-            })
+        descriptions.enumerate().map(|(index, description)| ServerState {
+            description,
+            server: self.servers.get(index),
+        })
     }
 
     /// Returns the server at `address`.
     pub fn server(&self, address: &ServerAddress) -> Option<ServerState<'_>> {
-        self.servers()
-            .find(|server| server.description.address == *address)
+        self.servers().find(|server| server.description.address == *address)
     }
 
     /// Returns the server with this id.
@@ -67,9 +64,7 @@ impl Snapshot {
     /// Returns the number of operations in progress on the server at this index.
     #[inline]
     pub(crate) fn operation_count(&self, index: usize) -> u32 {
-        self.servers
-            .get(index)
-            .map_or(0, |server| server.operation_count())
+        self.servers.get(index).map_or(0, |server| server.operation_count())
     }
 }
 
@@ -93,9 +88,7 @@ impl<'s> ServerState<'s> {
 
     /// Returns the first and last error so far.
     pub fn failures(&self) -> ServerFailures {
-        self.server
-            .map(|server| server.failures().clone())
-            .unwrap_or_default()
+        self.server.map(|server| server.failures().clone()).unwrap_or_default()
     }
 }
 

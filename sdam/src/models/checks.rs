@@ -13,10 +13,8 @@ use super::harness::{Harness, member};
 /// A harness whose primary appears at the second check. Without a request a monitor makes that check
 /// only after ten seconds, which never pass in a model.
 fn harness() -> Harness {
-    let harness = Harness::new(&[
-        member("secondary", &["a:1"]),
-        member("isWritablePrimary", &["a:1"]),
-    ]);
+    let harness =
+        Harness::new(&[member("secondary", &["a:1"]), member("isWritablePrimary", &["a:1"])]);
     harness.tasks.begin();
     harness
 }

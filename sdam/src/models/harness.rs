@@ -64,20 +64,13 @@ impl Harness {
 
     fn start(replies: &[Document], setup: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
         let tasks = Tasks::default();
-        let servers = Servers {
-            replies: replies.iter().map(bytes).collect(),
-            asked: AtomicUsize::new(0),
-        };
-        let backend = Backend::new(
-            Arc::<ModelClock>::default(),
-            Arc::new(Replica(Arc::new(servers))),
-            1,
-        );
+        let servers =
+            Servers { replies: replies.iter().map(bytes).collect(), asked: AtomicUsize::new(0) };
+        let backend =
+            Backend::new(Arc::<ModelClock>::default(), Arc::new(Replica(Arc::new(servers))), 1);
         let uri = "mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll";
         let builder = setup(Topology::builder(uri).unwrap());
-        let topology = builder
-            .start(Runtime::new(backend, Arc::new(tasks.clone())))
-            .unwrap();
+        let topology = builder.start(Runtime::new(backend, Arc::new(tasks.clone()))).unwrap();
         Self { topology, tasks }
     }
 
@@ -166,8 +159,7 @@ impl Clock for ModelClock {
         if wait > PATIENCE {
             return pending().boxed();
         }
-        self.0
-            .fetch_add(wait.as_millis() as u64 + 1, Ordering::Relaxed);
+        self.0.fetch_add(wait.as_millis() as u64 + 1, Ordering::Relaxed);
         ready(()).boxed()
     }
 }
@@ -194,10 +186,7 @@ impl Transport for Replica {
         _: &ServerAddress,
         _: Option<Instant>,
     ) -> Result<Box<dyn Connection>, Error> {
-        Ok(Box::new(Line {
-            servers: Arc::clone(&self.0),
-            request: None,
-        }))
+        Ok(Box::new(Line { servers: Arc::clone(&self.0), request: None }))
     }
 }
 
@@ -220,21 +209,9 @@ impl Connection for Line {
 fn answer(request: &WireMessage, body: &[u8]) -> WireMessage {
     let (request_id, response_to) = (1, request.request_id());
     let reply = if request.op_code() == OpCode::Query {
-        OpReply {
-            request_id,
-            response_to,
-            flags: OpReply::AWAIT_CAPABLE,
-            body,
-        }
-        .encode()
+        OpReply { request_id, response_to, flags: OpReply::AWAIT_CAPABLE, body }.encode()
     } else {
-        OpMsg {
-            request_id,
-            response_to,
-            body,
-            ..OpMsg::default()
-        }
-        .encode()
+        OpMsg { request_id, response_to, body, ..OpMsg::default() }.encode()
     };
     reply.unwrap()
 }

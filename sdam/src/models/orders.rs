@@ -14,11 +14,7 @@ fn receive(orders: &Orders, news: &mut News) {
 }
 
 fn disconnect(number: u64) -> Order {
-    let conn = ConnId {
-        server: ServerId::from_u64(1),
-        role: Role::Check,
-        number,
-    };
+    let conn = ConnId { server: ServerId::from_u64(1), role: Role::Check, number };
     Order::Disconnect { conn }
 }
 
@@ -27,11 +23,8 @@ fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
     // F-72
     explore(2, || {
         let orders = Arc::new(Orders::default());
-        let leave: [fn(&Orders); 3] = [
-            |orders| orders.push(disconnect(1)),
-            Orders::look,
-            Orders::check,
-        ];
+        let leave: [fn(&Orders); 3] =
+            [|orders| orders.push(disconnect(1)), Orders::look, Orders::check];
         for leave in leave {
             let orders = Arc::clone(&orders);
             thread::spawn(move || {

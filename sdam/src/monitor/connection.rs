@@ -121,17 +121,11 @@ impl MonitorConnection {
                         is_authenticated: false,
                         max_hello_size,
                     });
-                    Done {
-                        wire,
-                        answer: Answer::Connected,
-                    }
+                    Done { wire, answer: Answer::Connected }
                 }
                 Err(error) => Done {
                     wire: None,
-                    answer: Answer::Failed {
-                        at: clock.now(),
-                        error: error.without_context(),
-                    },
+                    answer: Answer::Failed { at: clock.now(), error: error.without_context() },
                 },
             }
         });
@@ -184,33 +178,20 @@ impl MonitorConnection {
         let wire = self.idle.take();
         self.begin(async move {
             let Some(mut wire) = wire else {
-                let error = Error::new(
-                    ErrorKind::Internal,
-                    Stage::Hello,
-                    "there is no open connection",
-                );
+                let error =
+                    Error::new(ErrorKind::Internal, Stage::Hello, "there is no open connection");
                 return Done {
                     wire: None,
                     // There is no clock either. The machine takes it for no time at all.
-                    answer: Answer::Failed {
-                        at: Instant::EPOCH,
-                        error,
-                    },
+                    answer: Answer::Failed { at: Instant::EPOCH, error },
                 };
             };
             wire.connection.set_deadline(deadline);
             match wire.converse(request).await {
-                Ok(answer) => Done {
-                    wire: Some(wire),
-                    answer,
-                },
-                Err(error) => Done {
-                    answer: Answer::Failed {
-                        at: wire.clock.now(),
-                        error,
-                    },
-                    wire: None,
-                },
+                Ok(answer) => Done { wire: Some(wire), answer },
+                Err(error) => {
+                    Done { answer: Answer::Failed { at: wire.clock.now(), error }, wire: None }
+                }
             }
         });
     }
@@ -236,17 +217,9 @@ impl Wire {
         self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
         let at = self.clock.now();
-        let more_to_come = self
-            .exchange
-            .accept(&message)
-            .map_err(|error| protocol(&error))?
-            .more_to_come;
-        Ok(Answer::Reply(Reply {
-            sent,
-            at,
-            message,
-            more_to_come,
-        }))
+        let more_to_come =
+            self.exchange.accept(&message).map_err(|error| protocol(&error))?.more_to_come;
+        Ok(Answer::Reply(Reply { sent, at, message, more_to_come }))
     }
 }
 

@@ -48,8 +48,6 @@ impl DeadlineTimer {
 
 impl fmt::Debug for DeadlineTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("DeadlineTimer")
-            .field(&self.0.as_ref().map(|(set, _)| set))
-            .finish()
+        f.debug_tuple("DeadlineTimer").field(&self.0.as_ref().map(|(set, _)| set)).finish()
     }
 }

@@ -53,17 +53,9 @@ pub(super) struct Adapter<R> {
 
 const ENABLED: &[Adapter<Runtime>] = &[
     #[cfg(feature = "runtime-tokio")]
-    Adapter {
-        feature: "runtime-tokio",
-        needs_context: true,
-        make: || super::tokio().ok(),
-    },
+    Adapter { feature: "runtime-tokio", needs_context: true, make: || super::tokio().ok() },
     #[cfg(feature = "runtime-smol")]
-    Adapter {
-        feature: "runtime-smol",
-        needs_context: false,
-        make: || Some(super::smol()),
-    },
+    Adapter { feature: "runtime-smol", needs_context: false, make: || Some(super::smol()) },
     #[cfg(feature = "runtime-async-std")]
     Adapter {
         feature: "runtime-async-std",

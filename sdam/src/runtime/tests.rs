@@ -1,8 +1,4 @@
-#[cfg(any(
-    feature = "runtime-tokio",
-    feature = "runtime-smol",
-    feature = "runtime-async-std"
-))]
+#[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 mod chosen {
     use super::super::current::{Adapter, CurrentError, choose, current};
 
@@ -32,14 +28,8 @@ mod chosen {
         check(&[async_std()], Ok("async-std"));
         check(&[inside(), smol()], Ok("tokio"));
         check(&[inside(), smol(), async_std()], Ok("tokio"));
-        check(
-            &[outside(), smol()],
-            ambiguous(&["runtime-tokio", "runtime-smol"]),
-        );
-        check(
-            &[smol(), async_std()],
-            ambiguous(&["runtime-smol", "runtime-async-std"]),
-        );
+        check(&[outside(), smol()], ambiguous(&["runtime-tokio", "runtime-smol"]));
+        check(&[smol(), async_std()], ambiguous(&["runtime-smol", "runtime-async-std"]));
         check(
             &[outside(), smol(), async_std()],
             ambiguous(&["runtime-tokio", "runtime-smol", "runtime-async-std"]),
@@ -50,10 +40,7 @@ mod chosen {
     fn errors_name_the_remedy_and_the_features() {
         let enabled = ["runtime-smol", "runtime-async-std"].into();
         let error = CurrentError::Ambiguous { enabled }.to_string();
-        assert!(
-            error.contains("(runtime-smol, runtime-async-std)"),
-            "{error}"
-        );
+        assert!(error.contains("(runtime-smol, runtime-async-std)"), "{error}");
         assert!(CurrentError::NotInContext.to_string().contains("block_on"));
     }
 
@@ -83,10 +70,7 @@ mod chosen {
 #[test]
 fn tokio_is_current_in_its_context_whatever_features_are_enabled() {
     assert!(super::tokio().is_err());
-    let tokio = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
+    let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let _context = tokio.enter();
     assert!(super::tokio().is_ok());
     let runtime = super::current().unwrap();

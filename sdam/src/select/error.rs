@@ -77,11 +77,9 @@ impl fmt::Display for SelectionError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Timeout(timeout) => timeout.fmt(f),
-            Self::Incompatible { description } => f.write_str(
-                description
-                    .compatibility_error()
-                    .unwrap_or("incompatible server"),
-            ),
+            Self::Incompatible { description } => {
+                f.write_str(description.compatibility_error().unwrap_or("incompatible server"))
+            }
             Self::InvalidCriteria(error) => error.fmt(f),
             Self::TooManyWaiters { limit } => write!(
                 f,

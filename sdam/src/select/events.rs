@@ -52,26 +52,18 @@ impl<'t> SelectionEvents<'t> {
         // No step is published of a selection that the queue sheds.
         let events = context.events;
         let wanted = events.wants_any(Interest::SELECTION) && events.admits_operation(started);
-        let selection = wanted
-            .then(|| describe(context.settings, criteria))
-            .and_then(|selection| {
+        let selection =
+            wanted.then(|| describe(context.settings, criteria)).and_then(|selection| {
                 let publish = || {
                     context.publish(&selection, |selection, description| {
-                        EventKind::ServerSelectionStarted {
-                            selection,
-                            description,
-                        }
+                        EventKind::ServerSelectionStarted { selection, description }
                     });
                 };
                 let own = (Arc::clone(&selection), started);
                 let number = context.published.pending.begin(own, publish)?;
                 Some((number, selection))
             });
-        Self {
-            context,
-            started,
-            selection,
-        }
+        Self { context, started, selection }
     }
 
     /// Publishes that the selection waits, for at most `remaining`.
@@ -81,11 +73,7 @@ impl<'t> SelectionEvents<'t> {
         };
         self.context.published.pending.step(*number, || {
             self.context.publish(selection, |selection, description| {
-                EventKind::ServerSelectionWaiting {
-                    selection,
-                    description,
-                    remaining,
-                }
+                EventKind::ServerSelectionWaiting { selection, description, remaining }
             });
         });
     }
@@ -99,21 +87,13 @@ impl<'t> SelectionEvents<'t> {
         let Some((number, selection)) = self.selection.take() else {
             return outcome;
         };
-        let open = self
-            .context
-            .published
-            .pending
-            .end(number, || match &outcome {
-                Ok(selected) => self.publish_success(&selection, server(selected)),
-                Err(error) => {
-                    self.publish_failure(&selection, error.failure(), error.without_description());
-                }
-            });
-        if open {
-            outcome
-        } else {
-            Err(SelectionError::Closed)
-        }
+        let open = self.context.published.pending.end(number, || match &outcome {
+            Ok(selected) => self.publish_success(&selection, server(selected)),
+            Err(error) => {
+                self.publish_failure(&selection, error.failure(), error.without_description());
+            }
+        });
+        if open { outcome } else { Err(SelectionError::Closed) }
     }
 
     fn publish_success(

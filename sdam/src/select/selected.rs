@@ -80,10 +80,7 @@ impl Selected {
 
 impl<P> SelectedServer<P> {
     pub(crate) fn new(selected: Selected) -> Self {
-        Self {
-            selected,
-            pool: PhantomData,
-        }
+        Self { selected, pool: PhantomData }
     }
 
     /// Returns the server id, for error reports.

@@ -64,11 +64,7 @@ impl SelectionTimeout {
     }
 
     fn fmt_servers(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "\n{} on {}:",
-            self.explanation.operation, self.explanation.topology_type
-        )?;
+        write!(f, "\n{} on {}:", self.explanation.operation, self.explanation.topology_type)?;
         if let Some(refusal) = &self.explanation.refusal {
             write!(f, "\n  {refusal}")?;
         }
@@ -116,11 +112,7 @@ impl fmt::Display for SelectionTimeout {
         }
         self.fmt_servers(f)?;
         for diagnosis in &self.diagnoses {
-            write!(
-                f,
-                "\nprobably: {diagnosis}\n  remedy: {}",
-                diagnosis.remedy()
-            )?;
+            write!(f, "\nprobably: {diagnosis}\n  remedy: {}", diagnosis.remedy())?;
         }
         for (index, transition) in self.history.iter().enumerate() {
             let title = if index == 0 { "\nhistory:" } else { "" };
@@ -156,11 +148,7 @@ impl fmt::Display for Wait<'_> {
         let Self(timeout) = self;
         if timeout.limit_source == LimitSource::TryOnce {
             let waited = Seconds(timeout.waited);
-            write!(
-                f,
-                "gave up after one scan, {waited} ({})",
-                timeout.limit_source
-            )
+            write!(f, "gave up after one scan, {waited} ({})", timeout.limit_source)
         } else if timeout.timeout.is_zero() {
             write!(f, "did not wait ({} is 0)", timeout.limit_source)
         } else {

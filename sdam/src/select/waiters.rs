@@ -26,9 +26,7 @@ impl Waiters {
     pub(crate) fn enter(&self, limit: usize) -> Option<(WaiterGuard<'_>, bool)> {
         // A refused waiter is never counted; otherwise the first waiter could see a count of one.
         let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);
-        let taken = self
-            .0
-            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
+        let taken = self.0.fetch_update(Ordering::SeqCst, Ordering::SeqCst, more);
         let before = taken.ok()?;
         Some((WaiterGuard(self), before == 0))
     }

@@ -34,15 +34,10 @@ impl Scanner {
         if !self.lacks_authentication(server) {
             return Ok(());
         }
-        let (clock, deadline) = (
-            Arc::clone(&self.shared.backend.clock),
-            self.reply_deadline(),
-        );
+        let (clock, deadline) = (Arc::clone(&self.shared.backend.clock), self.reply_deadline());
         // Each server that has users takes the legacy hello; a balancer was sent the modern one.
-        let hello = HelloRequest::poll(
-            self.is_balancer(server),
-            self.shared.config.server_api.clone(),
-        );
+        let hello =
+            HelloRequest::poll(self.is_balancer(server), self.shared.config.server_api.clone());
         let max_wire_version = self.max_wire_version(server);
         let Some(member) = self.members.get_mut(&server) else {
             return Ok(());
@@ -53,8 +48,7 @@ impl Scanner {
             return Ok(());
         };
         wire.connection.set_deadline(deadline);
-        wire.connection
-            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
         let exchanges = authenticate(
             &mut *wire.connection,
             &mut wire.exchange,

@@ -44,9 +44,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// If the options contradict each other.
     pub fn blocking(self) -> Result<BlockingTopology<P>, ConfigError> {
-        Ok(BlockingTopology {
-            scan: self.scan(runtime::blocking())?,
-        })
+        Ok(BlockingTopology { scan: self.scan(runtime::blocking())? })
     }
 }
 

@@ -134,11 +134,7 @@ impl Scanner {
 
     fn too_late(&self, stage: Stage) -> Error {
         let limit = self.shared.config.connect_timeout.unwrap_or_default();
-        Error::new(
-            ErrorKind::Timeout,
-            stage,
-            format!("no answer within {limit:?}"),
-        )
+        Error::new(ErrorKind::Timeout, stage, format!("no answer within {limit:?}"))
     }
 
     pub(super) fn is_balancer(&self, server: ServerId) -> bool {
@@ -163,9 +159,5 @@ impl Scanner {
 }
 
 fn gone() -> Error {
-    Error::new(
-        ErrorKind::Internal,
-        Stage::Connect,
-        "the server has left the topology",
-    )
+    Error::new(ErrorKind::Internal, Stage::Connect, "the server has left the topology")
 }

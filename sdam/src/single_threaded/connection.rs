@@ -40,11 +40,7 @@ impl<'t> ScanConnection<'t> {
             return None;
         }
         member.used = shared.now();
-        Some(Self {
-            member,
-            shared,
-            generation,
-        })
+        Some(Self { member, shared, generation })
     }
 
     /// Returns the generation of the connection, for error reports.
@@ -76,8 +72,7 @@ impl<'t> ScanConnection<'t> {
         };
         let protocol = |error: WireError| error::from_wire(Stage::Operation, error);
         wire.connection.set_deadline(deadline);
-        wire.connection
-            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
         let message = wire.exchange.command(command).map_err(protocol)?;
         let at = |error: Error| error.at(Stage::Operation);
         wire.connection.send(message).await.map_err(at)?;
@@ -93,8 +88,7 @@ impl<'t> ScanConnection<'t> {
     /// [`Hello::DEFAULT_MAX_MESSAGE_SIZE`] are accepted until the next check.
     pub fn connection(&mut self) -> Option<&mut dyn Connection> {
         let wire = self.member.connection.wire()?;
-        wire.connection
-            .set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
+        wire.connection.set_max_message_size(Hello::DEFAULT_MAX_MESSAGE_SIZE);
         Some(&mut *wire.connection)
     }
 }

@@ -62,9 +62,7 @@ impl Member {
                     self.conn = Some(conn);
                     shared.connect(&self.server, &mut self.connection, deadline);
                 }
-                Order::Send {
-                    request, deadline, ..
-                } => {
+                Order::Send { request, deadline, .. } => {
                     let request = shared.metadata.renew(request);
                     self.connection.send(request, deadline);
                 }

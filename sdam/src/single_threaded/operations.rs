@@ -98,11 +98,10 @@ impl<P: PoolHandle> ScanTopology<P> {
         let outcome = match race::deadline(&*clock, deadline, lent.command(command, deadline)).await
         {
             Ok(outcome) => outcome,
-            Err(elapsed) => Err(Error::timeout(
-                Stage::Operation,
-                "the command took longer than allowed",
-            )
-            .with_source(elapsed)),
+            Err(elapsed) => {
+                Err(Error::timeout(Stage::Operation, "the command took longer than allowed")
+                    .with_source(elapsed))
+            }
         };
         let max_wire_version = self.scanner.max_wire_version(server);
         let mut report = |error: Error| {

@@ -31,8 +31,7 @@ impl Reported<'_> {
     fn waiting(&mut self, shared: &Shared) {
         if !std::mem::replace(&mut self.waited, true) {
             let now = shared.now();
-            self.events
-                .waiting(self.deadline.map(|deadline| deadline.since(now)));
+            self.events.waiting(self.deadline.map(|deadline| deadline.since(now)));
         }
     }
 }
@@ -148,10 +147,7 @@ impl Scanner {
                 return SelectionError::Incompatible { description };
             }
             ScanFailure::Timeout => limit,
-            ScanFailure::TriedOnce => Limit {
-                source: LimitSource::TryOnce,
-                ..limit
-            },
+            ScanFailure::TriedOnce => Limit { source: LimitSource::TryOnce, ..limit },
         };
         let settings = &self.shared.settings;
         // The history is added after the events of this call are delivered.

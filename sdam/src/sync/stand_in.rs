@@ -29,10 +29,7 @@ pub(crate) struct ArcSwap<T> {
 
 impl<T> ArcSwap<T> {
     pub(crate) fn from_pointee(value: T) -> Self {
-        Self {
-            values: std::sync::Mutex::new(vec![Arc::new(value)]),
-            latest: AtomicUsize::new(0),
-        }
+        Self { values: std::sync::Mutex::new(vec![Arc::new(value)]), latest: AtomicUsize::new(0) }
     }
 
     pub(crate) fn load_full(&self) -> Arc<T> {
@@ -120,10 +117,7 @@ impl Event {
         listeners.waiting.insert(place, None);
         drop(listeners);
         fence(Ordering::SeqCst);
-        EventListener {
-            listeners: Arc::clone(&self.0),
-            place,
-        }
+        EventListener { listeners: Arc::clone(&self.0), place }
     }
 }
 
@@ -138,10 +132,7 @@ impl Future for EventListener {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(waker) = listeners.waiting.get_mut(&self.place) else {
             return Poll::Ready(());
         };
@@ -154,10 +145,7 @@ impl Future for EventListener {
 
 impl Drop for EventListener {
     fn drop(&mut self) {
-        let mut listeners = self
-            .listeners
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut listeners = self.listeners.lock().unwrap_or_else(PoisonError::into_inner);
         let waker = listeners.waiting.remove(&self.place);
         drop(listeners);
         drop(waker);

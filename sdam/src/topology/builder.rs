@@ -119,10 +119,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         is_faas: bool,
         document: impl Fn() -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
-        self.metadata = Some(Metadata::Driver(DriverDocument {
-            is_faas,
-            encode: Arc::new(document),
-        }));
+        self.metadata =
+            Some(Metadata::Driver(DriverDocument { is_faas, encode: Arc::new(document) }));
         self
     }
 
@@ -181,11 +179,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     /// If the options contradict each other or ask for TLS or a proxy that `runtime` does not have,
     /// or if the client metadata is invalid.
     pub fn start(self, runtime: Runtime) -> Result<Topology<P>, ConfigError> {
-        let Runtime {
-            mut backend,
-            spawner,
-            ..
-        } = runtime;
+        let Runtime { mut backend, spawner, .. } = runtime;
         let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
         let mut settings = Settings::new(&prepared.options);
         settings.selector = prepared.selector.take();
@@ -233,9 +227,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let metadata = MetadataHandshake::new(metadata, options.load_balanced)?;
         let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
         let rng = Rng::new(backend.next_seed());
-        let topology = self
-            .id
-            .unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
+        let topology = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
         if let Some(history) = &self.history {
             self.sinks.push(history.clone());
         }

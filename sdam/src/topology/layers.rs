@@ -38,10 +38,7 @@ pub(super) fn transport(
         add(layers, refusal("proxyHost", &proxy.host, PROXY))?;
     }
     if let Some(tls) = options.tls.as_ref().filter(|_| !guards.tls) {
-        let provider = backend
-            .tls
-            .as_ref()
-            .ok_or_else(|| refusal("tls", "true", LIBRARY))?;
+        let provider = backend.tls.as_ref().ok_or_else(|| refusal("tls", "true", LIBRARY))?;
         let mut layers = Layers::default();
         layers.tls = Some(provider.tls(tls)?);
         if is_x509(options) && !provider.has_client_certificate(tls) {

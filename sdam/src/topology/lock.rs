@@ -99,10 +99,7 @@ mod tests {
         };
         let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(attempt)).unwrap_err();
         let message = panic.downcast_ref::<&str>().copied().unwrap_or_default();
-        assert!(
-            message.contains("called back into the topology"),
-            "{message}"
-        );
+        assert!(message.contains("called back into the topology"), "{message}");
         assert_eq!(*lock.lock(), 1, "the lock is usable afterwards");
     }
 }

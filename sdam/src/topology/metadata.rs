@@ -76,10 +76,7 @@ impl MetadataHandshake {
                 Source::Driver(document)
             }
         };
-        Ok(Self {
-            source,
-            load_balanced,
-        })
+        Ok(Self { source, load_balanced })
     }
 
     /// Returns the handshake of a connection that is opened now.
@@ -99,11 +96,7 @@ impl MetadataHandshake {
 
     /// Appends a library and returns whether that changed the metadata.
     pub(crate) fn append(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        let Source::Own {
-            metadata,
-            handshake,
-        } = &self.source
-        else {
+        let Source::Own { metadata, handshake } = &self.source else {
             let reason = "the driver makes the client document itself";
             let remedy = "append the library to that";
             return Err(ConfigError::new("driver name", "", reason, remedy));
@@ -119,11 +112,7 @@ impl MetadataHandshake {
 
     /// Replaces the handshake of a connection's first request with the current one.
     pub(crate) fn renew(&self, request: HelloRequest) -> HelloRequest {
-        if request.handshake.is_some() {
-            request.with_handshake(self.handshake())
-        } else {
-            request
-        }
+        if request.handshake.is_some() { request.with_handshake(self.handshake()) } else { request }
     }
 }
 
@@ -133,8 +122,6 @@ fn encode(metadata: &ClientMetadata, load_balanced: bool) -> Handshake {
 
 impl fmt::Debug for DriverDocument {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverDocument")
-            .field("is_faas", &self.is_faas)
-            .finish_non_exhaustive()
+        f.debug_struct("DriverDocument").field("is_faas", &self.is_faas).finish_non_exhaustive()
     }
 }

@@ -19,12 +19,7 @@ impl Shared {
             return None;
         };
         let timeout = self.options.connect_timeout;
-        let lookup = Lookup::new(
-            &self.backend,
-            self.backend.resolver.as_ref()?,
-            timeout,
-            deadline,
-        );
+        let lookup = Lookup::new(&self.backend, self.backend.resolver.as_ref()?, timeout, deadline);
         Some(Input::LookedUp(lookup.srv(&name).await))
     }
 }

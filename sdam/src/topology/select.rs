@@ -19,10 +19,7 @@ use crate::{
 
 impl Shared {
     /// Selects from the current snapshot, without lock, allocation or waiting.
-    #[expect(
-        clippy::inline_always,
-        reason = "to copy the result costs a tenth of a selection"
-    )]
+    #[expect(clippy::inline_always, reason = "to copy the result costs a tenth of a selection")]
     #[inline(always)]
     pub(crate) fn try_select(
         &self,
@@ -52,9 +49,7 @@ impl Shared {
             Ok(None) => self.wait(criteria, limit, &events).await,
             Err(error) => Err(error),
         };
-        events.end(outcome, |selected| {
-            (selected.id(), selected.address().clone())
-        })
+        events.end(outcome, |selected| (selected.id(), selected.address().clone()))
     }
 
     async fn wait(

@@ -40,11 +40,7 @@ impl ServerTask {
     /// Creates the task of `server`, which is not running yet.
     pub(super) fn new(shared: Arc<Shared>, server: Arc<Server>) -> Self {
         shared.task_begins();
-        Self {
-            shared,
-            server,
-            is_finished: false,
-        }
+        Self { shared, server, is_finished: false }
     }
 
     /// Checks the server until it leaves the topology.
@@ -118,11 +114,7 @@ impl ServerTask {
             Order::Connect { conn, deadline } => links.connect(conn, |connection| {
                 shared.connect(&self.server, connection, deadline);
             }),
-            Order::Send {
-                conn,
-                request,
-                deadline,
-            } => links.on(conn, |connection| {
+            Order::Send { conn, request, deadline } => links.on(conn, |connection| {
                 connection.send(shared.metadata.renew(request), deadline);
             }),
             Order::Read { conn, deadline } => {

@@ -35,9 +35,7 @@ impl<P: PoolHandle> Topology<P> {
     pub fn servers(&self) -> Vec<KnownServer<P>> {
         let snapshot = self.shared().published.load();
         let indexes = 0..snapshot.servers.len();
-        indexes
-            .filter_map(|index| KnownServer::new(&snapshot, index))
-            .collect()
+        indexes.filter_map(|index| KnownServer::new(&snapshot, index)).collect()
     }
 
     /// Returns the server at `address`, if it is in the topology now. Takes no lock and allocates
@@ -45,9 +43,7 @@ impl<P: PoolHandle> Topology<P> {
     pub fn server(&self, address: &ServerAddress) -> Option<KnownServer<P>> {
         let snapshot = self.shared().published.load();
         let servers = snapshot.description.servers();
-        let index = servers
-            .binary_search_by(|server| server.address.cmp(address))
-            .ok()?;
+        let index = servers.binary_search_by(|server| server.address.cmp(address)).ok()?;
         KnownServer::new(&snapshot, index)
     }
 }

@@ -115,15 +115,7 @@ impl Shared {
         background: Background,
     ) -> Arc<Self> {
         let Prepared {
-            options,
-            config,
-            metadata,
-            mut rng,
-            pools,
-            events,
-            history,
-            warnings,
-            ..
+            options, config, metadata, mut rng, pools, events, history, warnings, ..
         } = prepared;
         // All counters start with the same seed, so a thread draws the same numbers from any lane.
         let seed = rng.next_u64();
@@ -228,15 +220,9 @@ impl Shared {
         let reply = HelloReply::parse(reply);
         let hello = reply.hello.as_ref().map_err(Error::clone)?;
         let balanced = self.options.load_balanced;
-        let service = balanced
-            .then(|| hello.load_balanced_service())
-            .transpose()?;
+        let service = balanced.then(|| hello.load_balanced_service()).transpose()?;
         let current = self.change(|engine, now| {
-            let input = Input::Handshake {
-                server,
-                generation,
-                reply,
-            };
+            let input = Input::Handshake { server, generation, reply };
             let after = engine.handle(now, input, &self.published);
             (engine.deployment().generation(server, service), after)
         });
@@ -252,11 +238,7 @@ impl Shared {
         outcome: Result<&[u8], Error>,
         rtt: Duration,
     ) {
-        self.handle(Input::Played {
-            server,
-            outcome: outcome.map(HelloReply::parse),
-            rtt,
-        });
+        self.handle(Input::Played { server, outcome: outcome.map(HelloReply::parse), rtt });
     }
 
     /// Applies the end of a connection to a service behind a load balancer.
@@ -369,11 +351,7 @@ impl Shared {
             }
             Background::Caller(_) => Vec::new(),
         };
-        let pools: Vec<_> = after
-            .tasks
-            .into_iter()
-            .map(|task| self.pool_task(task))
-            .collect();
+        let pools: Vec<_> = after.tasks.into_iter().map(|task| self.pool_task(task)).collect();
         drop(engine);
         if !after.replaced.is_empty() {
             self.wake_readers();
@@ -436,10 +414,7 @@ impl Shared {
 
     /// Acts at the deadline of `server`, and returns the next one.
     pub(super) fn due(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
-        self.act(server, || Input::Due {
-            timer: Timer::Server(server),
-            wanted: self.waiters.any(),
-        })
+        self.act(server, || Input::Due { timer: Timer::Server(server), wanted: self.waiters.any() })
     }
 
     /// Requests an immediate check, and returns when the server's timer is due.

@@ -31,12 +31,7 @@ pub struct TopologyWatch {
 
 impl TopologyWatch {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self {
-            shared,
-            seen: None,
-            listener: None,
-            ended: false,
-        }
+        Self { shared, seen: None, listener: None, ended: false }
     }
 
     fn newer(&mut self) -> Option<Arc<Snapshot>> {

@@ -34,10 +34,7 @@ fn authenticate(mongod: &Mongod, user_info: &str, options: &str, expected: [&str
     let mut mechanisms = [true, false].map(|speculates| {
         let client = Client::start(mongod, user_info, options, speculates);
         let mut connection = client.open().unwrap();
-        let status = run(
-            &mut connection,
-            &doc! { "connectionStatus": 1, "$db": source },
-        );
+        let status = run(&mut connection, &doc! { "connectionStatus": 1, "$db": source });
         let users = status.get_document("authInfo").unwrap();
         let users = users.get_array("authenticatedUsers").unwrap().clone();
         assert_eq!(users, [doc! { "user": user, "db": source }.into()]);
@@ -71,11 +68,9 @@ fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
     // O-5, O-11, T-1, T-5
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
-    for (user, mechanisms) in [
-        ("sha1", &[SHA_1][..]),
-        ("sha256", &[SHA_256]),
-        ("both", &[SHA_1, SHA_256]),
-    ] {
+    for (user, mechanisms) in
+        [("sha1", &[SHA_1][..]), ("sha256", &[SHA_256]), ("both", &[SHA_1, SHA_256])]
+    {
         let info = format!("{user}:{user}@");
         for mechanism in mechanisms {
             let option = format!("&authMechanism={mechanism}");
@@ -101,11 +96,7 @@ fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
     let both = [true, false].map(|speculates| commands("both:both@", speculates));
     let sha_1 = commands("sha1:sha1@", true);
     // 4.2 ignores it, and requires an empty exchange at the end.
-    let expected = if wire_version(&mongod) < 9 {
-        ([3, 3], 3)
-    } else {
-        ([1, 2], 2)
-    };
+    let expected = if wire_version(&mongod) < 9 { ([3, 3], 3) } else { ([1, 2], 2) };
     assert_eq!((both, sha_1), expected);
 }
 
@@ -131,12 +122,7 @@ fn passwords_are_prepared_and_user_names_are_not() {
     let Some(mongod) = secured() else { return };
     create(&mongod, "IX", "IX", &[SHA_256]);
     create(&mongod, "\u{2168}", "\u{2163}", &[SHA_256]);
-    create(
-        &mongod,
-        "a=b,c:d@",
-        "\u{e9}\u{df}\u{1e9b}/?",
-        &[SHA_1, SHA_256],
-    );
+    create(&mongod, "a=b,c:d@", "\u{e9}\u{df}\u{1e9b}/?", &[SHA_1, SHA_256]);
     for (info, user) in [
         ("IX:IX@", "IX"),
         ("IX:I%C2%ADX@", "IX"),
@@ -160,12 +146,7 @@ fn the_user_is_looked_up_in_the_auth_source() {
     let role = doc! { "role": "dbAdminAnyDatabase", "db": "admin" };
     let create = doc! { "createUser": "ada", "pwd": "pencil", "roles": [role] };
     mongod.run_command("staff", create).unwrap();
-    authenticate(
-        &mongod,
-        "ada:pencil@",
-        "&authSource=staff",
-        ["ada", "staff"],
-    );
+    authenticate(&mongod, "ada:pencil@", "&authSource=staff", ["ada", "staff"]);
     refuse(&mongod, "ada:pencil@", "");
     refuse(&mongod, "ada:pencil@", "&authSource=other");
 }

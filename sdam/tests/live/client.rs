@@ -137,23 +137,12 @@ fn no_operation_needs_more_than_one_retry_through_a_step_down_and_the_kill_of_a_
     let count = rawdoc! { "count": "c" };
     let reply = block_on(client.run(&Command::read("test", count.as_bytes()))).unwrap();
     let reply = RawDocument::from_bytes(reply.body()).unwrap();
-    assert_eq!(
-        reply.get_i32("n").unwrap(),
-        shared.next.load(Ordering::Relaxed)
-    );
+    assert_eq!(reply.get_i32("n").unwrap(), shared.next.load(Ordering::Relaxed));
     block_on(client.close());
     let events: Vec<_> = block_on(events.collect());
     let (most, retried) = attempts(&events);
-    assert!(
-        most <= 2 && retried > 0,
-        "{retried} operations were retried, up to {most} attempts"
-    );
-    let count = |name: EventName| {
-        events
-            .iter()
-            .filter(|event| event.kind.name() == name)
-            .count()
-    };
+    assert!(most <= 2 && retried > 0, "{retried} operations were retried, up to {most} attempts");
+    let count = |name: EventName| events.iter().filter(|event| event.kind.name() == name).count();
     assert_eq!(
         count(EventName::CommandStarted),
         count(EventName::CommandSucceeded) + count(EventName::CommandFailed)

@@ -14,9 +14,7 @@ use crate::{observer::Observer, runtime::replica_set};
 pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
     let count = |wanted| {
         let servers = topology.servers().iter();
-        servers
-            .filter(|server| server.server_type == wanted)
-            .count()
+        servers.filter(|server| server.server_type == wanted).count()
     };
     topology.topology_type() == TopologyType::ReplicaSetWithPrimary
         && count(ServerType::RsPrimary) == 1
@@ -137,9 +135,9 @@ fn a_member_is_followed_through_its_removal_its_return_and_its_restart() {
     let host = set.member(changed).host();
     set.remove(changed).unwrap();
     let (old, closed) = observer.wait_for("the member to be closed", mark, |kind| match kind {
-        EventKind::ServerClosed {
-            server, address, ..
-        } => (address.as_str() == host).then_some(*server),
+        EventKind::ServerClosed { server, address, .. } => {
+            (address.as_str() == host).then_some(*server)
+        }
         _ => None,
     });
     let without = |topology: &TopologyDescription| topology.servers().len() == 2;

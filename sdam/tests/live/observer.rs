@@ -25,9 +25,7 @@ pub(crate) struct Observer {
 }
 
 impl Observer {
-    const INTEREST: Interest = Interest::SDAM
-        .union(Interest::POOL_STATES)
-        .union(Interest::INPUTS);
+    const INTEREST: Interest = Interest::SDAM.union(Interest::POOL_STATES).union(Interest::INPUTS);
 
     pub(crate) fn start(uri: &str) -> Self {
         Self::start_on(Host::start(), uri)
@@ -48,13 +46,7 @@ impl Observer {
             .pools(pools.clone())
             .start(host.runtime.clone())
             .unwrap();
-        Self {
-            topology,
-            options,
-            record,
-            pools,
-            host,
-        }
+        Self { topology, options, record, pools, host }
     }
 
     /// Returns all events so far.
@@ -123,12 +115,9 @@ impl Observer {
         if let Some(divergence) = outcome.divergence {
             panic!("the replay of the recording diverges: {divergence}");
         }
-        let of_machine = Interest::DESCRIPTIONS
-            .union(Interest::HEARTBEATS)
-            .union(Interest::POOL_STATES);
-        let done = events
-            .iter()
-            .filter(|event| of_machine.contains(event.kind.name()));
+        let of_machine =
+            Interest::DESCRIPTIONS.union(Interest::HEARTBEATS).union(Interest::POOL_STATES);
+        let done = events.iter().filter(|event| of_machine.contains(event.kind.name()));
         assert_eq!(outcome.matched, done.count() as u64);
     }
 }

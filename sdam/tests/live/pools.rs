@@ -30,11 +30,7 @@ impl Pooled {
         let interest = Interest::SDAM.union(Interest::POOLS);
         let builder = Topology::builder(uri).unwrap().pools(pools);
         let builder = builder.sink(Recorder::new(&record, interest));
-        Self {
-            topology: builder.start(host.runtime.clone()).unwrap(),
-            record,
-            _host: host,
-        }
+        Self { topology: builder.start(host.runtime.clone()).unwrap(), record, _host: host }
     }
 
     /// Returns the pool of the primary, or of the only server, once it is available.
@@ -109,11 +105,7 @@ fn pools_are_ready_after_a_successful_check_and_cleared_by_a_failed_one() {
     drop(block_on(pool.check_out()).unwrap());
     let failing = FailCommand::new(["hello", "isMaster"]).error_code(1234);
     let failing = failing.app_name(app);
-    let failing = if stays_lost {
-        failing
-    } else {
-        failing.times(1)
-    };
+    let failing = if stays_lost { failing } else { failing.times(1) };
     let failing = mongod.fail_command(failing).unwrap();
     let failed = wait_for("a check to fail", first, |kind| {
         matches!(kind, EventKind::ServerHeartbeatFailed { .. })

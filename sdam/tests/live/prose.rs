@@ -80,14 +80,12 @@ fn streaming_1_replies_come_once_per_heartbeat() {
     let streams = streams(&mongod);
     let observer = observe(&mongod, "&heartbeatFrequencyMS=500");
     let is_steady = |awaited: &bool| *awaited == streams;
-    let (_, mut mark) = observer.wait_for("the first steady check", 0, |kind| {
-        started(kind).filter(is_steady)
-    });
+    let (_, mut mark) =
+        observer.wait_for("the first steady check", 0, |kind| started(kind).filter(is_steady));
     let first = observer.events()[mark - 1].at;
     for _ in 0..REPLIES {
-        (_, mark) = observer.wait_for("the next reply", mark, |kind| {
-            succeeded(kind).filter(is_steady)
-        });
+        (_, mark) =
+            observer.wait_for("the next reply", mark, |kind| succeeded(kind).filter(is_steady));
     }
     let passed = observer.events()[mark - 1].at.since(first);
     // A machine under load reads replies late, and so never too many.
@@ -103,9 +101,7 @@ fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
     let Some(mongod) = standalone() else { return };
     let observer = observe(&mongod, "&heartbeatFrequencyMS=500");
     if streams(&mongod) {
-        observer.wait_for("a streamed reply", 0, |kind| {
-            succeeded(kind).filter(|awaited| *awaited)
-        });
+        observer.wait_for("a streamed reply", 0, |kind| succeeded(kind).filter(|awaited| *awaited));
         let slow = any_hello().block_for(HEARTBEAT);
         let slow = mongod.fail_command(slow).unwrap();
         let mark = observer.events().len();
@@ -140,9 +136,7 @@ fn rtt_1_every_description_has_a_time_and_the_average_follows_the_server() {
 /// Delays the check that begins after `mark` by [`HEARTBEAT`], on a 4.2 server, whose `failCommand`
 /// cannot delay. On a machine under load, that check may already have ended.
 fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
-    let held = mongod
-        .fail_point("waitInIsMaster", "alwaysOn", Document::new())
-        .unwrap();
+    let held = mongod.fail_point("waitInIsMaster", "alwaysOn", Document::new()).unwrap();
     observer.wait_for("a check to be held", mark, started);
     let sleep = doc! { "sleep": 1, "millis": HEARTBEAT.as_millis() as i64, "lock": "none" };
     mongod.run_command("admin", sleep).unwrap();
@@ -168,13 +162,8 @@ fn check_polled_average(events: &[Event]) {
 #[test]
 fn monitors_sleep_at_least_the_minimum_between_checks() {
     let Some(mongod) = standalone() else { return };
-    let failing = mongod
-        .fail_command(any_hello().times(5).error_code(1234))
-        .unwrap();
-    let observer = observe(
-        &mongod,
-        "&serverSelectionTimeoutMS=60000&heartbeatFrequencyMS=120000",
-    );
+    let failing = mongod.fail_command(any_hello().times(5).error_code(1234)).unwrap();
+    let observer = observe(&mongod, "&serverSelectionTimeoutMS=60000&heartbeatFrequencyMS=120000");
     block_on(observer.topology.select(&Criteria::write())).unwrap();
     let (_, mark) = observer.wait_for("the check that succeeds", 0, succeeded);
     let events = &observer.events()[..mark];

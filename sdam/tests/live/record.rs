@@ -26,10 +26,7 @@ pub(crate) struct Recorder {
 
 impl Recorder {
     pub(crate) fn new(record: &Arc<Record>, interest: Interest) -> Self {
-        Self {
-            record: Arc::clone(record),
-            interest,
-        }
+        Self { record: Arc::clone(record), interest }
     }
 }
 

@@ -24,10 +24,7 @@ impl Host {
                     .build()
                     .unwrap();
                 let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
-                Self {
-                    runtime,
-                    _tokio: Some(tokio),
-                }
+                Self { runtime, _tokio: Some(tokio) }
             }
             // Their timers, sockets and executors are global to the process.
             "smol" => Self::of_process(sdam_runtime_smol::runtime()),
@@ -43,10 +40,7 @@ impl Host {
     }
 
     fn of_process(runtime: Runtime) -> Self {
-        Self {
-            runtime,
-            _tokio: None,
-        }
+        Self { runtime, _tokio: None }
     }
 }
 
@@ -63,7 +57,5 @@ pub(crate) fn standalone() -> Option<Mongod> {
 
 /// Returns the version named by `SDAM_LIVE_VERSION`; `None` for any version.
 pub(crate) fn version() -> Option<Version> {
-    std::env::var("SDAM_LIVE_VERSION")
-        .ok()
-        .map(|version| version.parse().unwrap())
+    std::env::var("SDAM_LIVE_VERSION").ok().map(|version| version.parse().unwrap())
 }

@@ -59,18 +59,15 @@ fn observe(set: &ReplicaSet) -> Observer {
     );
     let observer = Observer::start(&uri);
     // Members that have just started report changed states more than once.
-    let complete = observer.topology.wait_for(
-        |snapshot| is_complete(snapshot.description()).then_some(()),
-        PATIENCE,
-    );
+    let complete = observer
+        .topology
+        .wait_for(|snapshot| is_complete(snapshot.description()).then_some(()), PATIENCE);
     block_on(complete).unwrap();
     observer
 }
 
 fn read(mode: ReadMode, tags: &[&str]) -> Criteria {
-    let tags = tags
-        .iter()
-        .map(|dc| [("dc", *dc)].into_iter().collect::<TagSet>());
+    let tags = tags.iter().map(|dc| [("dc", *dc)].into_iter().collect::<TagSet>());
     let preference = ReadPreference::new(mode).with_tag_sets(tags.collect());
     Criteria::read(preference).unwrap()
 }
@@ -152,12 +149,7 @@ fn a_member_above_max_staleness_is_not_selected() {
     let last_write = hello.get_document("lastWrite").unwrap();
     assert_eq!(
         described(&description, &late).last_write_date,
-        Some(
-            last_write
-                .get_datetime("lastWriteDate")
-                .unwrap()
-                .timestamp_millis()
-        )
+        Some(last_write.get_datetime("lastWriteDate").unwrap().timestamp_millis())
     );
     assert_eq!(selected(topology, &criteria), [prompt.clone()].into());
     let any = read(ReadMode::Secondary, &[]);

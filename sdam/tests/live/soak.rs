@@ -83,10 +83,8 @@ fn fail_over(set: &ReplicaSet, work: &Work) {
 #[test]
 fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     let Some(set) = replica_set() else { return };
-    let uri = format!(
-        "{}&appName={NAME}&maxPoolSize={CONNECTIONS}&heartbeatFrequencyMS=500",
-        set.uri()
-    );
+    let uri =
+        format!("{}&appName={NAME}&maxPoolSize={CONNECTIONS}&heartbeatFrequencyMS=500", set.uri());
     let host = Host::start();
     let pools = Pools::new(&Options::parse(&uri).unwrap()).unwrap();
     let builder = Topology::builder(&uri).unwrap().pools(pools);
@@ -115,11 +113,7 @@ fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     // Two of the monitor, and the pool's.
     for member in set.members() {
         let there = connections(member);
-        assert!(
-            there <= CONNECTIONS + 2,
-            "{there} connections to {}",
-            member.host()
-        );
+        assert!(there <= CONNECTIONS + 2, "{there} connections to {}", member.host());
     }
     block_on(topology.close());
     for member in set.members() {

@@ -97,16 +97,9 @@ fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
 fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_run() {
     // O-5, O-11
     let user = User::new("ada", "pencil");
-    let users = [
-        user.clone(),
-        user.clone().only(Mechanism::ScramSha1),
-        user.only(Mechanism::ScramSha256),
-    ];
-    let versions = [
-        ServerVersion::V4_2,
-        ServerVersion::V4_4,
-        ServerVersion::V8_0,
-    ];
+    let users =
+        [user.clone(), user.clone().only(Mechanism::ScramSha1), user.only(Mechanism::ScramSha256)];
+    let versions = [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V8_0];
     for version in versions {
         for user in &users {
             assert_eq!(failover(1, version, user), failover(1, version, user));
@@ -124,30 +117,19 @@ fn pools_without_an_authenticator_refuse_options_with_a_credential() {
 /// Checks the error of an operation while the authentication command `command` fails.
 #[track_caller]
 fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind, time: Duration) {
-    let sim = Sim::new(
-        3,
-        &set([User::new("ada", "pencil").only(Mechanism::ScramSha1)]),
-    );
+    let sim = Sim::new(3, &set([User::new("ada", "pencil").only(Mechanism::ScramSha1)]));
     let mut fail = FailCommand::default();
     fail.commands.push(command.to_owned());
     fault(&mut fail);
     sim.block_on(async {
         let topology = start(&sim, "ada:pencil@");
         let server = topology.select(&Criteria::write()).await.unwrap();
-        sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
-            .unwrap();
+        sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
         let before = sim.now();
         let error = refusal(find(&topology).await);
         let passed = sim.now().since(before);
-        assert!(
-            passed >= time && passed < time + Duration::from_secs(1),
-            "{passed:?}"
-        );
-        assert_eq!(
-            (error.kind(), error.stage()),
-            (kind, Stage::Auth),
-            "{error}"
-        );
+        assert!(passed >= time && passed < time + Duration::from_secs(1), "{passed:?}");
+        assert_eq!((error.kind(), error.stage()), (kind, Stage::Auth), "{error}");
         assert_eq!(error.labels().len(), 0);
         assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared));
         let stats = server.pool().stats();
@@ -158,8 +140,7 @@ fn check_fault(command: &str, fault: impl Fn(&mut FailCommand), kind: ErrorKind,
             matches!(&outcome, Err(error) if error.kind() == ErrorKind::PoolCleared),
             "{outcome:?}"
         );
-        sim.apply(&Action::FailPoint(Target::Primary, None))
-            .unwrap();
+        sim.apply(&Action::FailPoint(Target::Primary, None)).unwrap();
         find(&topology).await.unwrap();
         topology.close().await;
     });
@@ -172,24 +153,9 @@ fn a_fault_at_each_command_is_reported_in_time_and_leaves_no_connection() {
     // SHA-256.
     for command in ["saslStart", "saslContinue"] {
         let at_once = Duration::ZERO;
-        check_fault(
-            command,
-            |fail| fail.close_connection = true,
-            ErrorKind::Network,
-            at_once,
-        );
-        check_fault(
-            command,
-            |fail| fail.error_code = Some(91),
-            ErrorKind::Command,
-            at_once,
-        );
+        check_fault(command, |fail| fail.close_connection = true, ErrorKind::Network, at_once);
+        check_fault(command, |fail| fail.error_code = Some(91), ErrorKind::Command, at_once);
         let slow = Duration::from_secs(60);
-        check_fault(
-            command,
-            |fail| fail.block = Some(slow),
-            ErrorKind::Timeout,
-            TIMEOUT,
-        );
+        check_fault(command, |fail| fail.block = Some(slow), ErrorKind::Timeout, TIMEOUT);
     }
 }

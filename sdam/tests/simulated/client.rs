@@ -42,11 +42,7 @@ impl World {
         let client = builder.topology(|topology| topology.sink(sink));
         let client = client.start(sim.runtime()).unwrap();
         let events = RefCell::new(events);
-        Self {
-            sim,
-            client,
-            events,
-        }
+        Self { sim, client, events }
     }
 
     fn run<T>(&self, future: impl Future<Output = T>) -> T {
@@ -69,8 +65,7 @@ impl World {
     fn fail(&self, mode: Document, data: Document) {
         let fail = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
         let fail = encoded(&fail);
-        self.try_command(&Command::new("admin", fail.as_bytes()))
-            .unwrap();
+        self.try_command(&Command::new("admin", fail.as_bytes())).unwrap();
     }
 
     /// Returns why check-outs have failed since the last call of this method or of
@@ -78,9 +73,9 @@ impl World {
     fn check_out_failures(&self) -> Vec<(CheckOutFailure, String)> {
         let events = self.events().into_iter();
         let failures = events.filter_map(|event| match event.kind {
-            EventKind::ConnectionCheckOutFailed {
-                reason, failure, ..
-            } => Some((reason, failure.to_string())),
+            EventKind::ConnectionCheckOutFailed { reason, failure, .. } => {
+                Some((reason, failure.to_string()))
+            }
             _ => None,
         });
         failures.collect()

@@ -1,10 +1,6 @@
 //! Topologies in virtual time: with simulated deployments, and with scripted servers behind the
 //! transport interface.
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    reason = "a panic fails the test"
-)]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a panic fails the test")]
 
 mod addresses;
 mod authentication;

@@ -69,11 +69,7 @@ impl Harness {
                 // Header, flags, and the kind of the one section.
                 let command = Document::from_reader(&frame.bytes[21..]).unwrap();
                 let (at, member) = (frame.at, frame.member);
-                recorded.lock().unwrap().push(Sent {
-                    at,
-                    member,
-                    command,
-                });
+                recorded.lock().unwrap().push(Sent { at, member, command });
             }
             Verdict::Pass
         });
@@ -87,21 +83,13 @@ impl Harness {
             .sink(sink.interested_in(Interest::SDAM.union(Interest::POOLS)))
             .start(sim.runtime())
             .unwrap();
-        let this = Self {
-            sim,
-            topology,
-            events,
-            sent,
-            pools,
-        };
+        let this = Self { sim, topology, events, sent, pools };
         this.wait_for_known(3);
         this
     }
 
     fn wait_for(&self, met: impl Fn(&Snapshot) -> bool) {
-        let met = self
-            .topology
-            .wait_for(|now| met(now).then_some(()), 12 * HEARTBEAT);
+        let met = self.topology.wait_for(|now| met(now).then_some(()), 12 * HEARTBEAT);
         let met = self.sim.block_on(met);
         assert!(met.is_some(), "not in time: {:?}", self.topology.snapshot());
         // A separate task delivers events.
@@ -150,9 +138,7 @@ impl Harness {
     /// Counts the commands of one kind that a member has received.
     fn asked(&self, member: MemberId, wanted: impl Fn(&Sent) -> bool) -> usize {
         let sent = self.sent();
-        let wanted = sent
-            .iter()
-            .filter(|sent| sent.member == member && wanted(sent));
+        let wanted = sent.iter().filter(|sent| sent.member == member && wanted(sent));
         wanted.count()
     }
 
@@ -160,9 +146,9 @@ impl Harness {
     fn checks(&self, host: &str, from: Instant) -> Vec<(Heartbeat, Vec<u8>)> {
         let events = self.events().into_iter();
         let checks = events.filter_map(|event| match event.kind {
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat, reply, ..
-            } if event.at >= from => Some((heartbeat, reply.to_vec())),
+            EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. } if event.at >= from => {
+                Some((heartbeat, reply.to_vec()))
+            }
             _ => None,
         });
         let of_host = checks.filter(|(heartbeat, _)| heartbeat.address.host() == host);

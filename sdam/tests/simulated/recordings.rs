@@ -35,11 +35,7 @@ fn recorded(seed: u64) -> (String, Vec<Event>) {
 #[test]
 fn events_and_recordings_have_the_wall_clock_time_of_the_world() {
     let (recording, events) = recorded(11);
-    assert_eq!(
-        recording,
-        recorded(11).0,
-        "the wall clock is simulated, too"
-    );
+    assert_eq!(recording, recorded(11).0, "the wall clock is simulated, too");
     assert!(events.len() > 10);
     for event in &events {
         let millis = 1_704_067_200_000 + event.at.as_nanos() / 1_000_000;
@@ -47,10 +43,7 @@ fn events_and_recordings_have_the_wall_clock_time_of_the_world() {
     }
     for line in recording.lines() {
         let (_, after) = line.split_once(r#""time":""#).unwrap_or((line, ""));
-        assert!(
-            after.starts_with("2024-01-01T00:0") || line.contains("\"version\""),
-            "{line}"
-        );
+        assert!(after.starts_with("2024-01-01T00:0") || line.contains("\"version\""), "{line}");
     }
     let outcome = replay(recording.as_bytes()).unwrap();
     assert_eq!((outcome.divergence, outcome.cut_off), (None, None));

@@ -66,11 +66,7 @@ fn mongos() -> RawDocumentBuf {
 }
 
 fn message(request: i32, body: &RawDocumentBuf) -> Vec<u8> {
-    let message = OpMsg {
-        response_to: request,
-        body: body.as_bytes(),
-        ..OpMsg::default()
-    };
+    let message = OpMsg { response_to: request, body: body.as_bytes(), ..OpMsg::default() };
     message.encode().unwrap().into_bytes()
 }
 
@@ -123,12 +119,8 @@ fn bad_answers() -> Vec<(Answer, ErrorKind, &'static str)> {
     let refusal = rawdoc! { "ok": 0, "code": 59, "codeName": "CommandNotFound", "errmsg": "no" };
     let op_reply: Answer = Box::new(|request, stream| {
         let body = rawdoc! { "ok": 0, "errmsg": "go away" };
-        let reply = OpReply {
-            request_id: 1,
-            response_to: request,
-            flags: 0,
-            body: body.as_bytes(),
-        };
+        let reply =
+            OpReply { request_id: 1, response_to: request, flags: 0, body: body.as_bytes() };
         let reply = reply.encode().unwrap();
         stream.write_all(reply.as_bytes()).unwrap();
     });
@@ -172,11 +164,7 @@ fn each_server_with_a_bad_answer_gets_its_error_and_others_are_not_affected() {
     };
     let errors = block_on(topology.wait_for(all, PATIENCE)).unwrap();
     for (error, (kind, says)) in errors.iter().zip(expected) {
-        assert_eq!(
-            (error.kind(), error.stage()),
-            (kind, Stage::Hello),
-            "{error}"
-        );
+        assert_eq!((error.kind(), error.stage()), (kind, Stage::Hello), "{error}");
         let text = format!("{error:#}");
         assert!(text.contains(says), "`{text}` does not say `{says}`");
     }

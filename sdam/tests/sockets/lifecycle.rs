@@ -23,11 +23,7 @@ fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
     // J-13, J-20, J-31, F-70, D-7
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let (sink, events) = unbounded();
-    let topology = Topology::builder(set.uri())
-        .unwrap()
-        .sink(sink)
-        .start(on(&host))
-        .unwrap();
+    let topology = Topology::builder(set.uri()).unwrap().sink(sink).start(on(&host)).unwrap();
     block_on(topology.select(&Criteria::write())).unwrap();
     let copy = topology.clone();
     drop(topology);
@@ -37,27 +33,15 @@ fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
     );
     drop(copy);
     let events: Vec<_> = block_on(events.collect());
-    assert!(matches!(
-        events.last().unwrap().kind,
-        EventKind::TopologyClosed
-    ));
+    assert!(matches!(events.last().unwrap().kind, EventKind::TopologyClosed));
     let count = |wanted: &[EventName]| {
-        events
-            .iter()
-            .filter(|event| wanted.contains(&event.kind.name()))
-            .count()
+        events.iter().filter(|event| wanted.contains(&event.kind.name())).count()
     };
     assert_eq!(
         count(&[EventName::ServerHeartbeatStarted]),
-        count(&[
-            EventName::ServerHeartbeatSucceeded,
-            EventName::ServerHeartbeatFailed
-        ]),
+        count(&[EventName::ServerHeartbeatSucceeded, EventName::ServerHeartbeatFailed]),
     );
-    assert_eq!(
-        count(&[EventName::ServerOpening]),
-        count(&[EventName::ServerClosed])
-    );
+    assert_eq!(count(&[EventName::ServerOpening]), count(&[EventName::ServerClosed]));
     let mut descriptions = events.iter().filter_map(|event| match &event.kind {
         EventKind::TopologyDescriptionChanged { new, .. } => Some(new),
         _ => None,
@@ -224,11 +208,8 @@ fn closing_does_not_wait_for_hanging_dns_lookups() {
     let host = tokio();
     let (begun, look_ups) = mpsc::channel();
     let (over, end) = mpsc::channel::<()>();
-    let transport = HangingLookUps {
-        host: host.handle().clone(),
-        begun,
-        end: Arc::new(Mutex::new(end)),
-    };
+    let transport =
+        HangingLookUps { host: host.handle().clone(), begun, end: Arc::new(Mutex::new(end)) };
     let runtime = on(&host);
     let backend = Backend::new(Arc::clone(&runtime.backend.clock), Arc::new(transport), 1);
     let topology = Topology::builder("mongodb://a,b,c/?replicaSet=rs")
@@ -254,10 +235,7 @@ fn a_watch_yields_newer_snapshots_and_ends_when_the_topology_closes() {
             topology.select(&Criteria::write()).await.unwrap();
             topology.close().await;
         };
-        let versions = topology
-            .watch()
-            .map(|snapshot| snapshot.version())
-            .collect();
+        let versions = topology.watch().map(|snapshot| snapshot.version()).collect();
         futures::future::join(versions, closing).await.0
     });
     assert!(versions.is_sorted() && versions.len() > 1, "{versions:?}");

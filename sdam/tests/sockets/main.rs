@@ -21,11 +21,7 @@ use sdam::Runtime;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn tokio() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .unwrap()
+    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
 fn on(tokio: &tokio::runtime::Runtime) -> Runtime {

@@ -27,11 +27,8 @@ impl Transport for Silent {
 
 #[test]
 fn played_checks_change_the_topology_and_all_events_carry_the_given_id() {
-    let host = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let host =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let mut runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();
     runtime.backend.transport = Arc::new(Silent);
     let id = ObjectId::from_bytes(*b"twelve bytes");

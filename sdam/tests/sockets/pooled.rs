@@ -30,8 +30,7 @@ fn an_error_of_establishing_is_reported_with_its_stage_and_labels() {
     let attempt = |address: &ServerAddress| {
         let mut context = pool.context().clone();
         context.address = address.clone();
-        host.block_on(context.establish(Some(PATIENCE)))
-            .unwrap_err()
+        host.block_on(context.establish(Some(PATIENCE))).unwrap_err()
     };
     let refused = attempt(&ServerAddress::new("127.0.0.1", 1));
     assert_eq!(refused.stage(), Stage::Connect);

@@ -41,11 +41,7 @@ async fn failure(backend: &Backend, address: &ServerAddress) -> Error {
         return error;
     }
     let soon = Some(backend.clock.now() + Duration::from_millis(50));
-    let patience = if address.host() == SILENT {
-        soon
-    } else {
-        deadline
-    };
+    let patience = if address.host() == SILENT { soon } else { deadline };
     match race::deadline(&*backend.clock, patience, connection.recv()).await {
         Ok(received) => received.unwrap_err(),
         Err(elapsed) => Error::timeout(Stage::Hello, "no reply").with_source(elapsed),
@@ -82,10 +78,7 @@ fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
     let established = |error: &Error| error.clone().at(Stage::Operation);
     let (nothing, cleared) = (ErrorOutcome::Irrelevant, ErrorOutcome::Cleared);
 
-    let closed = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let closed = ServerAddress::new("127.0.0.1", closed.port());
     check(&block_on(failure(&backend, &closed)), nothing);
 

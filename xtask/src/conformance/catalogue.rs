@@ -5,11 +5,7 @@ use super::citations::Citations;
 /// The prefix of generated lines.
 const PROOF: &str = "  Proof: ";
 /// The prefixes of lines that explain why a rule has no test.
-const EXEMPTIONS: &[&str] = &[
-    "  By construction: ",
-    "  Caller's duty: ",
-    "  Not offered: ",
-];
+const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];
 
 /// One page, line by line.
 #[derive(Debug, Default)]
@@ -99,7 +95,5 @@ impl Rule {
 
 /// Returns the rule that a line defines.
 fn defined(line: &str) -> Option<&str> {
-    line.strip_prefix("- **")?
-        .split_once("** ")
-        .map(|(id, _)| id)
+    line.strip_prefix("- **")?.split_once("** ").map(|(id, _)| id)
 }

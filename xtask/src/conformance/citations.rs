@@ -110,9 +110,7 @@ fn tests_begin(path: &str, lines: &[&str]) -> usize {
 
 /// Returns the part of a line that is a comment or a string, where alone a rule can be cited.
 fn comment(line: &str) -> Option<&str> {
-    line.find("//")
-        .or_else(|| line.find('"'))
-        .and_then(|at| line.get(at..))
+    line.find("//").or_else(|| line.find('"')).and_then(|at| line.get(at..))
 }
 
 /// Returns the folder of official files in a table row.
@@ -188,9 +186,7 @@ fn rules_in_name(name: &str) -> Vec<String> {
 fn rule(text: &str) -> Option<(char, u32, &str, usize)> {
     let section = text.chars().next().filter(|c| SECTIONS.contains(c))?;
     let digits = text.get(1..)?.strip_prefix('-')?;
-    let end = digits
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(digits.len());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
     let number = digits.get(..end)?.parse().ok()?;
     let tail = digits.get(end..)?;
     let suffix = if tail.starts_with('b') { "b" } else { "" };

@@ -20,10 +20,7 @@ fn citations(files: &[(&str, &str)]) -> Citations {
 #[test]
 fn only_a_must_without_an_exemption_needs_a_proof() {
     let page = Page::parse(PAGE);
-    let needs: Vec<_> = page
-        .rules()
-        .map(|rule| (&*rule.id, rule.needs_proof()))
-        .collect();
+    let needs: Vec<_> = page.rules().map(|rule| (&*rule.id, rule.needs_proof())).collect();
     assert_eq!(needs, [("L-1", true), ("L-2", false), ("L-3", false)]);
 }
 
@@ -59,11 +56,7 @@ fn only_tests_oracles_and_official_files_prove_anything() {
         "fn code() {}\n#[cfg(test)]\nmod tests {\n    // L-4\n    fn it() {}\n}\n",
         Some("`a/src/b.rs`: `it`."),
     );
-    check(
-        "a/tests/b.rs",
-        "//! L-4\n\nfn it() {}\n",
-        Some("`a/tests/b.rs`."),
-    );
+    check("a/tests/b.rs", "//! L-4\n\nfn it() {}\n", Some("`a/tests/b.rs`."));
     check(
         "proof/chaos/src/oracle/step.rs",
         "fn judge() { format!(\"L-4: no\") }\n",
@@ -86,8 +79,5 @@ fn rule_ids_are_distinguished_from_similar_texts() {
     check("// F-68b, (M-3)", &["F-68b", "M-3"]);
     check("// UTF-8, SHA-1, CRC-32C, A-b, L-4x, Z-5", &[]);
     check("let l = L-4;", &[]);
-    check(
-        "// B-2 to B-4; C-1 to D-2",
-        &["B-2", "B-3", "B-4", "C-1", "D-2"],
-    );
+    check("// B-2 to B-4; C-1 to D-2", &["B-2", "B-3", "B-4", "C-1", "D-2"]);
 }

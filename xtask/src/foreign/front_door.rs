@@ -55,9 +55,7 @@ pub(super) fn run(write: bool) -> Result<()> {
     let pymongo = start_pymongo(&parts, &uris, &folder)?;
     let ours = connect_all(&parts, &uris, &connect)?;
     let theirs = outcomes_of(pymongo)?;
-    let ours = ours
-        .into_iter()
-        .map(|error| Some(parts.generalize(&error?)));
+    let ours = ours.into_iter().map(|error| Some(parts.generalize(&error?)));
     let rows: Vec<Row> = cases.into_iter().zip(ours.zip(theirs)).collect();
     println!(
         "{} cases with both clients in {:.1} s, of which servers took {:.1} s to start",
@@ -80,23 +78,18 @@ pub(super) fn run(write: bool) -> Result<()> {
 /// Prints the unexpected outcomes of a case, and returns their number.
 fn report((case, (ours, theirs)): &Row) -> usize {
     let clients = [("sdam", ours, case.ours), ("PyMongo", theirs, case.theirs)];
-    let wrong = clients
-        .into_iter()
-        .filter_map(|(client, outcome, expected)| {
-            let wrong = check(outcome.as_deref(), expected).err()?;
-            println!("FAILED  {} ({}): {client} {wrong}", case.name, case.uri);
-            Some(wrong)
-        });
+    let wrong = clients.into_iter().filter_map(|(client, outcome, expected)| {
+        let wrong = check(outcome.as_deref(), expected).err()?;
+        println!("FAILED  {} ({}): {client} {wrong}", case.name, case.uri);
+        Some(wrong)
+    });
     wrong.count()
 }
 
 /// Returns the connection string of a case. Clients that are expected to fail get short time
 /// limits.
 fn uri(parts: &Parts, case: &Case) -> String {
-    let connects = matches!(
-        (case.ours, case.theirs),
-        (Expected::Connects, Expected::Connects)
-    );
+    let connects = matches!((case.ours, case.theirs), (Expected::Connects, Expected::Connects));
     let limit = if connects { 30_000 } else { 2_000 };
     let uri = parts.fill(case.uri);
     let separator = if uri.ends_with('/') { '?' } else { '&' };
@@ -171,9 +164,7 @@ fn outcomes_of(pymongo: Child) -> Result<Vec<Outcome>> {
 fn proxy(uri: &str) -> Value {
     let option = |name: &str| {
         let (_, options) = uri.split_once('?')?;
-        options
-            .split('&')
-            .find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+        options.split('&').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
     };
     let Some((host, port)) = option("proxyHost").zip(option("proxyPort")) else {
         return Value::Null;
@@ -209,11 +200,7 @@ fn row(case: &Case, ours: Option<&str>) -> String {
     let error = ours.unwrap_or_default();
     let reason = error.split("; gave up after").next().unwrap_or(error);
     let uri = cell(case.uri);
-    format!(
-        "| {} | `{uri}` | {outcome} | {} |\n",
-        case.name,
-        cell(reason)
-    )
+    format!("| {} | `{uri}` | {outcome} | {} |\n", case.name, cell(reason))
 }
 
 const HEAD: &str = "\

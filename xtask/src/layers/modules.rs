@@ -18,9 +18,7 @@ pub(super) fn cycle(folder: &Path) -> Result<Option<Vec<String>>> {
     let mut files = Vec::new();
     for path in paths {
         let module = path.strip_prefix(folder)?.with_extension("");
-        let module = module
-            .iter()
-            .map(|part| part.to_string_lossy().into_owned());
+        let module = module.iter().map(|part| part.to_string_lossy().into_owned());
         files.push((module.collect(), fs::read_to_string(&path)?));
     }
     Ok(find_cycle(&imports(&files)))
@@ -62,9 +60,7 @@ fn test_modules(text: &str) -> impl Iterator<Item = String> {
 
 /// Returns the text without comments, test imports and the test module, which is always last.
 fn code(text: &str) -> String {
-    let lines = text
-        .lines()
-        .map(|line| line.split("//").next().unwrap_or(line));
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or(line));
     let text = lines.collect::<Vec<_>>().join("\n");
     let mut items = text.split("#[cfg(test)]");
     let mut code = items.next().unwrap_or_default().to_owned();

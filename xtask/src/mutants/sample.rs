@@ -27,36 +27,16 @@ const SUBJECTS: &[Subject] = &[
         own: &["--lib", "--test=hello"],
         slow: &["properties", "work_is_bounded"],
     },
-    Subject {
-        package: "sdam-select",
-        own: &["--lib"],
-        slow: &[],
-    },
-    Subject {
-        package: "sdam-events",
-        own: &["--lib"],
-        slow: &[],
-    },
+    Subject { package: "sdam-select", own: &["--lib"], slow: &[] },
+    Subject { package: "sdam-events", own: &["--lib"], slow: &[] },
     Subject {
         package: "sdam",
         own: &["--lib", "--test=simulated"],
         slow: &["concurrent_writes", "backpressure", "properties"],
     },
-    Subject {
-        package: "sdam-transport",
-        own: &["--lib"],
-        slow: &[],
-    },
-    Subject {
-        package: "sdam-pool",
-        own: &["--lib"],
-        slow: &[],
-    },
-    Subject {
-        package: "sdam-auth",
-        own: &["--lib"],
-        slow: &[],
-    },
+    Subject { package: "sdam-transport", own: &["--lib"], slow: &[] },
+    Subject { package: "sdam-pool", own: &["--lib"], slow: &[] },
+    Subject { package: "sdam-auth", own: &["--lib"], slow: &[] },
 ];
 
 /// The package of the second pass that is not mutated: the official files.
@@ -81,10 +61,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
         let subject = SUBJECTS.iter().find(|subject| subject.package == name);
         subject.ok_or_else(|| format!("no mutants are made of {name}"))
     };
-    let mut chosen = packages
-        .iter()
-        .map(subject)
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut chosen = packages.iter().map(subject).collect::<Result<Vec<_>, _>>()?;
     if chosen.is_empty() {
         chosen.extend(SUBJECTS);
     }
@@ -163,15 +140,8 @@ fn packages() -> impl Iterator<Item = &'static str> {
 fn every_test() -> Result<BTreeSet<String>> {
     let mut tests = BTreeSet::from(["--lib".to_owned()]);
     for package in packages() {
-        let folder = if package == OFFICIAL {
-            "proof/spec"
-        } else {
-            package
-        };
-        for entry in fs::read_dir(root().join(folder).join("tests"))
-            .into_iter()
-            .flatten()
-        {
+        let folder = if package == OFFICIAL { "proof/spec" } else { package };
+        for entry in fs::read_dir(root().join(folder).join("tests")).into_iter().flatten() {
             let path = entry?.path();
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             if !WITH_SERVERS.contains(&&*name)
@@ -198,9 +168,7 @@ fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Co
         command.args(["--re", &format!("^{}$", regex::escape(mutant))]);
     }
     // Some mutants are generated regardless of the expressions.
-    Counts::of(&test(command, out)?, |mutant| {
-        missed.iter().any(|own| own == mutant)
-    })
+    Counts::of(&test(command, out)?, |mutant| missed.iter().any(|own| own == mutant))
 }
 
 /// Runs `cargo-mutants`, which writes below `out`, and returns its results.
@@ -258,10 +226,7 @@ impl Counts {
     }
 
     fn missing(missed: Vec<String>) -> Self {
-        Self {
-            missed,
-            ..Self::default()
-        }
+        Self { missed, ..Self::default() }
     }
 
     fn detected(&self) -> usize {
@@ -309,12 +274,7 @@ mod tests {
             outcome("no outcome", "MissedMutant"),
         ] });
         let counts = Counts::of(&outcomes, |name| name.len() == 1).unwrap();
-        let expected = Counts {
-            viable: 3,
-            caught: 1,
-            timed_out: 1,
-            missed: vec!["d".to_owned()],
-        };
+        let expected = Counts { viable: 3, caught: 1, timed_out: 1, missed: vec!["d".to_owned()] };
         assert_eq!(counts, expected);
     }
 
@@ -341,10 +301,7 @@ mod tests {
                 timed_out: 10 - missed,
                 missed: vec!["m".to_owned(); missed],
             };
-            let second = Counts {
-                missed: first.missed.clone(),
-                ..Counts::default()
-            };
+            let second = Counts { missed: first.missed.clone(), ..Counts::default() };
             sum.add(&first, second);
             sum.verdict().is_ok()
         };

@@ -96,22 +96,10 @@ fn download(staging: &Path) -> Result<PathBuf> {
         let mut command = Command::new("python3");
         run_command(command.args(arguments).current_dir(staging))
     };
-    let pip = [
-        "-m",
-        "pip",
-        "--quiet",
-        "--disable-pip-version-check",
-        "download",
-    ];
+    let pip = ["-m", "pip", "--quiet", "--disable-pip-version-check", "download"];
     let what = ["--no-deps", "--no-binary", "pymongo", "--require-hashes"];
     let where_to = ["--dest", "sdist", "--requirement", "requirements.txt"];
     python(&[&pip[..], &what, &where_to].concat())?;
-    python(&[
-        "-m",
-        "tarfile",
-        "--extract",
-        "sdist/pymongo-4.20.0.tar.gz",
-        "unpacked",
-    ])?;
+    python(&["-m", "tarfile", "--extract", "sdist/pymongo-4.20.0.tar.gz", "unpacked"])?;
     Ok(staging.join("unpacked/pymongo-4.20.0"))
 }

@@ -27,10 +27,7 @@ pub(crate) struct Cell {
 impl Cell {
     /// The number of runs of single tests on deployments.
     fn runs(&self) -> usize {
-        self.ran
-            .iter()
-            .map(|(_, environments)| environments.len())
-            .sum()
+        self.ran.iter().map(|(_, environments)| environments.len()).sum()
     }
 
     fn total(&self) -> usize {
@@ -85,11 +82,7 @@ impl Report {
     /// The numbers of passed, failed and skipped files.
     fn totals(&self) -> (usize, usize, usize) {
         self.cells().fold((0, 0, 0), |sum, (.., cell)| {
-            (
-                sum.0 + cell.passed,
-                sum.1 + cell.failed.len(),
-                sum.2 + cell.skipped.len(),
-            )
+            (sum.0 + cell.passed, sum.1 + cell.failed.len(), sum.2 + cell.skipped.len())
         })
     }
 
@@ -174,9 +167,7 @@ impl fmt::Display for Report {
         for suite in &self.suites {
             write!(f, "{suite:width$}")?;
             for runtime in &self.runtimes {
-                let cell = self
-                    .cells()
-                    .find(|(own, on, _)| own == suite && on == runtime);
+                let cell = self.cells().find(|(own, on, _)| own == suite && on == runtime);
                 let figures = cell.map_or_else(
                     || "-".to_owned(),
                     |(.., cell)| {

@@ -59,14 +59,8 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    pub(crate) const ALL: &[Self] = &[
-        Self::Pure,
-        Self::Tokio,
-        Self::Smol,
-        Self::AsyncStd,
-        Self::Sim,
-        Self::Scan,
-    ];
+    pub(crate) const ALL: &[Self] =
+        &[Self::Pure, Self::Tokio, Self::Smol, Self::AsyncStd, Self::Sim, Self::Scan];
 
     /// The columns of real servers, which run only if they are named.
     pub(crate) const SERVERS: &[Self] = &[
@@ -130,10 +124,9 @@ impl Column {
         let host = Host::new(Arc::clone(&runtime.spawner), block_on);
         let backend = runtime.backend.clone();
         let host = host.with_lookups(move || zone::real(backend.clone()));
-        Ok(Some(host.with_deployments(
-            deployment::served(),
-            move |environment| deployment::serve(environment, runtime.clone(), block_on),
-        )))
+        Ok(Some(host.with_deployments(deployment::served(), move |environment| {
+            deployment::serve(environment, runtime.clone(), block_on)
+        })))
     }
 }
 
@@ -143,11 +136,9 @@ fn tokio() -> Result<Host, String> {
     let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
     let backend = parts.backend.clone();
     let host = host.with_lookups(move || zone::real(backend.clone()));
-    Ok(
-        host.with_deployments(deployment::served(), move |environment| {
-            deployment::serve(environment, parts.clone(), block_on.clone())
-        }),
-    )
+    Ok(host.with_deployments(deployment::served(), move |environment| {
+        deployment::serve(environment, parts.clone(), block_on.clone())
+    }))
 }
 
 /// Creates the host of real servers. It has no sharded cluster, so some tests do not run there.

@@ -61,9 +61,7 @@ impl Servers {
         runtime: Runtime,
         block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
     ) -> Result<TestDeployment, String> {
-        let uri = self
-            .prepare(environment)
-            .map_err(|error| error.to_string())?;
+        let uri = self.prepare(environment).map_err(|error| error.to_string())?;
         let uri = if environment.authentication {
             let (user, password) = ROOT;
             uri.replace("mongodb://", &format!("mongodb://{user}:{password}@"))

@@ -37,25 +37,14 @@ fn a_report_is_a_success_only_if_everything_was_run_and_passed() {
         assert_eq!(report.verdict().is_ok(), success, "{summary}");
     };
     check(cell(2, &[], &[]), "2 passed, 0 failed, 0 skipped", true);
-    check(
-        cell(2, &[("a.json", "differs")], &[]),
-        "2 passed, 1 failed, 0 skipped",
-        false,
-    );
-    check(
-        cell(2, &[], &["a.json"]),
-        "2 passed, 0 failed, 1 skipped",
-        false,
-    );
+    check(cell(2, &[("a.json", "differs")], &[]), "2 passed, 1 failed, 0 skipped", false);
+    check(cell(2, &[], &["a.json"]), "2 passed, 0 failed, 1 skipped", false);
     check(cell(0, &[], &[]), "0 passed, 0 failed, 0 skipped", false);
 }
 
 #[test]
 fn a_report_names_failures_with_file_runtime_and_difference() {
-    let failed = [(
-        "a.json",
-        "phase 2: type is \"Unknown\", expected \"Mongos\"",
-    )];
+    let failed = [("a.json", "phase 2: type is \"Unknown\", expected \"Mongos\"")];
     let report = report([
         ("rs", "pure", cell(2, &failed, &["b.json"])),
         ("uri-options", "pure", cell(12, &[], &[])),
@@ -87,16 +76,10 @@ SKIPPED rs/b.json [pure]
 fn unknown_names_are_refused_with_a_list_of_the_known_ones() {
     let names = |name: &str| [name.to_owned()];
     let error = choose_suites(&names("sr")).unwrap_err().to_string();
-    assert!(
-        error.starts_with("no such suite: sr; there are "),
-        "{error}"
-    );
+    assert!(error.starts_with("no such suite: sr; there are "), "{error}");
     assert!(error.contains("server-selection/rtt"), "{error}");
     let error = choose_columns(&names("glommio")).unwrap_err().to_string();
-    assert!(
-        error.starts_with("no such runtime: glommio; there are pure"),
-        "{error}"
-    );
+    assert!(error.starts_with("no such runtime: glommio; there are pure"), "{error}");
     assert_eq!(choose_suites(&names("errors")).unwrap().len(), 1);
     assert_eq!(choose_suites(&[]).unwrap().len(), Suite::ALL.len());
     assert_eq!(choose_columns(&names("pure")).unwrap(), [Column::Pure]);
@@ -115,17 +98,11 @@ fn rtt_suite() -> &'static Suite {
 
 #[test]
 fn a_wrong_expectation_fails_with_the_difference() {
-    let jobs = vec![(
-        rtt_suite(),
-        vec![rtt_file("right", 12.0), rtt_file("wrong", 13.0)],
-    )];
+    let jobs = vec![(rtt_suite(), vec![rtt_file("right", 12.0), rtt_file("wrong", 13.0)])];
     let cells = runner::run(Column::Pure, &Arc::new(jobs));
     assert_eq!(cells[0].passed, 1);
     let difference = "the average is Some(12.0), expected 13";
-    assert_eq!(
-        cells[0].failed,
-        [("wrong".to_owned(), difference.to_owned())]
-    );
+    assert_eq!(cells[0].failed, [("wrong".to_owned(), difference.to_owned())]);
 }
 
 #[test]
@@ -147,11 +124,8 @@ fn a_hanging_check_fails_and_the_files_after_it_are_skipped() {
 
 #[test]
 fn a_report_says_on_which_deployments_each_file_ran() {
-    let on = |kind, release| Environment {
-        kind,
-        release,
-        authentication: kind == Kind::ReplicaSet,
-    };
+    let on =
+        |kind, release| Environment { kind, release, authentication: kind == Kind::ReplicaSet };
     let ran = |environments: &[Environment]| Cell {
         passed: 1,
         ran: vec![("a.json".to_owned(), environments.to_vec())],
@@ -161,11 +135,7 @@ fn a_report_says_on_which_deployments_each_file_ran() {
     let older = on(Kind::Single, [4, 2, 25]);
     let report = report([
         ("unified", "tokio", ran(&[single])),
-        (
-            "unified",
-            "sim",
-            ran(&[single, older, on(Kind::ReplicaSet, [5, 0, 31])]),
-        ),
+        ("unified", "sim", ran(&[single, older, on(Kind::ReplicaSet, [5, 0, 31])])),
     ]);
     let line = "unified/a.json [tokio, sim]: single 4.2 8.0; replicaset 5.0*;\n";
     assert!(report.to_string().contains(line), "{report}");
@@ -183,17 +153,10 @@ fn real_servers_are_columns_only_if_they_are_named() {
 #[test]
 fn a_file_that_did_not_run_on_any_deployment_has_not_passed() {
     let suite = choose_suites(&["mongodb-handshake".to_owned()]).unwrap()[0];
-    let jobs = [(
-        suite,
-        vec![rtt_file("nowhere", 1.0), rtt_file("somewhere", 1.0)],
-    )];
+    let jobs = [(suite, vec![rtt_file("nowhere", 1.0), rtt_file("somewhere", 1.0)])];
     let (verdicts, receiver) = mpsc::channel();
     verdicts.send((0, Ok(Vec::new()))).unwrap();
-    let single = Environment {
-        kind: Kind::Single,
-        release: [6, 0, 5],
-        authentication: false,
-    };
+    let single = Environment { kind: Kind::Single, release: [6, 0, 5], authentication: false };
     verdicts.send((1, Ok(vec![single]))).unwrap();
     let cells = runner::collect(&jobs, Duration::ZERO, &receiver);
     assert_eq!((cells[0].passed, cells[0].failed.len()), (1, 0));

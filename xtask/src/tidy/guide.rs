@@ -9,14 +9,7 @@ use crate::cargo::root;
 const WITHOUT_LISTINGS: &[&str] = &["README.md", "SUMMARY.md"];
 
 /// The allowed languages of a fence. `no_run` and `should_panic` listings are still compiled.
-const LANGUAGES: &[&str] = &[
-    "rust",
-    "rust,no_run",
-    "rust,should_panic",
-    "text",
-    "toml",
-    "sh",
-];
+const LANGUAGES: &[&str] = &["rust", "rust,no_run", "rust,should_panic", "text", "toml", "sh"];
 
 pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
     let folder = root().join("docs/guide/src");

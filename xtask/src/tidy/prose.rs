@@ -13,14 +13,12 @@ const SUBJECT: usize = 72;
 
 /// Words with which no doc comment may begin, because the sentence would be a question or a
 /// fragment.
-const FIRST_WORDS: &[&str] = &[
-    "How", "Of", "That", "Those", "What", "Whether", "Which", "Who", "Whoever",
-];
+const FIRST_WORDS: &[&str] =
+    &["How", "Of", "That", "Those", "What", "Whether", "Which", "Who", "Whoever"];
 
 /// Beginnings of subjects that do not describe the change.
-const BEGINNINGS: &[&str] = &[
-    "A", "An", "Give", "Let", "Name no", "Say", "Some", "Take", "Tell", "The",
-];
+const BEGINNINGS: &[&str] =
+    &["A", "An", "Give", "Let", "Name no", "Say", "Some", "Take", "Tell", "The"];
 
 /// Imperatives that end like other verb forms.
 const IMPERATIVES: &[&str] = &["Bring", "Embed", "Focus", "Ping", "Shed"];
@@ -30,9 +28,7 @@ pub(super) fn check_summaries(name: &str, text: &str, violations: &mut Vec<Strin
     let mut before = None;
     for (index, line) in text.lines().enumerate() {
         let line = line.trim_start();
-        let marker = ["//!", "///"]
-            .into_iter()
-            .find(|marker| line.starts_with(marker));
+        let marker = ["//!", "///"].into_iter().find(|marker| line.starts_with(marker));
         if let Some(marker) = marker.filter(|_| marker != before) {
             let summary = line[marker.len()..].trim_start();
             if let Some(word) = FIRST_WORDS.iter().find(|word| begins_with(summary, word)) {
@@ -81,9 +77,7 @@ pub(super) fn check_subjects(violations: &mut Vec<String>) -> Result<Option<Stri
 fn fault(subject: &str) -> Option<String> {
     let length = subject.chars().count();
     if length > SUBJECT {
-        return Some(format!(
-            "has a subject of {length} characters: use at most {SUBJECT}"
-        ));
+        return Some(format!("has a subject of {length} characters: use at most {SUBJECT}"));
     }
     let beginning = BEGINNINGS.iter().find(|word| begins_with(subject, word));
     let word = subject.split(' ').next().unwrap_or_default();

@@ -24,10 +24,9 @@ pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
             (!parts.any(|part| is_test(&part))).then(|| file.to_string_lossy().into_owned())
         });
         let (present, named) = (present.collect(), named(&text, name));
-        for (these, those, wrong) in [
-            (&present, &named, "does not name"),
-            (&named, &present, "names a file that is gone:"),
-        ] {
+        for (these, those, wrong) in
+            [(&present, &named, "does not name"), (&named, &present, "names a file that is gone:")]
+        {
             let wrong = |file| format!("ARCHITECTURE.md {wrong} {name}/src/{file}");
             violations.extend(BTreeSet::difference(these, those).map(wrong));
         }
@@ -49,11 +48,7 @@ fn named(text: &str, name: &str) -> BTreeSet<String> {
             if file.extension().is_some_and(|extension| extension == "rs") {
                 let own = file.parent().unwrap_or(Path::new(""));
                 let folder = *folder.get_or_insert(own);
-                let file = if own == folder {
-                    file.to_owned()
-                } else {
-                    folder.join(file)
-                };
+                let file = if own == folder { file.to_owned() } else { folder.join(file) };
                 named.insert(file.to_string_lossy().into_owned());
             }
         }

@@ -32,9 +32,7 @@ impl Application {
         let reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "serviceId": service };
         let reply = reply.to_vec().unwrap_or_default();
         self.record.counts().handshakes += 1;
-        let handshake = self
-            .topology
-            .handle_handshake(server, Generation::FIRST, &reply);
+        let handshake = self.topology.handle_handshake(server, Generation::FIRST, &reply);
         let complaint = match handshake {
             Ok(Some(connection)) => {
                 self.record.note(format!("opens {connection:?}"));
@@ -106,13 +104,8 @@ impl Application {
         let error = drawn.on(server, generation.unwrap_or_default(), service);
         let outcome = self.topology.handle_error(server.id, &error);
         self.record.counts().errors += 1;
-        self.record
-            .note(format!("{} of {connection:?}: {outcome:?}", drawn.error));
-        let expected = if current {
-            drawn.expected(service)
-        } else {
-            Some(ErrorOutcome::Stale)
-        };
+        self.record.note(format!("{} of {connection:?}: {outcome:?}", drawn.error));
+        let expected = if current { drawn.expected(service) } else { Some(ErrorOutcome::Stale) };
         if expected.is_some_and(|expected| expected != outcome)
             || current && outcome == ErrorOutcome::Stale
         {

@@ -129,12 +129,7 @@ impl Application {
         let command = command.finish();
         let timeout = self.millis(3000);
         let is_dropped = self.rng.below(8) == 0;
-        let give_up = self.clock.now()
-            + if is_dropped {
-                self.millis(5)
-            } else {
-                2 * timeout
-            };
+        let give_up = self.clock.now() + if is_dropped { self.millis(5) } else { 2 * timeout };
         let give_up = self.clock.sleep_until(give_up);
         let running = connection.run_command(&command, Some(timeout));
         let outcome = match select(pin!(running), give_up).await {

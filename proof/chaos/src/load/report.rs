@@ -79,9 +79,11 @@ impl Application {
         let replies: Vec<SharedDocument> = {
             let events = self.record.events();
             let of_server = events.iter().rev().filter_map(|event| match &event.kind {
-                EventKind::ServerHeartbeatSucceeded {
-                    heartbeat, reply, ..
-                } if heartbeat.server == server => Some(reply.clone()),
+                EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. }
+                    if heartbeat.server == server =>
+                {
+                    Some(reply.clone())
+                }
                 _ => None,
             });
             of_server.take(3).collect()
@@ -91,9 +93,7 @@ impl Application {
         };
         let generation = possibly_stale(&mut self.rng, pool.generation);
         self.record.counts().handshakes += 1;
-        self.record.note(format!(
-            "handshake with server {server}, generation {generation}"
-        ));
+        self.record.note(format!("handshake with server {server}, generation {generation}"));
         let before = self.topology.snapshot().version();
         if let Err(error) = self.topology.handle_handshake(server, generation, reply) {
             self.record.violated(Oracle::Errors, error.to_string());
@@ -126,11 +126,8 @@ impl Application {
             "{} on {}, generation {generation} of {current}: {outcome:?}",
             drawn.error, known.address
         ));
-        let expected = if generation < current {
-            Some(ErrorOutcome::Stale)
-        } else {
-            drawn.expected(None)
-        };
+        let expected =
+            if generation < current { Some(ErrorOutcome::Stale) } else { drawn.expected(None) };
         if expected.is_some_and(|expected| expected != outcome) {
             let message =
                 format!("{error:?} on {known} resulted in {outcome:?}, expected {expected:?}");
@@ -154,10 +151,7 @@ impl Application {
         let available = description
             .server_by_id(server)
             .is_some_and(|server| server.server_type.is_available());
-        let cleared = self
-            .record
-            .pool(server)
-            .is_none_or(|pool| pool.generation > generation);
+        let cleared = self.record.pool(server).is_none_or(|pool| pool.generation > generation);
         let complaint = match outcome {
             ErrorOutcome::Stale | ErrorOutcome::Irrelevant if after != version => {
                 "the topology changed"
@@ -186,16 +180,8 @@ pub(crate) fn draw(
     server: &ServerDescription,
 ) -> DrawnError {
     let balanced = topology.topology_type() == TopologyType::LoadBalanced;
-    let stage = pick(
-        rng,
-        &[
-            Stage::Operation,
-            Stage::Operation,
-            Stage::Auth,
-            Stage::Hello,
-            Stage::Dns,
-        ],
-    );
+    let stage =
+        pick(rng, &[Stage::Operation, Stage::Operation, Stage::Auth, Stage::Hello, Stage::Dns]);
     let established = stage == Stage::Operation;
     let (error, expected) = match rng.below(6) {
         0..3 => {
@@ -219,20 +205,13 @@ pub(crate) fn draw(
             (error, expected.filter(|_| established))
         }
         _ => {
-            let expected = if established {
-                ErrorOutcome::Irrelevant
-            } else {
-                ErrorOutcome::Cleared
-            };
+            let expected =
+                if established { ErrorOutcome::Irrelevant } else { ErrorOutcome::Cleared };
             let error = Error::auth("authentication failed").at(stage);
             (error, Some(expected))
         }
     };
-    DrawnError {
-        error,
-        expected,
-        balanced,
-    }
+    DrawnError { error, expected, balanced }
 }
 
 /// Creates a state change error for the server, sometimes a stale one.
@@ -240,17 +219,9 @@ fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<E
     let code = pick(rng, &STATE_CHANGES);
     let mut reply = doc! { "ok": 0, "code": code, "errmsg": "state changed" };
     let shuts_down = matches!(code, 91 | 11600);
-    let fresh = if shuts_down {
-        ErrorOutcome::Cleared
-    } else {
-        ErrorOutcome::MarkedUnknown
-    };
+    let fresh = if shuts_down { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
     let mut expected = fresh;
-    if let Some(TopologyVersion {
-        process_id,
-        counter,
-    }) = server.topology_version
-    {
+    if let Some(TopologyVersion { process_id, counter }) = server.topology_version {
         // An error that repeats the known version is stale. No error has a newer version than the
         // server itself: the next check would then be treated as stale.
         let age = rng.below(3) as i64;

@@ -81,9 +81,7 @@ pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation
         };
     }
     events.iter().try_for_each(|event| {
-        cadence
-            .event(event)
-            .map_err(|message| Oracle::Cadence.violated(event.at, message))
+        cadence.event(event).map_err(|message| Oracle::Cadence.violated(event.at, message))
     })
 }
 
@@ -117,17 +115,11 @@ pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
                 ended.insert(heartbeat.server, (event.at, State::Succeeded));
             }
-            EventKind::ServerHeartbeatFailed {
-                heartbeat, failure, ..
-            } => {
+            EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 // F-51: the type before the check counts, and the change is published later.
                 let known = known.get(&heartbeat.server) == Some(&true);
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
-                let state = if lost {
-                    State::Lost { known }
-                } else {
-                    State::Failed
-                };
+                let state = if lost { State::Lost { known } } else { State::Failed };
                 ended.insert(heartbeat.server, (event.at, state));
             }
             EventKind::Input(own) => {
@@ -161,9 +153,7 @@ impl Cadence {
                 );
                 Ok(())
             }
-            EventKind::ServerClosed {
-                server, address, ..
-            } => match self.servers.get(server) {
+            EventKind::ServerClosed { server, address, .. } => match self.servers.get(server) {
                 Some(checks) => self
                     .not_overdue(checks, at)
                     .map_err(|late| format!("{address}, when it was closed: {late}")),
@@ -181,19 +171,11 @@ impl Cadence {
             EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => self
                 .ended(heartbeat.server, at, |_| State::Succeeded)
                 .map_err(|message| format!("{}: {message}", heartbeat.address)),
-            EventKind::ServerHeartbeatFailed {
-                heartbeat, failure, ..
-            } => {
+            EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
                     // F-51: the type before the check counts, and the change is published later.
-                    if lost {
-                        State::Lost {
-                            known: checks.known,
-                        }
-                    } else {
-                        State::Failed
-                    }
+                    if lost { State::Lost { known: checks.known } } else { State::Failed }
                 })
                 .map_err(|message| format!("{}: {message}", heartbeat.address))
             }
@@ -275,14 +257,9 @@ impl Cadence {
         checks.since = at;
         checks.state = State::Running { awaited };
         checks.recent.push(at);
-        checks
-            .recent
-            .retain(|start| at.since(*start) < Duration::from_secs(1));
+        checks.recent.retain(|start| at.since(*start) < Duration::from_secs(1));
         if checks.recent.len() > MAX_PER_SECOND {
-            return Err(format!(
-                "{} checks started within a second",
-                checks.recent.len()
-            ));
+            return Err(format!("{} checks started within a second", checks.recent.len()));
         }
         Ok(())
     }
@@ -317,10 +294,7 @@ impl Cadence {
             State::Succeeded | State::Lost { .. } | State::Failed => Some(self.heartbeat),
         };
         if max.is_some_and(|max| took > max) {
-            return Err(format!(
-                "{:?} for {took:?}, allowed are {max:?}",
-                checks.state
-            ));
+            return Err(format!("{:?} for {took:?}, allowed are {max:?}", checks.state));
         }
         if let Some(cancelled) = checks.cancelled
             && at > cancelled
@@ -329,10 +303,7 @@ impl Cadence {
                 "F-71: the check continues, although it was cancelled at {cancelled:?}"
             ));
         }
-        let idle = matches!(
-            checks.state,
-            State::Succeeded | State::Lost { .. } | State::Failed
-        );
+        let idle = matches!(checks.state, State::Succeeded | State::Lost { .. } | State::Failed);
         // F-44: a waiting selection requests checks.
         let due = (checks.since + MIN_INTERVAL).max(self.waiting_since);
         if idle && !self.waiters.is_empty() && at > due {

@@ -41,10 +41,7 @@ pub(crate) fn check_numbers(record: &RunRecord, pool: &Pool) {
     } else {
         return;
     };
-    record.violated(
-        Oracle::Pools,
-        format!("{complaint}: {stats:?}, {options:?}"),
-    );
+    record.violated(Oracle::Pools, format!("{complaint}: {stats:?}, {options:?}"));
 }
 
 /// Checks that the pools of a closed topology are empty.
@@ -78,39 +75,20 @@ pub(crate) fn check_events(events: &[Event], unended: u64) -> Result<(), Violati
                 }
                 continue;
             }
-            EventKind::ConnectionCreated {
-                server, connection, ..
-            } => (*server, connection.driver, None, Some(State::Pending)),
-            EventKind::ConnectionReady {
-                server, connection, ..
-            } => (
-                *server,
-                connection.driver,
-                Some(State::Pending),
-                Some(State::Idle),
-            ),
-            EventKind::ConnectionCheckedOut {
-                server, connection, ..
-            } => {
-                check_out_ends(&mut started, *server, event)?;
-                (
-                    *server,
-                    connection.driver,
-                    Some(State::Idle),
-                    Some(State::InUse),
-                )
+            EventKind::ConnectionCreated { server, connection, .. } => {
+                (*server, connection.driver, None, Some(State::Pending))
             }
-            EventKind::ConnectionCheckedIn {
-                server, connection, ..
-            } => (
-                *server,
-                connection.driver,
-                Some(State::InUse),
-                Some(State::Idle),
-            ),
-            EventKind::ConnectionClosed {
-                server, connection, ..
-            } => {
+            EventKind::ConnectionReady { server, connection, .. } => {
+                (*server, connection.driver, Some(State::Pending), Some(State::Idle))
+            }
+            EventKind::ConnectionCheckedOut { server, connection, .. } => {
+                check_out_ends(&mut started, *server, event)?;
+                (*server, connection.driver, Some(State::Idle), Some(State::InUse))
+            }
+            EventKind::ConnectionCheckedIn { server, connection, .. } => {
+                (*server, connection.driver, Some(State::InUse), Some(State::Idle))
+            }
+            EventKind::ConnectionClosed { server, connection, .. } => {
                 let before = connections.remove(&(*server, connection.driver));
                 if matches!(before, None | Some(State::InUse)) {
                     return Err(out_of_order(event, before));

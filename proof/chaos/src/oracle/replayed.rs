@@ -24,17 +24,13 @@ pub(crate) fn check(options: &Options, events: &[Event]) -> Result<(), Violation
         Ok(difference) => difference,
         Err(error) => Some(error.to_string()),
     };
-    difference.map_or(Ok(()), |difference| {
-        Err(Oracle::Replay.violated(end, difference))
-    })
+    difference.map_or(Ok(()), |difference| Err(Oracle::Replay.violated(end, difference)))
 }
 
 fn difference(options: &Options, events: &[Event]) -> Result<Option<String>, Box<dyn Error>> {
     let sink = RecordSink::new(Vec::new(), options)?;
     let interest = sink.interest();
-    let recorded = events
-        .iter()
-        .filter(|event| interest.contains(event.kind.name()));
+    let recorded = events.iter().filter(|event| interest.contains(event.kind.name()));
     for event in recorded.clone() {
         sink.emit(event);
     }
@@ -47,17 +43,14 @@ fn difference(options: &Options, events: &[Event]) -> Result<Option<String>, Box
     if let Some(divergence) = outcome.divergence {
         return Ok(Some(format!("the replay differs: {divergence}")));
     }
-    let repeated = recorded
-        .filter(|event| !NOT_REPEATED.contains(event.kind.name()))
-        .count() as u64;
+    let repeated =
+        recorded.filter(|event| !NOT_REPEATED.contains(event.kind.name())).count() as u64;
     if outcome.matched != repeated {
         let matched = outcome.matched;
         return Ok(Some(format!("{matched} of {repeated} events are repeated")));
     }
-    let measured = events
-        .iter()
-        .map(|event| &event.kind)
-        .filter(|kind| kind.name() == EventName::RttMeasured);
+    let measured =
+        events.iter().map(|event| &event.kind).filter(|kind| kind.name() == EventName::RttMeasured);
     let is_same = measured.eq(&replayed);
     Ok((!is_same).then(|| "other round-trip times are measured".to_owned()))
 }

@@ -37,15 +37,7 @@ pub(crate) struct StepOracle<'w> {
 
 impl<'w> StepOracle<'w> {
     pub(crate) fn new(sim: &'w Sim, record: &'w RunRecord, access: Access) -> Self {
-        Self {
-            sim,
-            record,
-            access,
-            checked: None,
-            second: 0,
-            polls: 0,
-            max_tasks: 0,
-        }
+        Self { sim, record, access, checked: None, second: 0, polls: 0, max_tasks: 0 }
     }
 
     pub(crate) fn observe(&mut self, step: SchedulerStep) {
@@ -107,11 +99,8 @@ impl<'w> StepOracle<'w> {
     fn check_pools(&self, description: &TopologyDescription) {
         let open = self.record.pools().open.clone();
         let pools: Vec<ServerId> = open.keys().copied().collect();
-        let mut servers: Vec<ServerId> = description
-            .servers()
-            .iter()
-            .map(|server| server.id)
-            .collect();
+        let mut servers: Vec<ServerId> =
+            description.servers().iter().map(|server| server.id).collect();
         servers.sort_unstable();
         if pools != servers {
             let message =
@@ -145,10 +134,7 @@ impl<'w> StepOracle<'w> {
         }
         let max = POLLS_PER_TASK * self.max_tasks;
         if self.polls > max {
-            let message = format!(
-                "{} polls of {} tasks in a second",
-                self.polls, self.max_tasks
-            );
+            let message = format!("{} polls of {} tasks in a second", self.polls, self.max_tasks);
             self.violated(Oracle::BusyLoop, message);
         }
         self.second = second;
@@ -187,11 +173,7 @@ impl<'w> StepOracle<'w> {
             ("tasks", Oracle::Leaks, tasks),
             ("connections", Oracle::Leaks, connections),
             ("timers", Oracle::Memory, timers),
-            (
-                "undelivered events",
-                Oracle::Memory,
-                (topology.events().depth(), 0),
-            ),
+            ("undelivered events", Oracle::Memory, (topology.events().depth(), 0)),
         ] {
             if there > max {
                 let message = format!("{there} {what}, allowed are {max} for {servers} servers");

@@ -31,11 +31,7 @@ impl Truth {
     pub(crate) fn of(plan: &Plan, sim: &Sim) -> Self {
         let status = sim.status();
         let typed = |member: &MemberStatus, of: ServerType| {
-            let found = if member.answers {
-                of
-            } else {
-                ServerType::Unknown
-            };
+            let found = if member.answers { of } else { ServerType::Unknown };
             (member.address.clone(), found)
         };
         match plan.shape {
@@ -148,9 +144,11 @@ impl Truth {
             return false;
         };
         let reply = events.iter().rev().find_map(|event| match &event.kind {
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat, reply, ..
-            } if heartbeat.server == rejected.id => Hello::parse(reply).ok(),
+            EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. }
+                if heartbeat.server == rejected.id =>
+            {
+                Hello::parse(reply).ok()
+            }
             _ => None,
         });
         let reply = reply.map(|hello| {

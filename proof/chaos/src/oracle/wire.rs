@@ -55,10 +55,7 @@ pub(crate) fn check_look_ups(plan: &Plan, sim: &Sim) -> Result<(), Violation> {
 pub(crate) fn check_stages(plan: &Plan, events: &[Event]) -> Result<(), Violation> {
     let faults = Beginnings::of(plan);
     for event in events {
-        let EventKind::ServerHeartbeatFailed {
-            heartbeat, failure, ..
-        } = &event.kind
-        else {
+        let EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } = &event.kind else {
             continue;
         };
         if let Some(complaint) = complaint(plan.access, &faults, event.at, failure) {

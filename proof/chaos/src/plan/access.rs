@@ -45,11 +45,7 @@ const LOGIN: (&str, &str) = ("user", "password");
 
 impl Access {
     /// In plain text and directly, by the addresses of the servers.
-    pub const PLAIN: Self = Self {
-        tls: false,
-        proxy: ProxyUse::None,
-        srv: false,
-    };
+    pub const PLAIN: Self = Self { tls: false, proxy: ProxyUse::None, srv: false };
 
     pub(super) fn draw(shape: Shape, rng: &mut Rng) -> Self {
         Self {
@@ -78,11 +74,7 @@ impl Access {
             let login = (self.proxy == ProxyUse::Login).then_some(LOGIN);
             sim.proxies().add(proxy(), login);
         }
-        if self.srv {
-            sim.dns().publish(SRV_HOST, Duration::from_secs(60))
-        } else {
-            sim.uri()
-        }
+        if self.srv { sim.dns().publish(SRV_HOST, Duration::from_secs(60)) } else { sim.uri() }
     }
 
     /// Sets the client's options.

@@ -82,11 +82,7 @@ pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
 }
 
 fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) -> Deployed {
-    let min = if matches!(kind, Kind::Random | Kind::Scan) {
-        1
-    } else {
-        3
-    };
+    let min = if matches!(kind, Kind::Random | Kind::Scan) { 1 } else { 3 };
     let members = min + rng.below(6 - min);
     let mut config = SetConfig::new("rs", (0..members).map(host));
     let (mut arbiter, mut hidden) = (false, false);
@@ -119,10 +115,5 @@ fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) 
     if spare {
         blueprint = blueprint.spare(host(members));
     }
-    Deployed {
-        shape,
-        blueprint,
-        processes: members + u64::from(spare),
-        spare,
-    }
+    Deployed { shape, blueprint, processes: members + u64::from(spare), spare }
 }

@@ -37,12 +37,8 @@ pub(super) fn scenario(
         Kind::Flapping => 15 + rng.below(25),
         _ => 1 + rng.below(10),
     };
-    let mut generator = FaultGenerator {
-        rng,
-        deployed,
-        span: Duration::from_secs(seconds),
-        steps: Vec::new(),
-    };
+    let mut generator =
+        FaultGenerator { rng, deployed, span: Duration::from_secs(seconds), steps: Vec::new() };
     if generator.rng.below(4) == 0 {
         generator.add_latency();
     }
@@ -172,10 +168,8 @@ impl FaultGenerator<'_> {
     fn network(&mut self) {
         let member = self.member().into();
         match self.rng.below(8) {
-            0 => self.temporary_fault(
-                NetFault::Refuse(member, true),
-                NetFault::Refuse(member, false),
-            ),
+            0 => self
+                .temporary_fault(NetFault::Refuse(member, true), NetFault::Refuse(member, false)),
             1 | 2 => self.temporary_fault(
                 NetFault::Blackhole(member, true),
                 NetFault::Blackhole(member, false),
@@ -243,11 +237,7 @@ impl FaultGenerator<'_> {
             0 => {
                 let mut sides = (Vec::new(), Vec::new());
                 for member in 0..self.deployed.processes {
-                    let side = if self.rng.below(2) == 0 {
-                        &mut sides.0
-                    } else {
-                        &mut sides.1
-                    };
+                    let side = if self.rng.below(2) == 0 { &mut sides.0 } else { &mut sides.1 };
                     side.push(Target::from(member as u16));
                 }
                 if !sides.0.is_empty() && !sides.1.is_empty() {
@@ -270,14 +260,8 @@ impl FaultGenerator<'_> {
         let gap = Duration::from_millis(10 + self.rng.below(900));
         let (begin, end): (Step, Step) = match self.rng.below(4) {
             0 => (Action::Kill(member).into(), Action::Restart(member).into()),
-            1 => (
-                NetFault::Refuse(member, true).into(),
-                NetFault::Refuse(member, false).into(),
-            ),
-            2 => (
-                NetFault::Reset(member).into(),
-                NetFault::Reset(member).into(),
-            ),
+            1 => (NetFault::Refuse(member, true).into(), NetFault::Refuse(member, false).into()),
+            2 => (NetFault::Reset(member).into(), NetFault::Reset(member).into()),
             _ => (Action::StepDown { period: gap }.into(), Action::Heal.into()),
         };
         self.steps.push((at, begin));
@@ -345,17 +329,11 @@ impl FaultGenerator<'_> {
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {
-            self.temporary_fault(
-                Action::Exhaust(target, false),
-                Action::Exhaust(target, true),
-            );
+            self.temporary_fault(Action::Exhaust(target, false), Action::Exhaust(target, true));
         } else {
             let every = pick(self.rng, &[1000, 3000, 20_000, 60_000]);
             let every = Duration::from_micros(every);
-            self.temporary_fault(
-                Action::Flood(target, Some(every)),
-                Action::Flood(target, None),
-            );
+            self.temporary_fault(Action::Flood(target, Some(every)), Action::Flood(target, None));
         }
     }
 

@@ -35,12 +35,7 @@ pub(super) async fn run_client(
     let topology = builder(record, options, None)?
         .scan(sim.runtime().backend)
         .map_err(|error| setup_failure(&error))?;
-    let mut client = Client {
-        topology,
-        record,
-        sim,
-        rng,
-    };
+    let mut client = Client { topology, record, sim, rng };
     let until = sim.now() + plan.scenario.duration() + Duration::from_secs(2);
     let work = async {
         while plan.load && sim.now() < until {
@@ -78,11 +73,7 @@ impl Client<'_> {
     async fn select(&mut self) {
         let request = SelectionRequest::draw(&mut self.rng);
         let timeout = Duration::from_millis(self.rng.below(8000));
-        match self
-            .topology
-            .select_within(&request.criteria, timeout)
-            .await
-        {
+        match self.topology.select_within(&request.criteria, timeout).await {
             Ok(selected) => {
                 self.record.counts().selected += 1;
                 let server_type = selected.server_type();
@@ -120,9 +111,7 @@ impl Client<'_> {
         };
         let drawn = draw(&mut self.rng, &description, server);
         let generation = possibly_stale(&mut self.rng, current);
-        let outcome = self
-            .topology
-            .handle_error(server.id, &drawn.on(server, generation, None));
+        let outcome = self.topology.handle_error(server.id, &drawn.on(server, generation, None));
         self.record.counts().errors += 1;
         let expected = drawn.expected(None).filter(|_| generation == current);
         if expected.is_some_and(|expected| expected != outcome) {
@@ -150,10 +139,9 @@ impl Client<'_> {
                 self.record.violated(Oracle::Pools, message);
             }
         }
-        for (what, there, max) in [
-            ("connections", self.sim.connections(), servers.len()),
-            ("tasks", self.sim.tasks(), 0),
-        ] {
+        for (what, there, max) in
+            [("connections", self.sim.connections(), servers.len()), ("tasks", self.sim.tasks(), 0)]
+        {
             if there > max {
                 let message = format!("{there} {what} for {} servers", servers.len());
                 self.record.violated(Oracle::Leaks, message);
@@ -169,9 +157,7 @@ impl Client<'_> {
         let mut truth = Truth::of(plan, self.sim);
         let mut since = healed;
         loop {
-            clock
-                .sleep_until(self.sim.now() + Duration::from_secs(1))
-                .await;
+            clock.sleep_until(self.sim.now() + Duration::from_secs(1)).await;
             restart_stopped(self.sim);
             let present = Truth::of(plan, self.sim);
             if present != truth || !Truth::is_settled(self.sim) {

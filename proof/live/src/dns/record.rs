@@ -35,12 +35,7 @@ enum Data {
     A(Ipv4Addr),
     Aaaa(Ipv6Addr),
     Cname(String),
-    Srv {
-        priority: u16,
-        weight: u16,
-        port: u16,
-        target: String,
-    },
+    Srv { priority: u16, weight: u16, port: u16, target: String },
     Txt(Vec<String>),
 }
 
@@ -62,15 +57,7 @@ impl Record {
     /// Creates an SRV record with priority and weight 0.
     pub fn srv(name: &str, target: &str, port: u16) -> Self {
         let (priority, weight, target) = (0, 0, absolute(target));
-        Self::new(
-            name,
-            Data::Srv {
-                priority,
-                weight,
-                port,
-                target,
-            },
-        )
+        Self::new(name, Data::Srv { priority, weight, port, target })
     }
 
     /// Creates a TXT record with these strings. A string of more than 255 bytes is split.
@@ -134,12 +121,9 @@ impl fmt::Display for Data {
             Self::A(address) => write!(f, "A {address}"),
             Self::Aaaa(address) => write!(f, "AAAA {address}"),
             Self::Cname(target) => write!(f, "CNAME {target}"),
-            Self::Srv {
-                priority,
-                weight,
-                port,
-                target,
-            } => write!(f, "SRV {priority} {weight} {port} {target}"),
+            Self::Srv { priority, weight, port, target } => {
+                write!(f, "SRV {priority} {weight} {port} {target}")
+            }
             Self::Txt(strings) => {
                 f.write_str("TXT")?;
                 strings.iter().try_for_each(|string| {

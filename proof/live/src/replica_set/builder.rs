@@ -77,12 +77,7 @@ impl ReplicaSetBuilder {
     /// Starts the set; see [`ReplicaSet::start`].
     pub fn start(self, specs: &[MemberSpec]) -> Result<ReplicaSet, Error> {
         let first = (0..specs.len())
-            .max_by(|&a, &b| {
-                specs[a]
-                    .priority
-                    .total_cmp(&specs[b].priority)
-                    .then(b.cmp(&a))
-            })
+            .max_by(|&a, &b| specs[a].priority.total_cmp(&specs[b].priority).then(b.cmp(&a)))
             .filter(|&index| specs[index].priority > 0.0)
             .ok_or_else(|| Error::State("no member can be elected".to_owned()))?;
 
@@ -90,17 +85,10 @@ impl ReplicaSetBuilder {
         arguments.extend(self.arguments.iter().map(String::as_str));
         let tls = self.tls.as_ref();
         let launch = || Mongod::launch(self.version, &arguments, self.security, tls);
-        let mut members = specs
-            .iter()
-            .map(|_| launch())
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut members = specs.iter().map(|_| launch()).collect::<Result<Vec<_>, _>>()?;
         members.iter_mut().try_for_each(Mongod::wait_until_ready)?;
 
-        let set = ReplicaSet {
-            name: self.name,
-            specs: specs.to_vec(),
-            members,
-        };
+        let set = ReplicaSet { name: self.name, specs: specs.to_vec(), members };
         let config = doc! {
             "_id": &set.name,
             "version": 1,

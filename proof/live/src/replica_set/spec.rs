@@ -20,11 +20,7 @@ impl Default for MemberSpec {
 impl MemberSpec {
     /// Creates an electable voter of priority 1 without tags.
     pub const fn new() -> Self {
-        Self {
-            priority: 1.0,
-            tags: Vec::new(),
-            horizon: None,
-        }
+        Self { priority: 1.0, tags: Vec::new(), horizon: None }
     }
 
     /// Sets the priority; 0 means that the member cannot be elected.
@@ -50,20 +46,12 @@ impl MemberSpec {
     pub(super) fn config(&self, id: usize, host: &str) -> Document {
         let mut config = doc! { "_id": id as i32, "host": host, "priority": self.priority };
         if !self.tags.is_empty() {
-            let tags: Document = self
-                .tags
-                .iter()
-                .cloned()
-                .map(|(k, v)| (k, v.into()))
-                .collect();
+            let tags: Document = self.tags.iter().cloned().map(|(k, v)| (k, v.into())).collect();
             config.insert("tags", tags);
         }
         if let Some((horizon, (_, port))) = self.horizon.as_ref().zip(host.rsplit_once(':')) {
-            let outside = if horizon.contains(':') {
-                horizon.clone()
-            } else {
-                format!("{horizon}:{port}")
-            };
+            let outside =
+                if horizon.contains(':') { horizon.clone() } else { format!("{horizon}:{port}") };
             config.insert("horizons", doc! { "outside": outside });
         }
         config

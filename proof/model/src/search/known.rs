@@ -20,9 +20,7 @@ pub(super) struct Known {
 impl Default for Known {
     fn default() -> Self {
         Self {
-            shards: std::iter::repeat_with(Mutex::default)
-                .take(SHARDS)
-                .collect(),
+            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             len: AtomicUsize::new(0),
         }
     }

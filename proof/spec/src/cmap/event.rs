@@ -35,9 +35,7 @@ impl TryFrom<String> for PoolEventName {
             }
         };
         let event = EventName::ALL.iter().find(is_named);
-        event
-            .map(|event| Self(*event))
-            .ok_or_else(|| format!("{text} is not an event of a pool"))
+        event.map(|event| Self(*event)).ok_or_else(|| format!("{text} is not an event of a pool"))
     }
 }
 
@@ -93,30 +91,20 @@ fn describe(event: &EventKind) -> Value {
         | EventKind::ConnectionCheckedIn { connection, .. } => {
             json!({ "connectionId": connection.driver })
         }
-        EventKind::ConnectionReady {
-            connection,
-            duration,
-            ..
-        }
-        | EventKind::ConnectionCheckedOut {
-            connection,
-            duration,
-            ..
-        } => json!({
+        EventKind::ConnectionReady { connection, duration, .. }
+        | EventKind::ConnectionCheckedOut { connection, duration, .. } => json!({
             "connectionId": connection.driver,
             "duration": duration.as_secs_f64() * 1e3,
         }),
-        EventKind::ConnectionClosed {
-            connection, reason, ..
-        } => json!({ "connectionId": connection.driver, "reason": reason.as_str() }),
-        EventKind::ConnectionCheckOutFailed {
-            reason, duration, ..
-        } => json!({ "reason": reason.as_str(), "duration": duration.as_secs_f64() * 1e3 }),
+        EventKind::ConnectionClosed { connection, reason, .. } => {
+            json!({ "connectionId": connection.driver, "reason": reason.as_str() })
+        }
+        EventKind::ConnectionCheckOutFailed { reason, duration, .. } => {
+            json!({ "reason": reason.as_str(), "duration": duration.as_secs_f64() * 1e3 })
+        }
         _ => json!({}),
     };
-    fields["address"] = event
-        .address()
-        .map_or(Value::Null, |address| address.as_str().into());
+    fields["address"] = event.address().map_or(Value::Null, |address| address.as_str().into());
     fields
 }
 

@@ -44,11 +44,7 @@ impl From<Map<String, Value>> for PoolOptions {
     fn from(options: Map<String, Value>) -> Self {
         // The option is ignored, because the pool has no thread that runs at intervals.
         let options = options.into_iter();
-        Self(
-            options
-                .filter(|(name, _)| name != "backgroundThreadIntervalMS")
-                .collect(),
-        )
+        Self(options.filter(|(name, _)| name != "backgroundThreadIntervalMS").collect())
     }
 }
 
@@ -61,11 +57,7 @@ pub(super) struct Operation {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum Call {
     CheckIn {
         connection: String,
@@ -111,10 +103,7 @@ impl TryFrom<Map<String, Value>> for Operation {
         let name = fields.remove("name").ok_or("an operation has no name")?;
         let name = name.as_str().ok_or("an operation's name is no text")?;
         let thread = fields.remove("thread").map(|thread| read(&thread));
-        Ok(Self {
-            thread: thread.transpose()?,
-            call: read(&json!({ name: fields }))?,
-        })
+        Ok(Self { thread: thread.transpose()?, call: read(&json!({ name: fields }))? })
     }
 }
 

@@ -53,10 +53,7 @@ pub(super) struct Log {
 
 impl Log {
     pub(super) fn new(sink: ChannelSink) -> Self {
-        Self {
-            sink,
-            published: Mutex::default(),
-        }
+        Self { sink, published: Mutex::default() }
     }
 }
 
@@ -85,9 +82,7 @@ impl Owner {
     ) -> Result<Arc<Self>, String> {
         let mut metadata = client_metadata()?;
         if let Some(name) = &options.app_name {
-            metadata = metadata
-                .with_application(name)
-                .map_err(|error| error.to_string())?;
+            metadata = metadata.with_application(name).map_err(|error| error.to_string())?;
         }
         let owner = Arc::new(Self {
             runtime: runtime.clone(),
@@ -106,10 +101,7 @@ impl Owner {
         let task = {
             let mut state = owner.lock();
             for effect in state.machine.handle(owner.now(), Input::Open) {
-                if let Effect::OpenServer {
-                    server, address, ..
-                } = effect
-                {
+                if let Effect::OpenServer { server, address, .. } = effect {
                     let host: Arc<dyn PoolHost> = owner.clone();
                     let generation = Generation::FIRST;
                     let backend = runtime.backend.clone();
@@ -177,11 +169,7 @@ impl Owner {
     fn check(&self, outcome: Result<Hello, Error>, rtt: Option<Rtt>) -> Result<(), String> {
         let server = self.server()?;
         let mut state = self.lock();
-        let input = Input::Checked {
-            server,
-            outcome,
-            rtt,
-        };
+        let input = Input::Checked { server, outcome, rtt };
         let effects = state.machine.handle(self.now(), input);
         self.run(&state, effects);
         Ok(())
@@ -196,10 +184,7 @@ impl Owner {
         for effect in effects {
             match effect {
                 Effect::PoolReady { .. } => {
-                    let event = EventKind::PoolReady {
-                        server,
-                        address: address.clone(),
-                    };
+                    let event = EventKind::PoolReady { server, address: address.clone() };
                     self.events.publish(self.now(), event);
                     pool.ready();
                 }

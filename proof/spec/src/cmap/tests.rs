@@ -17,10 +17,7 @@ fn closed() -> EventKind {
     EventKind::ConnectionClosed {
         server: ServerId::from_u64(1),
         address: ServerAddress::new("a", 1),
-        connection: ConnectionId {
-            driver: 2,
-            server: None,
-        },
+        connection: ConnectionId { driver: 2, server: None },
         reason: ConnectionClosedReason::Stale,
         error: None,
     }
@@ -35,14 +32,8 @@ fn the_fields_of_an_expected_event_are_a_part_of_the_actual_ones() {
     let event = "ConnectionClosed";
     check(json!({ "type": event }), true);
     check(json!({ "type": "ConnectionReady" }), false);
-    check(
-        json!({ "type": event, "connectionId": 2, "reason": "stale" }),
-        true,
-    );
-    check(
-        json!({ "type": event, "connectionId": 42, "address": 42 }),
-        true,
-    );
+    check(json!({ "type": event, "connectionId": 2, "reason": "stale" }), true);
+    check(json!({ "type": event, "connectionId": 42, "address": 42 }), true);
     check(json!({ "type": event, "connectionId": 1 }), false);
     check(json!({ "type": event, "reason": "idle" }), false);
     check(json!({ "type": event, "duration": 42 }), false);

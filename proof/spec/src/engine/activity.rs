@@ -46,10 +46,7 @@ impl Activity {
 
     /// Returns a spawner that counts its tasks here and runs them on `inner`.
     pub fn watch(&self, inner: Arc<dyn Spawner>) -> WatchedSpawner {
-        WatchedSpawner {
-            activity: self.clone(),
-            inner,
-        }
+        WatchedSpawner { activity: self.clone(), inner }
     }
 
     fn begin(&self) {
@@ -94,10 +91,7 @@ impl Spawner for WatchedSpawner {
             task,
             status: Arc::new(Status {
                 activity: self.activity.clone(),
-                state: Mutex::new(State {
-                    phase: Phase::Woken,
-                    waker: Waker::noop().clone(),
-                }),
+                state: Mutex::new(State { phase: Phase::Woken, waker: Waker::noop().clone() }),
             }),
         };
         self.inner.spawn(Task::new(name, watched));

@@ -91,16 +91,8 @@ fn steps(target: &TopologyDescription, zero: Instant) -> Result<Vec<Step>, Strin
         let at = zero + update.since(Instant::EPOCH);
         let rtt = server.rtt.map_or(Duration::ZERO, |rtt| rtt.average);
         let address = server.address.clone();
-        steps.push(Step {
-            at: at - rtt,
-            address: address.clone(),
-            reply: None,
-        });
-        steps.push(Step {
-            at,
-            address,
-            reply: Some(encode(&hello(server, &members)?)?),
-        });
+        steps.push(Step { at: at - rtt, address: address.clone(), reply: None });
+        steps.push(Step { at, address, reply: Some(encode(&hello(server, &members)?)?) });
     }
     steps.sort_by_key(|step| step.at);
     Ok(steps)

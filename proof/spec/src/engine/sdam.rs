@@ -25,11 +25,7 @@ impl<'h> Engine<'h> {
         let harness = Harness::new(host);
         let (sink, events) = channel::unbounded();
         let topology = harness.start(options, |builder| builder.sink(sink))?;
-        Ok(Self {
-            harness,
-            topology,
-            events: EventLog::new(events),
-        })
+        Ok(Self { harness, topology, events: EventLog::new(events) })
     }
 
     fn description(&self) -> Arc<TopologyDescription> {
@@ -42,8 +38,7 @@ impl Subject for Engine<'_> {
         if self.description().server(&response.address).is_none() {
             return Ok(());
         }
-        self.harness
-            .answer(&response.address, response.reply.as_deref())
+        self.harness.answer(&response.address, response.reply.as_deref())
     }
 
     fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {

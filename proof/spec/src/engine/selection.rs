@@ -57,11 +57,7 @@ fn check_waiting(
     window: &BTreeSet<ServerAddress>,
 ) -> Result<(), String> {
     let timeout = topology.options().server_selection_timeout;
-    let timeout = if window.is_empty() {
-        timeout
-    } else {
-        Duration::ZERO
-    };
+    let timeout = if window.is_empty() { timeout } else { Duration::ZERO };
     match wait(harness, topology, criteria, timeout)? {
         Ok(selected) if window.contains(&selected) => Ok(()),
         Err(SelectionError::Timeout(error)) if window.is_empty() && error.waited == timeout => {
@@ -73,9 +69,7 @@ fn check_waiting(
 }
 
 fn try_select(topology: &Topology, criteria: &Criteria) -> Selected {
-    let selected = topology
-        .try_select(criteria)
-        .map_err(|error| unexpected(&error))?;
+    let selected = topology.try_select(criteria).map_err(|error| unexpected(&error))?;
     Ok(selected.map(|selected| selected.address().clone()))
 }
 
@@ -116,9 +110,7 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
         };
         let criteria = file.criteria.clone().with_selector(Arc::new(only));
         for _ in 0..*load {
-            let selected = topology
-                .try_select(&criteria)
-                .map_err(|error| unexpected(&error))?;
+            let selected = topology.try_select(&criteria).map_err(|error| unexpected(&error))?;
             in_progress.push(selected.ok_or("no server was selected")?);
         }
     }
@@ -126,9 +118,7 @@ pub fn in_window(host: &Host, file: &Value) -> Result<(), String> {
     for (server, load) in topology.snapshot().servers().zip(file.loads.values()) {
         let count = server.operation_count();
         if count != *load {
-            return Err(format!(
-                "expected {load} operations in progress, got {count}"
-            ));
+            return Err(format!("expected {load} operations in progress, got {count}"));
         }
     }
     drop(in_progress);

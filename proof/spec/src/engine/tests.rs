@@ -38,16 +38,10 @@ fn tasks_are_settled_when_all_wait_for_external_events() {
         }));
     }
     block_on(activity.settled());
-    assert_eq!(
-        (passed.load(Ordering::SeqCst), activity.alive()),
-        (0, LINKS)
-    );
+    assert_eq!((passed.load(Ordering::SeqCst), activity.alive()), (0, LINKS));
     first.send(()).unwrap();
     block_on(activity.settled());
-    assert_eq!(
-        (passed.load(Ordering::SeqCst), activity.alive()),
-        (LINKS, 0)
-    );
+    assert_eq!((passed.load(Ordering::SeqCst), activity.alive()), (LINKS, 0));
 }
 
 #[test]
@@ -74,9 +68,7 @@ fn a_task_woken_while_it_runs_is_not_settled() {
 #[test]
 fn a_task_dropped_by_its_runtime_counts_as_settled() {
     let activity = Activity::default();
-    activity
-        .watch(Arc::new(DroppedTasks))
-        .spawn(Task::new("dropped", async {}));
+    activity.watch(Arc::new(DroppedTasks)).spawn(Task::new("dropped", async {}));
     block_on(activity.settled());
     assert_eq!(activity.alive(), 0);
 }

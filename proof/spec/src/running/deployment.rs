@@ -13,10 +13,7 @@ pub(crate) const SET_NAME: &str = "rs";
 
 /// Adds seeds for all servers of `target` and the extra ones to `options`.
 pub(crate) fn with_seeds(options: Options, target: &TopologyDescription) -> Options {
-    let seeds = members(target)
-        .into_iter()
-        .chain(extra_seeds(target))
-        .collect();
+    let seeds = members(target).into_iter().chain(extra_seeds(target)).collect();
     let options = options.with_seeds(seeds);
     match target.topology_type() {
         TopologyType::Unknown | TopologyType::Sharded => options,
@@ -43,9 +40,7 @@ pub(crate) fn extra_seeds(target: &TopologyDescription) -> Vec<ServerAddress> {
         [] => 2,
         servers => usize::from(servers.iter().any(|server| is_hinted(server))),
     };
-    (0..number)
-        .map(|port| ServerAddress::new("extra", 1 + port as u16))
-        .collect()
+    (0..number).map(|port| ServerAddress::new("extra", 1 + port as u16)).collect()
 }
 
 pub(crate) fn is_hinted(server: &ServerDescription) -> bool {
@@ -72,10 +67,7 @@ pub(crate) fn hello(
         ServerType::RsSecondary => drop(hello.insert("secondary", true)),
         other => return Err(format!("no reply makes a server {other}")),
     }
-    if matches!(
-        server.server_type,
-        ServerType::RsPrimary | ServerType::RsSecondary
-    ) {
+    if matches!(server.server_type, ServerType::RsPrimary | ServerType::RsSecondary) {
         let members: Vec<_> = members.iter().map(ToString::to_string).collect();
         hello.extend(doc! {
             "setName": SET_NAME, "hosts": members, "me": server.address.to_string(),
@@ -97,8 +89,7 @@ pub(crate) fn base_hello(max_wire_version: i32) -> Document {
 
 fn tags(tags: &TagSet) -> Document {
     let tags = tags.iter();
-    tags.map(|(name, value)| (name.to_owned(), value.into()))
-        .collect()
+    tags.map(|(name, value)| (name.to_owned(), value.into())).collect()
 }
 
 pub(crate) fn encode(document: &Document) -> Result<Vec<u8>, String> {
@@ -118,10 +109,7 @@ pub(crate) fn compare(
                 server.server_type,
                 server.tags.clone(),
                 server.last_write_date,
-                server
-                    .rtt
-                    .filter(|_| is_checked(server))
-                    .map(|rtt| rtt.average),
+                server.rtt.filter(|_| is_checked(server)).map(|rtt| rtt.average),
             )
         });
         facts.collect()

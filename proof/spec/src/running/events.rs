@@ -19,11 +19,7 @@ pub(crate) struct EventLog {
 
 impl EventLog {
     pub(crate) fn new(events: EventStream) -> Self {
-        Self {
-            events,
-            last_seq: 0,
-            in_progress: BTreeSet::new(),
-        }
+        Self { events, last_seq: 0, in_progress: BTreeSet::new() }
     }
 
     /// Returns the events of `topology` since the last call, and checks their order.
@@ -32,10 +28,7 @@ impl EventLog {
         while let Some(event) = self.events.try_next() {
             self.last_seq += 1;
             if event.seq != self.last_seq || event.topology != topology {
-                return Err(format!(
-                    "expected event number {}, got {event:?}",
-                    self.last_seq
-                ));
+                return Err(format!("expected event number {}, got {event:?}", self.last_seq));
             }
             let paired = match &event.kind {
                 EventKind::ServerHeartbeatStarted(heartbeat) => {
@@ -63,9 +56,7 @@ impl EventLog {
         }
         match events.last().map(EventKind::name) {
             Some(EventName::TopologyClosed) => Ok(()),
-            last => Err(format!(
-                "the last event is {last:?}, expected TopologyClosed"
-            )),
+            last => Err(format!("the last event is {last:?}, expected TopologyClosed")),
         }
     }
 }

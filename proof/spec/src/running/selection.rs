@@ -43,9 +43,7 @@ pub(crate) fn check_suitable(
     if *received == *expected {
         return Ok(());
     }
-    Err(format!(
-        "suitable_servers are {received:?}, expected {expected:?}"
-    ))
+    Err(format!("suitable_servers are {received:?}, expected {expected:?}"))
 }
 
 /// Checks that exactly the servers of the window are selected.
@@ -61,9 +59,7 @@ pub(crate) fn check_window(
     if actual == *expected {
         return Ok(());
     }
-    Err(format!(
-        "in_latency_window are {actual:?}, expected {expected:?}"
-    ))
+    Err(format!("in_latency_window are {actual:?}, expected {expected:?}"))
 }
 
 pub(crate) fn unexpected(error: &SelectionError) -> String {

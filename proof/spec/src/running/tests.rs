@@ -134,10 +134,7 @@ fn staleness_counts_from_the_updates_of_the_file() {
                 "in_latency_window": suitable,
             }))
         };
-        let (none, b) = (
-            json!([]),
-            json!([{ "address": "b:27017", "type": "RSSecondary" }]),
-        );
+        let (none, b) = (json!([]), json!([{ "address": "b:27017", "type": "RSSecondary" }]));
         assert_eq!(verdict(81_000, b.clone()), Ok(()));
         assert_eq!(verdict(81_001, none.clone()), Ok(()));
         assert!(verdict(81_000, none).is_err());
@@ -183,9 +180,6 @@ fn servers_chosen_too_rarely_fail() {
         };
         assert_eq!(verdict([0.5, 0.5]), Ok(()));
         let error = verdict([0.7, 0.3]).unwrap_err();
-        assert!(
-            error.starts_with("a:27017 was chosen with frequency 0."),
-            "{error}"
-        );
+        assert!(error.starts_with("a:27017 was chosen with frequency 0."), "{error}");
     });
 }

@@ -40,11 +40,7 @@ pub(super) fn drive_to(
     let mut leaving_reply = base_hello(25);
     leaving_reply.insert("isWritablePrimary", true);
     for extra in &extra_seeds(&target) {
-        harness.serve(
-            extra,
-            Duration::ZERO,
-            fixed_reply(Some(encode(&leaving_reply)?)),
-        );
+        harness.serve(extra, Duration::ZERO, fixed_reply(Some(encode(&leaving_reply)?)));
     }
     // No update may be earlier than in `target`.
     let updates = target.servers().iter();

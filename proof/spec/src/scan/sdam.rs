@@ -50,11 +50,7 @@ impl Subject for Scanned {
         let (id, was_known) = (server.id, server.server_type.is_available());
         // SDAM: "Network or command error during server check": if the connection breaks, a known
         // server is immediately checked once more, and breaks that connection as well.
-        let times = if response.reply.is_none() && was_known {
-            2
-        } else {
-            1
-        };
+        let times = if response.reply.is_none() && was_known { 2 } else { 1 };
         let reply = fixed_reply(response.reply.clone());
         self.harness.serve(address, DELAY, reply);
         ready(self.topology.check(id))?;

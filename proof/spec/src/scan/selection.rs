@@ -75,10 +75,7 @@ pub(super) fn check_timeout(
     let timeout = topology.options().server_selection_timeout;
     let (source, timeout) = if topology.options().server_selection_try_once == Some(false) {
         let earliest = timeout.saturating_sub(MIN_HEARTBEAT_FREQUENCY);
-        (
-            LimitSource::ServerSelectionTimeout,
-            earliest..=timeout + scan,
-        )
+        (LimitSource::ServerSelectionTimeout, earliest..=timeout + scan)
     } else {
         let one_scan = MIN_HEARTBEAT_FREQUENCY + scan;
         (LimitSource::TryOnce, one_scan..=one_scan)
@@ -96,9 +93,7 @@ pub(super) fn check_timeout(
             "in_latency_window are {window:?}, but {} was selected",
             selected.address()
         )),
-        Err(error) => Err(format!(
-            "expected {source:?} after {timeout:?}, got: {error}"
-        )),
+        Err(error) => Err(format!("expected {source:?} after {timeout:?}, got: {error}")),
     }
 }
 

@@ -105,8 +105,5 @@ fn a_selection_that_times_out_too_early_or_too_late_fails() {
     assert_eq!(verdict(true, Duration::ZERO), Ok(()));
     assert_eq!(verdict(false, Duration::ZERO), Ok(()));
     let error = verdict(true, Duration::from_millis(1)).unwrap_err();
-    assert!(
-        error.starts_with("expected TryOnce after 562ms..=562ms, got: "),
-        "{error}"
-    );
+    assert!(error.starts_with("expected TryOnce after 562ms..=562ms, got: "), "{error}");
 }

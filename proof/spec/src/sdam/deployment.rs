@@ -106,10 +106,7 @@ impl Driven {
         if !self.asked.contains_key(&server) {
             // The files do not tell how long after the last check this one is.
             self.now = self.now + Duration::from_secs(1);
-            self.handle(Input::Due {
-                timer: Timer::Server(server),
-                wanted: true,
-            });
+            self.handle(Input::Due { timer: Timer::Server(server), wanted: true });
         }
         let (conn, asked) = *self.asked.get(&server)?;
         if asked == Asked::Connection {

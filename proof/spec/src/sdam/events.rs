@@ -159,10 +159,7 @@ fn describe(
 /// order.
 pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
-    let mut actual: Vec<_> = actual
-        .iter()
-        .filter(|event| is_compared(event.name()))
-        .collect();
+    let mut actual: Vec<_> = actual.iter().filter(|event| is_compared(event.name())).collect();
     sort_unordered_runs(&mut expected, |event| (event.name(), event.address()));
     sort_unordered_runs(&mut actual, |event| (event.name(), event.address()));
     for (index, (expected, actual)) in expected.iter().zip(&actual).enumerate() {
@@ -175,18 +172,10 @@ pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Resul
     }
     let mut extra = String::new();
     for event in actual.iter().skip(expected.len()) {
-        extra.push_str(if extra.is_empty() {
-            ", the unexpected ones are "
-        } else {
-            ", "
-        });
+        extra.push_str(if extra.is_empty() { ", the unexpected ones are " } else { ", " });
         describe(&mut extra, event.name(), event.address()).map_err(|error| error.to_string())?;
     }
-    Err(format!(
-        "there are {} events, expected {}{extra}",
-        actual.len(),
-        expected.len()
-    ))
+    Err(format!("there are {} events, expected {}{extra}", actual.len(), expected.len()))
 }
 
 fn is_compared(name: EventName) -> bool {
@@ -208,10 +197,7 @@ fn sort_unordered_runs<'e, T>(
 ) {
     for run in events.chunk_by_mut(|one, next| key(one).0 == key(next).0) {
         let unordered = [EventName::ServerOpening, EventName::ServerClosed];
-        if run
-            .first()
-            .is_some_and(|event| unordered.contains(&key(event).0))
-        {
+        if run.first().is_some_and(|event| unordered.contains(&key(event).0)) {
             run.sort_by_key(|event| key(event).1);
         }
     }

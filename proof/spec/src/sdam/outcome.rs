@@ -83,17 +83,9 @@ pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), 
     )?;
     let max = topology.max_election();
     let set_version = max.set_version.map(Integer);
-    compare_key(
-        "maxSetVersion",
-        set_version.as_ref(),
-        &expected.max_set_version,
-    )?;
+    compare_key("maxSetVersion", set_version.as_ref(), &expected.max_set_version)?;
     let election_id = max.election_id.map(id);
-    compare_key(
-        "maxElectionId",
-        election_id.as_ref(),
-        &expected.max_election_id,
-    )?;
+    compare_key("maxElectionId", election_id.as_ref(), &expected.max_election_id)?;
     let compatible = Some(topology.is_compatible());
     compare_key("compatible", compatible.as_ref(), &expected.compatible)?;
     for (address, server) in &expected.servers {

@@ -77,21 +77,12 @@ impl Subject for PureMachine {
         };
         let outcome = match &response.reply {
             Some(reply) => Hello::parse(reply),
-            None => Err(Error::new(
-                ErrorKind::Network,
-                Stage::Hello,
-                "network error of the test file",
-            )),
+            None => {
+                Err(Error::new(ErrorKind::Network, Stage::Hello, "network error of the test file"))
+            }
         };
-        let rtt = Some(Rtt {
-            average: Duration::from_millis(1),
-            ..Rtt::default()
-        });
-        let input = Input::Checked {
-            server: server.id,
-            outcome,
-            rtt,
-        };
+        let rtt = Some(Rtt { average: Duration::from_millis(1), ..Rtt::default() });
+        let input = Input::Checked { server: server.id, outcome, rtt };
         let effects = self.machine.handle(self.now, input);
         self.perform(effects);
         Ok(())
@@ -134,9 +125,7 @@ impl Subject for PureMachine {
         self.perform(effects);
         match self.generations.len() {
             0 => Ok(()),
-            number => Err(format!(
-                "{number} pools are left after the topology was closed"
-            )),
+            number => Err(format!("{number} pools are left after the topology was closed")),
         }
     }
 }

@@ -82,10 +82,7 @@ fn the_set_of_servers_is_compared_exactly() {
         let mut outcome = outcome();
         change(outcome["servers"].as_object_mut().unwrap());
         let error = pure::check(&file(&outcome)).unwrap_err();
-        assert!(
-            error.contains("the set of addresses is {a:27017, b:27017}"),
-            "{error}"
-        );
+        assert!(error.contains("the set of addresses is {a:27017, b:27017}"), "{error}");
     };
     check(&|servers| drop(servers.remove("b:27017")));
     check(&|servers| drop(servers.insert("c".into(), json!({ "type": "Unknown" }))));
@@ -100,11 +97,7 @@ fn an_absent_key_asserts_nothing_and_an_unknown_one_is_refused() {
         if fields.remove(key).is_none() {
             fields.insert(key.into(), json!(1));
         }
-        assert_eq!(
-            pure::check(&file(&outcome)).is_ok(),
-            passes,
-            "{pointer} {key}"
-        );
+        assert_eq!(pure::check(&file(&outcome)).is_ok(), passes, "{pointer} {key}");
     };
     check("", "setName", true);
     check("", "maxSetVersion", true);
@@ -195,10 +188,7 @@ fn events_are_compared_in_number_order_and_content() {
         "there are 4 events, expected 2, the unexpected ones are ServerOpening of a:27017, \
          ServerOpening of b:27017",
     );
-    check(
-        &|events| events.push(events[0].clone()),
-        "there are 4 events, expected 5",
-    );
+    check(&|events| events.push(events[0].clone()), "there are 4 events, expected 5");
     check(
         &|events| events.swap(0, 1),
         "event 1 (TopologyDescriptionChanged): the name is \"TopologyOpening\"",
@@ -206,16 +196,9 @@ fn events_are_compared_in_number_order_and_content() {
     let changed = "/topology_description_changed_event";
     let within = |pointer: &str, wrong: &Value, message: &str| {
         let pointer = format!("{changed}/{pointer}");
-        check(
-            &|events| *events[1].pointer_mut(&pointer).unwrap() = wrong.clone(),
-            message,
-        );
+        check(&|events| *events[1].pointer_mut(&pointer).unwrap() = wrong.clone(), message);
     };
-    within(
-        "previousDescription/topologyType",
-        &json!("Single"),
-        "previously topologyType is",
-    );
+    within("previousDescription/topologyType", &json!("Single"), "previously topologyType is");
     within("newDescription/setName", &Value::Null, "setName is");
     let others = "the set of addresses is";
     within("newDescription/servers", &json!([]), others);

@@ -157,9 +157,7 @@ impl InWindowFile {
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let file = Self {
             topology: file.topology_description.into(),
-            loads: loads
-                .map(|load| (load.address, load.operation_count))
-                .collect(),
+            loads: loads.map(|load| (load.address, load.operation_count)).collect(),
             iterations: file.iterations,
             criteria: Criteria::read(nearest).map_err(|error| error.to_string())?,
             frequencies: file.outcome.expected_frequencies,
@@ -257,10 +255,7 @@ impl RttFile {
     pub(crate) fn compare(&self, average: Option<f64>) -> Result<(), String> {
         match average {
             Some(average) if (average - self.average).abs() < 1e-6 => Ok(()),
-            average => Err(format!(
-                "the average is {average:?}, expected {}",
-                self.average
-            )),
+            average => Err(format!("the average is {average:?}, expected {}", self.average)),
         }
     }
 }
@@ -307,16 +302,12 @@ impl ServerFields {
     fn describe(self, id: ServerId) -> ServerDescription {
         let mut server = ServerDescription::unknown(id, self.address);
         server.server_type = self.kind;
-        server.rtt = self.avg_rtt_ms.map(|millis| Rtt {
-            average: Duration::from_secs_f64(millis / 1e3),
-            ..Rtt::default()
-        });
+        server.rtt = self
+            .avg_rtt_ms
+            .map(|millis| Rtt { average: Duration::from_secs_f64(millis / 1e3), ..Rtt::default() });
         server.last_update_time = self.last_update_time.map(Instant::from_millis);
         server.last_write_date = self.last_write.map(|write| write.last_write_date.0);
-        server.wire_versions = WireVersions {
-            min: 0,
-            max: self.max_wire_version.unwrap_or(25),
-        };
+        server.wire_versions = WireVersions { min: 0, max: self.max_wire_version.unwrap_or(25) };
         server.tags = self.tags.0;
         server
     }

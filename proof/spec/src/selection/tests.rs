@@ -14,10 +14,7 @@ fn servers() -> Value {
 
 pub(crate) fn file(suitable: &[&str], window: &[&str]) -> Value {
     let list = |names: &[&str]| -> Vec<_> {
-        names
-            .iter()
-            .map(|name| json!({ "address": name, "type": "RSSecondary" }))
-            .collect()
+        names.iter().map(|name| json!({ "address": name, "type": "RSSecondary" })).collect()
     };
     json!({
         "topology_description": { "type": "ReplicaSetWithPrimary", "servers": servers() },
@@ -69,10 +66,7 @@ fn servers_may_be_missing_only_if_an_error_is_expected() {
     brief.as_object_mut().unwrap().remove("suitable_servers");
     assert_eq!(max_staleness(&brief), Ok(()));
     let mut incomplete = file(90, false);
-    incomplete
-        .as_object_mut()
-        .unwrap()
-        .remove("suitable_servers");
+    incomplete.as_object_mut().unwrap().remove("suitable_servers");
     assert!(max_staleness(&incomplete).is_err());
 }
 

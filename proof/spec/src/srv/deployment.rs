@@ -31,24 +31,15 @@ pub(super) enum Kind {
 pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
     let builder = ClientBuilder::new(TopologyBuilder::new(options));
-    let client = builder
-        .start(sim.runtime())
-        .map_err(|error| error.to_string())?;
+    let client = builder.start(sim.runtime()).map_err(|error| error.to_string())?;
     sim.block_on(async {
         let complete = |snapshot: &Snapshot| {
             let description = snapshot.description();
             let known = description.servers().iter();
-            let known = known
-                .clone()
-                .all(|server| server.server_type.is_available());
+            let known = known.clone().all(|server| server.server_type.is_available());
             (known && check(description, file).is_ok()).then_some(())
         };
-        if client
-            .topology()
-            .wait_for(complete, PATIENCE)
-            .await
-            .is_none()
-        {
+        if client.topology().wait_for(complete, PATIENCE).await.is_none() {
             let snapshot = client.topology().snapshot();
             check(snapshot.description(), file)?;
             return Err(format!("a server is not known: {snapshot:?}"));
@@ -76,9 +67,7 @@ pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), Stri
             let server = topology.select(&Criteria::primary()).await;
             let server = server.map_err(|error| error.to_string())?;
             let ping = rawdoc! { "ping": 1, "$db": "admin" };
-            let reply = topology
-                .run_command(server.id(), ping.as_bytes(), None)
-                .await;
+            let reply = topology.run_command(server.id(), ping.as_bytes(), None).await;
             reply.map_err(|error| error.to_string())?;
         }
         Ok(())
@@ -95,9 +84,7 @@ fn check(description: &TopologyDescription, file: &File) -> Result<(), String> {
 /// Starts the deployment of the folder, with TLS if the client uses it.
 fn start(kind: Kind, options: &Options) -> Sim {
     let hosts = |host: &'static str, ports: &'static [u16]| {
-        ports
-            .iter()
-            .map(move |port| ServerAddress::new(host, *port))
+        ports.iter().map(move |port| ServerAddress::new(host, *port))
     };
     let members = || hosts("localhost", &[27017, 27018, 27019]);
     let blueprint = match kind {
@@ -111,8 +98,7 @@ fn start(kind: Kind, options: &Options) -> Sim {
         // The seeds are other names of the members, which the set does not know.
         let member_id = MemberId(number);
         let names = [member.host(), zone::HOST, zone::SUB_HOST];
-        sim.tls()
-            .set_certificate(member_id, Certificate::new(names));
+        sim.tls().set_certificate(member_id, Certificate::new(names));
         for name in [zone::HOST, zone::SUB_HOST] {
             let other = ServerAddress::new(name, member.port().unwrap_or_default());
             sim.network().forward(other, member_id);

@@ -36,29 +36,14 @@ fn a_difference_of_each_kind_is_found() {
         (|file| file["hosts"] = json!(["a:1"]), "the hosts are"),
         (|file| file["numHosts"] = json!(2), "expected 2 hosts"),
         (|file| file["options"]["ssl"] = json!(false), "ssl is"),
-        (
-            |file| file["options"]["replicaSet"] = json!("x"),
-            "replicaSet is",
-        ),
-        (
-            |file| file["options"]["nonsense"] = json!(1),
-            "nonsense is None",
-        ),
-        (
-            |file| file["parsed_options"]["user"] = json!("x"),
-            "user is",
-        ),
+        (|file| file["options"]["replicaSet"] = json!("x"), "replicaSet is"),
+        (|file| file["options"]["nonsense"] = json!(1), "nonsense is None"),
+        (|file| file["parsed_options"]["user"] = json!("x"), "user is"),
         (|file| file["parsed_options"]["db"] = json!("x"), "db is"),
-        (
-            |file| file["parsed_options"]["x"] = json!(1),
-            "an unknown parsed option",
-        ),
+        (|file| file["parsed_options"]["x"] = json!(1), "an unknown parsed option"),
         (|file| file["error"] = json!(true), "expected an error"),
         (|file| file["surprise"] = json!(1), "unknown field"),
-        (
-            |file| file["uri"] = json!("mongodb+srv://test4.test.build.10gen.cc"),
-            "there is none",
-        ),
+        (|file| file["uri"] = json!("mongodb+srv://test4.test.build.10gen.cc"), "there is none"),
     ];
     for (change, expected) in changes {
         let difference = file(*change).unwrap_err();
@@ -68,10 +53,7 @@ fn a_difference_of_each_kind_is_found() {
 
 #[test]
 fn an_expected_error_passes() {
-    for uri in [
-        "mongodb+srv://test4.test.build.10gen.cc",
-        "mongodb+srv://a.b.c:1",
-    ] {
+    for uri in ["mongodb+srv://test4.test.build.10gen.cc", "mongodb+srv://a.b.c:1"] {
         assert_eq!(check_file(&json!({ "uri": uri, "error": true })), Ok(()));
     }
 }

@@ -29,42 +29,14 @@ pub const SRV: &[(&str, &str, u16)] = &[
     ("_mongodb._tcp.test8.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test10.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test11.test.build.10gen.cc", HOST, 27017),
-    (
-        "_mongodb._tcp.test12.test.build.10gen.cc",
-        "localhost.build.10gen.cc",
-        27017,
-    ),
-    (
-        "_mongodb._tcp.test13.test.build.10gen.cc",
-        "test.build.10gen.cc",
-        27017,
-    ),
-    (
-        "_mongodb._tcp.test14.test.build.10gen.cc",
-        "localhost.not-test.build.10gen.cc",
-        27017,
-    ),
-    (
-        "_mongodb._tcp.test15.test.build.10gen.cc",
-        "localhost.test.not-build.10gen.cc",
-        27017,
-    ),
-    (
-        "_mongodb._tcp.test16.test.build.10gen.cc",
-        "localhost.test.build.not-10gen.cc",
-        27017,
-    ),
-    (
-        "_mongodb._tcp.test17.test.build.10gen.cc",
-        "localhost.test.build.10gen.not-cc",
-        27017,
-    ),
+    ("_mongodb._tcp.test12.test.build.10gen.cc", "localhost.build.10gen.cc", 27017),
+    ("_mongodb._tcp.test13.test.build.10gen.cc", "test.build.10gen.cc", 27017),
+    ("_mongodb._tcp.test14.test.build.10gen.cc", "localhost.not-test.build.10gen.cc", 27017),
+    ("_mongodb._tcp.test15.test.build.10gen.cc", "localhost.test.not-build.10gen.cc", 27017),
+    ("_mongodb._tcp.test16.test.build.10gen.cc", "localhost.test.build.not-10gen.cc", 27017),
+    ("_mongodb._tcp.test17.test.build.10gen.cc", "localhost.test.build.10gen.not-cc", 27017),
     ("_mongodb._tcp.test18.test.build.10gen.cc", SUB_HOST, 27017),
-    (
-        "_mongodb._tcp.test19.test.build.10gen.cc",
-        "localhost.evil.build.10gen.cc",
-        27017,
-    ),
+    ("_mongodb._tcp.test19.test.build.10gen.cc", "localhost.evil.build.10gen.cc", 27017),
     ("_mongodb._tcp.test19.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test20.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test21.test.build.10gen.cc", HOST, 27017),
@@ -72,20 +44,13 @@ pub const SRV: &[(&str, &str, u16)] = &[
     ("_customname._tcp.test22.test.build.10gen.cc", HOST, 27018),
     ("_mongodb._tcp.test23.test.build.10gen.cc", HOST, 8000),
     ("_mongodb._tcp.test24.test.build.10gen.cc", HOST, 8000),
-    (
-        "_mongodb._tcp.test.build.10gen.cc",
-        "test.build.10gen.cc",
-        27017,
-    ),
+    ("_mongodb._tcp.test.build.10gen.cc", "test.build.10gen.cc", 27017),
     ("_mongodb._tcp.build.10gen.cc", "build.10gen.cc", 27017),
 ];
 
 /// The TXT records: name and strings.
 pub const TXT: &[(&str, &[&str])] = &[
-    (
-        "test5.test.build.10gen.cc",
-        &["replicaSet=repl0&authSource=thisDB"],
-    ),
+    ("test5.test.build.10gen.cc", &["replicaSet=repl0&authSource=thisDB"]),
     ("test6.test.build.10gen.cc", &["replicaSet=repl0"]),
     ("test6.test.build.10gen.cc", &["authSource=otherDB"]),
     ("test7.test.build.10gen.cc", &["ssl=false"]),

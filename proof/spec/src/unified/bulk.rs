@@ -12,11 +12,8 @@ use super::{
 use crate::fields::read;
 
 /// The arrays of single writes by command name.
-const STATEMENTS: [(&str, &str); 3] = [
-    ("insert", "documents"),
-    ("update", "updates"),
-    ("delete", "deletes"),
-];
+const STATEMENTS: [(&str, &str); 3] =
+    [("insert", "documents"), ("update", "updates"), ("delete", "deletes")];
 
 /// Returns the commands of a collection's `bulkWrite`: one for each run of writes of the same kind.
 pub(super) fn of_collection(mut arguments: Map<String, Value>) -> Result<Vec<Step>, String> {
@@ -72,10 +69,7 @@ pub(super) fn of_client(mut arguments: Map<String, Value>) -> Result<Step, Strin
     for model in read::<Vec<BTreeMap<String, Document>>>(&models)? {
         for (name, mut model) in model {
             let namespace = model.remove("namespace");
-            let namespace = namespace
-                .as_ref()
-                .and_then(Bson::as_str)
-                .unwrap_or_default();
+            let namespace = namespace.as_ref().and_then(Bson::as_str).unwrap_or_default();
             let index = names.iter().position(|own| own == namespace);
             let index = index.unwrap_or_else(|| {
                 names.push(namespace.to_owned());

@@ -65,11 +65,7 @@ impl Client {
         let sink = Arc::new(sink.interested_in(interest));
         let unrecorded = client.ignore_command_monitoring_events.iter().cloned();
         Ok(Self {
-            driver: Arc::new(Driver::start(
-                options(uri, client)?,
-                runtime,
-                Some(sink.clone()),
-            )?),
+            driver: Arc::new(Driver::start(options(uri, client)?, runtime, Some(sink.clone()))?),
             recorder: Recorder::new(stream),
             sink,
             observed,
@@ -85,13 +81,7 @@ impl Client {
         };
         let size = client.uri_options.get("minPoolSize");
         let size = size.and_then(Value::as_u64).unwrap_or_default() as usize;
-        let servers = self
-            .driver
-            .topology()
-            .snapshot()
-            .description()
-            .servers()
-            .len();
+        let servers = self.driver.topology().snapshot().description().servers().len();
         let clock = Arc::clone(&self.driver.runtime().backend.clock);
         let is_ready = |event: &EventKind| matches!(event, EventKind::ConnectionReady { .. });
         let limit = (servers * size, Duration::from_millis(millis));
@@ -137,9 +127,7 @@ impl Client {
         let pools = servers.iter().filter_map(|server| server.pool());
         match pools.map(|pool| pool.stats().in_use).sum::<usize>() {
             actual if actual == count => Ok(()),
-            actual => Err(format!(
-                "{actual} connections are checked out, expected {count}"
-            )),
+            actual => Err(format!("{actual} connections are checked out, expected {count}")),
         }
     }
 
@@ -177,10 +165,7 @@ impl Client {
                 && !self.unrecorded.iter().any(|own| own == name)
         };
         let events = self.recorder.events().iter().filter(is_expected);
-        Published {
-            events: events.cloned().collect(),
-            messages,
-        }
+        Published { events: events.cloned().collect(), messages }
     }
 
     async fn flush(&mut self) {
@@ -212,9 +197,7 @@ fn options(uri: &str, client: &ClientEntity) -> Result<Options, String> {
     let mut sets_frequency = false;
     for (name, value) in &client.uri_options {
         sets_frequency |= name.eq_ignore_ascii_case("heartbeatFrequencyMS");
-        let value = value
-            .as_str()
-            .map_or_else(|| value.to_string(), str::to_owned);
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         let separator = match (uri.contains('?'), uri.ends_with('/')) {
             (true, _) => "&",
             (false, true) => "?",

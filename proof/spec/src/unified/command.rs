@@ -127,9 +127,7 @@ impl Method {
 
 /// Converts a value to relaxed extended JSON, the notation of the tests.
 pub(super) fn to_json(value: Option<&Bson>) -> Value {
-    value
-        .cloned()
-        .map_or(Value::Null, Bson::into_relaxed_extjson)
+    value.cloned().map_or(Value::Null, Bson::into_relaxed_extjson)
 }
 
 fn run_command(mut arguments: Map<String, Value>) -> Result<Step, String> {
@@ -145,8 +143,5 @@ fn run_command(mut arguments: Map<String, Value>) -> Result<Step, String> {
     // Readers of JSON sort the keys.
     let mut body = doc! { &name: command.get(&name) };
     body.extend(command);
-    Ok(Step {
-        kind: Kind::Generic,
-        body,
-    })
+    Ok(Step { kind: Kind::Generic, body })
 }

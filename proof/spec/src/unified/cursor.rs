@@ -46,11 +46,8 @@ impl Cursor {
         let timeout = request.timeout.map(|timeout| (timeout, now + timeout));
         let description = Arc::clone(driver.topology().snapshot().description());
         let is_balanced = description.topology_type() == TopologyType::LoadBalanced;
-        let mut connection = if is_pinned && is_balanced {
-            Some(driver.pin(Pin::Cursor).await?)
-        } else {
-            None
-        };
+        let mut connection =
+            if is_pinned && is_balanced { Some(driver.pin(Pin::Cursor).await?) } else { None };
         let reply = driver.run_on(connection.as_mut(), &request).await?;
         let target = request.body.values().next();
         let collection = target.and_then(Bson::as_str).unwrap_or_default().to_owned();
@@ -103,9 +100,7 @@ impl Cursor {
             // A limit of 0 would mean no limit.
             let timeout = timeout.map(|left| left.max(Duration::from_millis(1)));
             let reply = self.run(body, timeout).await;
-            self.is_broken = reply
-                .as_ref()
-                .is_err_and(|failure| !failure.is_server_error);
+            self.is_broken = reply.as_ref().is_err_and(|failure| !failure.is_server_error);
             self.take(&reply?, "nextBatch");
         }
         Ok(self.batch.pop_front())
@@ -127,10 +122,7 @@ impl Cursor {
         body: Document,
         timeout: Option<Duration>,
     ) -> Result<Document, Failure> {
-        let request = Request {
-            timeout,
-            ..Request::generic(&self.database, body)
-        };
+        let request = Request { timeout, ..Request::generic(&self.database, body) };
         let connection = self.connection.as_mut();
         self.driver.run_on(connection, &request).await
     }
@@ -142,11 +134,8 @@ impl Cursor {
         self.id = cursor.get_i64("id").unwrap_or_default();
         let batch = cursor.get_array(batch).into_iter().flatten();
         let before = self.batch.len();
-        self.batch
-            .extend(batch.filter_map(|item| item.as_document().cloned()));
-        self.left = self
-            .left
-            .map(|left| left - (self.batch.len() - before) as i32);
+        self.batch.extend(batch.filter_map(|item| item.as_document().cloned()));
+        self.left = self.left.map(|left| left - (self.batch.len() - before) as i32);
         if self.id == 0 {
             // An exhausted cursor no longer needs its connection.
             self.connection = None;
@@ -164,12 +153,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(driver: Arc<Driver>, name: &str) -> Self {
-        Self {
-            driver,
-            id: session_id(name),
-            connection: None,
-            is_in_transaction: false,
-        }
+        Self { driver, id: session_id(name), connection: None, is_in_transaction: false }
     }
 
     pub(super) fn start_transaction(&mut self) {

@@ -41,9 +41,6 @@ impl CollectionData {
             return Ok(());
         }
         let name = &self.collection_name;
-        Err(format!(
-            "{name} has {batch:?}, expected {:?}",
-            self.documents
-        ))
+        Err(format!("{name} has {batch:?}, expected {:?}", self.documents))
     }
 }

@@ -91,13 +91,8 @@ impl Driver {
         connection: Option<&mut PinnedConnection>,
         request: &Request,
     ) -> Result<Document, Failure> {
-        let body = self
-            .with_session(request)
-            .to_vec()
-            .map_err(|error| client_error(&error))?;
-        let command = request
-            .command(&body)
-            .map_err(|error| client_error(&*error))?;
+        let body = self.with_session(request).to_vec().map_err(|error| client_error(&error))?;
+        let command = request.command(&body).map_err(|error| client_error(&*error))?;
         let reply = match connection {
             Some(connection) => connection.run(&command).await,
             None => self.client.run(&command).await,
@@ -185,10 +180,7 @@ pub(super) fn session_id(name: &str) -> Document {
     for (byte, own) in bytes.iter_mut().zip(name.bytes()) {
         *byte = own;
     }
-    let id = Binary {
-        subtype: BinarySubtype::Uuid,
-        bytes: bytes.to_vec(),
-    };
+    let id = Binary { subtype: BinarySubtype::Uuid, bytes: bytes.to_vec() };
     doc! { "id": id }
 }
 
@@ -198,12 +190,8 @@ impl Failure {
     fn of_write(reply: &CommandReply) -> Option<Self> {
         let concern = reply.write_concern_error();
         let labels = concern.map(|error| error.labels().map(str::to_owned));
-        let concern = concern.map(|error| {
-            (
-                error.code().unwrap_or_default(),
-                error.message().to_string(),
-            )
-        });
+        let concern =
+            concern.map(|error| (error.code().unwrap_or_default(), error.message().to_string()));
         let write = reply.write_errors().into_iter().next();
         let write = write.map(|error| (error.code.unwrap_or_default(), error.message.to_string()));
         let (code, message) = write.or(concern.clone())?;
@@ -219,8 +207,5 @@ impl Failure {
 }
 
 fn client_error(error: &dyn Error) -> Failure {
-    Failure {
-        message: error.to_string(),
-        ..Failure::default()
-    }
+    Failure { message: error.to_string(), ..Failure::default() }
 }

@@ -23,9 +23,7 @@ impl TryFrom<String> for ObservedEvent {
             text == format!("{}{rest}Event", first.to_lowercase())
         };
         let event = EventName::ALL.iter().find(is_named);
-        event
-            .map(|event| Self(*event))
-            .ok_or_else(|| format!("{text} is not a supported event"))
+        event.map(|event| Self(*event)).ok_or_else(|| format!("{text} is not a supported event"))
     }
 }
 
@@ -71,10 +69,7 @@ impl TryFrom<BTreeMap<ObservedEvent, BTreeMap<String, Expected>>> for ExpectedEv
         };
         // A field that no event has would never match, which must not be mistaken for an absent
         // event.
-        match fields
-            .keys()
-            .find(|key| !fields_of(name).contains(&&***key))
-        {
+        match fields.keys().find(|key| !fields_of(name).contains(&&***key)) {
             Some(unknown) => Err(format!("{} has no field {unknown}", name.as_str())),
             None => Ok(Self { name, fields }),
         }
@@ -117,9 +112,8 @@ impl ExpectedEvents {
         let mut events =
             events.filter(|event| EventType::of(event.name()) == Some(self.event_type));
         for (number, expected) in (1..).zip(&self.events) {
-            let actual = events
-                .next()
-                .ok_or_else(|| format!("event {number} is missing: {expected:?}"))?;
+            let actual =
+                events.next().ok_or_else(|| format!("event {number} is missing: {expected:?}"))?;
             let result = expected.compare(actual);
             result.map_err(|error| format!("event {number}{error}"))?;
         }
@@ -160,26 +154,15 @@ fn fields_of(name: EventName) -> &'static [&'static str] {
         | EventName::ServerHeartbeatFailed => &["awaited"],
         EventName::PoolCleared => &["hasServiceId", "interruptInUseConnections"],
         EventName::ConnectionClosed | EventName::ConnectionCheckOutFailed => &["reason"],
-        EventName::CommandStarted => &[
-            "command",
-            "commandName",
-            "databaseName",
-            "hasServerConnectionId",
-            "hasServiceId",
-        ],
-        EventName::CommandSucceeded => &[
-            "commandName",
-            "databaseName",
-            "hasServerConnectionId",
-            "hasServiceId",
-            "reply",
-        ],
-        EventName::CommandFailed => &[
-            "commandName",
-            "databaseName",
-            "hasServerConnectionId",
-            "hasServiceId",
-        ],
+        EventName::CommandStarted => {
+            &["command", "commandName", "databaseName", "hasServerConnectionId", "hasServiceId"]
+        }
+        EventName::CommandSucceeded => {
+            &["commandName", "databaseName", "hasServerConnectionId", "hasServiceId", "reply"]
+        }
+        EventName::CommandFailed => {
+            &["commandName", "databaseName", "hasServerConnectionId", "hasServiceId"]
+        }
         _ => &[],
     }
 }

@@ -54,31 +54,19 @@ const TESTS: &[(&str, &str, &str)] = &[
         "always gossips the $clusterTime on the sent command",
         "the cluster time belongs to the sessions of drivers",
     ),
-    (
-        "Test commands: deprecation errors",
-        "",
-        "the servers here accept version 1 of the API alone",
-    ),
+    ("Test commands: deprecation errors", "", "the servers here accept version 1 of the API alone"),
     (
         "runCursorCommand",
         "error if timeoutMode is cursorLifetime and cursorType is tailableAwait",
         CURSOR_OPTION,
     ),
-    (
-        "runCursorCommand",
-        "errors if timeoutMode is set without timeoutMS",
-        CURSOR_OPTION,
-    ),
+    ("runCursorCommand", "errors if timeoutMode is set without timeoutMS", CURSOR_OPTION),
     (
         "runCursorCommand",
         "successfully executes checkMetadataConsistency cursor creating command",
         "no shards are simulated, so there are none to check",
     ),
-    (
-        "tests for timeoutMS behavior that applies to all cursor types",
-        "",
-        CURSOR_OPTION,
-    ),
+    ("tests for timeoutMS behavior that applies to all cursor types", "", CURSOR_OPTION),
     (
         "timeoutMS behaves correctly when closing cursors",
         "timeoutMS is refreshed for close",
@@ -125,9 +113,8 @@ pub(super) fn remove(file: &mut Value) -> bool {
 }
 
 fn reason(file: &str, name: &str, test: &Value) -> Option<&'static str> {
-    let named = TESTS
-        .iter()
-        .find(|(own, test, _)| *own == file && (*test == name || test.is_empty()));
+    let named =
+        TESTS.iter().find(|(own, test, _)| *own == file && (*test == name || test.is_empty()));
     if let Some((.., reason)) = named {
         return Some(reason);
     }

@@ -41,9 +41,8 @@ struct ExpectedMessage {
 
 /// Returns the messages enabled by `config`.
 pub(super) fn messages(config: &LogConfig, events: &[Event]) -> Vec<Message> {
-    let messages = events
-        .iter()
-        .filter_map(|event| LogMessage::of(event, config.max_document_length));
+    let messages =
+        events.iter().filter_map(|event| LogMessage::of(event, config.max_document_length));
     messages
         .filter(|message| config.enables(message.component(), message.severity()))
         .map(|message| Message::from(&message))
@@ -85,9 +84,7 @@ impl ExpectedLog {
         };
         let mut log = log.iter().filter(|actual| !is_ignored(actual));
         for (number, message) in (1..).zip(&self.messages) {
-            let actual = log
-                .next()
-                .ok_or_else(|| format!("message {number} is missing"))?;
+            let actual = log.next().ok_or_else(|| format!("message {number} is missing"))?;
             let result = message.compare(actual);
             result.map_err(|error| format!("message {number}{error}"))?;
         }
@@ -111,9 +108,7 @@ impl ExpectedMessage {
         if let Some(redacted) = self.failure_is_redacted {
             let failure = actual.data["failure"].as_str().unwrap_or_default();
             if failure.contains("REDACTED") != redacted {
-                return Err(format!(
-                    ".failure is {failure}, expected redacted: {redacted}"
-                ));
+                return Err(format!(".failure is {failure}, expected redacted: {redacted}"));
             }
         }
         self.data.compare(&actual.data)

@@ -61,11 +61,7 @@ pub(super) enum Call {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum EntityCall {
     AppendMetadata {
         driver_info_options: DriverInfoOptions,
@@ -89,11 +85,7 @@ pub(super) struct DriverInfoOptions {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(
-    deny_unknown_fields,
-    rename_all = "camelCase",
-    rename_all_fields = "camelCase"
-)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(super) enum RunnerCall {
     AssertEventCount {
         client: String,
@@ -146,12 +138,7 @@ impl TryFrom<OperationFields> for Operation {
     type Error = String;
 
     fn try_from(fields: OperationFields) -> Result<Self, String> {
-        let OperationFields {
-            name,
-            object,
-            arguments,
-            ..
-        } = fields;
+        let OperationFields { name, object, arguments, .. } = fields;
         let call = match &*name {
             _ if object == "testRunner" => Call::Runner(read(&json!({ &*name: arguments }))?),
             "appendMetadata"
@@ -188,16 +175,16 @@ impl Operation {
     pub(super) fn compare(&self, outcome: Result<Value, Failure>) -> Result<(), String> {
         match (&self.expectation, outcome) {
             (Expectation::Anything, _) | (Expectation::Success(None), Ok(_)) => Ok(()),
-            (Expectation::Success(Some(expected)), Ok(result)) => expected
-                .compare(&result)
-                .map_err(|error| format!("the result{error}")),
+            (Expectation::Success(Some(expected)), Ok(result)) => {
+                expected.compare(&result).map_err(|error| format!("the result{error}"))
+            }
             (Expectation::Success(_), Err(failure)) => {
                 Err(format!("failed with an unexpected error: {failure}"))
             }
             (Expectation::Error(_), Ok(result)) => Err(format!("should fail, but gave {result}")),
-            (Expectation::Error(expected), Err(failure)) => expected
-                .compare(&failure)
-                .map_err(|error| format!("{error}: {failure}")),
+            (Expectation::Error(expected), Err(failure)) => {
+                expected.compare(&failure).map_err(|error| format!("{error}: {failure}"))
+            }
         }
     }
 }

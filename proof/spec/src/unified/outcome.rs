@@ -58,36 +58,16 @@ impl ExpectedError {
         let has_label = |label: &String| failure.labels.contains(label);
         let checks = [
             ("isError", self.is_error != Some(false)),
-            (
-                "isClientError",
-                self.is_client_error
-                    .is_none_or(|it| it != failure.is_server_error),
-            ),
-            (
-                "errorContains",
-                self.error_contains.as_ref().is_none_or(has_text),
-            ),
-            (
-                "errorCode",
-                self.error_code.is_none() || self.error_code == failure.code,
-            ),
+            ("isClientError", self.is_client_error.is_none_or(|it| it != failure.is_server_error)),
+            ("errorContains", self.error_contains.as_ref().is_none_or(has_text)),
+            ("errorCode", self.error_code.is_none() || self.error_code == failure.code),
             (
                 "errorCodeName",
                 self.error_code_name.is_none() || self.error_code_name == failure.code_name,
             ),
-            (
-                "errorLabelsContain",
-                self.error_labels_contain.iter().all(has_label),
-            ),
-            (
-                "errorLabelsOmit",
-                !self.error_labels_omit.iter().any(has_label),
-            ),
-            (
-                "isTimeoutError",
-                self.is_timeout_error
-                    .is_none_or(|it| it == failure.is_timeout),
-            ),
+            ("errorLabelsContain", self.error_labels_contain.iter().all(has_label)),
+            ("errorLabelsOmit", !self.error_labels_omit.iter().any(has_label)),
+            ("isTimeoutError", self.is_timeout_error.is_none_or(|it| it == failure.is_timeout)),
             (
                 "writeConcernErrors",
                 self.write_concern_errors.iter().all(|expected| {

@@ -70,8 +70,7 @@ impl<'t> Runner<'t> {
                 }
                 Entity::Session(entity) => {
                     let driver = find(&self.clients, &entity.client)?.driver();
-                    self.sessions
-                        .insert(entity.id.clone(), Session::new(driver, &entity.id));
+                    self.sessions.insert(entity.id.clone(), Session::new(driver, &entity.id));
                 }
                 Entity::Thread(entity) => {
                     let thread = Thread::start(self.target.runtime());
@@ -113,9 +112,9 @@ impl<'t> Runner<'t> {
     async fn perform_on(&mut self, operation: &Operation, call: &EntityCall) -> Outcome {
         let object = &operation.object;
         match call {
-            EntityCall::AppendMetadata {
-                driver_info_options,
-            } => find(&self.clients, object)?.append_metadata(driver_info_options)?,
+            EntityCall::AppendMetadata { driver_info_options } => {
+                find(&self.clients, object)?.append_metadata(driver_info_options)?;
+            }
             EntityCall::Close { timeout_ms } => match self.cursors.remove(object) {
                 Some(cursor) => cursor.close(timeout_ms.map(Duration::from_millis)).await,
                 None => find(&self.clients, object)?.close().await,
@@ -149,26 +148,17 @@ impl<'t> Runner<'t> {
 
     async fn perform(&mut self, call: &RunnerCall) -> Result<(), String> {
         match call {
-            RunnerCall::AssertEventCount {
-                client,
-                event,
-                count,
-            } => {
+            RunnerCall::AssertEventCount { client, event, count } => {
                 let client = find_mut(&mut self.clients, client)?;
                 client.assert_count(event, *count).await
             }
-            RunnerCall::WaitForEvent {
-                client,
-                event,
-                count,
-            } => {
+            RunnerCall::WaitForEvent { client, event, count } => {
                 let client = find_mut(&mut self.clients, client)?;
                 client.wait_for(event, *count).await
             }
-            RunnerCall::AssertNumberConnectionsCheckedOut {
-                client,
-                connections,
-            } => find(&self.clients, client)?.assert_checked_out(*connections),
+            RunnerCall::AssertNumberConnectionsCheckedOut { client, connections } => {
+                find(&self.clients, client)?.assert_checked_out(*connections)
+            }
             RunnerCall::CreateEntities { entities } => self.create(entities).await,
             RunnerCall::FailPoint { client, fail_point } => {
                 let request = Request::generic("admin", fail_point.clone());
@@ -196,9 +186,7 @@ impl<'t> Runner<'t> {
             }
             RunnerCall::Wait { ms } => {
                 let clock = &self.target.runtime().backend.clock;
-                clock
-                    .sleep_until(clock.now() + Duration::from_millis(*ms))
-                    .await;
+                clock.sleep_until(clock.now() + Duration::from_millis(*ms)).await;
                 Ok(())
             }
             call => self.perform_on_topology(call).await,
@@ -213,10 +201,7 @@ impl<'t> Runner<'t> {
                 self.topologies.insert(id.clone(), description);
                 Ok(())
             }
-            RunnerCall::AssertTopologyType {
-                topology_description,
-                topology_type,
-            } => {
+            RunnerCall::AssertTopologyType { topology_description, topology_type } => {
                 let description = find(&self.topologies, topology_description)?;
                 let actual = description.topology_type().as_str();
                 if actual == topology_type {
@@ -224,11 +209,7 @@ impl<'t> Runner<'t> {
                 }
                 Err(format!("the type is {actual}, expected {topology_type}"))
             }
-            RunnerCall::WaitForPrimaryChange {
-                client,
-                prior_topology_description,
-                timeout_ms,
-            } => {
+            RunnerCall::WaitForPrimaryChange { client, prior_topology_description, timeout_ms } => {
                 let prior = find(&self.topologies, prior_topology_description)?;
                 let prior = primary(prior);
                 let driver = find(&self.clients, client)?.driver();
@@ -240,9 +221,7 @@ impl<'t> Runner<'t> {
                 let waiting = driver
                     .topology()
                     .wait_for(|snapshot| is_changed(snapshot.description()), limit);
-                waiting
-                    .await
-                    .ok_or_else(|| "the primary has not changed in time".to_owned())
+                waiting.await.ok_or_else(|| "the primary has not changed in time".to_owned())
             }
             call => Err(format!("{call:?} is not an operation on topologies")),
         }
@@ -326,13 +305,9 @@ fn primary(description: &TopologyDescription) -> Option<ServerAddress> {
 }
 
 fn find<'m, T>(entities: &'m BTreeMap<String, T>, id: &str) -> Result<&'m T, String> {
-    entities
-        .get(id)
-        .ok_or_else(|| format!("there is no entity {id}"))
+    entities.get(id).ok_or_else(|| format!("there is no entity {id}"))
 }
 
 fn find_mut<'m, T>(entities: &'m mut BTreeMap<String, T>, id: &str) -> Result<&'m mut T, String> {
-    entities
-        .get_mut(id)
-        .ok_or_else(|| format!("there is no entity {id}"))
+    entities.get_mut(id).ok_or_else(|| format!("there is no entity {id}"))
 }

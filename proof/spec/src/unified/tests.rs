@@ -41,15 +41,9 @@ fn values_match_by_the_rules_of_the_format() {
     check(json!({ "a": 1 }), json!({ "a": 1.0, "b": 2 }));
     check(json!({ "a": { "$$exists": true } }), json!({ "a": null }));
     check(json!({ "a": { "$$exists": false } }), json!({}));
-    check(
-        json!({ "a": { "$$type": ["int", "long"] } }),
-        json!({ "a": 1 }),
-    );
+    check(json!({ "a": { "$$type": ["int", "long"] } }), json!({ "a": 1 }));
     check(json!({ "a": { "$$type": "double" } }), json!({ "a": 1.5 }));
-    check(
-        json!({ "a": [{ "b": "c" }, true] }),
-        json!({ "a": [{ "b": "c" }, true] }),
-    );
+    check(json!({ "a": [{ "b": "c" }, true] }), json!({ "a": [{ "b": "c" }, true] }));
     let reply = json!({ "a": { "$$matchAsDocument": { "$$matchAsRoot": { "ok": 1 } } } });
     check(reply, json!({ "a": r#"{"ok":1.0,"more":{}}"# }));
 }
@@ -61,21 +55,9 @@ fn differences_have_their_path() {
     };
     check(json!({ "a": 1 }), json!({ "a": 2 }), ".a is 2, expected 1");
     check(json!({ "a": 1 }), json!({}), ".a is absent, expected 1");
-    check(
-        json!({ "a": { "b": 1 } }),
-        json!({ "a": { "b": 1, "c": 1 } }),
-        ".a.c is not expected",
-    );
-    check(
-        json!({ "a": [1] }),
-        json!({ "a": [2] }),
-        ".a[0] is 2, expected 1",
-    );
-    check(
-        json!({ "a": [1] }),
-        json!({ "a": [1, 1] }),
-        ".a is [1,1], expected [1]",
-    );
+    check(json!({ "a": { "b": 1 } }), json!({ "a": { "b": 1, "c": 1 } }), ".a.c is not expected");
+    check(json!({ "a": [1] }), json!({ "a": [2] }), ".a[0] is 2, expected 1");
+    check(json!({ "a": [1] }), json!({ "a": [1, 1] }), ".a is [1,1], expected [1]");
     for (operator, actual, shown) in [
         (json!({ "$$exists": true }), json!({}), "absent"),
         (json!({ "$$exists": false }), json!({ "a": 1 }), "1"),
@@ -83,11 +65,7 @@ fn differences_have_their_path() {
         (json!({ "$$lte": 0.5 }), json!({ "a": 1 }), "1"),
         (json!({ "$$sessionLsid": "b" }), json!({ "a": 1 }), "1"),
         (json!({ "$$type": ["int"] }), json!({}), "absent"),
-        (
-            json!({ "$$matchAsDocument": {} }),
-            json!({ "a": "1" }),
-            "\"1\"",
-        ),
+        (json!({ "$$matchAsDocument": {} }), json!({ "a": "1" }), "\"1\""),
     ] {
         let error = format!(".a is {shown}, expected {operator}");
         check(json!({ "a": operator }), actual, &error);
@@ -136,16 +114,8 @@ fn messages_are_compared_in_order_without_gaps() {
     check(&["a"], json!({}), false);
     check(&["a", "c", "b"], json!({}), false);
     check(&["a", "b", "c"], json!({}), false);
-    check(
-        &["a", "b", "c"],
-        json!({ "ignoreExtraMessages": true }),
-        true,
-    );
-    check(
-        &["a", "c", "b"],
-        json!({ "ignoreExtraMessages": true }),
-        false,
-    );
+    check(&["a", "b", "c"], json!({ "ignoreExtraMessages": true }), true);
+    check(&["a", "c", "b"], json!({ "ignoreExtraMessages": true }), false);
     let ignored = json!({ "level": "debug", "component": "topology", "data": { "message": "c" } });
     let ignore = json!({ "ignoreMessages": [ignored] });
     check(&["c", "a", "c", "b"], ignore.clone(), true);
@@ -164,11 +134,8 @@ fn messages_of_another_level_or_component_do_not_match() {
     check("component", "serverSelection");
 }
 
-const SINGLE: Environment = Environment {
-    kind: Kind::Single,
-    release: [8, 0, 5],
-    authentication: false,
-};
+const SINGLE: Environment =
+    Environment { kind: Kind::Single, release: [8, 0, 5], authentication: false };
 
 /// Creates a host without deployments, for errors that occur earlier.
 fn host() -> Host {
@@ -229,10 +196,7 @@ fn operations_end_as_expected_or_the_file_fails() {
     };
     // The tasks of the deployments are dropped, so selections report that their runtime has ended.
     check(insert(None), "the runtime has shut down");
-    check(
-        insert(Some(false)),
-        "isClientError does not hold of the error",
-    );
+    check(insert(Some(false)), "isClientError does not hold of the error");
     let mut elsewhere = insert(None);
     elsewhere["object"] = json!("y");
     check(elsewhere, "there is no entity y");
@@ -250,10 +214,7 @@ fn a_test_whose_requirements_are_not_met_fails() {
         let mut file = file(&insert(Some(true)));
         file["tests"][0]["runOnRequirements"] = json!([{ key: value }]);
         let error = run(&host(), &file).unwrap_err();
-        assert_eq!(
-            error, "test: no environment meets the requirements",
-            "{key}"
-        );
+        assert_eq!(error, "test: no environment meets the requirements", "{key}");
     }
 }
 
@@ -295,15 +256,8 @@ fn pool_events() -> Vec<Event> {
     let cause = Error::new(ErrorKind::Timeout, Stage::Hello, "late");
     let mut clear = PoolClear::new(Generation::FIRST, cause);
     clear.interrupt_in_use = true;
-    let ready = EventKind::PoolReady {
-        server,
-        address: address.clone(),
-    };
-    let cleared = EventKind::PoolCleared {
-        server,
-        address,
-        clear,
-    };
+    let ready = EventKind::PoolReady { server, address: address.clone() };
+    let cleared = EventKind::PoolCleared { server, address, clear };
     published(vec![EventKind::TopologyOpening, ready, cleared])
 }
 
@@ -325,23 +279,11 @@ fn events_of_one_family_are_compared_in_order_and_with_their_fields() {
     let cleared = |interrupts: bool| json!({ "poolClearedEvent": { "interruptInUseConnections": interrupts } });
     check(json!([ready, cleared(true)]), false, None);
     check(json!([ready]), true, None);
-    check(
-        json!([ready]),
-        false,
-        Some("c: unexpected event: PoolCleared"),
-    );
-    check(
-        json!([cleared(true), ready]),
-        false,
-        Some("event 1 is PoolReady"),
-    );
+    check(json!([ready]), false, Some("c: unexpected event: PoolCleared"));
+    check(json!([cleared(true), ready]), false, Some("event 1 is PoolReady"));
     let differs = "event 2 (PoolCleared).interruptInUseConnections is true, expected false";
     check(json!([ready, cleared(false)]), false, Some(differs));
-    check(
-        json!([ready, cleared(true), ready]),
-        false,
-        Some("event 3 is missing"),
-    );
+    check(json!([ready, cleared(true), ready]), false, Some("event 3 is missing"));
     check(json!([]), false, Some("unexpected event"));
 }
 
@@ -378,11 +320,7 @@ fn every_condition_of_an_expected_error_is_checked() {
     check("errorCodeName", json!("ShutdownInProgress"), true);
     check("errorCodeName", json!("HostUnreachable"), false);
     check("errorLabelsContain", json!(["RetryableError"]), true);
-    check(
-        "errorLabelsContain",
-        json!(["SystemOverloadedError"]),
-        false,
-    );
+    check("errorLabelsContain", json!(["SystemOverloadedError"]), false);
     check("errorLabelsOmit", json!(["SystemOverloadedError"]), true);
     check("errorLabelsOmit", json!(["RetryableError"]), false);
     check("isTimeoutError", json!(true), true);
@@ -403,12 +341,9 @@ fn tests_do_not_run_on_releases_that_cannot_do_what_they_need() {
     assert!(on([4, 4, 7]).applies(&hello));
     let find = fail_point(doc! { "failCommands": ["find"], "appName": "a" });
     assert!(on([4, 2, 6]).applies(&find));
-    for (release, knows) in [
-        ([4, 2, 9], false),
-        ([4, 2, 10], true),
-        ([4, 4, 1], false),
-        ([4, 4, 2], true),
-    ] {
+    for (release, knows) in
+        [([4, 2, 9], false), ([4, 2, 10], true), ([4, 4, 1], false), ([4, 4, 2], true)]
+    {
         assert_eq!(on(release).knows_hello(), knows, "{release:?}");
     }
 }
@@ -482,9 +417,5 @@ fn a_test_of_an_option_that_clients_do_not_have_is_left_out() {
     };
     // Only the second test runs, and fails.
     assert!(create("waitQueueSize").contains("insertOne"));
-    assert!(
-        check_unsupported("maxPoolSize")
-            .unwrap_err()
-            .contains("has to run")
-    );
+    assert!(check_unsupported("maxPoolSize").unwrap_err().contains("has to run"));
 }

@@ -40,16 +40,8 @@ fn a_wrong_expectation_fails() {
         json!([{ "type": "hostname", "host": "a" }]),
         "unexpected host of type hostname: a:1",
     );
-    check(
-        "auth",
-        json!({ "username": "u", "password": "x", "db": "db" }),
-        "password",
-    );
-    check(
-        "auth",
-        json!({ "username": "u", "password": "p", "db": null }),
-        "db",
-    );
+    check("auth", json!({ "username": "u", "password": "x", "db": "db" }), "password");
+    check("auth", json!({ "username": "u", "password": "p", "db": null }), "db");
     check("options", json!({ "replicaSet": "x" }), "replicaSet");
     check("options", json!({ "maxPoolSize": "5" }), "maxPoolSize");
     check("options", json!({ "minPoolSize": 0 }), "minPoolSize");

@@ -31,14 +31,7 @@ pub(super) struct ServerConnection {
 
 impl ServerConnection {
     pub(super) fn new(servers: Servers, address: ServerAddress, process: u64, number: i64) -> Self {
-        Self {
-            servers,
-            address,
-            process,
-            number,
-            deadline: None,
-            request: None,
-        }
+        Self { servers, address, process, number, deadline: None, request: None }
     }
 
     /// Is pending at one poll for each [`Servers::stall`].
@@ -74,9 +67,7 @@ impl ServerConnection {
     /// Waits until `instant`, or fails at an earlier deadline.
     async fn wait_until(&self, instant: Instant) -> Result<(), Error> {
         let clock = &self.servers.clock;
-        let end = self
-            .deadline
-            .map_or(instant, |deadline| deadline.min(instant));
+        let end = self.deadline.map_or(instant, |deadline| deadline.min(instant));
         if clock.is_jumping() {
             clock.advance_to(end);
         } else if end > clock.now() {
@@ -182,19 +173,7 @@ pub fn reply_to(request: &WireMessage, body: &[u8]) -> Result<WireMessage, WireE
     let (request_id, response_to) = (1, request.request_id());
     if request.op_code() == OpCode::Query {
         let flags = OpReply::AWAIT_CAPABLE;
-        return OpReply {
-            request_id,
-            response_to,
-            flags,
-            body,
-        }
-        .encode();
+        return OpReply { request_id, response_to, flags, body }.encode();
     }
-    OpMsg {
-        request_id,
-        response_to,
-        body,
-        ..OpMsg::default()
-    }
-    .encode()
+    OpMsg { request_id, response_to, body, ..OpMsg::default() }.encode()
 }

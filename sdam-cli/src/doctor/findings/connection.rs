@@ -31,11 +31,7 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
     if options.tls.is_some() {
         findings.extend(host.session.iter().flat_map(session));
     }
-    findings.extend(
-        host.greeting
-            .as_ref()
-            .map(|greeting| hello(greeting, options)),
-    );
+    findings.extend(host.greeting.as_ref().map(|greeting| hello(greeting, options)));
     if let Some(error) = &host.error {
         let mut finding = failure(host, error);
         let step = finding.check;
@@ -46,12 +42,7 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         }
         let name = Some(format!("{} {}", finding.check.id(), host.address));
         findings.push(finding);
-        let steps = [
-            Check::Tcp,
-            Check::TlsHandshake,
-            Check::TlsVerify,
-            Check::Hello,
-        ];
+        let steps = [Check::Tcp, Check::TlsHandshake, Check::TlsVerify, Check::Hello];
         let is_tls = |check| matches!(check, Check::TlsHandshake | Check::TlsVerify);
         for check in steps.into_iter().filter(|check| *check > step) {
             if options.tls.is_some() || !is_tls(check) {
@@ -69,53 +60,31 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
 
 fn look_up(host: &Host) -> Option<Finding> {
     let found = host.look_up.as_ref()?;
-    let addresses: Vec<Value> = found
-        .addresses
-        .iter()
-        .map(|address| address.ip().to_string().into())
-        .collect();
+    let addresses: Vec<Value> =
+        found.addresses.iter().map(|address| address.ip().to_string().into()).collect();
     let place = host.place.as_ref().unwrap_or(&host.address);
-    let is_local = found
-        .addresses
-        .iter()
-        .all(|address| address.ip().is_loopback());
+    let is_local = found.addresses.iter().all(|address| address.ip().is_loopback());
     let finding = if is_local && !place.host().starts_with("localhost") {
-        Finding::new(
-            Check::DnsAddr,
-            Status::Warn,
-            "the name leads to this machine itself",
-        )
-        .cause("an entry of /etc/hosts, or a name server that blocks the name")
-        .remedy("look the name up elsewhere, and correct the entry")
+        Finding::new(Check::DnsAddr, Status::Warn, "the name leads to this machine itself")
+            .cause("an entry of /etc/hosts, or a name server that blocks the name")
+            .remedy("look the name up elsewhere, and correct the entry")
     } else {
-        Finding::new(
-            Check::DnsAddr,
-            Status::Ok,
-            counted(addresses.len(), "address", "addresses"),
-        )
+        Finding::new(Check::DnsAddr, Status::Ok, counted(addresses.len(), "address", "addresses"))
     };
     Some(finding.evidence("addresses", addresses).took(found.took))
 }
 
 /// Returns the finding about the addresses if at least one of them accepts connections.
 fn dials(host: &Host) -> Option<Finding> {
-    let fastest = host
-        .dials
-        .iter()
-        .filter(|dial| dial.outcome == Reached::Yes);
+    let fastest = host.dials.iter().filter(|dial| dial.outcome == Reached::Yes);
     let fastest = fastest.map(|dial| dial.took).min()?;
-    let lost = host
-        .dials
-        .iter()
-        .filter(|dial| dial.outcome != Reached::Yes);
+    let lost = host.dials.iter().filter(|dial| dial.outcome != Reached::Yes);
     let lost: Vec<_> = lost.map(|dial| dial.to.to_string()).collect();
     let finding = if lost.is_empty() {
         Finding::new(Check::Tcp, Status::Ok, "every address accepts connections")
     } else {
-        let title = format!(
-            "{} does not accept connections, but another address does",
-            lost.join(", ")
-        );
+        let title =
+            format!("{} does not accept connections, but another address does", lost.join(", "));
         Finding::new(Check::Tcp, Status::Info, title)
             .remedy("remove the record, or let the server listen there (net.bindIp, net.ipv6)")
     };
@@ -211,10 +180,9 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
     finding.step = Some(finding.check);
     finding.title = format!("the set names this member, but from here {}", finding.title);
     if matches!(finding.check, Check::DnsAddr | Check::Tcp) {
-        finding.remedies.insert(
-            0,
-            Obstacle::NAMES.replace("`TopologyBuilder::translate`", "--translate"),
-        );
+        finding
+            .remedies
+            .insert(0, Obstacle::NAMES.replace("`TopologyBuilder::translate`", "--translate"));
     }
     finding.check = Check::TopoMembers;
     finding.evidence("namedBy", named_by)
@@ -230,12 +198,10 @@ fn failure(host: &Host, error: &Error) -> Finding {
         Stage::Dns => Finding::new(Check::DnsAddr, Status::Fail, "the name cannot be looked up")
             .remedy(Obstacle::SPELLING),
         Stage::Connect => unreachable(host),
-        Stage::Proxy => Finding::new(
-            Check::Tcp,
-            Status::Fail,
-            "there is no connection through the proxy",
-        )
-        .remedy(Obstacle::PROXY),
+        Stage::Proxy => {
+            Finding::new(Check::Tcp, Status::Fail, "there is no connection through the proxy")
+                .remedy(Obstacle::PROXY)
+        }
         Stage::Tls => tls(host, error),
         _ => no_hello(host, error),
     };
@@ -307,15 +273,11 @@ fn tls(host: &Host, error: &Error) -> Finding {
         .remedy(
             "set tlsCertificateKeyFile to a certificate that the servers' authority has issued",
         ),
-        _ => Finding::new(
-            Check::TlsHandshake,
-            Status::Fail,
-            "TLS cannot be negotiated",
-        )
-        .cause("the server does not use TLS at this port")
-        .cause("an allow list ends the connection, as hosting services do")
-        .cause("client and server have no version or cipher suite in common")
-        .remedy("check the port and the allow list of the server; it needs TLS 1.2 or newer"),
+        _ => Finding::new(Check::TlsHandshake, Status::Fail, "TLS cannot be negotiated")
+            .cause("the server does not use TLS at this port")
+            .cause("an allow list ends the connection, as hosting services do")
+            .cause("client and server have no version or cipher suite in common")
+            .remedy("check the port and the allow list of the server; it needs TLS 1.2 or newer"),
     };
     if finding.check == Check::TlsVerify {
         finding.cause(error.message().to_string())
@@ -328,10 +290,8 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
     let finding = |title: String| Finding::new(Check::Hello, Status::Fail, title);
     let wire = error.source_as::<WireError>();
     if let Some(first) = wire.and_then(first_letters) {
-        return finding(format!(
-            "this is not MongoDB: the answer begins with {first:?}"
-        ))
-        .remedy("correct the port: another service listens there");
+        return finding(format!("this is not MongoDB: the answer begins with {first:?}"))
+            .remedy("correct the port: another service listens there");
     }
     if host.is_reverse {
         return finding("the server expects TLS".to_owned()).remedy(

@@ -57,15 +57,11 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
             let finding = Finding::new(Check::TopoKind, Status::Fail, diagnosis.to_string());
             let finding = finding.about(&departure.address);
             match &departure.reason {
-                DepartureReason::WrongSetName {
-                    found: Some(found),
-                    wanted,
-                } => finding
-                    .evidence("found", &**found)
-                    .evidence("wanted", &**wanted)
-                    .remedy(format!(
-                        "set replicaSet={found}, or connect to the members of {wanted}"
-                    )),
+                DepartureReason::WrongSetName { found: Some(found), wanted } => {
+                    finding.evidence("found", &**found).evidence("wanted", &**wanted).remedy(
+                        format!("set replicaSet={found}, or connect to the members of {wanted}"),
+                    )
+                }
                 _ => finding,
             }
         }
@@ -111,9 +107,7 @@ fn names(hosts: &[Host]) -> Option<Finding> {
 fn primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
     let of = |kind| -> Vec<_> {
         let servers = hellos.iter().filter(|(_, hello)| hello.server_type == kind);
-        servers
-            .map(|(host, hello)| (&host.address, *hello))
-            .collect()
+        servers.map(|(host, hello)| (&host.address, *hello)).collect()
     };
     // Two names of one server count as one primary.
     let primaries: BTreeMap<_, _> = of(ServerType::RsPrimary)
@@ -153,12 +147,9 @@ fn agreement(hellos: &[(&Host, &Hello)], primary: &ServerAddress, of_primary: &H
     } else if stale.is_empty() {
         finding(Status::Ok, format!("the primary is {primary}"))
     } else {
-        finding(
-            Status::Warn,
-            format!("{stale} has another version of the configuration"),
-        )
-        .cause("the set was reconfigured, and the member does not reach the others")
-        .remedy(remedy(stale))
+        finding(Status::Warn, format!("{stale} has another version of the configuration"))
+            .cause("the set was reconfigured, and the member does not reach the others")
+            .remedy(remedy(stale))
     }
 }
 
@@ -204,26 +195,19 @@ fn without_primary(hellos: &[(&Host, &Hello)], seen: &Observation) -> Finding {
         Some(named) => {
             let title =
                 format!("the members know the primary {named}, but it does not answer here");
-            Finding::new(Check::TopoPrimary, Status::Fail, title).remedy(format!(
-                "let this machine reach {named}: see the finding about it"
-            ))
+            Finding::new(Check::TopoPrimary, Status::Fail, title)
+                .remedy(format!("let this machine reach {named}: see the finding about it"))
         }
         None => Finding::new(
             Check::TopoPrimary,
             Status::Fail,
-            format!(
-                "the set has no primary; {count} of {} members answer",
-                seen.hosts.len()
-            ),
+            format!("the set has no primary; {count} of {} members answer", seen.hosts.len()),
         )
         .cause("an election is going on, which takes about 12 s")
         .cause("fewer than half of the voting members reach each other")
         .remedy(match lost.first() {
             Some(_) => format!("{AGAIN}, start {}", lost.join(", ")),
-            None => format!(
-                "{AGAIN}, look at rs.status() of {}",
-                addresses(hellos, |_| true)
-            ),
+            None => format!("{AGAIN}, look at rs.status() of {}", addresses(hellos, |_| true)),
         }),
     };
     finding.evidence("silent", lost)

@@ -21,10 +21,7 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     let said = |option: &str| seen.config.iter().any(|error| error.option() == option);
     let warnings = seen.warnings.iter();
     findings.extend(warnings.filter(|warning| !said(warning.option())).map(warn));
-    let tls = seen
-        .options
-        .as_ref()
-        .and_then(|options| options.tls.as_ref());
+    let tls = seen.options.as_ref().and_then(|options| options.tls.as_ref());
     if let Some(tls) =
         tls.filter(|tls| tls.allow_invalid_certificates || tls.allow_invalid_hostnames)
     {
@@ -41,11 +38,7 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
         );
     }
     if findings.is_empty() {
-        findings.push(Finding::new(
-            Check::Uri,
-            Status::Ok,
-            "the connection string is valid",
-        ));
+        findings.push(Finding::new(Check::Uri, Status::Ok, "the connection string is valid"));
     }
     findings
 }
@@ -85,9 +78,7 @@ const SEEDS: &str = "or list the hosts in a mongodb:// string";
 /// Returns the finding about the records of a `mongodb+srv` string.
 pub(super) fn records(srv: &Srv) -> Finding {
     let finding = |status, title: String| {
-        Finding::new(Check::DnsSrv, status, title)
-            .about(&srv.name)
-            .took(srv.took)
+        Finding::new(Check::DnsSrv, status, title).about(&srv.name).took(srv.took)
     };
     let errors = [srv.hosts.as_ref().err(), srv.texts.as_ref().err()];
     if let Some(error) = errors.into_iter().flatten().next() {
@@ -100,14 +91,8 @@ pub(super) fn records(srv: &Srv) -> Finding {
         .remedy(format!("check the name servers of this machine, {SEEDS}"));
     }
     if srv.hosts.iter().all(Vec::is_empty) {
-        return finding(
-            Status::Fail,
-            "there is no SRV record of this name".to_owned(),
-        )
-        .remedy(format!(
-            "check the name {} after mongodb+srv://, {SEEDS}",
-            srv.host
-        ));
+        return finding(Status::Fail, "there is no SRV record of this name".to_owned())
+            .remedy(format!("check the name {} after mongodb+srv://, {SEEDS}", srv.host));
     }
     if let Some(refused) = &srv.refused {
         return finding(Status::Fail, refused.reason().to_owned()).remedy(refused.remedy());

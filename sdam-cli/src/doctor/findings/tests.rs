@@ -22,9 +22,7 @@ fn mongos() -> bson::Document {
 
 fn problems(findings: &[Finding]) -> Vec<(String, Status)> {
     let problems = findings.iter().filter(|finding| finding.is_problem());
-    problems
-        .map(|finding| (finding.name(), finding.status))
-        .collect()
+    problems.map(|finding| (finding.name(), finding.status)).collect()
 }
 
 #[test]
@@ -38,10 +36,7 @@ fn a_server_outside_the_latency_window_is_a_warning() {
     };
     check("mongodb://a,b", &["rtt b:27017"]);
     check("mongodb://a,b/?localThresholdMS=29", &[]);
-    check(
-        "mongodb://a,b/?localThresholdMS=29&connectTimeoutMS=60",
-        &["rtt b:27017"],
-    );
+    check("mongodb://a,b/?localThresholdMS=29&connectTimeoutMS=60", &["rtt b:27017"]);
 }
 
 #[test]
@@ -90,33 +85,18 @@ fn a_certificate_is_a_warning_before_it_expires() {
 #[test]
 fn the_steps_after_a_failure_are_skipped_for_that_host_alone() {
     let mut lost = Host::new(ServerAddress::parse("b").unwrap());
-    lost.error = Some(Error::new(
-        ErrorKind::Network,
-        sdam_core::error::Stage::Dns,
-        "no such name",
-    ));
+    lost.error = Some(Error::new(ErrorKind::Network, sdam_core::error::Stage::Dns, "no such name"));
     let seen = Observation {
         options: Some(Options::parse("mongodb://a,b").unwrap()),
         hosts: vec![greeted("a", &mongos(), 2), lost],
         ..Observation::default()
     };
     let findings = of(&seen);
-    assert_eq!(
-        problems(&findings),
-        [("dns.addr b:27017".to_owned(), Status::Fail)]
-    );
+    assert_eq!(problems(&findings), [("dns.addr b:27017".to_owned(), Status::Fail)]);
     let skipped = findings.iter().filter(|own| own.status == Status::Skip);
-    let skipped: Vec<_> = skipped
-        .map(|own| (own.name(), own.blocked_by.clone()))
-        .collect();
+    let skipped: Vec<_> = skipped.map(|own| (own.name(), own.blocked_by.clone())).collect();
     let by = Some("dns.addr b:27017".to_owned());
-    assert_eq!(
-        skipped,
-        [
-            ("tcp b:27017".to_owned(), by.clone()),
-            ("hello b:27017".to_owned(), by)
-        ]
-    );
+    assert_eq!(skipped, [("tcp b:27017".to_owned(), by.clone()), ("hello b:27017".to_owned(), by)]);
 }
 
 #[test]
@@ -126,9 +106,6 @@ fn a_login_without_a_reachable_server_is_skipped() {
         ..Observation::default()
     };
     let findings = of(&seen);
-    let auth = findings
-        .iter()
-        .find(|own| own.check == Check::Auth)
-        .unwrap();
+    let auth = findings.iter().find(|own| own.check == Check::Auth).unwrap();
     assert_eq!(auth.status, Status::Skip);
 }

@@ -18,14 +18,9 @@ const LAG: i64 = 11_000;
 
 /// Returns the findings about all servers that answered.
 pub(super) fn of(hosts: &[Host], options: &Options) -> Vec<Finding> {
-    let greeted: Vec<_> = hosts
-        .iter()
-        .filter_map(|host| Some((host, host.greeting.as_ref()?)))
-        .collect();
-    let mut findings: Vec<_> = greeted
-        .iter()
-        .filter_map(|own| clock(own.0, own.1))
-        .collect();
+    let greeted: Vec<_> =
+        hosts.iter().filter_map(|host| Some((host, host.greeting.as_ref()?))).collect();
+    let mut findings: Vec<_> = greeted.iter().filter_map(|own| clock(own.0, own.1)).collect();
     findings.extend(lags(&greeted));
     findings.extend(round_trips(&greeted, options));
     findings
@@ -35,19 +30,11 @@ fn clock(host: &Host, greeting: &Greeting) -> Option<Finding> {
     let difference = greeting.clock?;
     let seconds = difference as f64 / 1e3;
     // The whole round trip may have been spent in one direction.
-    let doubt = greeting
-        .round_trips
-        .iter()
-        .min()
-        .copied()
-        .unwrap_or_default();
+    let doubt = greeting.round_trips.iter().min().copied().unwrap_or_default();
     let allowed = CLOCKS.saturating_add(u64::try_from(doubt.as_millis()).unwrap_or(u64::MAX));
     let finding = if difference.unsigned_abs() > allowed {
         let way = if difference > 0 { "ahead of" } else { "behind" };
-        let title = format!(
-            "the server's clock is {:.1} s {way} this machine's",
-            seconds.abs()
-        );
+        let title = format!("the server's clock is {:.1} s {way} this machine's", seconds.abs());
         Finding::new(Check::Clock, Status::Warn, title)
             .cause("one of the two machines is not synchronized")
             .remedy("check NTP on both (chronyc tracking, timedatectl)")
@@ -62,11 +49,7 @@ fn lags(greeted: &[(&Host, &Greeting)]) -> Vec<Finding> {
         let written = hello.last_write_date;
         written.filter(|_| hello.server_type == kind)
     };
-    let hellos = || {
-        greeted
-            .iter()
-            .map(|(host, greeting)| (host, &greeting.hello))
-    };
+    let hellos = || greeted.iter().map(|(host, greeting)| (host, &greeting.hello));
     let primaries = hellos().filter_map(|(_, hello)| written(hello, ServerType::RsPrimary));
     let Some(newest) = primaries.max() else {
         return Vec::new();
@@ -93,10 +76,8 @@ fn lags(greeted: &[(&Host, &Greeting)]) -> Vec<Finding> {
 
 fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding> {
     let serves = |kind| {
-        let any = matches!(
-            kind,
-            ServerType::Standalone | ServerType::Mongos | ServerType::LoadBalancer
-        );
+        let any =
+            matches!(kind, ServerType::Standalone | ServerType::Mongos | ServerType::LoadBalancer);
         match options.read_preference.mode {
             ReadMode::Secondary | ReadMode::SecondaryPreferred => {
                 any || kind == ServerType::RsSecondary
@@ -107,9 +88,7 @@ fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding
             }
         }
     };
-    let suitable = greeted
-        .iter()
-        .filter(|(_, own)| serves(own.hello.server_type));
+    let suitable = greeted.iter().filter(|(_, own)| serves(own.hello.server_type));
     let fastest = suitable.filter_map(|(_, own)| own.average()).min();
     greeted
         .iter()
@@ -118,12 +97,7 @@ fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding
             let window = fastest.map(|fastest| fastest + options.local_threshold);
             let far =
                 window.filter(|window| average > *window && serves(greeting.hello.server_type));
-            let slowest = greeting
-                .round_trips
-                .iter()
-                .max()
-                .copied()
-                .unwrap_or_default();
+            let slowest = greeting.round_trips.iter().max().copied().unwrap_or_default();
             let limit = options.connect_timeout;
             let finding = if let Some(limit) = limit.filter(|limit| *limit < slowest * 3) {
                 let title = format!(
@@ -151,12 +125,7 @@ fn round_trips(greeted: &[(&Host, &Greeting)], options: &Options) -> Vec<Finding
                 Finding::new(Check::Rtt, Status::Ok, millis(average))
             };
             let ms = |time: Duration| time.as_secs_f64() * 1e3;
-            let least = greeting
-                .round_trips
-                .iter()
-                .min()
-                .copied()
-                .unwrap_or_default();
+            let least = greeting.round_trips.iter().min().copied().unwrap_or_default();
             Some(
                 finding
                     .about(&host.address)

@@ -32,10 +32,5 @@ pub(super) async fn look(topology: &Topology, options: &Options, limits: &Limits
             diagnoses.push(diagnosis);
         }
     }
-    Deployment {
-        topology: description,
-        write,
-        read,
-        diagnoses,
-    }
+    Deployment { topology: description, write, read, diagnoses }
 }

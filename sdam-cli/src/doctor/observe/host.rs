@@ -77,10 +77,7 @@ impl Line<'_> {
             let begun = Instant::now();
             let found = self.limits.within(lookup_host((place.host(), port))).await;
             let addresses = found_addresses(found)?;
-            host.look_up = Some(LookUp {
-                addresses: addresses.clone(),
-                took: begun.elapsed(),
-            });
+            host.look_up = Some(LookUp { addresses: addresses.clone(), took: begun.elapsed() });
             addresses
         };
         host.dials = future::join_all(addresses.into_iter().map(|to| self.dial(to))).await;
@@ -88,16 +85,8 @@ impl Line<'_> {
         if any(&Reached::Yes) {
             return Ok(());
         }
-        let kind = if any(&Reached::Refused) {
-            ErrorKind::Network
-        } else {
-            ErrorKind::Timeout
-        };
-        Err(Error::new(
-            kind,
-            Stage::Connect,
-            "no address accepts connections",
-        ))
+        let kind = if any(&Reached::Refused) { ErrorKind::Network } else { ErrorKind::Timeout };
+        Err(Error::new(kind, Stage::Connect, "no address accepts connections"))
     }
 
     async fn dial(&self, to: SocketAddr) -> Dial {
@@ -148,21 +137,13 @@ impl Line<'_> {
                 nearest = round;
             }
         }
-        Ok(Greeting {
-            hello,
-            clock: nearest.clock(),
-            round_trips,
-        })
+        Ok(Greeting { hello, clock: nearest.clock(), round_trips })
     }
 
     /// Returns whether the server answers with the opposite TLS setting, which distinguishes
     /// several possible causes.
     async fn is_reverse(&self, address: &ServerAddress, error: &Error) -> bool {
-        let stage = if self.options.tls.is_some() {
-            Stage::Tls
-        } else {
-            Stage::Hello
-        };
+        let stage = if self.options.tls.is_some() { Stage::Tls } else { Stage::Hello };
         // A timeout only counts during the TLS handshake, which a server without TLS reads as the
         // beginning of a long message.
         let is_silent = error.kind() == ErrorKind::Timeout && stage == Stage::Hello;
@@ -194,11 +175,7 @@ impl Line<'_> {
         }
         let begun = Instant::now();
         let error = self.authenticate(&host.address).await.err();
-        Some(Login {
-            server: host.address.clone(),
-            error,
-            took: begun.elapsed(),
-        })
+        Some(Login { server: host.address.clone(), error, took: begun.elapsed() })
     }
 
     async fn authenticate(&self, server: &ServerAddress) -> Result<(), Error> {
@@ -218,9 +195,8 @@ impl Line<'_> {
         let mut ping = DocumentWriter::new();
         ping.int32("ping", 1);
         let ping = ping.finish();
-        let command = Command::new("admin", &ping)
-            .with_criteria(nearest)
-            .with_timeout(self.limits.left());
+        let command =
+            Command::new("admin", &ping).with_criteria(nearest).with_timeout(self.limits.left());
         let outcome = client.run(&command).await.map(drop).map_err(|error| {
             if error.is_network() || error.kind() == ErrorKind::Command {
                 error.without_context()
@@ -282,10 +258,7 @@ fn found_addresses(
 ) -> Result<Vec<SocketAddr>, Error> {
     let fail = |kind, text: String| Err(Error::new(kind, Stage::Dns, text));
     match found {
-        None => fail(
-            ErrorKind::Timeout,
-            "the look-up of the name timed out".to_owned(),
-        ),
+        None => fail(ErrorKind::Timeout, "the look-up of the name timed out".to_owned()),
         Some(Err(error)) => fail(ErrorKind::Network, error.to_string()),
         Some(Ok(addresses)) => {
             let mut addresses: Vec<_> = addresses.collect();

@@ -44,11 +44,7 @@ pub(super) struct Limits {
 
 impl Limits {
     pub(super) fn new(backend: &Backend, step: Duration) -> Self {
-        Self {
-            clock: Arc::clone(&backend.clock),
-            end: backend.clock.now() + step * 18 / 5,
-            step,
-        }
+        Self { clock: Arc::clone(&backend.clock), end: backend.clock.now() + step * 18 / 5, step }
     }
 
     pub(super) fn left(&self) -> Duration {
@@ -156,12 +152,7 @@ fn layers(
 fn with_layers(runtime: &Runtime, layers: Layers) -> Result<Arc<dyn Transport>, ConfigError> {
     let transport = &runtime.backend.transport;
     transport.with_layers(layers).ok_or_else(|| {
-        ConfigError::new(
-            "tls",
-            "",
-            "this transport has no layers",
-            "take another one",
-        )
+        ConfigError::new("tls", "", "this transport has no layers", "take another one")
     })
 }
 
@@ -173,12 +164,8 @@ fn describe(session: &ClientConnection) -> TlsSession {
     let (not_after, names) = own.map(certificate).unwrap_or_default();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     TlsSession {
-        protocol: version
-            .map(|version| format!("{version:?}"))
-            .unwrap_or_default(),
-        cipher: suite
-            .map(|suite| format!("{:?}", suite.suite()))
-            .unwrap_or_default(),
+        protocol: version.map(|version| format!("{version:?}")).unwrap_or_default(),
+        cipher: suite.map(|suite| format!("{:?}", suite.suite())).unwrap_or_default(),
         not_after,
         names,
         now: now.map_or(0, |now| i64::try_from(now.as_secs()).unwrap_or(i64::MAX)),

@@ -46,12 +46,7 @@ fn a_misspelled_option_is_a_warning_with_the_right_name() {
 #[test]
 fn a_misspelled_option_that_guards_connections_is_refused() {
     let uri = "mongodb://127.0.0.1/?tlsCAFille=/ca.pem";
-    check(
-        uri,
-        "uri fail",
-        Exit::CONFIGURATION,
-        "did you mean tlsCAFile?",
-    );
+    check(uri, "uri fail", Exit::CONFIGURATION, "did you mean tlsCAFile?");
 }
 
 #[test]
@@ -82,11 +77,7 @@ fn hosts_of_srv_records_are_checked() {
     let uri = "mongodb+srv://cluster.example.com/?tls=false";
     let (exit, output) = run_with(&arguments, uri, vec![host]);
     let document: Value = serde_json::from_str(&output).unwrap();
-    assert_eq!(
-        (&*first(&document).0, exit),
-        ("none", Exit::SUCCESS),
-        "{document:#}"
-    );
+    assert_eq!((&*first(&document).0, exit), ("none", Exit::SUCCESS), "{document:#}");
 }
 
 #[test]
@@ -104,13 +95,7 @@ fn a_silent_host_is_not_waited_for() {
     let mut arguments = arguments();
     arguments.timeout = Some(Duration::from_millis(300));
     let begun = Instant::now();
-    check_with(
-        &arguments,
-        &uri,
-        "hello fail",
-        Exit::FAILURES,
-        "does not answer",
-    );
+    check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
     // The nominal limit is 1.08 s; the rest is for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(5));
 }
@@ -138,12 +123,7 @@ fn a_server_without_tls_is_recognized() {
     let certificates = Certificates::create().unwrap();
     let server = Server::mongod(listener(), standalone);
     let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
-    check(
-        &uri,
-        "tls.handshake fail",
-        Exit::FAILURES,
-        "remove tls=true",
-    );
+    check(&uri, "tls.handshake fail", Exit::FAILURES, "remove tls=true");
 }
 
 #[test]
@@ -166,20 +146,10 @@ fn a_valid_certificate_is_shown_with_its_days() {
     let server = Server::tls(&certificates, ServerCertificate::Valid);
     let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
     let (exit, document) = run_json(&arguments(), &uri);
-    assert_eq!(
-        (&*first(&document).0, exit),
-        ("none", Exit::SUCCESS),
-        "{document:#}"
-    );
+    assert_eq!((&*first(&document).0, exit), ("none", Exit::SUCCESS), "{document:#}");
     let checks = document["checks"].as_array().unwrap();
-    let verify = checks
-        .iter()
-        .find(|check| check["id"] == "tls.verify")
-        .unwrap();
-    assert!(
-        verify["evidence"]["days"].as_i64().unwrap() > 365,
-        "{verify}"
-    );
+    let verify = checks.iter().find(|check| check["id"] == "tls.verify").unwrap();
+    assert!(verify["evidence"]["days"].as_i64().unwrap() > 365, "{verify}");
     assert_eq!(verify["evidence"]["names"][0], "localhost");
 }
 
@@ -209,29 +179,20 @@ fn a_set_without_primary_is_recognized() {
 #[test]
 fn two_primaries_are_shown_with_their_elections() {
     let listeners = [listener(), listener()];
-    let names = listeners
-        .each_ref()
-        .map(|own| own.local_addr().unwrap().to_string());
+    let names = listeners.each_ref().map(|own| own.local_addr().unwrap().to_string());
     let [a, b] = listeners;
     let reversed = [names[1].clone(), names[0].clone()];
     let own = names.clone();
     let _a = Server::mongod(a, move || primary(&own, 1, "7fffffff0000000000000001"));
     let _b = Server::mongod(b, move || primary(&reversed, 1, "7fffffff0000000000000002"));
     let uri = format!("mongodb://{}/?replicaSet=rs0", names.join(","));
-    check(
-        &uri,
-        "topo.primary fail",
-        Exit::FAILURES,
-        "7fffffff0000000000000002",
-    );
+    check(&uri, "topo.primary fail", Exit::FAILURES, "7fffffff0000000000000002");
 }
 
 #[test]
 fn a_secondary_that_lags_is_a_warning() {
     let listeners = [listener(), listener()];
-    let names = listeners
-        .each_ref()
-        .map(|own| own.local_addr().unwrap().to_string());
+    let names = listeners.each_ref().map(|own| own.local_addr().unwrap().to_string());
     let [behind, ahead] = lagging(&names, 40_000);
     let [a, b] = listeners;
     let _a = Server::mongod(a, move || ahead.clone());
@@ -242,21 +203,9 @@ fn a_secondary_that_lags_is_a_warning() {
 
 #[test]
 fn a_wrong_password_is_told_apart_from_nothing() {
-    let server = Builder::standalone()
-        .user(User::new("ada", "right"))
-        .start()
-        .unwrap();
-    let uri = |password| {
-        server
-            .uri()
-            .replace("mongodb://", &format!("mongodb://ada:{password}@"))
-    };
-    check(
-        &uri("wrong"),
-        "auth fail",
-        Exit::FAILURES,
-        "authSource=admin",
-    );
+    let server = Builder::standalone().user(User::new("ada", "right")).start().unwrap();
+    let uri = |password| server.uri().replace("mongodb://", &format!("mongodb://ada:{password}@"));
+    check(&uri("wrong"), "auth fail", Exit::FAILURES, "authSource=admin");
     check(&uri("right"), "none", Exit::SUCCESS, "");
 }
 
@@ -285,16 +234,8 @@ fn causes_that_cannot_be_told_apart_are_all_given() {
         stream.read_exact(&mut [0; 16])?;
         stream.write_all(&[21, 3, 3, 0, 2, 2, 80])
     });
-    let uri = format!(
-        "mongodb://{}/?{}",
-        alerting.address(),
-        certificates.options()
-    );
-    check(
-        &uri,
-        "tls.handshake fail",
-        &["allow list", "cipher suite", "does not use TLS"],
-    );
+    let uri = format!("mongodb://{}/?{}", alerting.address(), certificates.options());
+    check(&uri, "tls.handshake fail", &["allow list", "cipher suite", "does not use TLS"]);
 
     let guarded = Builder::standalone().user(User::new("ada", "right"));
     let guarded = guarded.start().unwrap();
@@ -309,16 +250,8 @@ fn causes_that_cannot_be_told_apart_are_all_given() {
 #[test]
 fn a_read_preference_without_a_server_is_a_failure_of_the_selection() {
     let set = ReplicaSet::start(1).unwrap();
-    let uri = format!(
-        "{}&readPreference=secondary&readPreferenceTags=dc:ny",
-        set.uri()
-    );
-    check(
-        &uri,
-        "select fail",
-        Exit::FAILURES,
-        "no server takes reads with secondary",
-    );
+    let uri = format!("{}&readPreference=secondary&readPreferenceTags=dc:ny", set.uri());
+    check(&uri, "select fail", Exit::FAILURES, "no server takes reads with secondary");
 }
 
 #[test]

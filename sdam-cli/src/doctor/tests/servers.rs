@@ -46,11 +46,7 @@ impl Server {
                 thread::spawn(move || stream.and_then(|stream| serve(stream)));
             }
         });
-        Self {
-            address,
-            is_over,
-            thread: Some(thread),
-        }
+        Self { address, is_over, thread: Some(thread) }
     }
 
     /// Answers every command with `reply`.
@@ -166,21 +162,9 @@ fn converse(mut stream: impl Read + Write, reply: &impl Fn() -> Document) -> io:
         let (request_id, response_to) = (1, request.request_id());
         let answer = if request.op_code() == OpCode::Query {
             let flags = OpReply::AWAIT_CAPABLE;
-            OpReply {
-                request_id,
-                response_to,
-                flags,
-                body: &body,
-            }
-            .encode()
+            OpReply { request_id, response_to, flags, body: &body }.encode()
         } else {
-            OpMsg {
-                request_id,
-                response_to,
-                body: &body,
-                ..OpMsg::default()
-            }
-            .encode()
+            OpMsg { request_id, response_to, body: &body, ..OpMsg::default() }.encode()
         };
         stream.write_all(answer.map_err(io::Error::other)?.as_bytes())?;
         stream.flush()?;

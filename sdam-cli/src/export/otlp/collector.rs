@@ -65,10 +65,7 @@ impl Collector {
             .enable_http1()
             .build();
         let mut headers = settings.headers.clone();
-        headers.insert(
-            CONTENT_TYPE,
-            HeaderValue::from_static("application/x-protobuf"),
-        );
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
         Ok(Self {
             client: Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
@@ -89,11 +86,7 @@ impl Collector {
             .map_err(|error| Trouble::Refused(error.to_string()))?;
         request.headers_mut().extend(self.headers.clone());
         let answer = async {
-            let answer = self
-                .client
-                .request(request)
-                .await
-                .map_err(|error| unreachable(&error))?;
+            let answer = self.client.request(request).await.map_err(|error| unreachable(&error))?;
             let status = answer.status();
             let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await;
             // Only the status matters; the rest may be lost.
@@ -102,18 +95,15 @@ impl Collector {
         };
         let millis = self.timeout.as_millis();
         let late = || Trouble::Unreachable(format!("no answer within {millis} ms"));
-        timeout(self.timeout, answer)
-            .await
-            .unwrap_or_else(|_| Err(late()))
+        timeout(self.timeout, answer).await.unwrap_or_else(|_| Err(late()))
     }
 }
 
 /// Returns the TLS settings, with the authorities of the file, or of the system if TLS is needed.
 fn tls(settings: &Settings) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
-    let builder = builder
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
+    let builder =
+        builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     let builder = match &settings.certificate {
         Some(path) => builder.with_root_certificates(authorities(path)?),
         None if settings.has_tls() => builder.with_native_roots().map_err(|error| {
@@ -163,9 +153,7 @@ fn judge(status: StatusCode, body: &[u8]) -> Result<(), Trouble> {
             match answer.partial_success {
                 Some(partial) if partial.rejected_log_records > 0 => {
                     let (number, why) = (partial.rejected_log_records, partial.error_message);
-                    Err(Trouble::Refused(format!(
-                        "it rejects {number} of the records: {why}"
-                    )))
+                    Err(Trouble::Refused(format!("it rejects {number} of the records: {why}")))
                 }
                 _ => Ok(()),
             }

@@ -20,11 +20,7 @@ use prost::Message;
 
 /// Creates an attribute.
 pub(super) fn attribute(name: &str, value: impl Into<String>) -> KeyValue {
-    KeyValue {
-        key: name.to_owned(),
-        value: Some(text(value)),
-        ..KeyValue::default()
-    }
+    KeyValue { key: name.to_owned(), value: Some(text(value)), ..KeyValue::default() }
 }
 
 /// Creates a value.
@@ -48,14 +44,9 @@ pub(super) struct Sender {
 impl Sender {
     /// Creates the sender with the attributes of this program.
     pub(super) fn new(attributes: &BTreeMap<String, String>) -> Self {
-        let attributes = attributes
-            .iter()
-            .map(|(name, value)| attribute(name, value));
+        let attributes = attributes.iter().map(|(name, value)| attribute(name, value));
         Self {
-            resource: Some(Resource {
-                attributes: attributes.collect(),
-                ..Resource::default()
-            }),
+            resource: Some(Resource { attributes: attributes.collect(), ..Resource::default() }),
             scope: Some(InstrumentationScope {
                 name: env!("CARGO_PKG_NAME").to_owned(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -66,11 +57,8 @@ impl Sender {
 
     /// Encodes metrics.
     pub(super) fn metrics(&self, metrics: Vec<Metric>) -> Vec<u8> {
-        let scope_metrics = vec![ScopeMetrics {
-            scope: self.scope.clone(),
-            metrics,
-            ..ScopeMetrics::default()
-        }];
+        let scope_metrics =
+            vec![ScopeMetrics { scope: self.scope.clone(), metrics, ..ScopeMetrics::default() }];
         let resource_metrics = vec![ResourceMetrics {
             resource: self.resource.clone(),
             scope_metrics,
@@ -81,11 +69,8 @@ impl Sender {
 
     /// Encodes log records.
     pub(super) fn logs(&self, log_records: Vec<LogRecord>) -> Vec<u8> {
-        let scope_logs = vec![ScopeLogs {
-            scope: self.scope.clone(),
-            log_records,
-            ..ScopeLogs::default()
-        }];
+        let scope_logs =
+            vec![ScopeLogs { scope: self.scope.clone(), log_records, ..ScopeLogs::default() }];
         let resource_logs = vec![ResourceLogs {
             resource: self.resource.clone(),
             scope_logs,
@@ -96,11 +81,8 @@ impl Sender {
 
     /// Encodes spans.
     pub(super) fn spans(&self, spans: Vec<Span>) -> Vec<u8> {
-        let scope_spans = vec![ScopeSpans {
-            scope: self.scope.clone(),
-            spans,
-            ..ScopeSpans::default()
-        }];
+        let scope_spans =
+            vec![ScopeSpans { scope: self.scope.clone(), spans, ..ScopeSpans::default() }];
         let resource_spans = vec![ResourceSpans {
             resource: self.resource.clone(),
             scope_spans,

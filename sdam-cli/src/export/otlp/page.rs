@@ -65,15 +65,12 @@ fn metric<'m>(metrics: &'m mut Vec<Metric>, name: &str) -> &'m mut Metric {
 fn empty(kind: &str) -> Data {
     let aggregation_temporality = AggregationTemporality::Cumulative.into();
     match kind {
-        "counter" => Data::Sum(Sum {
-            aggregation_temporality,
-            is_monotonic: true,
-            ..Sum::default()
-        }),
-        "histogram" => Data::Histogram(Histogram {
-            aggregation_temporality,
-            ..Histogram::default()
-        }),
+        "counter" => {
+            Data::Sum(Sum { aggregation_temporality, is_monotonic: true, ..Sum::default() })
+        }
+        "histogram" => {
+            Data::Histogram(Histogram { aggregation_temporality, ..Histogram::default() })
+        }
         _ => Data::Gauge(Gauge::default()),
     }
 }
@@ -86,11 +83,7 @@ fn sample(line: &str) -> Option<Sample<'_>> {
         None => (head, Vec::new()),
     };
     let value = value.parse().ok()?;
-    Some(Sample {
-        name,
-        labels,
-        value,
-    })
+    Some(Sample { name, labels, value })
 }
 
 /// Parses `a="b",c="d"`.
@@ -117,17 +110,11 @@ fn parse_labels(mut rest: &str) -> Option<Vec<(&str, String)>> {
 }
 
 fn add(metric: &mut Metric, sample: Sample<'_>, span: Span) {
-    let Sample {
-        name,
-        mut labels,
-        value,
-    } = sample;
+    let Sample { name, mut labels, value } = sample;
     let bound = labels.iter().position(|(name, _)| *name == "le");
     let bound = bound.map(|place| labels.remove(place).1);
-    let attributes: Vec<_> = labels
-        .into_iter()
-        .map(|(name, value)| attribute(name, value))
-        .collect();
+    let attributes: Vec<_> =
+        labels.into_iter().map(|(name, value)| attribute(name, value)).collect();
     let point = |attributes| NumberDataPoint {
         attributes,
         start_time_unix_nano: span.start,
@@ -139,10 +126,7 @@ fn add(metric: &mut Metric, sample: Sample<'_>, span: Span) {
         Some(Data::Sum(sum)) => sum.data_points.push(point(attributes)),
         Some(Data::Histogram(histogram)) => {
             let points = &mut histogram.data_points;
-            if points
-                .last()
-                .is_none_or(|last| last.attributes != attributes)
-            {
+            if points.last().is_none_or(|last| last.attributes != attributes) {
                 points.push(HistogramDataPoint {
                     attributes,
                     start_time_unix_nano: span.start,
@@ -166,12 +150,8 @@ fn measure(point: &mut HistogramDataPoint, suffix: &str, bound: Option<&str>, va
         ("_bucket", Some(bound)) => {
             // Each bucket of the page includes all lower buckets.
             let before: u64 = point.bucket_counts.iter().sum();
-            point
-                .bucket_counts
-                .push((value as u64).saturating_sub(before));
-            point
-                .explicit_bounds
-                .extend(bound.parse().ok().filter(|it: &f64| it.is_finite()));
+            point.bucket_counts.push((value as u64).saturating_sub(before));
+            point.explicit_bounds.extend(bound.parse().ok().filter(|it: &f64| it.is_finite()));
         }
         ("_sum", _) => point.sum = Some(value),
         ("_count", _) => point.count = value as u64,
@@ -194,18 +174,9 @@ mod tests {
                     c_seconds_sum{m=\"s\"} 7.5\nc_seconds_count{m=\"s\"} 6\n\
                     c_seconds_bucket{m=\"t\",le=\"0.5\"} 0\nc_seconds_count{m=\"t\"} 0\n\n";
         let found = metrics(page, SPAN);
-        let names: Vec<_> = found
-            .iter()
-            .map(|it| (&*it.name, &*it.description, &*it.unit))
-            .collect();
-        assert_eq!(
-            names,
-            [
-                ("a_total", "A b.", ""),
-                ("b", "", ""),
-                ("c_seconds", "", "s")
-            ]
-        );
+        let names: Vec<_> =
+            found.iter().map(|it| (&*it.name, &*it.description, &*it.unit)).collect();
+        assert_eq!(names, [("a_total", "A b.", ""), ("b", "", ""), ("c_seconds", "", "s")]);
         let Some(Data::Sum(sum)) = &found[0].data else {
             panic!("{found:?}");
         };

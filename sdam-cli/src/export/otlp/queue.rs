@@ -39,11 +39,7 @@ pub(super) struct Batch<T> {
 
 impl<T> Default for Waiting<T> {
     fn default() -> Self {
-        Self {
-            records: Vec::new(),
-            left: 0,
-            lost: 0,
-        }
+        Self { records: Vec::new(), left: 0, lost: 0 }
     }
 }
 
@@ -57,18 +53,14 @@ impl<T: Clone> Waiting<T> {
     }
 
     fn batch(&self) -> Batch<T> {
-        Batch {
-            records: self.records.clone(),
-            from: self.left,
-        }
+        Batch { records: self.records.clone(), from: self.left }
     }
 
     /// Removes a batch, some of whose records may have been dropped meanwhile.
     fn remove(&mut self, batch: &Batch<T>) {
         let end = batch.from + batch.records.len() as u64;
         let sent = end.saturating_sub(self.left);
-        self.records
-            .drain(..(sent as usize).min(self.records.len()));
+        self.records.drain(..(sent as usize).min(self.records.len()));
         self.left += sent;
     }
 }

@@ -96,12 +96,8 @@ impl Records {
             time_unix_nano: time,
             observed_time_unix_nano: time,
             severity_number: severity.into(),
-            severity_text: if severity == SeverityNumber::Warn {
-                "WARN"
-            } else {
-                "INFO"
-            }
-            .to_owned(),
+            severity_text: if severity == SeverityNumber::Warn { "WARN" } else { "INFO" }
+                .to_owned(),
             body: Some(text(body.to_string())),
             attributes: self.labels.iter().cloned().chain(attributes).collect(),
             event_name: name.to_owned(),
@@ -120,10 +116,7 @@ impl Records {
         if old == now {
             return None;
         }
-        let error = new
-            .error
-            .as_ref()
-            .map_or(String::new(), |error| format!(": {error:#}"));
+        let error = new.error.as_ref().map_or(String::new(), |error| format!(": {error:#}"));
         let body = format!("{}: {old} -> {now}{error}", new.address);
         let mut attributes = of_server(&new.address);
         attributes.push(attribute("sdam.server.type", now.as_str()));
@@ -132,11 +125,7 @@ impl Records {
             attributes.push(attribute("error.type", error.kind().as_str()));
         }
         let is_lost = old.is_available() && !now.is_available();
-        let severity = if is_lost {
-            SeverityNumber::Warn
-        } else {
-            SeverityNumber::Info
-        };
+        let severity = if is_lost { SeverityNumber::Warn } else { SeverityNumber::Info };
         Some(self.log(time, "sdam.server.changed", severity, &body, attributes))
     }
 
@@ -148,26 +137,17 @@ impl Records {
                 SeverityNumber::Info,
                 primaries(old.as_ref(), new.as_ref()),
             ),
-            Fact::OutageStarted(outage) => (
-                "sdam.outage.started",
-                SeverityNumber::Warn,
-                primaries(outage.lost.as_ref(), None),
-            ),
+            Fact::OutageStarted(outage) => {
+                ("sdam.outage.started", SeverityNumber::Warn, primaries(outage.lost.as_ref(), None))
+            }
             Fact::FailoverEnded(failover) => {
                 let primaries = primaries(failover.outage.lost.as_ref(), failover.new.as_ref());
                 ("sdam.failover.ended", SeverityNumber::Info, primaries)
             }
             Fact::TopologyTypeChanged { old, new, .. } => {
-                let types = [
-                    ("sdam.topology.previous_type", old),
-                    ("sdam.topology.type", new),
-                ];
+                let types = [("sdam.topology.previous_type", old), ("sdam.topology.type", new)];
                 let types = types.map(|(name, it)| attribute(name, it.as_str()));
-                (
-                    "sdam.topology.changed",
-                    SeverityNumber::Info,
-                    types.to_vec(),
-                )
+                ("sdam.topology.changed", SeverityNumber::Info, types.to_vec())
             }
             _ => return None,
         };
@@ -195,16 +175,11 @@ impl Records {
         events.push(split("writable again", failover.writable_again, vec![]));
         events.sort_by_key(|event| event.time_unix_nano);
         let mut attributes = primaries(outage.lost.as_ref(), failover.new.as_ref());
-        attributes.extend(
-            failover
-                .election_id
-                .map(|id| attribute("sdam.election_id", id.to_string())),
-        );
+        attributes
+            .extend(failover.election_id.map(|id| attribute("sdam.election_id", id.to_string())));
         attributes.push(attribute("db.system.name", "mongodb"));
         Span {
-            trace_id: [state.ids.next_u64(), state.ids.next_u64()]
-                .map(u64::to_be_bytes)
-                .concat(),
+            trace_id: [state.ids.next_u64(), state.ids.next_u64()].map(u64::to_be_bytes).concat(),
             span_id: state.ids.next_u64().to_be_bytes().to_vec(),
             name: "failover".to_owned(),
             kind: SpanKind::Internal.into(),
@@ -220,9 +195,7 @@ impl Records {
 fn of_server(address: &ServerAddress) -> Vec<KeyValue> {
     let port = address.port().map(|port| KeyValue {
         key: "server.port".to_owned(),
-        value: Some(AnyValue {
-            value: Some(Value::IntValue(port.into())),
-        }),
+        value: Some(AnyValue { value: Some(Value::IntValue(port.into())) }),
         ..KeyValue::default()
     });
     let host = attribute("server.address", address.host());
@@ -231,9 +204,7 @@ fn of_server(address: &ServerAddress) -> Vec<KeyValue> {
 
 fn primaries(old: Option<&ServerAddress>, new: Option<&ServerAddress>) -> Vec<KeyValue> {
     let both = [("sdam.primary.previous", old), ("sdam.primary", new)];
-    let known = both
-        .into_iter()
-        .filter_map(|(name, it)| Some(attribute(name, it?.as_str())));
+    let known = both.into_iter().filter_map(|(name, it)| Some(attribute(name, it?.as_str())));
     known.collect()
 }
 
@@ -275,8 +246,6 @@ impl EventSink for Records {
 
 impl fmt::Debug for Records {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records")
-            .field("labels", &self.labels)
-            .finish_non_exhaustive()
+        f.debug_struct("Records").field("labels", &self.labels).finish_non_exhaustive()
     }
 }

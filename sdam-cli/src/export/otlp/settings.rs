@@ -74,10 +74,7 @@ impl Settings {
         }
         let mut resource = BTreeMap::from([
             ("service.name".to_owned(), "sdam".to_owned()),
-            (
-                "service.version".to_owned(),
-                env!("CARGO_PKG_VERSION").to_owned(),
-            ),
+            ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ]);
         resource.extend(pairs(
             variables,
@@ -159,11 +156,7 @@ fn endpoints(option: Option<&str>, variables: &Variables) -> Result<BTreeMap<Sig
         };
         let below = |base: &Uri| {
             let base = base.to_string();
-            url(&format!(
-                "{}/v1/{}",
-                base.trim_end_matches('/'),
-                signal.as_str()
-            ))
+            url(&format!("{}/v1/{}", base.trim_end_matches('/'), signal.as_str()))
         };
         if let Some(endpoint) = own.map(Ok).or_else(|| base.as_ref().map(below)) {
             endpoints.insert(signal, endpoint?);
@@ -173,9 +166,7 @@ fn endpoints(option: Option<&str>, variables: &Variables) -> Result<BTreeMap<Sig
 }
 
 fn is_on(variables: &Variables, name: &str) -> bool {
-    variables
-        .get(name)
-        .is_some_and(|value| value.eq_ignore_ascii_case("true"))
+    variables.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 fn millis(variables: &Variables, name: &str, default: Duration) -> Result<Duration, String> {
@@ -202,9 +193,7 @@ fn pairs(
     let items = text.split(',').map(str::trim).enumerate();
     let items = items.filter(|(_, item)| !item.is_empty());
     let pairs = items.map(|(place, item)| {
-        let pair = item
-            .split_once('=')
-            .map(|(key, value)| (key.trim(), value.trim()));
+        let pair = item.split_once('=').map(|(key, value)| (key.trim(), value.trim()));
         let pair = pair.filter(|(key, _)| !key.is_empty());
         let pair = pair.and_then(|(key, value)| Some((key.to_owned(), decoded(value)?)));
         let place = place + 1;
@@ -248,9 +237,8 @@ mod tests {
     use super::*;
 
     fn read(option: Option<&str>, variables: &[(&str, &str)]) -> Result<Option<Settings>, String> {
-        let pairs = variables
-            .iter()
-            .map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
+        let pairs =
+            variables.iter().map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
         Settings::new(option, &pairs.collect())
     }
 
@@ -266,40 +254,21 @@ mod tests {
             assert_eq!(found, expected, "{option:?} {variables:?}");
         };
         let base = "EXPORTER_OTLP_ENDPOINT";
-        let all = [
-            "http://a:4318/v1/metrics",
-            "http://a:4318/v1/logs",
-            "http://a:4318/v1/traces",
-        ];
+        let all = ["http://a:4318/v1/metrics", "http://a:4318/v1/logs", "http://a:4318/v1/traces"];
         check(None, &[], &[]);
         check(None, &[("SERVICE_NAME", "x")], &[]);
         check(Some("http://a:4318"), &[], &all);
         check(Some("http://a:4318/"), &[(base, "http://b")], &all);
         check(None, &[(base, "http://a:4318")], &all);
+        check(None, &[(base, "http://a:4318"), ("SDK_DISABLED", "true")], &[]);
         check(
             None,
-            &[(base, "http://a:4318"), ("SDK_DISABLED", "true")],
-            &[],
-        );
-        check(
-            None,
-            &[
-                (base, "https://a/otlp/"),
-                ("LOGS_EXPORTER", "none"),
-                ("TRACES_EXPORTER", "console"),
-            ],
+            &[(base, "https://a/otlp/"), ("LOGS_EXPORTER", "none"), ("TRACES_EXPORTER", "console")],
             &["https://a/otlp/v1/metrics"],
         );
-        let own = (
-            "EXPORTER_OTLP_METRICS_ENDPOINT",
-            "http://b:9090/api/v1/otlp/v1/metrics",
-        );
+        let own = ("EXPORTER_OTLP_METRICS_ENDPOINT", "http://b:9090/api/v1/otlp/v1/metrics");
         check(None, &[own], &["http://b:9090/api/v1/otlp/v1/metrics"]);
-        check(
-            None,
-            &[own, (base, "http://a:4318")],
-            &[own.1, all[1], all[2]],
-        );
+        check(None, &[own, (base, "http://a:4318")], &[own.1, all[1], all[2]]);
     }
 
     #[test]
@@ -307,14 +276,8 @@ mod tests {
         let settings = read(
             Some("http://a"),
             &[
-                (
-                    "EXPORTER_OTLP_HEADERS",
-                    "authorization=Basic%20YTpi, x-tenant = shop ",
-                ),
-                (
-                    "RESOURCE_ATTRIBUTES",
-                    "service.name=a,service.instance.id=i%2C1",
-                ),
+                ("EXPORTER_OTLP_HEADERS", "authorization=Basic%20YTpi, x-tenant = shop "),
+                ("RESOURCE_ATTRIBUTES", "service.name=a,service.instance.id=i%2C1"),
                 ("SERVICE_NAME", "exporter"),
                 ("METRIC_EXPORT_INTERVAL", "5000"),
                 ("EXPORTER_OTLP_TIMEOUT", "250"),

@@ -49,12 +49,7 @@ struct Received {
 
 impl Fake {
     fn start(status: &'static str, answer: Vec<u8>) -> Self {
-        Self::listen(
-            TcpListener::bind("127.0.0.1:0").unwrap(),
-            None,
-            status,
-            answer,
-        )
+        Self::listen(TcpListener::bind("127.0.0.1:0").unwrap(), None, status, answer)
     }
 
     fn listen(
@@ -127,17 +122,13 @@ fn metrics(body: &[u8]) -> (Vec<KeyValue>, Vec<Metric>) {
 }
 
 fn logs(body: &[u8]) -> Vec<LogRecord> {
-    let all = ExportLogsServiceRequest::decode(body)
-        .unwrap()
-        .resource_logs;
+    let all = ExportLogsServiceRequest::decode(body).unwrap().resource_logs;
     let scopes = all.into_iter().flat_map(|it| it.scope_logs);
     scopes.flat_map(|it| it.log_records).collect()
 }
 
 fn spans(body: &[u8]) -> Vec<Span> {
-    let all = ExportTraceServiceRequest::decode(body)
-        .unwrap()
-        .resource_spans;
+    let all = ExportTraceServiceRequest::decode(body).unwrap().resource_spans;
     let scopes = all.into_iter().flat_map(|it| it.scope_spans);
     scopes.flat_map(|it| it.spans).collect()
 }
@@ -161,10 +152,7 @@ fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
         }
     }
     let lengths = head.iter().filter_map(|line| {
-        line.to_lowercase()
-            .strip_prefix("content-length: ")?
-            .parse::<usize>()
-            .ok()
+        line.to_lowercase().strip_prefix("content-length: ")?.parse::<usize>().ok()
     });
     let mut body = vec![0; lengths.sum()];
     stream.read_exact(&mut body).ok()?;
@@ -173,9 +161,7 @@ fn receive(stream: &mut BufReader<Box<dyn Stream>>) -> Option<Received> {
 
 /// Returns the arguments that push to this URL.
 fn pushing(uri: &str, url: &str, variables: &[(&str, &str)]) -> Arguments {
-    let pairs = variables
-        .iter()
-        .map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
+    let pairs = variables.iter().map(|(name, value)| (format!("OTEL_{name}"), (*value).to_owned()));
     Arguments {
         target: crate::target::Target::new(uri),
         otlp: Some(url.to_owned()),
@@ -195,22 +181,15 @@ fn value<'a>(attributes: &'a [KeyValue], name: &str) -> Option<&'a str> {
 /// Returns the series of a page with their labels, sorted, each as one string. The series of a
 /// histogram count as one.
 fn series_of_page(page: &str) -> BTreeSet<String> {
-    let lines = page
-        .lines()
-        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let lines = page.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let series = lines.map(|line| {
         let head = line.rsplit_once(' ').unwrap().0;
         let (name, labels) = head.split_once('{').unwrap_or((head, ""));
         let labels = labels.trim_end_matches('}').replace('"', "");
-        let labels = labels
-            .split(',')
-            .filter(|it| !it.is_empty() && !it.starts_with("le="));
+        let labels = labels.split(',').filter(|it| !it.is_empty() && !it.starts_with("le="));
         let labels: BTreeSet<_> = labels.collect();
         let ends = ["_bucket", "_sum", "_count"];
-        let name = ends
-            .iter()
-            .find_map(|end| name.strip_suffix(end))
-            .unwrap_or(name);
+        let name = ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         format!("{name} {labels:?}")
     });
     series.collect()
@@ -299,10 +278,7 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
     let [span] = <[_; 1]>::try_from(fake.spans()).unwrap();
     assert_eq!(span.name, "failover");
     assert_eq!((span.trace_id.len(), span.span_id.len()), (16, 8));
-    assert!(
-        span.start_time_unix_nano <= span.end_time_unix_nano,
-        "{span:?}"
-    );
+    assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{span:?}");
     let names: Vec<_> = span.events.iter().map(|it| &*it.name).collect();
     for name in ["loss noticed", "pool cleared", "writable again"] {
         assert!(names.contains(&name), "{names:?}");
@@ -312,15 +288,9 @@ fn a_failover_arrives_as_log_records_and_as_a_span() {
         let within = span.start_time_unix_nano..=span.end_time_unix_nano;
         assert!(within.contains(&event.time_unix_nano), "{span:?}");
     }
-    assert_eq!(
-        value(&span.attributes, "sdam.primary.previous"),
-        Some(before.trim_end())
-    );
+    assert_eq!(value(&span.attributes, "sdam.primary.previous"), Some(before.trim_end()));
     let after = program.get("/primary?target=orders").1;
-    assert_eq!(
-        value(&span.attributes, "sdam.primary"),
-        Some(after.trim_end())
-    );
+    assert_eq!(value(&span.attributes, "sdam.primary"), Some(after.trim_end()));
     program.finish();
 }
 
@@ -331,11 +301,7 @@ fn the_end_of_the_program_sends_what_is_left() {
     let program = Running::start_with(pushing(set.uri(), &fake.url(), &[]));
     program.get_until("/healthz", 200);
     set.step_down().unwrap();
-    while !program
-        .get("/metrics")
-        .1
-        .contains("sdam_failovers_total 1\n")
-    {
+    while !program.get("/metrics").1.contains("sdam_failovers_total 1\n") {
         thread::yield_now();
     }
     // By default, the first metrics would be sent after a minute.
@@ -366,22 +332,10 @@ fn the_end_of_the_program_sends_what_is_left() {
     let [span] = &*spans else {
         panic!("{spans:?}");
     };
-    let ended = logs
-        .iter()
-        .find(|it| it.event_name == "sdam.failover.ended")
-        .unwrap();
-    assert_eq!(
-        (&ended.trace_id, &ended.span_id),
-        (&span.trace_id, &span.span_id)
-    );
-    let last = logs
-        .iter()
-        .rfind(|it| it.event_name == "sdam.topology.changed")
-        .unwrap();
-    assert_eq!(
-        value(&last.attributes, "sdam.topology.type"),
-        Some("ReplicaSetWithPrimary")
-    );
+    let ended = logs.iter().find(|it| it.event_name == "sdam.failover.ended").unwrap();
+    assert_eq!((&ended.trace_id, &ended.span_id), (&span.trace_id, &span.span_id));
+    let last = logs.iter().rfind(|it| it.event_name == "sdam.topology.changed").unwrap();
+    assert_eq!(value(&last.attributes, "sdam.topology.type"), Some("ReplicaSetWithPrimary"));
 }
 
 #[test]
@@ -390,10 +344,7 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     // An open port without answers. A closed port could be taken by another test.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let variables = [
-        ("METRIC_EXPORT_INTERVAL", "20"),
-        ("EXPORTER_OTLP_TIMEOUT", "500"),
-    ];
+    let variables = [("METRIC_EXPORT_INTERVAL", "20"), ("EXPORTER_OTLP_TIMEOUT", "500")];
     let program = Running::start_with(pushing(server.uri(), &url, &variables));
     let begun = program.remarks.recv().unwrap();
     let said = format!("warning: OTLP: {url}/v1/");
@@ -406,10 +357,7 @@ fn a_collector_that_does_not_answer_is_reported_once_and_again_when_it_does() {
     assert!(ended.contains(" again"), "{ended}");
     // The earlier records were kept.
     let logs = fake.logs();
-    assert!(
-        logs.iter().any(|it| it.event_name == "sdam.server.changed"),
-        "{logs:?}"
-    );
+    assert!(logs.iter().any(|it| it.event_name == "sdam.server.changed"), "{logs:?}");
     program.finish();
 }
 
@@ -447,25 +395,10 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
     // No program listens on this port.
     check_at("http://127.0.0.1:1", false, "refused");
     check("200 OK", vec![], true, "");
-    check(
-        "200 OK",
-        rejected.encode_to_vec(),
-        true,
-        "it rejects 3 of the records: too old",
-    );
-    check(
-        "503 Service Unavailable",
-        vec![],
-        false,
-        "it answers 503 Service Unavailable",
-    );
+    check("200 OK", rejected.encode_to_vec(), true, "it rejects 3 of the records: too old");
+    check("503 Service Unavailable", vec![], false, "it answers 503 Service Unavailable");
     check("429 Too Many Requests", vec![], false, "it answers 429");
-    check(
-        "404 Not Found",
-        vec![],
-        true,
-        "/v1/logs does not take logs: it answers 404 Not Found",
-    );
+    check("404 Not Found", vec![], true, "/v1/logs does not take logs: it answers 404 Not Found");
 }
 
 /// The clock is virtual, so the limit passes as soon as everything waits for it.
@@ -473,10 +406,8 @@ fn refused_records_are_dropped_and_busy_collectors_are_asked_again() {
 fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", silent.local_addr().unwrap());
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let push = Push::new(Some(&url), &BTreeMap::new()).unwrap().unwrap();
     push.queue.logs([LogRecord::default()]);
     push.queue.spans([Span::default()]);
@@ -488,14 +419,8 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
         start.elapsed()
     });
     let limit = Duration::from_secs(2);
-    assert!(
-        waited >= limit && waited < limit + Duration::from_millis(10),
-        "{waited:?}"
-    );
-    assert_eq!(
-        remarks.into_inner(),
-        ["warning: OTLP: the last push did not end within 2 s"]
-    );
+    assert!(waited >= limit && waited < limit + Duration::from_millis(10), "{waited:?}");
+    assert_eq!(remarks.into_inner(), ["warning: OTLP: the last push did not end within 2 s"]);
 }
 
 #[test]
@@ -522,14 +447,9 @@ fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
 
 #[test]
 fn a_wrong_certificate_file_is_named() {
-    let variables = BTreeMap::from([(
-        "OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned(),
-        "/no/such".to_owned(),
-    )]);
+    let variables =
+        BTreeMap::from([("OTEL_EXPORTER_OTLP_CERTIFICATE".to_owned(), "/no/such".to_owned())]);
     let said = Push::new(Some("https://a"), &variables).err().unwrap();
-    assert!(
-        said.starts_with("OTEL_EXPORTER_OTLP_CERTIFICATE is `/no/such`: "),
-        "{said}"
-    );
+    assert!(said.starts_with("OTEL_EXPORTER_OTLP_CERTIFICATE is `/no/such`: "), "{said}");
     assert!(Push::new(Some("http://a"), &BTreeMap::new()).is_ok());
 }

@@ -48,15 +48,9 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     let (subcommand, words) = words.split_first().unwrap();
     assert_eq!(*subcommand, "export");
     let arguments = export(words);
-    assert!(
-        arguments.listen.ip().is_unspecified(),
-        "probes come from outside"
-    );
+    assert!(arguments.listen.ip().is_unspecified(), "probes come from outside");
     let port = named(&container["ports"], "metrics");
-    assert_eq!(
-        port["containerPort"].as_integer(),
-        Some(arguments.listen.port().into())
-    );
+    assert_eq!(port["containerPort"].as_integer(), Some(arguments.listen.port().into()));
 
     // The file with the connection string.
     let secret = document(&documents, "Secret");
@@ -80,10 +74,7 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     let outside = named(&service["spec"]["ports"], "metrics");
     assert_eq!(outside["targetPort"], port["name"]);
     let monitor = &document(&documents, "ServiceMonitor")["spec"];
-    assert_eq!(
-        monitor["selector"]["matchLabels"],
-        service["metadata"]["labels"]
-    );
+    assert_eq!(monitor["selector"]["matchLabels"], service["metadata"]["labels"]);
     for endpoint in list(&monitor["endpoints"]) {
         assert_eq!(endpoint["port"], outside["name"]);
         asked.push(text(&endpoint["path"]));

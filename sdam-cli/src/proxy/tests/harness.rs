@@ -145,10 +145,7 @@ fn pass(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
 }
 
 pub(super) fn arguments() -> Arguments {
-    Arguments {
-        listen: "127.0.0.1:0".parse().unwrap(),
-        ..Arguments::default()
-    }
+    Arguments { listen: "127.0.0.1:0".parse().unwrap(), ..Arguments::default() }
 }
 
 /// A running program.
@@ -181,13 +178,7 @@ impl Running {
         } else {
             first.split(' ').map(str::to_owned).collect()
         };
-        Self {
-            uris,
-            output,
-            remarks,
-            signals,
-            thread,
-        }
+        Self { uris, output, remarks, signals, thread }
     }
 
     /// Waits for the next line of the output.
@@ -249,10 +240,7 @@ impl Client {
         let address = address.strip_suffix("/?directConnection=true").unwrap();
         let stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        Self {
-            address: address.to_owned(),
-            stream,
-        }
+        Self { address: address.to_owned(), stream }
     }
 
     /// Sends a hello with `marker` in it, which is answered once the topology version differs from
@@ -263,10 +251,7 @@ impl Client {
             hello.insert("topologyVersion", version.clone());
             hello.insert("maxAwaitTimeMS", 600_000);
         }
-        let message = OpMsg {
-            body: &hello.to_vec().unwrap(),
-            ..OpMsg::default()
-        };
+        let message = OpMsg { body: &hello.to_vec().unwrap(), ..OpMsg::default() };
         let bytes = message.encode().unwrap().into_bytes();
         // Only `receive` returns errors.
         let _ = self.stream.write_all(&bytes);

@@ -27,15 +27,8 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     vec![
         (nanos(without), "without a writable server", without > 0),
         bad(count(changes, "primary change", "primary changes"), false),
-        (
-            format!("{lost} of {}", timeline.lanes.len()),
-            "servers lost",
-            lost > 0,
-        ),
-        bad(
-            count(failed, "failed heartbeat", "failed heartbeats"),
-            failed > 0,
-        ),
+        (format!("{lost} of {}", timeline.lanes.len()), "servers lost", lost > 0),
+        bad(count(failed, "failed heartbeat", "failed heartbeats"), failed > 0),
         bad(count(cleared, "pool cleared", "pools cleared"), cleared > 0),
     ]
 }
@@ -51,10 +44,8 @@ pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> St
         return String::new();
     }
     let many = timeline.changes.len() > 1;
-    let changes: String = shown
-        .iter()
-        .map(|change| failover(change, timeline, clock, many))
-        .collect();
+    let changes: String =
+        shown.iter().map(|change| failover(change, timeline, clock, many)).collect();
     let more = match more {
         0 => String::new(),
         more => format!("<p class=\"note\">{more} shorter changes are not listed.\n"),
@@ -109,10 +100,7 @@ fn failover(
         format!("<p>Cause: {}.\n", text(cause.trim_end_matches('.')))
     });
     let cleared = change.cleared.map_or_else(String::new, |at| {
-        let (lost, at) = (
-            name(change.outage.lost.as_ref()),
-            clock(timeline.offset(at)),
-        );
+        let (lost, at) = (name(change.outage.lost.as_ref()), clock(timeline.offset(at)));
         format!("<p>The pool of {lost} was cleared at {at}.\n")
     });
     let title = if many { title } else { String::new() };
@@ -129,10 +117,8 @@ fn failover(
 }
 
 pub(super) fn servers(timeline: &Timeline) -> String {
-    let rows: String = order(timeline)
-        .into_iter()
-        .map(|index| server(&timeline.lanes[index]))
-        .collect();
+    let rows: String =
+        order(timeline).into_iter().map(|index| server(&timeline.lanes[index])).collect();
     let headings = [
         "server",
         "at the end",
@@ -154,20 +140,15 @@ fn server(lane: &Lane) -> String {
     rtts.sort_unstable();
     let dash = || "\u{2013}".to_owned();
     let (median, range) = match (rtts.first(), rtts.get(rtts.len() / 2), rtts.last()) {
-        (Some(first), Some(median), Some(last)) => (
-            nanos(*median),
-            format!("{} to {}", nanos(*first), nanos(*last)),
-        ),
+        (Some(first), Some(median), Some(last)) => {
+            (nanos(*median), format!("{} to {}", nanos(*first), nanos(*last)))
+        }
         _ => (dash(), dash()),
     };
     let end = lane.bands.last().map_or("", |band| &band.name);
     row(&[
         format!("<b>{}</b>", text(&lane.address)),
-        if end.is_empty() {
-            "not a member".to_owned()
-        } else {
-            text(end)
-        },
+        if end.is_empty() { "not a member".to_owned() } else { text(end) },
         lane.losses.to_string(),
         nanos(lane.lost),
         (lane.succeeded + lane.failed).to_string(),

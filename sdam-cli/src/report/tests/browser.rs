@@ -11,14 +11,8 @@ use self::chromium::{Screen, Tab, show};
 use super::{Page, Recording, hostile, long, recording};
 use crate::recording::tests::Client;
 
-const WIDE: Screen = Screen {
-    size: (1280, 1500),
-    is_dark: false,
-};
-const NARROW: Screen = Screen {
-    size: (360, 2400),
-    is_dark: true,
-};
+const WIDE: Screen = Screen { size: (1280, 1500), is_dark: false };
+const NARROW: Screen = Screen { size: (360, 2400), is_dark: true };
 
 /// Shows a page, checks that its script runs without errors, and calls `look`.
 fn check_page(page: &str, fragment: &str, screen: Screen, look: impl FnOnce(&mut Tab<'_>)) {
@@ -45,10 +39,7 @@ fn a_failover_is_drawn_and_its_events_are_listed() {
         let dom = tab.dom();
         assert!(dom.contains("class=\"row problem\""));
         assert!(dom.contains("class=\"row selected\""));
-        assert!(
-            dom.contains("line 6 of the recording</pre>"),
-            "the selected event"
-        );
+        assert!(dom.contains("line 6 of the recording</pre>"), "the selected event");
     });
 }
 
@@ -58,11 +49,8 @@ fn the_failover_of_a_real_set_is_drawn() {
     let Some(set) = or_skip(ReplicaSet::start(None, &members)).unwrap() else {
         return;
     };
-    let tokio = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .enable_all()
-        .build()
-        .unwrap();
+    let tokio =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let recording = tokio.block_on(async {
         let uri = format!("{}&heartbeatFrequencyMS=500", set.uri());
         let runtime = sdam::runtime::tokio().unwrap();
@@ -138,10 +126,7 @@ fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     for (screen, wanted) in [(WIDE, light), (NARROW, dark)] {
         check_page(&page, "", screen, |tab| {
             let found = colours(tab, wanted);
-            assert!(
-                found.iter().all(|count| *count > 1000),
-                "{screen:?}: {found:?}"
-            );
+            assert!(found.iter().all(|count| *count > 1000), "{screen:?}: {found:?}");
         });
     }
 }

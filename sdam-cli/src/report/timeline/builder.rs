@@ -85,10 +85,7 @@ impl Builder {
         }
         let lane = self.timeline.lanes.len();
         self.lanes.insert(address.to_owned(), lane);
-        self.timeline.lanes.push(Lane {
-            address: address.to_owned(),
-            ..Lane::default()
-        });
+        self.timeline.lanes.push(Lane { address: address.to_owned(), ..Lane::default() });
         lane
     }
 
@@ -155,9 +152,7 @@ impl Builder {
                     EventKind::TopologyDescriptionChanged { new, .. },
                 ) => {
                     let streamed = self.streamed(&outage);
-                    self.timeline
-                        .changes
-                        .push(Change::new(outage, new, streamed));
+                    self.timeline.changes.push(Change::new(outage, new, streamed));
                 }
                 (
                     Fact::FailoverEnded(failover),
@@ -244,10 +239,7 @@ fn nanos(time: Duration) -> u64 {
 
 /// Begins a band, unless it equals the last one.
 fn push(bands: &mut Vec<Band>, from: u64, state: State, name: String) {
-    if bands
-        .last()
-        .is_none_or(|last| last.state != state || last.name != name)
-    {
+    if bands.last().is_none_or(|last| last.state != state || last.name != name) {
         bands.push(Band { from, state, name });
     }
 }

@@ -62,22 +62,13 @@ fn each_wrong_line_is_named_with_a_suggestion_or_the_syntax() {
             format!("error: faults.txt:2: {expected}\nerror: faults.txt:4: {expected}\n");
         assert_eq!(String::from_utf8(remarks).unwrap(), expected);
     };
-    check(
-        "kil primary",
-        "`kil` is not an action: did you mean `kill`?",
-    );
-    check(
-        "1s restrat 0",
-        "`restrat` is not an action: did you mean `restart`?",
-    );
+    check("kil primary", "`kil` is not an action: did you mean `kill`?");
+    check("1s restrat 0", "`restrat` is not an action: did you mean `restart`?");
     check(
         "5s net blackhol 1",
         "`blackhol` is not a fault of the network: did you mean `blackhole`?",
     );
-    check(
-        "kill primay",
-        "`primay` is not MEMBER: did you mean `primary`?",
-    );
+    check("kill primay", "`primay` is not MEMBER: did you mean `primary`?");
     check("slep 5", "`slep` is not an action: did you mean `sleep`?");
     check(
         "reconfig 0 prioriti=1",
@@ -88,14 +79,8 @@ fn each_wrong_line_is_named_with_a_suggestion_or_the_syntax() {
         "`comands=hello` is not a setting of a fail point: did you mean `commands`?",
     );
     check("kill", "MEMBER is missing; write it as `kill MEMBER`");
-    check(
-        "sleep long",
-        "`long` is no time: it needs a number of seconds, for example 2.5",
-    );
-    check(
-        "5s # later",
-        "the step is missing; write a line as `1.5s kill primary`",
-    );
+    check("sleep long", "`long` is no time: it needs a number of seconds, for example 2.5");
+    check("5s # later", "the step is missing; write a line as `1.5s kill primary`");
     check(
         "7 kill 0",
         "`7` is not a time; write a line as `AT VERB ...`, such as `1.5s kill primary`",

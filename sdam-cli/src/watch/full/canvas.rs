@@ -18,11 +18,7 @@ pub(super) struct Canvas<'b> {
 
 impl<'b> Canvas<'b> {
     pub(super) fn new(buffer: &'b mut Buffer, glyphs: Glyphs, palette: Palette) -> Self {
-        Self {
-            buffer,
-            glyphs,
-            palette,
-        }
+        Self { buffer, glyphs, palette }
     }
 
     /// Returns the area of the frame.
@@ -42,11 +38,7 @@ impl<'b> Canvas<'b> {
         let room = usize::from(area.width);
         let (end, _) = self.buffer.set_stringn(area.x, area.y, &text, room, style);
         let taken = end.saturating_sub(area.x).min(area.width);
-        Rect {
-            x: area.x + taken,
-            width: area.width - taken,
-            ..area
-        }
+        Rect { x: area.x + taken, width: area.width - taken, ..area }
     }
 
     /// Writes several texts, one behind the other.
@@ -57,14 +49,8 @@ impl<'b> Canvas<'b> {
 
     /// Writes a text at the end of `area`; returns the area of the text.
     pub(super) fn text_right(&mut self, area: Rect, tone: Tone, text: &str) -> Rect {
-        let taken = u16::try_from(width(text))
-            .unwrap_or(u16::MAX)
-            .min(area.width);
-        let place = Rect {
-            x: area.right() - taken,
-            width: taken,
-            ..area
-        };
+        let taken = u16::try_from(width(text)).unwrap_or(u16::MAX).min(area.width);
+        let place = Rect { x: area.right() - taken, width: taken, ..area };
         self.text(place, tone, text);
         place
     }
@@ -92,9 +78,5 @@ pub(super) fn line(area: Rect, number: u16) -> Rect {
     if number >= area.height {
         return Rect::default();
     }
-    Rect {
-        y: area.y + number,
-        height: 1,
-        ..area
-    }
+    Rect { y: area.y + number, height: 1, ..area }
 }

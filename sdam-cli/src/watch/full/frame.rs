@@ -141,25 +141,14 @@ fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>])
     } else if area.width >= WIDE {
         let left = area.width * 11 / 20;
         let (events, details) = (
-            Rect {
-                width: left,
-                ..below
-            },
-            Rect {
-                x: below.x + left + 1,
-                width: below.width - left - 1,
-                ..below
-            },
+            Rect { width: left, ..below },
+            Rect { x: below.x + left + 1, width: below.width - left - 1, ..below },
         );
         events::events(canvas, events, scene);
         let bar = canvas.glyphs.pick("|", "│");
         for number in 0..below.height {
             let place = line(below, number);
-            let place = Rect {
-                x: place.x + left,
-                width: 1,
-                ..place
-            };
+            let place = Rect { x: place.x + left, width: 1, ..place };
             canvas.text(place, crate::terminal::Tone::Faint, bar);
         }
         details::details(canvas, details, scene, chosen);
@@ -171,18 +160,11 @@ fn body(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows: &[Row<'_>])
 /// Returns the server whose details are shown: the selected one, or else the first.
 fn chosen<'r, 'm>(scene: &View<'_>, rows: &'r [Row<'m>]) -> Option<&'r Row<'m>> {
     let selected = scene.state.selected.as_ref();
-    let found = rows
-        .iter()
-        .find(|row| Some(&row.server.description.address) == selected);
+    let found = rows.iter().find(|row| Some(&row.server.description.address) == selected);
     found.or(rows.first())
 }
 
 /// Returns `height` lines of `area`, beginning with the line `first`.
 fn rest(area: Rect, first: u16, height: u16) -> Rect {
-    Rect {
-        y: area.y + first,
-        height,
-        ..area
-    }
-    .intersection(area)
+    Rect { y: area.y + first, height, ..area }.intersection(area)
 }

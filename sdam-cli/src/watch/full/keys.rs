@@ -172,10 +172,7 @@ mod tests {
         check(b"q?", &[Key::Char('q'), Key::Char('?')]);
         check("ü中".as_bytes(), &[Key::Char('ü'), Key::Char('中')]);
         check(b"\x03\x0c\x1a", &['c', 'l', 'z'].map(Key::Control));
-        check(
-            b"\r\n\t\x7f",
-            &[Key::Enter, Key::Enter, Key::Tab, Key::Backspace],
-        );
+        check(b"\r\n\t\x7f", &[Key::Enter, Key::Enter, Key::Tab, Key::Backspace]);
         check(b"\x1b", &[Key::Escape]);
         check(b"\x1b[A\x1bOB", &[Key::Up, Key::Down]);
         check(b"\x1b[5~\x1b[6~", &[Key::PageUp, Key::PageDown]);

@@ -15,10 +15,7 @@ pub(super) struct Painter<B> {
 
 impl<B: Backend> Painter<B> {
     pub(super) fn new(backend: B) -> Self {
-        Self {
-            backend,
-            shown: None,
-        }
+        Self { backend, shown: None }
     }
 
     #[cfg(test)]
@@ -60,10 +57,7 @@ impl<B: Backend> Painter<B> {
             }
         };
         let changes = shown.diff(&next);
-        if changes
-            .iter()
-            .all(|(x, y, _)| clock.contains((*x, *y).into()))
-        {
+        if changes.iter().all(|(x, y, _)| clock.contains((*x, *y).into())) {
             self.shown = Some(shown);
             return Ok(false);
         }

@@ -113,11 +113,7 @@ impl State {
         }
         if self.has_help {
             self.has_help = false;
-            return if key == Key::Char('q') {
-                Action::Quit
-            } else {
-                Action::None
-            };
+            return if key == Key::Char('q') { Action::Quit } else { Action::None };
         }
         match key {
             Key::Char('q') => return Action::Quit,
@@ -222,9 +218,7 @@ mod tests {
     use super::*;
 
     fn addresses() -> Vec<ServerAddress> {
-        ["a", "b", "c"]
-            .map(|name| ServerAddress::parse(name).unwrap())
-            .into()
+        ["a", "b", "c"].map(|name| ServerAddress::parse(name).unwrap()).into()
     }
 
     fn press(state: &mut State, keys: &str) -> Vec<Action> {

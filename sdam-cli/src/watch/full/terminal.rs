@@ -40,10 +40,7 @@ impl Terminal {
     pub(super) fn enter() -> io::Result<Self> {
         let hook: Arc<Hook> = panic::take_hook().into();
         let shared = Arc::<Shared>::default();
-        let terminal = Self {
-            shared: Arc::clone(&shared),
-            hook: Arc::clone(&hook),
-        };
+        let terminal = Self { shared: Arc::clone(&shared), hook: Arc::clone(&hook) };
         let owner = thread::current().id();
         panic::set_hook(Box::new(move |info| shared.panicked(owner, info, &*hook)));
         terminal.resume()?;

@@ -28,10 +28,7 @@ fn paint(
     let scene = Scene {
         model: state.frozen.as_deref().unwrap_or(&script.model),
         state,
-        wall: Wall {
-            at: Instant::EPOCH,
-            time: UNIX_EPOCH + Duration::from_millis(EPOCH as u64),
-        },
+        wall: Wall { at: Instant::EPOCH, time: UNIX_EPOCH + Duration::from_millis(EPOCH as u64) },
         source: "LIVE",
         recording: "REC 14 kB",
         note: None,
@@ -68,9 +65,7 @@ fn state() -> State {
 #[test]
 fn a_storm_of_sizes_is_survived_and_no_line_is_too_wide() {
     let hosts = ["数据库-0.例え.example", "b", "c"];
-    let script = Script::replica_set(&hosts)
-        .at(900)
-        .fails("b", "connection refused");
+    let script = Script::replica_set(&hosts).at(900).fails("b", "connection refused");
     let mut painter = Painter::new(TestBackend::new(80, 24));
     let mut details = state();
     details.has_details = true;

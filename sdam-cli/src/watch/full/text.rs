@@ -63,9 +63,7 @@ impl Glyphs {
             (100, "*", "▇"),
             (u64::MAX, "#", "█"),
         ];
-        let level = LEVELS
-            .iter()
-            .find(|(limit, ..)| rtt <= Duration::from_millis(*limit));
+        let level = LEVELS.iter().find(|(limit, ..)| rtt <= Duration::from_millis(*limit));
         level.map_or("", |(_, ascii, unicode)| self.pick(ascii, unicode))
     }
 

@@ -131,11 +131,7 @@ mod tests {
 
     #[test]
     fn a_period_without_a_check_holds_the_last_result_before_it() {
-        let history = history(&[
-            (1100, answered(3)),
-            (1900, answered(2)),
-            (4000, Probe::Lost),
-        ]);
+        let history = history(&[(1100, answered(3)), (1900, answered(2)), (4000, Probe::Lost)]);
         assert_eq!(
             history.columns(at(5500), SECOND, 8),
             [
@@ -150,10 +146,7 @@ mod tests {
             ]
         );
         // Also if the last check was before the first column.
-        assert_eq!(
-            history.columns(at(9000), SECOND, 1),
-            [Column::Held(Probe::Lost)]
-        );
+        assert_eq!(history.columns(at(9000), SECOND, 1), [Column::Held(Probe::Lost)]);
     }
 
     #[test]

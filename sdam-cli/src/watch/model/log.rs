@@ -62,12 +62,7 @@ mod tests {
     fn old_entries_are_removed() {
         let mut log = Log::default();
         for number in 0..CAPACITY as u64 + 3 {
-            log.add(
-                Instant::from_millis(number),
-                "set",
-                Tone::Normal,
-                number.to_string(),
-            );
+            log.add(Instant::from_millis(number), "set", Tone::Normal, number.to_string());
         }
         assert_eq!(log.iter().len(), CAPACITY);
         assert_eq!(log.iter().next().map(|first| &*first.words), Some("3"));

@@ -122,11 +122,7 @@ impl Server {
         duration: Duration,
         reply: &[u8],
     ) {
-        let mode = if heartbeat.awaited {
-            Mode::Streaming
-        } else {
-            Mode::Polling
-        };
+        let mode = if heartbeat.awaited { Mode::Streaming } else { Mode::Polling };
         // The first reply on a connection is not awaited, whether or not the server streams
         // afterwards.
         if self.mode != Some(Mode::Streaming) || heartbeat.awaited || self.trouble_is_current() {
@@ -238,18 +234,8 @@ mod tests {
             assert_eq!(brief(&error), expected);
         };
         let network = ErrorKind::Network;
-        check(
-            network,
-            Stage::Connect,
-            "Connection refused (os error 111)",
-            "refused",
-        );
-        check(
-            network,
-            Stage::Hello,
-            "Connection reset by peer",
-            "connection reset at hello",
-        );
+        check(network, Stage::Connect, "Connection refused (os error 111)", "refused");
+        check(network, Stage::Hello, "Connection reset by peer", "connection reset at hello");
         check(
             network,
             Stage::Hello,
@@ -259,18 +245,8 @@ mod tests {
         check(network, Stage::Dns, "failed to look up", "name not found");
         check(network, Stage::Hello, "odd", "network error at hello");
         check(ErrorKind::Timeout, Stage::Connect, "", "timeout at connect");
-        check(
-            ErrorKind::Protocol,
-            Stage::Tls,
-            "",
-            "certificate refused at tls",
-        );
-        check(
-            ErrorKind::Command,
-            Stage::Hello,
-            "no",
-            "command error at hello",
-        );
+        check(ErrorKind::Protocol, Stage::Tls, "", "certificate refused at tls");
+        check(ErrorKind::Command, Stage::Hello, "no", "command error at hello");
         check(ErrorKind::SetName, Stage::Hello, "", "wrong set name");
         let error = Error::new(ErrorKind::Command, Stage::Operation, "").with_code(91);
         assert_eq!(brief(&error), "error 91 at operation");

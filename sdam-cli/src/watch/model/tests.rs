@@ -50,11 +50,7 @@ impl Script {
         let uri = format!("mongodb://{}/?replicaSet=rs0", hosts.join(","));
         let mut script = Self::open(&uri).at(100);
         for (index, host) in hosts.iter().enumerate() {
-            let role = if index == 0 {
-                Role::Primary(7)
-            } else {
-                Role::Secondary
-            };
+            let role = if index == 0 { Role::Primary(7) } else { Role::Secondary };
             script = script.answers(host, role, 2 + index as u64);
         }
         script
@@ -102,17 +98,9 @@ impl Script {
             reply: reply.clone().into(),
         });
         let rtt = times;
-        self.emit(EventKind::RttMeasured {
-            server,
-            address,
-            rtt: rtt.unwrap(),
-        });
+        self.emit(EventKind::RttMeasured { server, address, rtt: rtt.unwrap() });
         let outcome = Ok(Hello::parse(&reply).unwrap());
-        let input = Input::Checked {
-            server,
-            outcome,
-            rtt,
-        };
+        let input = Input::Checked { server, outcome, rtt };
         let effects = self.machine.handle(self.now, input);
         self.apply(effects);
         self
@@ -146,11 +134,7 @@ impl Script {
     /// Lets a check of the server fail.
     pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
         let address = ServerAddress::parse(host).unwrap();
-        let stage = if message.contains("refused") {
-            Stage::Connect
-        } else {
-            Stage::Hello
-        };
+        let stage = if message.contains("refused") { Stage::Connect } else { Stage::Hello };
         let error = Error::new(ErrorKind::Network, stage, message);
         let failure = error.clone();
         let heartbeat = self.heartbeat(&address, self.streaming);
@@ -160,21 +144,14 @@ impl Script {
             failure: failure.clone(),
         });
         let server = self.ids[&address];
-        let input = Input::Checked {
-            server,
-            outcome: Err(error),
-            rtt: None,
-        };
+        let input = Input::Checked { server, outcome: Err(error), rtt: None };
         let effects = self.machine.handle(self.now, input);
         self.apply(effects);
         self
     }
 
     fn heartbeat(&self, address: &ServerAddress, awaited: bool) -> Heartbeat {
-        let connection = ConnectionId {
-            driver: 1,
-            server: None,
-        };
+        let connection = ConnectionId { driver: 1, server: None };
         Heartbeat::new(self.ids[address], address.clone(), connection, awaited)
     }
 
@@ -191,9 +168,7 @@ impl Script {
         };
         for effect in effects {
             match effect {
-                Effect::OpenServer {
-                    server, address, ..
-                } => {
+                Effect::OpenServer { server, address, .. } => {
                     self.ids.insert(address, server);
                 }
                 Effect::Emit(kind) => self.emit(kind),
@@ -203,11 +178,7 @@ impl Script {
                 }
                 Effect::PoolClear { server, clear } => {
                     let address = address(&self.ids, server);
-                    self.emit(EventKind::PoolCleared {
-                        server,
-                        address,
-                        clear,
-                    });
+                    self.emit(EventKind::PoolCleared { server, address, clear });
                 }
                 _ => {}
             }
@@ -247,9 +218,7 @@ fn failover() -> Script {
 
 #[test]
 fn a_primary_that_steps_down_has_no_error_as_cause() {
-    let script = Script::replica_set(&["a", "b"])
-        .at(1000)
-        .answers("a", Role::Secondary, 2);
+    let script = Script::replica_set(&["a", "b"]).at(1000).answers("a", Role::Secondary, 2);
     let run = script.model.stopwatch().current().unwrap();
     assert_eq!((run.cause.as_ref(), run.pool_cleared), (None, None));
     assert_eq!(script.model.flaps(None), 1, "a step-down counts");
@@ -281,9 +250,7 @@ fn lag_is_the_distance_to_the_last_write_of_the_primary() {
         .answers_with("b", Role::Secondary, 2, &late(4000));
     let lag = |script: &Script, host: &str| script.model.lag(script.server(host));
     assert_eq!(lag(&script, "b"), None, "it may have the new write by now");
-    let script = script
-        .at(14_000)
-        .answers_with("b", Role::Secondary, 2, &late(7000));
+    let script = script.at(14_000).answers_with("b", Role::Secondary, 2, &late(7000));
     assert_eq!(lag(&script, "b"), Some(Duration::from_secs(7)));
     assert_eq!(lag(&script, "a"), None, "the primary has none");
     // Without a primary, the newest secondary is the reference.
@@ -295,9 +262,8 @@ fn lag_is_the_distance_to_the_last_write_of_the_primary() {
 fn streaming_servers_are_told_from_polled_ones() {
     let script = Script::replica_set(&["a"]);
     assert_eq!(script.server("a").mode, Some(Mode::Streaming));
-    let script = Script::open("mongodb://a/?replicaSet=rs0")
-        .polled()
-        .answers("a", Role::Primary(1), 2);
+    let script =
+        Script::open("mongodb://a/?replicaSet=rs0").polled().answers("a", Role::Primary(1), 2);
     assert_eq!(script.server("a").mode, Some(Mode::Polling));
 }
 
@@ -307,16 +273,12 @@ fn selections_use_the_round_trip_times_of_the_last_check() {
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let explanation = script.model.explain(Some(&nearest)).unwrap();
         let servers = explanation.eligible();
-        servers
-            .map(|server| server.address.host().to_owned())
-            .collect()
+        servers.map(|server| server.address.host().to_owned()).collect()
     };
     let script = Script::replica_set(&["a", "b"]);
     assert_eq!(eligible(&script), ["a", "b"]);
     // A reply without any other change causes no event of a description.
-    let slow = (0..20).fold(script, |script, _| {
-        script.answers("b", Role::Secondary, 200)
-    });
+    let slow = (0..20).fold(script, |script, _| script.answers("b", Role::Secondary, 200));
     assert_eq!(eligible(&slow), ["a"]);
     let writes = slow.model.explain(None).unwrap();
     let verdicts = writes.servers.iter().map(|server| &server.verdict);
@@ -329,10 +291,6 @@ fn checks_that_were_cancelled_are_no_losses_of_probes() {
     let mut script = Script::replica_set(&["a"]);
     let heartbeat = script.heartbeat(&ServerAddress::parse("a").unwrap(), true);
     let failure = Error::new(ErrorKind::Cancelled, Stage::Hello, "cancelled");
-    script.emit(EventKind::ServerHeartbeatFailed {
-        heartbeat,
-        duration: Duration::ZERO,
-        failure,
-    });
+    script.emit(EventKind::ServerHeartbeatFailed { heartbeat, duration: Duration::ZERO, failure });
     assert_eq!(script.server("a").trouble, None);
 }

@@ -19,10 +19,7 @@ fn server(name: &str, server_type: ServerType) -> ServerDescription {
     let mut server = ServerDescription::unknown(ServerId::from_u64(1), address(name));
     server.server_type = server_type;
     if server_type.is_available() {
-        server.rtt = Some(Rtt {
-            average: Duration::from_micros(1_234),
-            ..Rtt::default()
-        });
+        server.rtt = Some(Rtt { average: Duration::from_micros(1_234), ..Rtt::default() });
     }
     server
 }
@@ -93,15 +90,9 @@ fn changed_fields_of_a_server_of_the_same_type_are_listed() {
         let screen = Screen::new(Palette::Plain);
         let text = screen.topology(TIME, Some(&before), &after, Access::ReadableOnly);
         let line = text.lines().nth(1).unwrap();
-        assert_eq!(
-            line,
-            format!(" ~ a:27017  RSSecondary         1.23 ms  {expected}")
-        );
+        assert_eq!(line, format!(" ~ a:27017  RSSecondary         1.23 ms  {expected}"));
     };
-    check(
-        |server| server.primary = Some(address("b")),
-        "primary: b:27017",
-    );
+    check(|server| server.primary = Some(address("b")), "primary: b:27017");
     check(
         |server| {
             server.election.set_version = Some(2);
@@ -144,11 +135,7 @@ fn of_many_servers_only_those_that_changed_are_shown() {
     let routers = |down: usize| {
         let servers = (0..1000).map(|number| {
             let name = format!("mongos{number:04}");
-            if number < down {
-                failed(&name, "refused")
-            } else {
-                server(&name, ServerType::Mongos)
-            }
+            if number < down { failed(&name, "refused") } else { server(&name, ServerType::Mongos) }
         });
         TopologyDescription::new(TopologyType::Sharded, servers)
     };
@@ -169,10 +156,7 @@ fn of_many_servers_only_those_that_changed_are_shown() {
 
 #[test]
 fn only_a_terminal_gets_escape_sequences() {
-    let topology = set([
-        server("a", ServerType::RsSecondary),
-        failed("b", "x\x1b[2J"),
-    ]);
+    let topology = set([server("a", ServerType::RsSecondary), failed("b", "x\x1b[2J")]);
     let show = |palette| Screen::new(palette).topology(TIME, None, &topology, Access::Neither);
     assert!(!show(Palette::Plain).contains('\x1b'));
     let coloured = show(Palette::Ansi);
@@ -210,17 +194,8 @@ fn a_failover_names_both_primaries_and_the_time_without() {
     assert_eq!(at(0, set([])), "");
     assert_eq!(at(10, with("a")), line("primary found: a:27017"));
     assert_eq!(at(1000, set([])), line("primary lost: a:27017"));
-    assert_eq!(
-        at(1430, with("b")),
-        line("no primary for 0.43 s: a:27017 -> b:27017")
-    );
-    assert_eq!(
-        at(2000, with("c")),
-        line("never without primary: b:27017 -> c:27017")
-    );
+    assert_eq!(at(1430, with("b")), line("no primary for 0.43 s: a:27017 -> b:27017"));
+    assert_eq!(at(2000, with("c")), line("never without primary: b:27017 -> c:27017"));
     assert_eq!(at(3000, set([])), line("primary lost: c:27017"));
-    assert_eq!(
-        at(3012, with("c")),
-        line("no primary for 0.012 s: c:27017 is primary again")
-    );
+    assert_eq!(at(3012, with("c")), line("no primary for 0.012 s: c:27017 is primary again"));
 }

@@ -23,15 +23,9 @@ fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_
         ]
     );
     let late = world.conn("a", Role::Check);
-    assert!(
-        world.reply(late, &member(true, 2), true).is_empty(),
-        "it was overtaken"
-    );
+    assert!(world.reply(late, &member(true, 2), true).is_empty(), "it was overtaken");
     assert_eq!(world.server_type("a"), ServerType::Unknown);
-    assert!(
-        world.network_error("a").is_empty(),
-        "an error of the old generation"
-    );
+    assert!(world.network_error("a").is_empty(), "an error of the old generation");
 }
 
 #[test]
@@ -41,13 +35,8 @@ fn a_refused_hello_of_a_pooled_connection_cancels_the_running_check() {
     let _ = world.check("a", &standalone());
     world.wait_until(11_000);
     let _ = world.due("a", false);
-    let refusal = bson::doc! { "ok": 0, "code": 18, "errmsg": "no" }
-        .to_vec()
-        .unwrap();
-    let error = ErrorReport::new(
-        Generation::FIRST,
-        reply::error(&refusal, Stage::Hello).unwrap(),
-    );
+    let refusal = bson::doc! { "ok": 0, "code": 18, "errmsg": "no" }.to_vec().unwrap();
+    let error = ErrorReport::new(Generation::FIRST, reply::error(&refusal, Stage::Hello).unwrap());
     let outputs = world.error("a", &error);
     assert_eq!(
         outputs[outputs.len() - 3..],
@@ -75,10 +64,7 @@ fn after_a_panic_the_server_is_unknown_its_pool_is_kept_and_checks_start_over_so
     assert_eq!(world.deadline("a", false), Some(2_500));
     assert_eq!(world.deadline("a", true), Some(2_500));
     world.wait_until(2_500);
-    assert_eq!(
-        world.due("a", false),
-        ["ServerHeartbeatStarted a", "connect a2"]
-    );
+    assert_eq!(world.due("a", false), ["ServerHeartbeatStarted a", "connect a2"]);
 }
 
 #[test]
@@ -86,10 +72,7 @@ fn a_panic_of_a_measurement_concerns_nothing_else() {
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
     let ping = world.conn("a", Role::Ping);
-    assert_eq!(
-        world.failed(ping, ErrorKind::Internal),
-        ["disconnect a1 for pings"]
-    );
+    assert_eq!(world.failed(ping, ErrorKind::Internal), ["disconnect a1 for pings"]);
     assert_eq!(world.server_type("a"), ServerType::RsPrimary);
 }
 
@@ -123,11 +106,7 @@ fn a_server_that_leaves_ends_its_heartbeat_before_its_pool_closes() {
     let place = |text: &str| outputs.iter().position(|output| output == text).unwrap();
     assert!(place("ServerHeartbeatFailed c") < place("close c"));
     assert!(place("disconnect c1") < place("close c"));
-    let conn = ConnId {
-        server: world.id("c"),
-        role: Role::Check,
-        number: 1,
-    };
+    let conn = ConnId { server: world.id("c"), role: Role::Check, number: 1 };
     assert!(world.connected(conn).is_empty());
     assert!(world.due("c", true).is_empty());
 }

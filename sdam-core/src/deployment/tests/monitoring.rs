@@ -5,10 +5,7 @@ use super::world::*;
 #[test]
 fn a_first_check_publishes_the_server_after_its_pool_is_ready_and_streams_at_once() {
     let mut world = World::open(&options(&["a"]));
-    assert_eq!(
-        world.due("a", false),
-        ["ServerHeartbeatStarted a", "connect a1"]
-    );
+    assert_eq!(world.due("a", false), ["ServerHeartbeatStarted a", "connect a1"]);
     let conn = world.conn("a", Role::Check);
     assert_eq!(world.connected(conn), ["hello on a1"]);
     world.wait_until(1020);
@@ -27,10 +24,7 @@ fn a_first_check_publishes_the_server_after_its_pool_is_ready_and_streams_at_onc
             "connect a1 for pings",
         ]
     );
-    let average = world
-        .deployment
-        .rtt(world.id("a"))
-        .map(|rtt| rtt.average.as_millis());
+    let average = world.deployment.rtt(world.id("a")).map(|rtt| rtt.average.as_millis());
     assert_eq!(average, Some(20));
 }
 
@@ -42,24 +36,14 @@ fn a_measurement_rides_on_a_pushed_reply_and_has_a_timer_only_a_tenth_later() {
     let ping = world.conn("a", Role::Ping);
     assert_eq!(world.connected(ping), ["hello on a1 for pings"]);
     assert!(world.reply(ping, &member(true, 1), false).is_empty());
-    assert_eq!(
-        world.deadline("a", false),
-        Some(12_000),
-        "11/10 of a heartbeat"
-    );
+    assert_eq!(world.deadline("a", false), Some(12_000), "11/10 of a heartbeat");
     let check = world.conn("a", Role::Check);
     world.wait_until(9_999);
     let pushed = world.reply(check, &member(true, 1), true);
-    assert!(
-        !pushed.contains(&"hello on a1 for pings".into()),
-        "too early"
-    );
+    assert!(!pushed.contains(&"hello on a1 for pings".into()), "too early");
     world.wait_until(10_000);
     let pushed = world.reply(check, &member(true, 1), true);
-    assert_eq!(
-        pushed[pushed.len() - 2..],
-        ["read on a1", "hello on a1 for pings"]
-    );
+    assert_eq!(pushed[pushed.len() - 2..], ["read on a1", "hello on a1 for pings"]);
 }
 
 #[test]
@@ -98,34 +82,16 @@ fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running
     let reply = standalone().to_vec().unwrap();
     let rtt = Duration::from_millis(3);
     let outcome = Ok(HelloReply::parse(reply));
-    let played = world.handle(Input::Played {
-        server,
-        outcome,
-        rtt,
-    });
+    let played = world.handle(Input::Played { server, outcome, rtt });
     assert_eq!(
         played,
-        [
-            "ready a",
-            "publish",
-            "ServerDescriptionChanged a",
-            "TopologyDescriptionChanged"
-        ]
+        ["ready a", "publish", "ServerDescriptionChanged a", "TopologyDescriptionChanged"]
     );
     let outcome = Err(Error::new(ErrorKind::Network, Stage::Hello, "played"));
-    let played = world.handle(Input::Played {
-        server,
-        outcome,
-        rtt,
-    });
+    let played = world.handle(Input::Played { server, outcome, rtt });
     assert_eq!(
         played,
-        [
-            "publish",
-            "ServerDescriptionChanged a",
-            "TopologyDescriptionChanged",
-            "clear a to 1"
-        ]
+        ["publish", "ServerDescriptionChanged a", "TopologyDescriptionChanged", "clear a to 1"]
     );
     let conn = world.conn("a", Role::Check);
     assert_eq!(world.connected(conn), ["hello on a1"]);
@@ -150,28 +116,17 @@ fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_servi
     let mut reply = standalone();
     reply.insert("serviceId", bson::oid::ObjectId::from_bytes([7; 12]));
     let generation = Generation::FIRST;
-    let handshake = Input::Handshake {
-        server,
-        generation,
-        reply: HelloReply::parse(reply.to_vec().unwrap()),
-    };
+    let handshake =
+        Input::Handshake { server, generation, reply: HelloReply::parse(reply.to_vec().unwrap()) };
     assert!(world.handle(handshake).is_empty());
     let error = ErrorReport::new(generation, Error::network(Stage::Operation, "reset"));
     let cleared = world.error("a", &error.with_service(Some(service)));
     assert_eq!(cleared, ["clear a to 1"]);
     let current = |world: &World| world.deployment.generation(server, Some(service));
     assert_eq!(current(&world), Some(generation.next()));
-    let closed = Input::ServiceConnectionClosed {
-        server,
-        service,
-        generation,
-    };
+    let closed = Input::ServiceConnectionClosed { server, service, generation };
     assert!(world.handle(closed).is_empty());
-    assert_eq!(
-        current(&world),
-        Some(Generation::from_u64(2)),
-        "the service is forgotten"
-    );
+    assert_eq!(current(&world), Some(Generation::from_u64(2)), "the service is forgotten");
 }
 
 #[test]
@@ -183,10 +138,7 @@ fn inputs_and_measurements_are_events_if_they_are_recorded() {
     let conn = world.conn("a", Role::Check);
     assert_eq!(world.connected(conn)[0], "Input");
     let checked = world.reply(conn, &standalone(), false);
-    assert_eq!(
-        checked[..3],
-        ["Input", "ServerHeartbeatSucceeded a", "RttMeasured a"]
-    );
+    assert_eq!(checked[..3], ["Input", "ServerHeartbeatSucceeded a", "RttMeasured a"]);
     let handshake = Input::Handshake {
         server: world.id("a"),
         generation: Generation::FIRST,
@@ -222,8 +174,5 @@ fn an_answer_of_another_kind_than_the_outstanding_one_begins_nothing() {
     assert!(world.connected(check).is_empty(), "it is open already");
     assert!(world.deadline("a", false).is_some());
     let pushed = world.reply(check, &member(true, 1), true);
-    assert!(
-        pushed.contains(&"connect a2 for pings".into()),
-        "{pushed:?}"
-    );
+    assert!(pushed.contains(&"connect a2 for pings".into()), "{pushed:?}");
 }

@@ -16,10 +16,7 @@ fn a_request_moves_the_timer_and_begins_no_check() {
     world.wait_until(1_500);
     let begun = world.due("a", false);
     assert_eq!(begun, ["ServerHeartbeatStarted a", "hello on a1"]);
-    assert!(
-        request(&mut world).is_empty(),
-        "a running check ignores requests"
-    );
+    assert!(request(&mut world).is_empty(), "a running check ignores requests");
 }
 
 #[test]
@@ -32,15 +29,8 @@ fn waiting_selections_are_a_level_that_leaves_nothing_behind() {
     assert_eq!(world.deadline("a", false), Some(11_000));
     world.wait_until(1_600);
     assert!(world.due("a", false).is_empty());
-    assert_eq!(
-        world.due("a", true),
-        ["ServerHeartbeatStarted a", "hello on a1"]
-    );
-    assert_eq!(
-        world.deadline("a", true),
-        Some(11_600),
-        "that of the running check"
-    );
+    assert_eq!(world.due("a", true), ["ServerHeartbeatStarted a", "hello on a1"]);
+    assert_eq!(world.deadline("a", true), Some(11_600), "that of the running check");
 }
 
 #[test]

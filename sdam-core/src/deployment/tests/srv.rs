@@ -11,10 +11,7 @@ fn seeded() -> Options {
 
 fn due(world: &mut World) -> std::vec::Vec<std::string::String> {
     let timer = Timer::Srv;
-    world.handle(Input::Due {
-        timer,
-        wanted: false,
-    })
+    world.handle(Input::Due { timer, wanted: false })
 }
 
 #[test]
@@ -24,10 +21,7 @@ fn a_record_is_looked_up_every_minute_and_its_hosts_become_servers() {
     assert_eq!(world.deployment.deadline_of(Timer::Srv, false), None);
     let _ = world.handle(Input::Open);
     let minute = Instant::from_millis(61_000);
-    assert_eq!(
-        world.deployment.deadline_of(Timer::Srv, false),
-        Some(minute)
-    );
+    assert_eq!(world.deployment.deadline_of(Timer::Srv, false), Some(minute));
     assert!(due(&mut world).is_empty());
     world.wait_until(61_000);
     assert_eq!(due(&mut world), ["look up _mongodb._tcp.db.example.com"]);
@@ -35,17 +29,11 @@ fn a_record_is_looked_up_every_minute_and_its_hosts_become_servers() {
     let hosts = ["b.db.example.com"].map(|host| ServerAddress::parse(host).unwrap());
     let records = SrvRecords::new(hosts.into(), Duration::ZERO);
     let outputs = world.handle(Input::LookedUp(Ok(records.clone())));
-    assert!(
-        outputs.contains(&"open b.db.example.com".into()),
-        "{outputs:?}"
-    );
+    assert!(outputs.contains(&"open b.db.example.com".into()), "{outputs:?}");
     assert!(outputs.contains(&"close a.db.example.com".into()));
     let next = Some(Instant::from_millis(121_000));
     assert_eq!(world.deployment.deadline_of(Timer::Srv, false), next);
-    assert!(
-        world.handle(Input::LookedUp(Ok(records))).is_empty(),
-        "not outstanding"
-    );
+    assert!(world.handle(Input::LookedUp(Ok(records))).is_empty(), "not outstanding");
 }
 
 #[test]

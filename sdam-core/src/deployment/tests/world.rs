@@ -161,20 +161,13 @@ impl World {
 
     pub(super) fn server_type(&self, name: &str) -> ServerType {
         let address = ServerAddress::parse(name).unwrap();
-        self.deployment
-            .description()
-            .server(&address)
-            .unwrap()
-            .server_type
+        self.deployment.description().server(&address).unwrap().server_type
     }
 
     fn describe(&mut self, outputs: Outputs) -> Vec<String> {
         let mut text = Vec::new();
         for output in outputs {
-            if let Output::OpenServer {
-                server, address, ..
-            } = &output
-            {
+            if let Output::OpenServer { server, address, .. } = &output {
                 self.names.insert(*server, address.host().to_string());
             }
             if let Output::Send { conn, .. } | Output::Read { conn, .. } = &output {
@@ -203,9 +196,7 @@ impl World {
             Output::Read { conn, .. } => format!("read on {}", on(conn)),
             Output::Disconnect { conn } => format!("disconnect {}", on(conn)),
             Output::Wake { server } => format!("wake {}", of(server)),
-            Output::OpenServer {
-                server, monitored, ..
-            } => match monitored {
+            Output::OpenServer { server, monitored, .. } => match monitored {
                 true => format!("open {}", of(server)),
                 false => format!("open {} unmonitored", of(server)),
             },

@@ -23,10 +23,7 @@ fn check(value: impl Into<Bson>, expected: &str) {
     let bytes = bytes(&doc! { "v": value.into() });
     let shown = ExtendedJson::new(&bytes).to_string();
     assert_eq!(shown, format!(r#"{{"v":{expected}}}"#));
-    assert!(
-        serde_json::from_str::<serde_json::Value>(&shown).is_ok(),
-        "{shown}"
-    );
+    assert!(serde_json::from_str::<serde_json::Value>(&shown).is_ok(), "{shown}");
 }
 
 fn cstring(text: &str) -> CString {
@@ -42,36 +39,15 @@ fn every_bson_type_has_its_relaxed_extended_json() {
     check(f64::NAN, r#"{"$numberDouble":"NaN"}"#);
     check(f64::NEG_INFINITY, r#"{"$numberDouble":"-Infinity"}"#);
     check("a\"\\\n\t\r\u{1}\u{7f}é", r#""a\"\\\n\t\r\u0001\u007fé""#);
-    check(
-        Bson::Array(vec![1.into(), "x".into(), Bson::Null]),
-        r#"[1,"x",null]"#,
-    );
+    check(Bson::Array(vec![1.into(), "x".into(), Bson::Null]), r#"[1,"x",null]"#);
     check(doc! { "a": true, "b": { } }, r#"{"a":true,"b":{}}"#);
     check(i64::MAX, "9223372036854775807");
-    check(
-        ObjectId::from_bytes([1; 12]),
-        r#"{"$oid":"010101010101010101010101"}"#,
-    );
-    check(
-        Timestamp {
-            time: 5,
-            increment: 6,
-        },
-        r#"{"$timestamp":{"t":5,"i":6}}"#,
-    );
-    let regex = Regex {
-        pattern: cstring("a\"b"),
-        options: cstring("i"),
-    };
-    check(
-        regex,
-        r#"{"$regularExpression":{"pattern":"a\"b","options":"i"}}"#,
-    );
+    check(ObjectId::from_bytes([1; 12]), r#"{"$oid":"010101010101010101010101"}"#);
+    check(Timestamp { time: 5, increment: 6 }, r#"{"$timestamp":{"t":5,"i":6}}"#);
+    let regex = Regex { pattern: cstring("a\"b"), options: cstring("i") };
+    check(regex, r#"{"$regularExpression":{"pattern":"a\"b","options":"i"}}"#);
     check(Bson::JavaScriptCode("f()".into()), r#"{"$code":"f()"}"#);
-    let code = JavaScriptCodeWithScope {
-        code: "f()".into(),
-        scope: doc! { "x": 1 },
-    };
+    let code = JavaScriptCodeWithScope { code: "f()".into(), scope: doc! { "x": 1 } };
     check(code, r#"{"$code":"f()","$scope":{"x":1}}"#);
     check(Bson::Symbol("s".into()), r#"{"$symbol":"s"}"#);
     check(Bson::Undefined, r#"{"$undefined":true}"#);
@@ -85,21 +61,12 @@ fn every_bson_type_has_its_relaxed_extended_json() {
 fn dates_from_1970_to_9999_are_iso_8601() {
     let date = DateTime::from_millis;
     check(date(0), r#"{"$date":"1970-01-01T00:00:00Z"}"#);
-    check(
-        date(1_356_351_330_501),
-        r#"{"$date":"2012-12-24T12:15:30.501Z"}"#,
-    );
-    check(
-        date(1_356_351_330_500),
-        r#"{"$date":"2012-12-24T12:15:30.500Z"}"#,
-    );
+    check(date(1_356_351_330_501), r#"{"$date":"2012-12-24T12:15:30.501Z"}"#);
+    check(date(1_356_351_330_500), r#"{"$date":"2012-12-24T12:15:30.500Z"}"#);
     // The leap day at the end of a 400-year cycle.
     check(date(951_782_400_000), r#"{"$date":"2000-02-29T00:00:00Z"}"#);
     check(date(-1), r#"{"$date":{"$numberLong":"-1"}}"#);
-    check(
-        date(253_402_300_800_000),
-        r#"{"$date":{"$numberLong":"253402300800000"}}"#,
-    );
+    check(date(253_402_300_800_000), r#"{"$date":{"$numberLong":"253402300800000"}}"#);
 }
 
 #[test]
@@ -126,14 +93,8 @@ fn binary_is_padded_base64_with_its_subtype() {
         ("foobar", "Zm9vYmFy"),
         ("\u{3ff}?>", "z78/Pg=="),
     ] {
-        let binary = Binary {
-            subtype: BinarySubtype::UserDefined(0x81),
-            bytes: text.into(),
-        };
-        check(
-            binary,
-            &format!(r#"{{"$binary":{{"base64":"{base64}","subType":"81"}}}}"#),
-        );
+        let binary = Binary { subtype: BinarySubtype::UserDefined(0x81), bytes: text.into() };
+        check(binary, &format!(r#"{{"$binary":{{"base64":"{base64}","subType":"81"}}}}"#));
     }
 }
 
@@ -148,10 +109,7 @@ fn text_is_cut_between_characters_at_the_limit() {
         let shown = ExtendedJson::new(&bytes).limited_to(limit).to_string();
         assert_eq!(shown, format!("{start}..."));
     }
-    assert_eq!(
-        ExtendedJson::new(&bytes).limited_to(length).to_string(),
-        whole
-    );
+    assert_eq!(ExtendedJson::new(&bytes).limited_to(length).to_string(), whole);
 }
 
 #[test]
@@ -161,8 +119,5 @@ fn malformed_bson_is_shown_up_to_the_first_error() {
     // The length of the string now points beyond the document.
     let length = bytes.iter().rposition(|byte| *byte == 5).unwrap();
     bytes[length] = 200;
-    assert_eq!(
-        ExtendedJson::new(&bytes).to_string(),
-        r#"{"a":1<malformed BSON>"#
-    );
+    assert_eq!(ExtendedJson::new(&bytes).to_string(), r#"{"a":1<malformed BSON>"#);
 }

@@ -38,10 +38,7 @@ fn arguments_are_replaced_in_a_first_message_only() {
     let other = Arc::new(Handshake::new(super::encode(&doc! { "platform": "other" })));
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
     let request = decode(&request.with_handshake(Arc::clone(&other)));
-    assert_eq!(
-        request.get_document("client").unwrap(),
-        &doc! { "platform": "other" }
-    );
+    assert_eq!(request.get_document("client").unwrap(), &doc! { "platform": "other" });
     let later = HelloRequest::poll(true, None);
     assert_eq!(later.clone().with_handshake(other), later);
 }
@@ -89,10 +86,7 @@ fn op_query_hello_has_no_database_argument() {
     // O-2, O-33, O-40
     let request = HelloRequest::handshake(Arc::default(), None, HandshakeOpcode::OpQuery);
     assert!(request.op_query);
-    assert_eq!(
-        decode(&request),
-        doc! { "isMaster": 1, "helloOk": true, "backpressure": "2" }
-    );
+    assert_eq!(decode(&request), doc! { "isMaster": 1, "helloOk": true, "backpressure": "2" });
     let poll = HelloRequest::poll(false, None).with_op_query(true);
     assert_eq!(decode(&poll), doc! { "isMaster": 1, "helloOk": true });
     assert!(!HelloRequest::poll(true, None).with_op_query(true).op_query);
@@ -105,14 +99,8 @@ fn later_messages_carry_the_api_but_no_handshake_arguments() {
         assert_eq!(decode(&request), expected);
         assert_eq!(request.command_name(), expected.keys().next().unwrap());
     };
-    check(
-        HelloRequest::poll(false, None),
-        doc! { "isMaster": 1, "helloOk": true, "$db": "admin" },
-    );
-    check(
-        HelloRequest::poll(true, None),
-        doc! { "hello": 1, "helloOk": true, "$db": "admin" },
-    );
+    check(HelloRequest::poll(false, None), doc! { "isMaster": 1, "helloOk": true, "$db": "admin" });
+    check(HelloRequest::poll(true, None), doc! { "hello": 1, "helloOk": true, "$db": "admin" });
     check(
         HelloRequest::poll(false, Some(Arc::new(ServerApi::v1()))),
         doc! { "hello": 1, "helloOk": true, "apiVersion": "1", "$db": "admin" },
@@ -122,10 +110,7 @@ fn later_messages_carry_the_api_but_no_handshake_arguments() {
 #[test]
 fn an_awaitable_hello_carries_topology_version_and_max_await_time() {
     // M-3, M-8, O-35
-    let known = TopologyVersion {
-        process_id: ObjectId::from_bytes([9; 12]),
-        counter: 4,
-    };
+    let known = TopologyVersion { process_id: ObjectId::from_bytes([9; 12]), counter: 4 };
     let check = |max_await: Duration, millis: i64| {
         let request = HelloRequest::awaitable(true, None, known, max_await);
         assert!(request.exhaust_allowed);
@@ -183,10 +168,7 @@ fn only_the_first_message_asks_about_authentication_and_printing_it_hides_the_co
     let request = request.with_auth(auth.clone());
     let command = decode(&request);
     assert_eq!(command.get_str("saslSupportedMechs").unwrap(), "admin.user");
-    assert_eq!(
-        command.get_document("speculativeAuthenticate").unwrap(),
-        &first
-    );
+    assert_eq!(command.get_document("speculativeAuthenticate").unwrap(), &first);
     let shown = std::format!("{request:?}");
     assert!(shown.contains("<hidden>") && !shown.contains("112, 101, 110"));
     let malformed = HelloAuth::default().with_speculative_authenticate([1, 2]);
@@ -209,10 +191,7 @@ fn the_reply_to_a_speculative_authentication_is_removed_and_all_else_kept() {
         doc! { "saslSupportedMechs": &mechanisms, "speculativeAuthenticate": secret, "ok": 1.0 },
         doc! { "saslSupportedMechs": mechanisms, "ok": 1.0 },
     );
-    check(
-        doc! { "a": { "b": 1 }, "ok": 1 },
-        doc! { "a": { "b": 1 }, "ok": 1 },
-    );
+    check(doc! { "a": { "b": 1 }, "ok": 1 }, doc! { "a": { "b": 1 }, "ok": 1 });
     assert_eq!(&*without_speculative_reply(&[1, 2, 3]), [1, 2, 3]);
 }
 
@@ -222,10 +201,7 @@ fn the_fields_of_a_driver_are_in_the_first_message_only_and_replace_nothing() {
     let own = fields(doc! { "compression": ["zstd"] }).unwrap();
     let mut api = ServerApi::v1();
     (api.strict, api.deprecation_errors) = (Some(true), Some(true));
-    let known = TopologyVersion {
-        process_id: ObjectId::from_bytes([9; 12]),
-        counter: 4,
-    };
+    let known = TopologyVersion { process_id: ObjectId::from_bytes([9; 12]), counter: 4 };
     let awaited = HelloRequest::awaitable(true, None, known, Duration::ZERO);
     let later = awaited.with_fields(own.clone());
     let handshake = Arc::new(Handshake::new(super::encode(&doc! {})).with_load_balanced(true));

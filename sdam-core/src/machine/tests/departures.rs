@@ -6,18 +6,13 @@ use crate::{event::EventKind, topology::Departure};
 /// Returns, as text, the departures that `effects` publish and those that the description keeps.
 fn departures(machine: &TopologyMachine, effects: Effects) -> [Vec<String>; 2] {
     let told = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Emit(EventKind::ServerClosed {
-            server,
-            address,
-            reason,
-        }) => Some(Departure::new(server, address, reason).to_string()),
+        Effect::Emit(EventKind::ServerClosed { server, address, reason }) => {
+            Some(Departure::new(server, address, reason).to_string())
+        }
         _ => None,
     });
     let remembered = machine.description().departures().iter();
-    [
-        told.collect(),
-        remembered.map(ToString::to_string).collect(),
-    ]
+    [told.collect(), remembered.map(ToString::to_string).collect()]
 }
 
 /// Checks the departure after the reply `before` of the last seed and the reply `news` of the
@@ -53,20 +48,14 @@ fn every_departure_names_its_reason() {
         );
     }
     let seeds = || options(&["a", "b"]);
-    let other = |role| Hello {
-        set_name: Some("other".into()),
-        ..hello(role)
-    };
+    let other = |role| Hello { set_name: Some("other".into()), ..hello(role) };
     leaves(
         &seeds(),
         Some(hello(ServerType::RsPrimary)),
         other(ServerType::RsSecondary),
         "a:27017 belongs to the set `other`, not `rs`: use replicaSet=other",
     );
-    let misnamed = || Hello {
-        me: Some(address("x")),
-        ..hello(ServerType::RsSecondary)
-    };
+    let misnamed = || Hello { me: Some(address("x")), ..hello(ServerType::RsSecondary) };
     for before in [None, Some(hello(ServerType::RsPrimary))] {
         let expected = "a:27017 calls itself x:27017: use that address";
         leaves(&seeds(), before, misnamed(), expected);
@@ -77,10 +66,7 @@ fn every_departure_names_its_reason() {
         hello(ServerType::Standalone),
         "a:27017 is a standalone server, which must be the only host of the connection string",
     );
-    let kinds = [
-        (ServerType::Standalone, "a standalone server"),
-        (ServerType::Mongos, "a mongos"),
-    ];
+    let kinds = [(ServerType::Standalone, "a standalone server"), (ServerType::Mongos, "a mongos")];
     for (server_type, name) in kinds {
         let expected = alloc::format!("a:27017 is {name}, and no part of a replica set");
         leaves(&named("rs"), None, hello(server_type), &expected);
@@ -100,10 +86,7 @@ fn every_departure_names_its_reason() {
 #[test]
 fn a_primary_that_lists_no_members_is_removed_with_the_others() {
     let mut machine = opened(&options(&["a", "b"]));
-    let memberless = Hello {
-        hosts: [].into(),
-        ..hello(ServerType::RsPrimary)
-    };
+    let memberless = Hello { hosts: [].into(), ..hello(ServerType::RsPrimary) };
     let effects = check(&mut machine, "a", memberless);
     let [told, remembered] = departures(&machine, effects);
     let expected = [
@@ -138,10 +121,8 @@ fn removal_from_the_srv_record_and_closing_are_departure_reasons() {
 #[test]
 fn the_last_departures_are_remembered_until_the_server_returns() {
     let mut machine = opened(&options(&["a"]));
-    let named = |hosts: Vec<ServerAddress>| Hello {
-        hosts: hosts.into(),
-        ..hello(ServerType::RsPrimary)
-    };
+    let named =
+        |hosts: Vec<ServerAddress>| Hello { hosts: hosts.into(), ..hello(ServerType::RsPrimary) };
     let all = || (0..40).map(|index| ServerAddress::new("a", 27017 + index));
     let _ = check(&mut machine, "a", named(all().collect()));
     let _ = check(&mut machine, "a", named(all().take(1).collect()));
@@ -158,11 +139,8 @@ fn the_last_departures_are_remembered_until_the_server_returns() {
 
 #[test]
 fn departures_do_not_affect_equality() {
-    let departure = Departure::new(
-        ServerId::from_u64(1),
-        address("a"),
-        DepartureReason::HostsChanged,
-    );
+    let departure =
+        Departure::new(ServerId::from_u64(1), address("a"), DepartureReason::HostsChanged);
     let plain = TopologyDescription::default();
     assert_eq!(plain.clone().with_departures(&[departure]), plain);
 }

@@ -13,10 +13,7 @@ fn only_primaries_raise_the_greatest_election() {
     let _ = check(&mut machine, "a", elected(2));
     let before = max_election(&machine);
     for server_type in [ServerType::RsSecondary, ServerType::RsOther] {
-        let later = Hello {
-            server_type,
-            ..elected(9)
-        };
+        let later = Hello { server_type, ..elected(9) };
         let _ = check(&mut machine, "b", later);
         assert_eq!(max_election(&machine), before, "{server_type}");
     }
@@ -31,18 +28,12 @@ fn election_ids_are_compared_from_the_first_byte() {
         let mut bytes = [0; 12];
         bytes[0] = first;
         bytes[11] = last;
-        ElectionTuple {
-            election_id: Some(ObjectId::from_bytes(bytes)),
-            set_version: Some(1),
-        }
+        ElectionTuple { election_id: Some(ObjectId::from_bytes(bytes)), set_version: Some(1) }
     };
     for max_wire_version in [16, 17] {
         let primary = |election| Hello {
             election,
-            wire_versions: WireVersions {
-                min: 0,
-                max: max_wire_version,
-            },
+            wire_versions: WireVersions { min: 0, max: max_wire_version },
             ..elected(0)
         };
         let mut machine = opened(&options(&["a", "b"]));
@@ -95,10 +86,7 @@ fn a_primary_of_the_known_election_is_not_stale() {
     for max_wire_version in [16, 17] {
         let primary = |hosts: &[&str]| Hello {
             hosts: hosts.iter().map(|host| address(host)).collect(),
-            wire_versions: WireVersions {
-                min: 0,
-                max: max_wire_version,
-            },
+            wire_versions: WireVersions { min: 0, max: max_wire_version },
             ..elected(2)
         };
         let mut machine = opened(&options(&["a"]));
@@ -113,10 +101,9 @@ fn a_primary_of_the_known_election_is_not_stale() {
 #[test]
 fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
     // D-26: including the former primary itself.
-    for (name, left) in [
-        ("b", TopologyType::ReplicaSetWithPrimary),
-        ("a", TopologyType::ReplicaSetNoPrimary),
-    ] {
+    for (name, left) in
+        [("b", TopologyType::ReplicaSetWithPrimary), ("a", TopologyType::ReplicaSetNoPrimary)]
+    {
         let mut machine = opened(&options(&["a"]));
         let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
         let misnamed = Hello {
@@ -130,9 +117,7 @@ fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
         assert_eq!(description.topology_type(), left, "{name}");
         let possible = description.servers().iter();
         assert!(
-            possible
-                .clone()
-                .all(|server| server.server_type != ServerType::PossiblePrimary),
+            possible.clone().all(|server| server.server_type != ServerType::PossiblePrimary),
             "{name}: it is not believed"
         );
     }

@@ -45,11 +45,7 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
         }
         let stage = error.error.stage();
         let is_obstacle = matches!(stage, Stage::Dns | Stage::Proxy | Stage::Tls);
-        let unusable = if is_obstacle {
-            "ServerUnusable a, "
-        } else {
-            ""
-        };
+        let unusable = if is_obstacle { "ServerUnusable a, " } else { "" };
         let unknown = alloc::format!(
             "publish, ServerDescriptionChanged a, TopologyDescriptionChanged, {unusable}\
              reset a, clear a to 1, cancel a"
@@ -58,11 +54,8 @@ fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_rep
         let lost = machine.description().server(&address("a")).unwrap();
         assert_eq!(lost.error.as_ref().unwrap().stage(), stage);
     };
-    let (first, cleared, ignored) = (
-        Generation::FIRST,
-        ErrorOutcome::Cleared,
-        ErrorOutcome::Irrelevant,
-    );
+    let (first, cleared, ignored) =
+        (Generation::FIRST, ErrorOutcome::Cleared, ErrorOutcome::Irrelevant);
     let network = |stage| ErrorReport::new(first, Error::network(stage, "broken pipe"));
     let timeout = |stage| ErrorReport::new(first, Error::timeout(stage, "too slow"));
     // A message above the connection's size limit does not mean that the server is down.
@@ -108,10 +101,7 @@ fn answer(
 }
 
 fn version(process: u8, counter: i64) -> TopologyVersion {
-    TopologyVersion {
-        process_id: ObjectId::from_bytes([process; 12]),
-        counter,
-    }
+    TopologyVersion { process_id: ObjectId::from_bytes([process; 12]), counter }
 }
 
 #[test]
@@ -133,10 +123,7 @@ fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2(
         );
         assert_eq!(effects, expected, "{code}");
         let description = machine.description();
-        assert_eq!(
-            description.topology_type(),
-            TopologyType::ReplicaSetNoPrimary
-        );
+        assert_eq!(description.topology_type(), TopologyType::ReplicaSetNoPrimary);
         let lost = description.server(&address("a")).unwrap();
         assert_eq!(lost.error.as_ref().unwrap().code(), Some(code));
         assert_eq!(lost.topology_version, None);
@@ -164,10 +151,7 @@ fn other_command_errors_have_no_effect() {
     }
     check(doc! { "ok": 0, "code": 462, "errorLabels": ["SystemOverloadedError"] });
     let writes = doc! { "ok": 1, "writeErrors": [{ "index": 0, "code": 91 }] };
-    assert_eq!(
-        reply::error(&writes.to_vec().unwrap(), Stage::Operation),
-        None
-    );
+    assert_eq!(reply::error(&writes.to_vec().unwrap(), Stage::Operation), None);
 }
 
 #[test]
@@ -183,19 +167,11 @@ fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overlo
             assert_eq!(asks, code == 10107, "{error}");
             let cancels = effects.contains("cancel a");
             let clears = outcome == ErrorOutcome::Cleared;
-            assert_eq!(
-                cancels,
-                clears && (!asks || stage == Stage::Auth),
-                "{error}"
-            );
+            assert_eq!(cancels, clears && (!asks || stage == Stage::Auth), "{error}");
         }
     };
     check(462, &["SystemOverloadedError"], ErrorOutcome::Irrelevant);
-    check(
-        462,
-        &["RetryableError", "SystemOverloadedError"],
-        ErrorOutcome::Irrelevant,
-    );
+    check(462, &["RetryableError", "SystemOverloadedError"], ErrorOutcome::Irrelevant);
     check(462, &["RetryableError"], ErrorOutcome::Cleared);
     check(10107, &[], ErrorOutcome::Cleared);
     check(18, &[], ErrorOutcome::Cleared);
@@ -207,23 +183,11 @@ fn errors_of_earlier_generations_and_of_unknown_servers_have_no_effect() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");
-    let error = &ErrorReport::new(
-        Generation::FIRST,
-        Error::network(Stage::Operation, "broken"),
-    );
-    assert_eq!(
-        machine.handle_error(NOW, server, error).0,
-        ErrorOutcome::Cleared
-    );
-    assert_eq!(
-        machine.handle_error(NOW, server, error).0,
-        ErrorOutcome::Stale
-    );
+    let error = &ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "broken"));
+    assert_eq!(machine.handle_error(NOW, server, error).0, ErrorOutcome::Cleared);
+    assert_eq!(machine.handle_error(NOW, server, error).0, ErrorOutcome::Stale);
     let stranger = ServerId::from_u64(99);
-    assert_eq!(
-        machine.handle_error(NOW, stranger, error).0,
-        ErrorOutcome::UnknownServer
-    );
+    assert_eq!(machine.handle_error(NOW, stranger, error).0, ErrorOutcome::UnknownServer);
 }
 
 #[test]
@@ -251,10 +215,7 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
             let generation = first.next();
             assert_eq!(machine.generation(server, Some(service)), Some(generation));
             assert_eq!(machine.generation(server, None), Some(first));
-            assert_eq!(
-                machine.handle_error(NOW, server, &error).0,
-                ErrorOutcome::Stale
-            );
+            assert_eq!(machine.handle_error(NOW, server, &error).0, ErrorOutcome::Stale);
         }
     };
     let network = |stage| ErrorReport::new(first, Error::network(stage, "broken"));
@@ -262,10 +223,7 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
     let (cleared, ignored) = (ErrorOutcome::ServiceCleared, ErrorOutcome::Irrelevant);
     check(network(Stage::Dns), ignored);
     check(network(Stage::Hello), ignored);
-    check(
-        ErrorReport::new(first, Error::protocol(Stage::Hello, "text")),
-        ignored,
-    );
+    check(ErrorReport::new(first, Error::protocol(Stage::Hello, "text")), ignored);
     check(timeout(Stage::Auth), cleared);
     check(network(Stage::Operation), cleared);
     check(timeout(Stage::Operation), ignored);

@@ -6,19 +6,13 @@ use super::*;
 fn a_new_topology_version_is_published_but_new_times_are_not() {
     // C-1, A-44, J-5, J-18, J-23, A-39
     let news = |counter, last_write_date| Hello {
-        topology_version: Some(TopologyVersion {
-            process_id: ObjectId::default(),
-            counter,
-        }),
+        topology_version: Some(TopologyVersion { process_id: ObjectId::default(), counter }),
         last_write_date: Some(last_write_date),
         ..hello(ServerType::Standalone)
     };
     let mut machine = opened(&options(&["a"]));
     let _ = check(&mut machine, "a", news(1, 1));
-    let rtt = |millis| Rtt {
-        average: Duration::from_millis(millis),
-        ..Rtt::default()
-    };
+    let rtt = |millis| Rtt { average: Duration::from_millis(millis), ..Rtt::default() };
     let mut told = |counter, last_write_date, millis| {
         let input = Input::Checked {
             server: id(&machine, "a"),
@@ -33,10 +27,7 @@ fn a_new_topology_version_is_published_but_new_times_are_not() {
     };
     // The new value is published without an event.
     assert_eq!(told(1, 2, 5), "publish");
-    assert_eq!(
-        told(2, 2, 5),
-        "publish, ServerDescriptionChanged a, TopologyDescriptionChanged"
-    );
+    assert_eq!(told(2, 2, 5), "publish, ServerDescriptionChanged a, TopologyDescriptionChanged");
 }
 
 #[test]

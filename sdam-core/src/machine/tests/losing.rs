@@ -19,9 +19,7 @@ fn a_lost_server_has_the_same_effects_whether_a_check_or_an_operation_failed() {
         ("state change", TopologyType::Unknown, |machine, server| {
             errors::state_change(machine, server)
         }),
-        ("displaced primary", TopologyType::Unknown, |machine, _| {
-            check(machine, "b", elected(2))
-        }),
+        ("displaced primary", TopologyType::Unknown, |machine, _| check(machine, "b", elected(2))),
         ("stale primary", TopologyType::Unknown, |machine, _| {
             let _ = check(machine, "a", hello(ServerType::RsSecondary));
             let _ = check(machine, "b", elected(2));

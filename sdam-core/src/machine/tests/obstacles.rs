@@ -9,18 +9,11 @@ fn met(machine: &mut TopologyMachine, name: &str, stage: Stage) -> Vec<String> {
     let error = Error::new(ErrorKind::Network, stage, "broken");
     let outcome = Err(error);
     let rtt = None;
-    let effects = machine.handle(
-        NOW,
-        Input::Checked {
-            server,
-            outcome,
-            rtt,
-        },
-    );
+    let effects = machine.handle(NOW, Input::Checked { server, outcome, rtt });
     let met = effects.into_iter().filter_map(|effect| match effect {
-        Effect::Emit(EventKind::ServerUnusable {
-            address, obstacle, ..
-        }) => Some(alloc::format!("{}: {obstacle}", address.host())),
+        Effect::Emit(EventKind::ServerUnusable { address, obstacle, .. }) => {
+            Some(alloc::format!("{}: {obstacle}", address.host()))
+        }
         _ => None,
     });
     met.collect()
@@ -105,13 +98,7 @@ fn names_of_the_replica_set_are_distinguished_from_configured_names() {
     let mut machine = opened(&options(&["a", "b"]));
     let _ = met(&mut machine, "b", Stage::Dns);
     let spelling = obstacle(&machine, "b").unwrap();
-    assert!(matches!(
-        spelling,
-        Obstacle::Unresolvable {
-            advertised: false,
-            ..
-        }
-    ));
+    assert!(matches!(spelling, Obstacle::Unresolvable { advertised: false, .. }));
     assert_eq!(spelling.remedy(), Obstacle::SPELLING);
     let _ = check(&mut machine, "a", hello(ServerType::RsSecondary));
     let advertised = obstacle(&machine, "b").unwrap();

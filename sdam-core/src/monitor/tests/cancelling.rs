@@ -11,11 +11,7 @@ fn awaiting() -> Vec<Step> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
         (0, Say::Connected, "send isMaster handshake | 10000"),
-        (
-            0,
-            says(new(1)),
-            "sample 0, succeeded #1/42 after 0, report Standalone | 0",
-        ),
+        (0, says(new(1)), "sample 0, succeeded #1/42 after 0, report Standalone | 0"),
         (
             0,
             Say::Due,
@@ -34,11 +30,7 @@ fn run(rest: &[Step]) {
 fn a_cancelled_check_fails_its_heartbeat_and_the_next_comes_a_heartbeat_later() {
     // F-71, F-73, I-18, J-31, G-14: no report, so neither a description nor a pool changes.
     run(&[
-        (
-            5_000,
-            Say::Cancel,
-            "disconnect, failed #1/42 awaited after 5000: Cancelled | 15000",
-        ),
+        (5_000, Say::Cancel, "disconnect, failed #1/42 awaited after 5000: Cancelled | 15000"),
         (15_000, Say::Due, "started #2, connect | 25000"),
     ]);
 }

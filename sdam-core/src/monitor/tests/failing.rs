@@ -12,11 +12,7 @@ fn known() -> Vec<Step> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
         (0, Say::Connected, "send isMaster handshake | 10000"),
-        (
-            0,
-            says(old()),
-            "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
-        ),
+        (0, says(old()), "sample 0, succeeded #1/42 after 0, report Standalone | 10000"),
         (10_000, Say::Due, "started #1/42, send hello | 20000"),
     ]
     .into()
@@ -110,11 +106,7 @@ fn legacy_retry_reports_only_the_outcome_of_the_retry() {
     let run = |rest: &[Step]| run(legacy.clone(), &[&retry[..], rest].concat());
     run(&[
         (10_001, Say::Connected, "send isMaster handshake | 20001"),
-        (
-            10_002,
-            says(old()),
-            "sample 1, succeeded #2/42 after 1, report Standalone | 20002",
-        ),
+        (10_002, says(old()), "sample 1, succeeded #2/42 after 1, report Standalone | 20002"),
     ]);
     run(&[(
         10_002,
@@ -123,11 +115,7 @@ fn legacy_retry_reports_only_the_outcome_of_the_retry() {
     )]);
     run(&[
         (10_001, Say::Connected, "send isMaster handshake | 20001"),
-        (
-            10_002,
-            says(refusal()),
-            "disconnect, failed #2 after 1: Command, report Command | 20002",
-        ),
+        (10_002, says(refusal()), "disconnect, failed #2 after 1: Command, report Command | 20002"),
     ]);
 }
 
@@ -139,19 +127,11 @@ fn a_deadline_missed_by_a_heartbeat_means_that_the_host_was_suspended() {
     let run = |rest: &[Step]| run(polling(), &[&slept[..], rest].concat());
     run(&[
         (50_010, says(old()), "send hello | 60010"),
-        (
-            50_013,
-            says(old()),
-            "sample 3, succeeded #1/42 after 3, report Standalone | 60013",
-        ),
+        (50_013, says(old()), "sample 3, succeeded #1/42 after 3, report Standalone | 60013"),
     ]);
     run(&[
         (50_010, says(old()), "send hello | 60010"),
-        (
-            60_010,
-            Say::Due,
-            "disconnect, failed #1/42 after 10000: Timeout, report Timeout | 60010",
-        ),
+        (60_010, Say::Due, "disconnect, failed #1/42 after 10000: Timeout, report Timeout | 60010"),
     ]);
     run(&[(
         90_000,
@@ -179,22 +159,14 @@ fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
     let mut script = vec![
         (0, Say::Start, "started #1, connect | 10000".to_owned()),
         (0, Say::Connected, "send isMaster handshake | 10000".into()),
-        (
-            0,
-            says(new(1)),
-            "sample 0, succeeded #1/42 after 0, report Standalone | 0".into(),
-        ),
+        (0, says(new(1)), "sample 0, succeeded #1/42 after 0, report Standalone | 0".into()),
         (
             0,
             Say::Due,
             "start rtt, started #1/42 awaited, send hello awaiting 11/1 for 10000 exhaust | 20000"
                 .into(),
         ),
-        (
-            0,
-            streams(new(2)),
-            "succeeded #1/42 awaited after 0, report Standalone | 0".into(),
-        ),
+        (0, streams(new(2)), "succeeded #1/42 awaited after 0, report Standalone | 0".into()),
         (0, Say::Due, "started #1/42 awaited, read | 20000".into()),
     ];
     let breaks = |connection: usize, next: u64| {
@@ -208,11 +180,7 @@ fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
         let new_connection = connection + 1;
         script.extend([
             breaks(connection, 0),
-            (
-                0,
-                Say::Due,
-                format!("started #{new_connection}, connect | 10000"),
-            ),
+            (0, Say::Due, format!("started #{new_connection}, connect | 10000")),
             (0, Say::Connected, "send isMaster handshake | 10000".into()),
             (
                 0,
@@ -230,9 +198,7 @@ fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
         ]);
     }
     script.push(breaks(25, 500));
-    let script: Vec<_> = script
-        .iter()
-        .map(|(at, say, told)| (*at, say.clone(), told.as_str()))
-        .collect();
+    let script: Vec<_> =
+        script.iter().map(|(at, say, told)| (*at, say.clone(), told.as_str())).collect();
     check(streaming(), &script);
 }

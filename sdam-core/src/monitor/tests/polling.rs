@@ -59,17 +59,9 @@ fn the_handshake_is_the_first_check_and_later_hellos_have_no_arguments_of_it() {
         &[
             (0, Say::Start, "started #1, connect | 10000"),
             (30, Say::Connected, "send isMaster handshake | 10030"),
-            (
-                35,
-                says(old()),
-                "sample 5, succeeded #1/42 after 5, report Standalone | 10035",
-            ),
+            (35, says(old()), "sample 5, succeeded #1/42 after 5, report Standalone | 10035"),
             (10_035, Say::Due, "started #1/42, send hello | 20035"),
-            (
-                10_042,
-                says(old()),
-                "sample 7, succeeded #1/42 after 7, report Standalone | 20042",
-            ),
+            (10_042, says(old()), "sample 7, succeeded #1/42 after 7, report Standalone | 20042"),
         ],
     );
 }
@@ -84,11 +76,7 @@ fn a_request_during_a_check_is_ignored() {
             (1, Say::Request, "| 10000"),
             (2, Say::Connected, "send isMaster handshake | 10002"),
             (3, Say::Request, "| 10002"),
-            (
-                4,
-                says(old()),
-                "sample 2, succeeded #1/42 after 2, report Standalone | 10004",
-            ),
+            (4, says(old()), "sample 2, succeeded #1/42 after 2, report Standalone | 10004"),
         ],
     );
 }
@@ -100,17 +88,9 @@ fn hello_is_sent_if_the_last_reply_had_hello_ok() {
     let script = [
         (0, Say::Start, "started #1, connect | 10000"),
         (0, Say::Connected, "send isMaster handshake | 10000"),
-        (
-            0,
-            says(old()),
-            "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
-        ),
+        (0, says(old()), "sample 0, succeeded #1/42 after 0, report Standalone | 10000"),
         (10_000, Say::Due, "started #1/42, send hello | 20000"),
-        (
-            10_000,
-            says(declined),
-            "sample 0, succeeded #1/42 after 0, report Standalone | 20000",
-        ),
+        (10_000, says(declined), "sample 0, succeeded #1/42 after 0, report Standalone | 20000"),
         (20_000, Say::Due, "started #1/42, send isMaster | 30000"),
     ];
     check(polling(), &script);
@@ -126,11 +106,7 @@ fn only_hello_is_sent_with_a_declared_api_or_to_a_load_balancer() {
         let script = [
             (0, Say::Start, "started #1, connect | 10000"),
             (0, Say::Connected, &first),
-            (
-                0,
-                says(reply),
-                "sample 0, succeeded #1 after 0, report Standalone | 10000",
-            ),
+            (0, says(reply), "sample 0, succeeded #1 after 0, report Standalone | 10000"),
             (10_000, Say::Due, &later),
         ];
         check(config, &script);
@@ -151,11 +127,7 @@ fn op_query_is_used_until_a_reply_shows_support_of_op_msg() {
     let script = |wire: i32, later| {
         [
             (0, Say::Start, "started #1, connect | 10000"),
-            (
-                0,
-                Say::Connected,
-                "send isMaster handshake op_query | 10000",
-            ),
+            (0, Say::Connected, "send isMaster handshake op_query | 10000"),
             (
                 0,
                 says(bson::doc! { "ok": 1, "maxWireVersion": wire }),

@@ -73,10 +73,7 @@ pub(super) fn new(counter: i64) -> Document {
 pub(super) fn new_process(process: u8, counter: i64) -> Document {
     let process = ObjectId::from_bytes([process; 12]);
     let mut reply = old();
-    reply.insert(
-        "topologyVersion",
-        doc! { "processId": process, "counter": counter },
-    );
+    reply.insert("topologyVersion", doc! { "processId": process, "counter": counter });
     reply
 }
 
@@ -86,17 +83,11 @@ pub(super) fn refusal() -> Document {
 }
 
 pub(super) fn says(document: Document) -> Say {
-    Say::Reply {
-        document,
-        more: false,
-    }
+    Say::Reply { document, more: false }
 }
 
 pub(super) fn streams(document: Document) -> Say {
-    Say::Reply {
-        document,
-        more: true,
-    }
+    Say::Reply { document, more: true }
 }
 
 pub(super) fn encode(document: &Document) -> Vec<u8> {
@@ -140,9 +131,9 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
             (true, false) => words.insert(0, "stop rtt".into()),
             _ => {}
         }
-        let deadline = check.deadline().map_or("never".to_string(), |at| {
-            millis(at.since(Instant::EPOCH)).to_string()
-        });
+        let deadline = check
+            .deadline()
+            .map_or("never".to_string(), |at| millis(at.since(Instant::EPOCH)).to_string());
         let actual = format!("{} | {deadline}", words.join(", "));
         let actual = actual.trim_start();
         assert_eq!(actual, *expected, "step {index}, at {at}: {say:?}");
@@ -202,10 +193,7 @@ fn describe(
         | Output::Send { deadline: own, .. }
         | Output::Read { deadline: own, .. } = &output
         {
-            assert_eq!(
-                *own, deadline,
-                "the deadline of the output is the machine's"
-            );
+            assert_eq!(*own, deadline, "the deadline of the output is the machine's");
         }
         let is_event = matches!(output, Output::Emit(_));
         words.push(match output {
@@ -263,20 +251,12 @@ fn describe_event(event: EventKind, said: &[u8]) -> String {
         EventKind::ServerHeartbeatStarted(heartbeat) => {
             format!("started {}", check(&heartbeat))
         }
-        EventKind::ServerHeartbeatSucceeded {
-            heartbeat,
-            duration,
-            reply,
-        } => {
+        EventKind::ServerHeartbeatSucceeded { heartbeat, duration, reply } => {
             assert_eq!(&*reply, said, "the reply itself is published");
             let duration = millis(duration);
             format!("succeeded {} after {duration}", check(&heartbeat))
         }
-        EventKind::ServerHeartbeatFailed {
-            heartbeat,
-            duration,
-            failure,
-        } => {
+        EventKind::ServerHeartbeatFailed { heartbeat, duration, failure } => {
             let duration = millis(duration);
             let kind = failure.kind();
             format!("failed {} after {duration}: {kind:?}", check(&heartbeat))

@@ -11,11 +11,7 @@ fn shared(authenticated: bool) -> Vec<(u64, Say, &'static str)> {
     let mut script = [
         (0, Say::Start, "started #1, connect | 10000"),
         (0, Say::Connected, "send isMaster handshake | 10000"),
-        (
-            0,
-            says(old()),
-            "sample 0, succeeded #1/42 after 0, report Standalone | 10000",
-        ),
+        (0, says(old()), "sample 0, succeeded #1/42 after 0, report Standalone | 10000"),
     ]
     .to_vec();
     if authenticated {
@@ -31,11 +27,7 @@ fn a_connection_that_an_operation_closed_is_replaced_by_the_next_check() {
     script.extend([
         // No operation uses the connection while the check runs.
         (10_001, Say::Disconnected, "| 20000"),
-        (
-            10_002,
-            says(old()),
-            "sample 2, succeeded #1/42 after 2, report Standalone | 20002",
-        ),
+        (10_002, says(old()), "sample 2, succeeded #1/42 after 2, report Standalone | 20002"),
         (10_100, Say::Disconnected, "| 20002"),
         // The server's description is unchanged.
         (20_002, Say::Due, "started #2, connect | 30002"),

@@ -10,11 +10,7 @@ fn begin() -> Vec<(u64, Say, &'static str)> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
         (0, Say::Connected, "send isMaster handshake | 10000"),
-        (
-            1,
-            says(new(1)),
-            "sample 1, succeeded #1/42 after 1, report Standalone | 1",
-        ),
+        (1, says(new(1)), "sample 1, succeeded #1/42 after 1, report Standalone | 1"),
         (
             1,
             Say::Due,
@@ -33,17 +29,9 @@ fn run(rest: &[(u64, Say, &str)]) {
 fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
     // F-22, F-23, F-30, F-31, F-32, F-35, F-11, G-5, G-8, J-9, J-32
     run(&[
-        (
-            9_000,
-            streams(new(2)),
-            "succeeded #1/42 awaited after 8999, report Standalone | 9000",
-        ),
+        (9_000, streams(new(2)), "succeeded #1/42 awaited after 8999, report Standalone | 9000"),
         (9_000, Say::Due, "started #1/42 awaited, read | 29000"),
-        (
-            19_000,
-            streams(new(2)),
-            "succeeded #1/42 awaited after 10000, report Standalone | 19000",
-        ),
+        (19_000, streams(new(2)), "succeeded #1/42 awaited after 10000, report Standalone | 19000"),
         (19_000, Say::Due, "started #1/42 awaited, read | 39000"),
     ]);
 }
@@ -53,10 +41,7 @@ fn a_stream_without_pauses_is_closed_and_requested_on_another_connection() {
     // The hello before it counts, too.
     let pushed = (2..51).flat_map(|counter| {
         let told = "succeeded #1/42 awaited after 0, report Standalone | 1";
-        [
-            (1, streams(new(counter)), told),
-            (1, Say::Due, "started #1/42 awaited, read | 20001"),
-        ]
+        [(1, streams(new(counter)), told), (1, Say::Due, "started #1/42 awaited, read | 20001")]
     });
     let cut = [
         (
@@ -83,10 +68,7 @@ fn a_stream_of_twenty_replies_a_second_is_never_closed() {
     });
     let pushed: Vec<_> = pushed.collect();
     let script = pushed.iter().flat_map(|(at, say, told, goes_on)| {
-        [
-            (*at, say.clone(), told.as_str()),
-            (*at, Say::Due, goes_on.as_str()),
-        ]
+        [(*at, say.clone(), told.as_str()), (*at, Say::Due, goes_on.as_str())]
     });
     run(&script.collect::<Vec<_>>());
 }
@@ -96,26 +78,10 @@ fn a_stream_that_ends_is_requested_again_with_the_last_version() {
     // F-33, F-37, F-38, F-36, J-34: the version of the last reply counts, even an older one or that
     // of another process, and even if the topology has rejected the reply.
     run(&[
-        (
-            10,
-            says(new(7)),
-            "succeeded #1/42 awaited after 9, report Standalone | 10",
-        ),
-        (
-            10,
-            Say::Due,
-            "started #1/42 awaited, send hello awaiting 11/7 for 10000 exhaust | 20010",
-        ),
-        (
-            20,
-            says(new(6)),
-            "succeeded #1/42 awaited after 10, report Standalone | 20",
-        ),
-        (
-            20,
-            Say::Due,
-            "started #1/42 awaited, send hello awaiting 11/6 for 10000 exhaust | 20020",
-        ),
+        (10, says(new(7)), "succeeded #1/42 awaited after 9, report Standalone | 10"),
+        (10, Say::Due, "started #1/42 awaited, send hello awaiting 11/7 for 10000 exhaust | 20010"),
+        (20, says(new(6)), "succeeded #1/42 awaited after 10, report Standalone | 20"),
+        (20, Say::Due, "started #1/42 awaited, send hello awaiting 11/6 for 10000 exhaust | 20020"),
         (
             30,
             streams(new_process(0x22, 0)),
@@ -127,11 +93,7 @@ fn a_stream_that_ends_is_requested_again_with_the_last_version() {
             says(new_process(0x22, 1)),
             "succeeded #1/42 awaited after 10, report Standalone | 40",
         ),
-        (
-            40,
-            Say::Due,
-            "started #1/42 awaited, send hello awaiting 22/1 for 10000 exhaust | 20040",
-        ),
+        (40, Say::Due, "started #1/42 awaited, send hello awaiting 22/1 for 10000 exhaust | 20040"),
     ]);
 }
 
@@ -139,23 +101,11 @@ fn a_stream_that_ends_is_requested_again_with_the_last_version() {
 fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
     // F-22, F-25; G-6, G-8: polls are samples again, so the task ends until it is needed again.
     run(&[
-        (
-            10,
-            streams(old()),
-            "succeeded #1/42 awaited after 9, report Standalone | 10",
-        ),
+        (10, streams(old()), "succeeded #1/42 awaited after 9, report Standalone | 10"),
         (10, Say::Due, "started #1/42 awaited, read | 20010"),
-        (
-            20,
-            says(old()),
-            "stop rtt, succeeded #1/42 awaited after 10, report Standalone | 10020",
-        ),
+        (20, says(old()), "stop rtt, succeeded #1/42 awaited after 10, report Standalone | 10020"),
         (10_020, Say::Due, "started #1/42, send hello | 20020"),
-        (
-            10_023,
-            says(new(3)),
-            "sample 3, succeeded #1/42 after 3, report Standalone | 10023",
-        ),
+        (10_023, says(new(3)), "sample 3, succeeded #1/42 after 3, report Standalone | 10023"),
         (
             10_023,
             Say::Due,
@@ -169,11 +119,7 @@ fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
 fn a_request_between_two_streamed_replies_starts_the_due_check() {
     // F-35, F-41
     run(&[
-        (
-            9_000,
-            streams(new(2)),
-            "succeeded #1/42 awaited after 8999, report Standalone | 9000",
-        ),
+        (9_000, streams(new(2)), "succeeded #1/42 awaited after 8999, report Standalone | 9000"),
         (9_000, Say::Request, "started #1/42 awaited, read | 29000"),
     ]);
 }
@@ -189,11 +135,7 @@ fn a_broken_stream_restarts_with_a_handshake_at_once() {
             (1_000, Say::Failed(kind), &failed),
             (1_000, Say::Due, "started #2, connect | 11000"),
             (1_001, Say::Connected, "send isMaster handshake | 11001"),
-            (
-                1_002,
-                says(new(9)),
-                "sample 1, succeeded #2/42 after 1, report Standalone | 1002",
-            ),
+            (1_002, says(new(9)), "sample 1, succeeded #2/42 after 1, report Standalone | 1002"),
             (
                 1_002,
                 Say::Due,

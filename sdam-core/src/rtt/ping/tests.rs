@@ -63,9 +63,7 @@ fn check(script: &[(u64, Say, &str)]) {
                     assert_eq!(deadline, ping.deadline());
                     "connect".into()
                 }
-                Output::Send {
-                    request, deadline, ..
-                } => {
+                Output::Send { request, deadline, .. } => {
                     assert_eq!(deadline, ping.deadline());
                     asked = now;
                     describe(&request)
@@ -86,11 +84,7 @@ fn check(script: &[(u64, Say, &str)]) {
 fn describe(request: &HelloRequest) -> String {
     assert_eq!(request.awaiting, None);
     assert!(!request.exhaust_allowed);
-    let first = if request.handshake.is_some() {
-        " handshake"
-    } else {
-        ""
-    };
+    let first = if request.handshake.is_some() { " handshake" } else { "" };
     format!("{}{first}", request.command_name())
 }
 

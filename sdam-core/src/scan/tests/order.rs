@@ -46,9 +46,7 @@ fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
     let new = member(ServerType::RsPrimary, "a b");
     let mut old = new.clone();
     old.election.election_id = Some(crate::ids::ObjectId::from_bytes([0; 12]));
-    world
-        .answer("a", Answer::Is(0, new))
-        .answer("b", Answer::Is(0, old));
+    world.answer("a", Answer::Is(0, new)).answer("b", Answer::Is(0, old));
     let orders: Vec<_> = (0..20)
         .map(|seed| {
             let fresh = rs("a b");
@@ -60,10 +58,5 @@ fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
         .collect();
     assert!(orders.contains(&"b a b".to_string()), "{orders:?}");
     assert!(orders.contains(&"a b".to_string()), "{orders:?}");
-    assert!(
-        orders
-            .iter()
-            .all(|order| order == "b a b" || order == "a b"),
-        "{orders:?}"
-    );
+    assert!(orders.iter().all(|order| order == "b a b" || order == "a b"), "{orders:?}");
 }

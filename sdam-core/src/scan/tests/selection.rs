@@ -77,10 +77,7 @@ fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
     while let Some(next) = world.step(&step) {
         step = next;
     }
-    assert_eq!(
-        world.log,
-        ["p", "sleep 510", "p", "sleep 1020", "p", "sleep 1530", "p"]
-    );
+    assert_eq!(world.log, ["p", "sleep 510", "p", "sleep 1020", "p", "sleep 1530", "p"]);
     assert!(matches!(step, Step::Output(Output::Finish(Ok(Some(_))))));
     assert_eq!(millis(world.now), 1_540);
 }
@@ -105,9 +102,7 @@ fn b_21_the_interval_is_configurable() {
 #[test]
 fn an_abandoned_selection_leaves_its_scan_to_the_next_one() {
     let mut world = World::new("a b", 1, |options| options.replica_set = Some("rs".into()));
-    world
-        .answer("a", primary("a b"))
-        .answer("b", secondary("a b", None));
+    world.answer("a", primary("a b")).answer("b", secondary("a b", None));
     let timeout = Duration::from_secs(30);
     let first = world.request(ScanRequest::Select { timeout });
     let second = world.step(&first).unwrap();
@@ -120,11 +115,7 @@ fn an_abandoned_selection_leaves_its_scan_to_the_next_one() {
     assert_eq!(world.tell(Scans::awake), Step::Wait, "out of turn");
     let name = world.select(0);
     assert!(name == "a, selected a" || name == "b, selected a", "{name}");
-    assert_eq!(
-        world.selects(200, 0),
-        "selected a",
-        "the scan counts for both"
-    );
+    assert_eq!(world.selects(200, 0), "selected a", "the scan counts for both");
 }
 
 #[test]

@@ -192,8 +192,7 @@ impl World {
             Step::Output(Output::Probe { server }) => {
                 let alive = self.probes.is_empty() || self.probes.remove(0);
                 let verdict = if alive { "alive" } else { "dead" };
-                self.log
-                    .push(format!("probe {} {verdict}", self.name(server)));
+                self.log.push(format!("probe {} {verdict}", self.name(server)));
                 if !alive {
                     self.now = self.now + self.patience;
                     let error = Error::new(ErrorKind::Network, Stage::Operation, "silence");
@@ -208,9 +207,7 @@ impl World {
     /// Returns the first suitable server.
     pub(super) fn suitable(&self) -> Option<ServerId> {
         let servers = self.topology.description().servers();
-        let mut suitable = servers
-            .iter()
-            .filter(|server| server.server_type == self.wanted);
+        let mut suitable = servers.iter().filter(|server| server.server_type == self.wanted);
         suitable.next().map(|server| server.id)
     }
 
@@ -233,11 +230,7 @@ impl World {
 
     fn apply(&mut self, server: ServerId, outcome: Result<Hello, Error>) {
         let rtt = Some(Rtt::default());
-        let input = Input::Checked {
-            server,
-            outcome,
-            rtt,
-        };
+        let input = Input::Checked { server, outcome, rtt };
         let _effects = self.topology.handle(self.now, input);
     }
 

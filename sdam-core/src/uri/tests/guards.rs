@@ -18,9 +18,7 @@ fn malformed(row: &Row) -> &'static [&'static str] {
 }
 
 /// Texts that are not valid flags.
-const FLAGS: &[&str] = &[
-    "", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue",
-];
+const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue"];
 
 /// Returns a string with `options`, which may carry all of them, resolved without look-ups.
 fn resolve(options: &str) -> (ConnectionString, Options) {
@@ -75,12 +73,7 @@ fn a_malformed_guarding_option_fails_validation() {
     }
     assert!(checked > 70, "{checked}");
     // A second, valid value does not repair the first.
-    for options in [
-        "tls=1&tls=true",
-        "tls=false&ssl=1",
-        "TLS=1",
-        "ssl=1&tls=false",
-    ] {
+    for options in ["tls=1&tls=true", "tls=false&ssl=1", "TLS=1", "ssl=1&tls=false"] {
         assert!(resolve(options).1.validate().is_err(), "{options}");
     }
 }
@@ -88,12 +81,7 @@ fn a_malformed_guarding_option_fails_validation() {
 #[test]
 fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
     // V-3
-    for name in [
-        "sslVerifyCertificate",
-        "SSL_CA_CERTS",
-        "tlsMode",
-        "proxyhostname",
-    ] {
+    for name in ["sslVerifyCertificate", "SSL_CA_CERTS", "tlsMode", "proxyhostname"] {
         check_unguarded(&format!("{name}=x"));
     }
     // Other unknown options do not protect connections.
@@ -164,35 +152,17 @@ fn options_that_leave_connections_open_to_attack_or_have_no_effect_cause_a_warni
     for (options, expected) in [
         ("tls=true", &[][..]),
         ("tlsInsecure=true", &["tlsAllowInvalidCertificates"]),
-        (
-            "tlsAllowInvalidHostnames=true",
-            &["tlsAllowInvalidHostnames"],
-        ),
+        ("tlsAllowInvalidHostnames=true", &["tlsAllowInvalidHostnames"]),
         // B-41
         ("tlsDisableOCSPEndpointCheck=true", &[]),
-        (
-            "tlsDisableOCSPEndpointCheck=false",
-            &["tlsDisableOCSPEndpointCheck"],
-        ),
+        ("tlsDisableOCSPEndpointCheck=false", &["tlsDisableOCSPEndpointCheck"]),
         ("tlsDisableCertificateRevocationCheck=true", &[]),
-        (
-            "tlsDisableCertificateRevocationCheck=false",
-            &["tlsDisableCertificateRevocationCheck"],
-        ),
-        (
-            "tlsCertificateKeyFilePassword=p",
-            &["tlsCertificateKeyFilePassword"],
-        ),
-        (
-            "tlsCertificateKeyFile=f&tlsCertificateKeyFilePassword=p",
-            &[],
-        ),
+        ("tlsDisableCertificateRevocationCheck=false", &["tlsDisableCertificateRevocationCheck"]),
+        ("tlsCertificateKeyFilePassword=p", &["tlsCertificateKeyFilePassword"]),
+        ("tlsCertificateKeyFile=f&tlsCertificateKeyFilePassword=p", &[]),
     ] {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
-        for warnings in [
-            options.multi_threaded_warnings(),
-            options.single_threaded_warnings(),
-        ] {
+        for warnings in [options.multi_threaded_warnings(), options.single_threaded_warnings()] {
             let names: Vec<_> = warnings.iter().map(Warning::option).collect();
             assert_eq!(names, expected);
         }

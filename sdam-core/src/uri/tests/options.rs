@@ -32,10 +32,7 @@ fn check_ignored(pairs: &[&str]) {
 fn unknown_keys_are_ignored_with_a_warning() {
     // B-33, B-34, L-78
     let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1&slaveOk=true");
-    assert_eq!(
-        warned(&string),
-        ["foo", "serverApi", "waitQueueSize", "slaveOk"]
-    );
+    assert_eq!(warned(&string), ["foo", "serverApi", "waitQueueSize", "slaveOk"]);
     assert_eq!(string.options().len(), 1);
     let options = string.into_options().unwrap();
     assert_eq!(options.server_api, None);
@@ -100,16 +97,10 @@ fn every_discovery_and_selection_option_sets_its_field() {
     assert_eq!(options.app_name.as_deref(), Some("app"));
     assert_eq!(options.connect_timeout, Some(Duration::from_millis(1)));
     assert_eq!(options.direct_connection, Some(false));
-    assert_eq!(
-        options.heartbeat_frequency,
-        Some(Duration::from_millis(502))
-    );
+    assert_eq!(options.heartbeat_frequency, Some(Duration::from_millis(502)));
     assert_eq!(options.local_threshold, Duration::from_millis(3));
     assert_eq!(options.read_preference.mode, ReadMode::Nearest);
-    assert_eq!(
-        options.read_preference.max_staleness,
-        Some(Duration::from_secs(90))
-    );
+    assert_eq!(options.read_preference.max_staleness, Some(Duration::from_secs(90)));
     assert_eq!(options.read_preference.tag_sets.len(), 1);
     assert_eq!(options.replica_set.as_deref(), Some("rs"));
     assert_eq!(options.server_monitoring_mode, ServerMonitoringMode::Poll);
@@ -130,11 +121,7 @@ fn tag_sets_keep_their_order_and_case() {
     );
     assert_eq!(
         options.read_preference.tag_sets,
-        [
-            tags(&[("dc", "NY"), ("rack", "1")]),
-            tags(&[("dc", "ny")]),
-            tags(&[])
-        ]
+        [tags(&[("dc", "NY"), ("rack", "1")]), tags(&[("dc", "ny")]), tags(&[])]
     );
     check_ignored(&[
         "readPreferenceTags=dc",
@@ -156,18 +143,12 @@ fn max_staleness_is_whole_seconds_or_minus_one() {
     assert_eq!(limit(&secondary(1)), Some(Duration::from_secs(1)));
     assert_eq!(limit("maxStalenessSeconds=-1"), None);
     check_ignored(&["maxStalenessSeconds=-2", "maxStalenessSeconds=x"]);
-    check_refused(
-        "mongodb://a/?maxStalenessSeconds=120",
-        "maxStalenessSeconds",
-    );
+    check_refused("mongodb://a/?maxStalenessSeconds=120", "maxStalenessSeconds");
     check_refused(
         "mongodb://a/?maxStalenessSeconds=1&readPreference=primary",
         "maxStalenessSeconds",
     );
-    check_refused(
-        "mongodb://a/?readPreferenceTags=dc:ny",
-        "readPreferenceTags",
-    );
+    check_refused("mongodb://a/?readPreferenceTags=dc:ny", "readPreferenceTags");
     assert_eq!(accepted("readPreferenceTags=").validate(), Ok(()));
 }
 
@@ -186,10 +167,7 @@ fn pool_and_retry_options_are_driver_options() {
     assert_eq!(driver.max_idle_time(), millis(4));
     assert_eq!(driver.wait_queue_timeout(), millis(6));
     assert_eq!(driver.socket_timeout(), millis(7));
-    assert_eq!(
-        (driver.timeout(), driver.value("timeoutMS").is_some()),
-        (None, true)
-    );
+    assert_eq!((driver.timeout(), driver.value("timeoutMS").is_some()), (None, true));
     assert_eq!(driver.enable_overload_retargeting(), Some(true));
     assert_eq!(driver.max_adaptive_retries(), Some(0));
     assert_eq!(driver.retry_reads(), None);
@@ -214,10 +192,7 @@ fn concern_compression_and_authentication_options_are_driver_options() {
     assert_eq!(driver.w(), Some(&Value::Text("majority".into())));
     assert_eq!(driver.journal(), Some(true));
     assert_eq!(driver.read_concern_level(), Some("local"));
-    assert_eq!(
-        driver.compressors(),
-        Some(&["zstd".into(), "zlib".into()][..])
-    );
+    assert_eq!(driver.compressors(), Some(&["zstd".into(), "zlib".into()][..]));
     assert_eq!(driver.zlib_compression_level(), Some(-1));
     assert_eq!(driver.auth_mechanism(), Some("GSSAPI"));
     assert_eq!(driver.auth_source(), Some("$external"));
@@ -225,22 +200,14 @@ fn concern_compression_and_authentication_options_are_driver_options() {
     assert_eq!(properties.value("SERVICE_NAME"), Some("a"));
     assert_eq!(properties.value("X"), Some("b:c"));
     assert_eq!(accepted("w=3").driver.w(), Some(&Value::Number(3)));
-    check_ignored(&[
-        "w=-1",
-        "w=2147483648",
-        "zlibCompressionLevel=10",
-        "compressors=lz4",
-    ]);
+    check_ignored(&["w=-1", "w=2147483648", "zlibCompressionLevel=10", "compressors=lz4"]);
 }
 
 #[test]
 fn unknown_compressors_are_left_out() {
     let string = parse("mongodb://a/?compressors=lz4,zlib");
     assert_eq!(warned(&string), ["compressors"]);
-    assert_eq!(
-        string.option("compressors"),
-        Some(&Value::List(vec!["zlib".into()].into()))
-    );
+    assert_eq!(string.option("compressors"), Some(&Value::List(vec!["zlib".into()].into())));
 }
 
 #[test]

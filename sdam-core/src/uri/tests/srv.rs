@@ -2,11 +2,7 @@
 
 use super::*;
 
-const HOSTS: [&str; 3] = [
-    "a.test.example.com",
-    "b.test.example.com",
-    "c.test.example.com",
-];
+const HOSTS: [&str; 3] = ["a.test.example.com", "b.test.example.com", "c.test.example.com"];
 
 fn hosts(count: usize) -> Vec<ServerAddress> {
     let hosts = HOSTS.iter().take(count);

@@ -51,17 +51,11 @@ fn topology() -> Vec<EventKind> {
     let closed = |text| EventKind::ServerClosed {
         server: server(),
         address: address(text),
-        reason: DepartureReason::WrongSetName {
-            found: Some("rs0".into()),
-            wanted: "wrong".into(),
-        },
+        reason: DepartureReason::WrongSetName { found: Some("rs0".into()), wanted: "wrong".into() },
     };
     let sharded =
         TopologyDescription::new(TopologyType::Sharded, [description(1, ServerType::Mongos)]);
-    let connection = ConnectionId {
-        driver: 3,
-        server: Some(77),
-    };
+    let connection = ConnectionId { driver: 3, server: Some(77) };
     let awaited = Heartbeat::new(server(), address("a"), connection, true);
     let reply = doc! { "ok": 1.0, "id": bson::oid::ObjectId::from_bytes([1; 12]) };
     let obstacle = Obstacle::NamesDiffer {
@@ -81,16 +75,9 @@ fn topology() -> Vec<EventKind> {
         EventKind::ServerHeartbeatStarted(awaited),
         succeeded(1, &reply),
         failed(1),
-        EventKind::MembersIgnored {
-            ignored: 3,
-            limit: 10,
-        },
+        EventKind::MembersIgnored { ignored: 3, limit: 10 },
         EventKind::TopologyEmptied,
-        EventKind::ServerUnusable {
-            server: server(),
-            address: address("mongo-0"),
-            obstacle,
-        },
+        EventKind::ServerUnusable { server: server(), address: address("mongo-0"), obstacle },
         EventKind::ConfigWarning(warning()),
     ]
 }
@@ -105,11 +92,7 @@ fn warning() -> Arc<Warning> {
 pub(super) fn cleared(service_id: Option<ObjectId>, was_paused: bool) -> EventKind {
     let mut clear = PoolClear::new(Generation::from_u64(1), reset());
     (clear.service_id, clear.was_paused) = (service_id, was_paused);
-    EventKind::PoolCleared {
-        server: server(),
-        address: host(),
-        clear,
-    }
+    EventKind::PoolCleared { server: server(), address: host(), clear }
 }
 
 fn pools() -> Vec<EventKind> {
@@ -127,16 +110,10 @@ fn pools() -> Vec<EventKind> {
     vec![
         created(PoolOptions::default()),
         created(options),
-        EventKind::PoolReady {
-            server: server(),
-            address: host(),
-        },
+        EventKind::PoolReady { server: server(), address: host() },
         cleared(None, false),
         cleared(Some(ObjectId::from_bytes([2; 12])), false),
-        EventKind::PoolClosed {
-            server: server(),
-            address: host(),
-        },
+        EventKind::PoolClosed { server: server(), address: host() },
     ]
 }
 
@@ -146,32 +123,11 @@ fn connections() -> Vec<EventKind> {
     let (server, connection) = (server(), connection());
     let duration = Duration::from_micros(1500);
     let mut all = vec![
-        EventKind::ConnectionCreated {
-            server,
-            address: host(),
-            connection,
-        },
-        EventKind::ConnectionReady {
-            server,
-            address: host(),
-            connection,
-            duration,
-        },
-        EventKind::ConnectionCheckOutStarted {
-            server,
-            address: host(),
-        },
-        EventKind::ConnectionCheckedOut {
-            server,
-            address: host(),
-            connection,
-            duration,
-        },
-        EventKind::ConnectionCheckedIn {
-            server,
-            address: host(),
-            connection,
-        },
+        EventKind::ConnectionCreated { server, address: host(), connection },
+        EventKind::ConnectionReady { server, address: host(), connection, duration },
+        EventKind::ConnectionCheckOutStarted { server, address: host() },
+        EventKind::ConnectionCheckedOut { server, address: host(), connection, duration },
+        EventKind::ConnectionCheckedIn { server, address: host(), connection },
     ];
     for (reason, error) in [
         (Reason::Stale, None),
@@ -187,11 +143,7 @@ fn connections() -> Vec<EventKind> {
             error,
         });
     }
-    for reason in [
-        Failure::Timeout,
-        Failure::PoolClosed,
-        Failure::ConnectionError,
-    ] {
+    for reason in [Failure::Timeout, Failure::PoolClosed, Failure::ConnectionError] {
         all.push(EventKind::ConnectionCheckOutFailed {
             server,
             address: host(),
@@ -210,10 +162,7 @@ fn selections() -> Vec<EventKind> {
         remaining,
     };
     vec![
-        EventKind::ServerSelectionStarted {
-            selection: selection(),
-            description: Arc::default(),
-        },
+        EventKind::ServerSelectionStarted { selection: selection(), description: Arc::default() },
         waiting(None),
     ]
 }

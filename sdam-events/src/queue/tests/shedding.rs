@@ -104,12 +104,7 @@ fn started_heartbeats_end_after_the_mark_is_reached() {
     };
     assert_eq!(end.kind.name(), EventName::ServerHeartbeatFailed);
     assert_eq!(end.kind.address(), Some(&address("host9")));
-    assert_eq!(
-        dropped.kind,
-        EventKind::EventsDropped {
-            total: queue.dropped()
-        }
-    );
+    assert_eq!(dropped.kind, EventKind::EventsDropped { total: queue.dropped() });
     assert_eq!(closed.kind, EventKind::TopologyClosed);
 }
 
@@ -152,16 +147,9 @@ fn check_outs_are_dropped_above_the_mark_and_connections_are_not() {
         queue.push(at(200_000), kind);
         queue.depth() - before
     };
-    let checked_in = EventKind::ConnectionCheckedIn {
-        server,
-        address: host.clone(),
-        connection: connection(),
-    };
-    let created = EventKind::ConnectionCreated {
-        server,
-        address: host,
-        connection: connection(),
-    };
+    let checked_in =
+        EventKind::ConnectionCheckedIn { server, address: host.clone(), connection: connection() };
+    let created = EventKind::ConnectionCreated { server, address: host, connection: connection() };
     assert_eq!(push(checked_in.clone()), 0);
     assert_eq!(push(created), 1);
     queue.drain_now(&Recorder::shared());

@@ -27,9 +27,7 @@ fn recordings_of_versions_2_to_4_are_replayed() {
         let outcome = outcome.unwrap();
         assert_eq!((outcome.divergence, outcome.cut_off), (None, None));
         let is_replayed = |line: &&str| {
-            let other = ["Heartbeat", "Selection"]
-                .iter()
-                .any(|name| line.contains(name));
+            let other = ["Heartbeat", "Selection"].iter().any(|name| line.contains(name));
             line.contains("\"event\":") && !other
         };
         let replayed = recording.lines().filter(is_replayed).count();
@@ -60,10 +58,7 @@ fn inputs_of_earlier_versions_are_observed_as_those_of_today() {
     assert_eq!(count(|input| matches!(input, Input::Error { .. })), 5);
     assert_eq!(count(|input| matches!(input, Input::Hosts(_))), 1);
     assert_eq!(count(|input| matches!(input, Input::Deserted { .. })), 1);
-    assert_eq!(
-        count(|input| matches!(input, Input::ServiceConnectionClosed { .. })),
-        1
-    );
+    assert_eq!(count(|input| matches!(input, Input::ServiceConnectionClosed { .. })), 1);
     assert_eq!(measured, 5, "by checks that were answered");
 }
 
@@ -71,9 +66,7 @@ fn inputs_of_earlier_versions_are_observed_as_those_of_today() {
 fn a_changed_event_of_an_earlier_version_is_a_divergence() {
     for recording in [VERSION_2, VERSION_3, VERSION_4] {
         for (index, line) in recording.lines().enumerate() {
-            let is_silent = ["Heartbeat", "Selection"]
-                .iter()
-                .any(|name| line.contains(name));
+            let is_silent = ["Heartbeat", "Selection"].iter().any(|name| line.contains(name));
             if !line.contains("\"event\":") || is_silent {
                 continue;
             }
@@ -93,10 +86,7 @@ fn a_malformed_line_of_an_earlier_version_is_refused_with_the_reason() {
         let common = r#""seq":1,"at":1,"topology":"000000000000000000000000""#;
         check_refused(&format!("{header}\n{{{common},{rest}}}\n"), 2, reason);
     };
-    check(
-        r#""input":"Due""#,
-        "unknown variant `Due`, expected one of `Open`",
-    );
+    check(r#""input":"Due""#, "unknown variant `Due`, expected one of `Open`");
     check(r#""now":1,"input":"Open""#, "unknown field `now`");
     check(
         r#""input":{"MonitorDied":{"server":1,"more":1}}"#,
@@ -107,24 +97,15 @@ fn a_malformed_line_of_an_earlier_version_is_refused_with_the_reason() {
         r#""input":{"Checked":{"server":9,"rtt":{"average":1,"minimum":1}}}"#,
         "missing field `p90`",
     );
-    check(
-        r#""input":{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#,
-        "not base64",
-    );
+    check(r#""input":{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#, "not base64");
     let heartbeat = |rest: &str| {
         format!(
             r#""event":"ServerHeartbeatSucceeded","server":1,"address":"a:1","driverConnectionId":1,"awaited":false,"duration":1{rest}"#
         )
     };
-    check(
-        &heartbeat(""),
-        "ServerHeartbeatSucceeded has `duration` and `reply`",
-    );
+    check(&heartbeat(""), "ServerHeartbeatSucceeded has `duration` and `reply`");
     check(&heartbeat(r#","reply":"?""#), "`reply` is not base64");
-    check(
-        &heartbeat(r#","reply":"","more":1"#),
-        "unknown field `more`",
-    );
+    check(&heartbeat(r#","reply":"","more":1"#), "unknown field `more`");
 }
 
 #[test]
@@ -136,8 +117,5 @@ fn a_replayed_replica_set_has_a_primary_before_its_errors() {
         }
     })
     .unwrap();
-    assert!(
-        types.contains(&TopologyType::ReplicaSetWithPrimary),
-        "{types:?}"
-    );
+    assert!(types.contains(&TopologyType::ReplicaSetWithPrimary), "{types:?}");
 }

@@ -12,24 +12,12 @@ fn a_malformed_header_is_refused_with_the_column_and_the_reason() {
     check("x", "column 1: expected value");
     check("{}", "column 2: missing field `recording`");
     let changed = |from: &str, to: &str| header.replace(from, to);
-    check(
-        &changed("\"sdam\",\"version", "\"x\",\"version"),
-        "a recording of `x`",
-    );
+    check(&changed("\"sdam\",\"version", "\"x\",\"version"), "a recording of `x`");
     check(&changed("\"version\":5", "\"version\":1"), "version 1");
     check(&changed("\"version\":5", "\"version\":6"), "version 6");
-    check(
-        &changed("\"loadBalanced\":false,", ""),
-        "missing field `loadBalanced`",
-    );
-    check(
-        &changed("\"maxServers\"", "\"most\""),
-        "unknown field `most`, expected one of `seeds`",
-    );
-    check(
-        &changed("\"a:27017\"", "\"a:x\""),
-        "column 86: `server address` is `a:x`",
-    );
+    check(&changed("\"loadBalanced\":false,", ""), "missing field `loadBalanced`");
+    check(&changed("\"maxServers\"", "\"most\""), "unknown field `most`, expected one of `seeds`");
+    check(&changed("\"a:27017\"", "\"a:x\""), "column 86: `server address` is `a:x`");
 }
 
 #[test]
@@ -38,14 +26,8 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
     let check = |line: &str, reason: &str| {
         check_refused(&format!("{header}\n{line}\n"), 2, reason);
     };
-    check(
-        r#"{"seq":1,"at":-1}"#,
-        "column 16: invalid value: integer `-1`",
-    );
-    check(
-        r#"{"seq":1,"at":1,"topology":"0"}"#,
-        "column 31: `0` is not 24 hexadecimal digits",
-    );
+    check(r#"{"seq":1,"at":-1}"#, "column 16: invalid value: integer `-1`");
+    check(r#"{"seq":1,"at":1,"topology":"0"}"#, "column 31: `0` is not 24 hexadecimal digits");
     let check_line = |rest: &str, reason: &str| {
         let common = r#""seq":1,"at":1,"topology":"000000000000000000000000""#;
         check(&format!("{{{common},{rest}}}"), reason);
@@ -55,30 +37,15 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
         check_line(&format!(r#""now":1,"input":{input}"#), reason);
     };
     check_line(r#""input":"Open""#, "missing field `now`");
-    check_input(
-        r#""Jump""#,
-        "unknown variant `Jump`, expected one of `Open`",
-    );
-    check_line(
-        r#""event":"Jump""#,
-        "unknown variant `Jump`, expected one of `TopologyOpening`",
-    );
+    check_input(r#""Jump""#, "unknown variant `Jump`, expected one of `Open`");
+    check_line(r#""event":"Jump""#, "unknown variant `Jump`, expected one of `TopologyOpening`");
     check_line(r#""more":1"#, "unknown field `more`");
     check_input(r#""Open","more":1"#, "unknown field `more`");
     check_input(r#""Open""#, "the first input is not `Open` with a `setup`");
-    check_input(
-        r#""Open","setup":{"seed":1}"#,
-        "missing field `heartbeatFrequency`",
-    );
-    check_input(
-        r#"{"Deserted":{"server":1,"more":1}}"#,
-        "unknown field `more`, expected `server`",
-    );
+    check_input(r#""Open","setup":{"seed":1}"#, "missing field `heartbeatFrequency`");
+    check_input(r#"{"Deserted":{"server":1,"more":1}}"#, "unknown field `more`, expected `server`");
     check_input(r#"{"Deserted":{}}"#, "missing field `server`");
-    check_input(
-        r#"{"Deserted":{"server":"x"}}"#,
-        "column 95: invalid type: string",
-    );
+    check_input(r#"{"Deserted":{"server":"x"}}"#, "column 95: invalid type: string");
     check_input(
         r#"{"Failed":{"conn":{"server":1,"role":"Check","number":1},"at":1,"error":{"kind":"network","stage":"none"}}}"#,
         "unknown variant `none`, expected one of `check_out`, `dns`",
@@ -87,10 +54,7 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
         r#"{"Connected":{"conn":{"server":1,"role":"Pong","number":1}}}"#,
         "unknown variant `Pong`, expected `Check` or `Ping`",
     );
-    check_input(
-        r#"{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#,
-        "not base64",
-    );
+    check_input(r#"{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#, "not base64");
     check_line(
         r#""event":"ServerSelectionFailed","selector":"s","reason":"timeout""#,
         "ServerSelectionFailed has `reason`, `failure` and `duration`",
@@ -101,8 +65,5 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
 fn a_line_without_end_is_refused_before_it_fills_the_memory() {
     let recording = io::BufReader::new(io::repeat(b'x'));
     let error = replay(recording).unwrap_err().to_string();
-    assert!(
-        error.starts_with("line 1 of the recording: longer than 128 MiB"),
-        "{error}"
-    );
+    assert!(error.starts_with("line 1 of the recording: longer than 128 MiB"), "{error}");
 }

@@ -36,14 +36,8 @@ pub(super) fn suitable(topology: &TopologyDescription, criteria: &Criteria) -> O
         limit,
     };
     let deprioritized = criteria.deprioritized();
-    let preferred = model
-        .all
-        .iter()
-        .filter(|it| !deprioritized.contains(&it.address));
-    Some(or(
-        model.suitable(&preferred.cloned().collect()),
-        model.suitable(&model.all),
-    ))
+    let preferred = model.all.iter().filter(|it| !deprioritized.contains(&it.address));
+    Some(or(model.suitable(&preferred.cloned().collect()), model.suitable(&model.all)))
 }
 
 struct Model<'a> {
@@ -96,11 +90,7 @@ impl Model<'_> {
             (updated(server)? - wrote) - (updated(primary)? - primary.last_write_date?)
         } else {
             let secondaries = of(&self.all, &[RsSecondary]);
-            secondaries
-                .iter()
-                .filter_map(|it| it.last_write_date)
-                .max()?
-                - wrote
+            secondaries.iter().filter_map(|it| it.last_write_date).max()? - wrote
         };
         Some(lag + 10_000)
     }

@@ -68,8 +68,7 @@ impl Deployment {
             "replSetFreeze" => {
                 let refused =
                     |_| CommandError::new(NOT_SECONDARY, "cannot freeze node when primary");
-                self.repl_set_freeze(now, member, period())
-                    .map_err(refused)?;
+                self.repl_set_freeze(now, member, period()).map_err(refused)?;
                 Ok(Document::new())
             }
             "replSetMaintenance" => {
@@ -107,9 +106,7 @@ impl Deployment {
             return Document::new();
         };
         let config = own.config.as_deref();
-        let entries = config
-            .map(|config| config.members.as_slice())
-            .unwrap_or_default();
+        let entries = config.map(|config| config.members.as_slice()).unwrap_or_default();
         let members: Vec<Document> = entries
             .iter()
             .enumerate()
@@ -131,9 +128,7 @@ impl Deployment {
             let own = self.replica(member);
             peer == member || own.is_some_and(|own| own.peers.get(&peer).is_some_and(|h| h.up))
         };
-        let role = peer
-            .filter(|peer| peers(*peer))
-            .and_then(|peer| self.member(peer).role());
+        let role = peer.filter(|peer| peers(*peer)).and_then(|peer| self.member(peer).role());
         doc! {
             "_id": index as i32,
             "name": entry.address.as_str(),
@@ -201,13 +196,9 @@ fn config_document(config: &SetConfig) -> Document {
 fn parse_config(body: &Document) -> Result<SetConfig, CommandError> {
     let invalid =
         |what: &str| CommandError::new(BAD_VALUE, format!("{what} is missing or malformed"));
-    let config = body
-        .get_document("replSetReconfig")
-        .map_err(|_| invalid("the configuration"))?;
+    let config = body.get_document("replSetReconfig").map_err(|_| invalid("the configuration"))?;
     let name = config.get_str("_id").map_err(|_| invalid("_id"))?;
-    let entries = config
-        .get_array("members")
-        .map_err(|_| invalid("members"))?;
+    let entries = config.get_array("members").map_err(|_| invalid("members"))?;
     let mut parsed = SetConfig::new(name, []);
     for entry in entries {
         let entry = entry.as_document().ok_or_else(|| invalid("a member"))?;

@@ -87,16 +87,11 @@ impl Deployment {
                 1
             }
             "update" if flag(operation, "upsert") => {
-                return Err(CommandError::new(
-                    BAD_VALUE,
-                    "upserts are not simulated here",
-                ));
+                return Err(CommandError::new(BAD_VALUE, "upserts are not simulated here"));
             }
             "update" => {
-                let (filter, change) = (
-                    argument(operation, "filter")?,
-                    argument(operation, "updateMods")?,
-                );
+                let (filter, change) =
+                    (argument(operation, "filter")?, argument(operation, "updateMods")?);
                 let matched = self.store.update(namespace, filter, change, limit)? as i32;
                 counts.matched += matched;
                 return Ok(doc! { "n": matched, "nModified": matched });

@@ -38,10 +38,7 @@ impl Deployment {
             ));
         }
         let Some(database) = request.database() else {
-            return Err(CommandError::new(
-                NO_DATABASE,
-                "OP_MSG requests require a $db argument",
-            ));
+            return Err(CommandError::new(NO_DATABASE, "OP_MSG requests require a $db argument"));
         };
         check_api(version, &request.body)?;
         check_strict(request)?;
@@ -109,9 +106,7 @@ impl Deployment {
     fn server_status(&self, now: Instant, member: MemberId) -> Document {
         let own = self.member(member);
         let open = self.connections.values();
-        let open = open
-            .filter(|connection| connection.member == member)
-            .count();
+        let open = open.filter(|connection| connection.member == member).count();
         doc! {
             "host": own.address.as_str(),
             "version": own.version.to_string(),
@@ -123,31 +118,26 @@ impl Deployment {
 }
 
 pub(super) fn not_found(request: &Request) -> CommandError {
-    CommandError::new(
-        COMMAND_NOT_FOUND,
-        format!("no such command: '{}'", request.name),
-    )
+    CommandError::new(COMMAND_NOT_FOUND, format!("no such command: '{}'", request.name))
 }
 
 /// Checks the API version; only version 1 of the versioned API exists.
 pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), CommandError> {
     match body.get_str("apiVersion") {
-        Err(_) if version.has_versioned_api() => match body
-            .keys()
-            .find(|key| matches!(&***key, "apiStrict" | "apiDeprecationErrors"))
-        {
-            Some(key) => Err(CommandError::new(
-                API_WITHOUT_VERSION,
-                format!("Provided {key} without passing apiVersion"),
-            )),
-            None => Ok(()),
-        },
+        Err(_) if version.has_versioned_api() => {
+            match body.keys().find(|key| matches!(&***key, "apiStrict" | "apiDeprecationErrors")) {
+                Some(key) => Err(CommandError::new(
+                    API_WITHOUT_VERSION,
+                    format!("Provided {key} without passing apiVersion"),
+                )),
+                None => Ok(()),
+            }
+        }
         Ok("1") | Err(_) => Ok(()),
         Ok(_) if !version.has_versioned_api() => Ok(()),
-        Ok(other) => Err(CommandError::new(
-            API_VERSION_ERROR,
-            format!("Cannot accept API version {other}"),
-        )),
+        Ok(other) => {
+            Err(CommandError::new(API_VERSION_ERROR, format!("Cannot accept API version {other}")))
+        }
     }
 }
 

@@ -39,19 +39,17 @@ impl Deployment {
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {
             Role::Primary => Ok(()),
-            _ if is_write(&request.name) => Err(CommandError::new(
-                NOT_WRITABLE_PRIMARY,
-                format!("not {word}"),
-            )),
+            _ if is_write(&request.name) => {
+                Err(CommandError::new(NOT_WRITABLE_PRIMARY, format!("not {word}")))
+            }
             Role::Secondary if allows_secondary(request) => Ok(()),
             Role::Secondary => Err(CommandError::new(
                 NOT_PRIMARY_NO_SECONDARY_OK,
                 format!("not {word} and {secondary_ok}=false"),
             )),
-            Role::Recovering => Err(CommandError::new(
-                NOT_PRIMARY_OR_SECONDARY,
-                "node is recovering",
-            )),
+            Role::Recovering => {
+                Err(CommandError::new(NOT_PRIMARY_OR_SECONDARY, "node is recovering"))
+            }
             _ => Err(CommandError::new(
                 NOT_PRIMARY_OR_SECONDARY,
                 format!("not {word} or secondary; cannot currently read from this replSet member"),
@@ -69,11 +67,7 @@ impl Deployment {
         let body = &request.body;
         let collection = body.get_str(&request.name).unwrap_or_default();
         let namespace = format!("{database}.{collection}");
-        let write = |namespace| Write {
-            member,
-            namespace,
-            body,
-        };
+        let write = |namespace| Write { member, namespace, body };
         let reply = match &*request.name {
             "insert" | "update" | "delete" => self.write(&write(namespace)),
             "bulkWrite" => self.once(&write(namespace), 0, |own| own.bulk_write(database, body)),
@@ -100,10 +94,7 @@ impl Deployment {
             "listCollections" => Ok(self.list_collections(database)),
             "listDatabases" => Ok(self.list_databases()),
             "getMore" => self.get_more(database, body),
-            name => Err(CommandError::new(
-                BAD_VALUE,
-                format!("{name} is not simulated"),
-            )),
+            name => Err(CommandError::new(BAD_VALUE, format!("{name} is not simulated"))),
         }?;
         if is_write(&request.name) {
             self.record_write(now, member);
@@ -114,23 +105,14 @@ impl Deployment {
     fn find(&mut self, namespace: &str, body: &Document) -> CommandResult {
         let empty = Document::new();
         let part = |key: &str| body.get_document(key).unwrap_or(&empty);
-        let found = self
-            .store
-            .find_sorted(namespace, part("filter"), part("sort"))?;
+        let found = self.store.find_sorted(namespace, part("filter"), part("sort"))?;
         let skip = count_argument(body, "skip").unwrap_or(0);
         let limit = count_argument(body, "limit").filter(|limit| *limit > 0);
         // The only index is the one of `_id`.
         let key = doc! { "_id": 1 };
         let returns_key = flag(body, "returnKey");
-        let projection = if returns_key {
-            &key
-        } else {
-            part("projection")
-        };
-        let found = found
-            .into_iter()
-            .skip(skip)
-            .take(limit.unwrap_or(usize::MAX));
+        let projection = if returns_key { &key } else { part("projection") };
+        let found = found.into_iter().skip(skip).take(limit.unwrap_or(usize::MAX));
         let found: Vec<Document> = found.map(|found| project(projection, found)).collect();
         let size = count_argument(body, "batchSize");
         let size = size.filter(|_| !flag(body, "singleBatch"));
@@ -141,8 +123,7 @@ impl Deployment {
         let collection = body.get_str("collection").unwrap_or_default();
         let namespace = format!("{database}.{collection}");
         let id = number(body, "getMore").unwrap_or_default();
-        self.cursors
-            .next(&namespace, id, count_argument(body, "batchSize"))
+        self.cursors.next(&namespace, id, count_argument(body, "batchSize"))
     }
 
     fn distinct(&self, namespace: &str, body: &Document) -> CommandResult {
@@ -183,10 +164,7 @@ impl Deployment {
                 "$project" => batch = batch.iter().map(|it| project(options, it)).collect(),
                 "$group" if options.contains_key("n") => {
                     let count = (!batch.is_empty()).then_some(batch.len() as i32);
-                    batch = count
-                        .map(|count| doc! { "_id": 1, "n": count })
-                        .into_iter()
-                        .collect();
+                    batch = count.map(|count| doc! { "_id": 1, "n": count }).into_iter().collect();
                 }
                 _ => return Err(unsimulated_pipeline()),
             }
@@ -223,9 +201,8 @@ impl Deployment {
 
     fn list_databases(&self) -> Document {
         let names = self.store.namespaces();
-        let mut names: Vec<&str> = names
-            .filter_map(|name| name.split_once('.').map(|(database, _)| database))
-            .collect();
+        let mut names: Vec<&str> =
+            names.filter_map(|name| name.split_once('.').map(|(database, _)| database)).collect();
         names.dedup();
         let list: Vec<Document> = names
             .into_iter()
@@ -241,13 +218,7 @@ fn allows_secondary(request: &Request) -> bool {
     let mode = preference.and_then(|preference| preference.get_str("mode"));
     match mode {
         Ok(mode) => mode != "primary",
-        Err(_) => matches!(
-            request.framing,
-            Framing::Query {
-                secondary_ok: true,
-                ..
-            }
-        ),
+        Err(_) => matches!(request.framing, Framing::Query { secondary_ok: true, .. }),
     }
 }
 
@@ -270,10 +241,7 @@ pub(super) fn documents<'a>(
 ) -> Result<Vec<&'a Document>, CommandError> {
     let invalid = || CommandError::new(BAD_VALUE, format!("`{key}` must be an array of documents"));
     let array = body.get_array(key).map_err(|_| invalid())?;
-    array
-        .iter()
-        .map(|value| value.as_document().ok_or_else(invalid))
-        .collect()
+    array.iter().map(|value| value.as_document().ok_or_else(invalid)).collect()
 }
 
 fn unsimulated_pipeline() -> CommandError {

@@ -57,10 +57,7 @@ impl Deployment {
             Err(error) => self.answer(now, id, &request, response_to, Err(error)),
             Ok(Some(max)) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.task = Task::Hello(Waiting {
-                        request,
-                        response_to,
-                    });
+                    connection.task = Task::Hello(Waiting { request, response_to });
                     self.timers.set(Timer::Connection(id), now + max);
                 }
             }
@@ -114,10 +111,8 @@ impl Deployment {
                 ),
             ));
         }
-        Ok(
-            (awaited.counter == own.process.counter && !awaited.max.is_zero())
-                .then_some(awaited.max),
-        )
+        Ok((awaited.counter == own.process.counter && !awaited.max.is_zero())
+            .then_some(awaited.max))
     }
 
     /// Answers a hello, and continues streaming if the client allows it.
@@ -138,10 +133,7 @@ impl Deployment {
             return;
         }
         let own = self.member(member);
-        let version = own
-            .version
-            .supports_streaming()
-            .then(|| topology_version(own));
+        let version = own.version.supports_streaming().then(|| topology_version(own));
         // A stream without waiting would never pause, so a client that requests one gets a single
         // reply.
         let streams = version.is_some()
@@ -213,11 +205,7 @@ impl Deployment {
         if own.version.supports_streaming() && !matches!(own.kind, Kind::Standalone) {
             reply.insert("topologyVersion", topology_version(own));
         }
-        let writable = if request.is_modern_hello() {
-            "isWritablePrimary"
-        } else {
-            "ismaster"
-        };
+        let writable = if request.is_modern_hello() { "isWritablePrimary" } else { "ismaster" };
         match &own.kind {
             Kind::Standalone => {
                 reply.insert(writable, true);
@@ -287,10 +275,7 @@ impl Deployment {
         }
         if replica.role != Role::Arbiter {
             let last = replica.oplog.last();
-            let time = bson::Timestamp {
-                time: last.time.seconds,
-                increment: last.time.increment,
-            };
+            let time = bson::Timestamp { time: last.time.seconds, increment: last.time.increment };
             reply.insert(
                 "lastWrite",
                 doc! {
@@ -317,11 +302,7 @@ impl Connection {
             return Ok(());
         };
         if greeted {
-            let word = if server.version.has_versioned_api() {
-                "hello"
-            } else {
-                "isMaster"
-            };
+            let word = if server.version.has_versioned_api() { "hello" } else { "isMaster" };
             return Err(CommandError::new(
                 METADATA_CANNOT_BE_MUTATED,
                 format!("The client metadata document may only be sent in the first {word}"),
@@ -347,9 +328,7 @@ impl Connection {
                 ),
             ));
         }
-        let missing = ["driver", "os"]
-            .into_iter()
-            .find(|name| client.get_document(name).is_err());
+        let missing = ["driver", "os"].into_iter().find(|name| client.get_document(name).is_err());
         match missing {
             None => Ok(()),
             Some(name) => Err(CommandError::new(
@@ -370,9 +349,7 @@ fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>
     let body = &request.body;
     let modern = server.has_versioned_api();
     // Only newer releases treat null as absent.
-    let version = body
-        .get("topologyVersion")
-        .filter(|version| !modern || **version != Bson::Null);
+    let version = body.get("topologyVersion").filter(|version| !modern || **version != Bson::Null);
     let max = number(body, "maxAwaitTimeMS");
     if modern && let Some(max @ ..0) = max {
         return Err(CommandError::new(
@@ -380,9 +357,7 @@ fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>
             format!("BSON field 'maxAwaitTimeMS' value must be >= 0, actual value '{max}'"),
         ));
     }
-    let version = version
-        .map(|version| parse_topology_version(modern, version))
-        .transpose()?;
+    let version = version.map(|version| parse_topology_version(modern, version)).transpose()?;
     let ((process_id, counter), max) = match (version, max) {
         (None, None) if request.exhaust_allowed() => {
             return Err(CommandError::new(
@@ -417,11 +392,7 @@ fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>
             "maxAwaitTimeMS must be a non-negative integer",
         ));
     };
-    Ok(Some(Await {
-        process_id,
-        counter,
-        max: Duration::from_millis(millis),
-    }))
+    Ok(Some(Await { process_id, counter, max: Duration::from_millis(millis) }))
 }
 
 /// Parses the process id and the counter in `version`.
@@ -436,11 +407,7 @@ fn parse_topology_version(modern: bool, version: &Bson) -> Result<(ObjectId, i64
             )
         });
     };
-    let parent = if modern {
-        "hello.topologyVersion"
-    } else {
-        "TopologyVersion"
-    };
+    let parent = if modern { "hello.topologyVersion" } else { "TopologyVersion" };
     let field = |name: &str| {
         document.get(name).ok_or_else(|| {
             CommandError::new(
@@ -471,17 +438,11 @@ fn wrong_type(field: &str, value: &Bson, expected: &str) -> CommandError {
 fn host_fields(reply: &mut Document, config: &SetConfig) {
     let names = |wanted: fn(&MemberConfig) -> bool| -> Vec<String> {
         let visible = config.members.iter().filter(|member| !member.hidden);
-        visible
-            .filter(|member| wanted(member))
-            .map(|member| member.address.to_string())
-            .collect()
+        visible.filter(|member| wanted(member)).map(|member| member.address.to_string()).collect()
     };
     reply.insert("hosts", names(MemberConfig::is_electable));
     for (field, names) in [
-        (
-            "passives",
-            names(|member| !member.arbiter && !member.is_electable()),
-        ),
+        ("passives", names(|member| !member.arbiter && !member.is_electable())),
         ("arbiters", names(|member| member.arbiter)),
     ] {
         if !names.is_empty() {
@@ -500,11 +461,8 @@ fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
         reply.insert("hidden", true);
     }
     if !entry.delay.is_zero() {
-        let name = if own.version.has_versioned_api() {
-            "secondaryDelaySecs"
-        } else {
-            "slaveDelay"
-        };
+        let name =
+            if own.version.has_versioned_api() { "secondaryDelaySecs" } else { "slaveDelay" };
         reply.insert(name, entry.delay.as_secs() as i64);
     }
     if !entry.tags.is_empty() {
@@ -534,10 +492,7 @@ pub(super) fn topology_version(own: &Member) -> Document {
 
 /// Returns the signature of a cluster time without authentication.
 pub(super) fn unsigned() -> Binary {
-    Binary {
-        subtype: BinarySubtype::Generic,
-        bytes: vec![0; 20],
-    }
+    Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] }
 }
 
 pub(super) fn object_id(id: sdam_core::ids::ObjectId) -> ObjectId {

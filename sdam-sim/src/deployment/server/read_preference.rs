@@ -66,9 +66,9 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
 fn has_tags(preference: &Document) -> Result<bool, CommandError> {
     match preference.get("tags") {
         None => Ok(false),
-        Some(Bson::Array(sets)) => Ok(sets
-            .iter()
-            .any(|set| set.as_document().is_none_or(|set| !set.is_empty()))),
+        Some(Bson::Array(sets)) => {
+            Ok(sets.iter().any(|set| set.as_document().is_none_or(|set| !set.is_empty())))
+        }
         Some(other) => Err(wrong_type("tags", "array", other)),
     }
 }
@@ -101,10 +101,7 @@ fn is_limited(preference: &Document) -> Result<bool, CommandError> {
     };
     let refusal = match seconds {
         0 => return Ok(false),
-        ..0 => CommandError::new(
-            BAD_VALUE,
-            "maxStalenessSeconds must be a non-negative integer",
-        ),
+        ..0 => CommandError::new(BAD_VALUE, "maxStalenessSeconds must be a non-negative integer"),
         i64::MAX => CommandError::new(
             BAD_VALUE,
             format!("maxStalenessSeconds value can not exceed {}", i64::MAX),

@@ -27,10 +27,7 @@ pub(super) struct Sasl {
 /// The next message expected from the client.
 #[derive(Debug)]
 enum State {
-    Proof {
-        conversation: ServerConversation,
-        skips_empty_exchange: bool,
-    },
+    Proof { conversation: ServerConversation, skips_empty_exchange: bool },
     Empty,
 }
 
@@ -114,10 +111,7 @@ impl Sasl {
             return Err(CommandError::new(PROTOCOL_ERROR, text));
         }
         match self.state.take() {
-            Some(State::Proof {
-                conversation,
-                skips_empty_exchange,
-            }) => {
+            Some(State::Proof { conversation, skips_empty_exchange }) => {
                 let last = conversation.finish(payload(body)).ok_or_else(failed)?;
                 if skips_empty_exchange {
                     self.is_authenticated = true;
@@ -139,15 +133,11 @@ impl Sasl {
 }
 
 fn payload(body: &Document) -> &[u8] {
-    body.get_binary_generic("payload")
-        .map_or(&[], Vec::as_slice)
+    body.get_binary_generic("payload").map_or(&[], Vec::as_slice)
 }
 
 fn reply(payload: &[u8], done: bool) -> Document {
-    let payload = Binary {
-        subtype: BinarySubtype::Generic,
-        bytes: payload.to_vec(),
-    };
+    let payload = Binary { subtype: BinarySubtype::Generic, bytes: payload.to_vec() };
     doc! { "conversationId": CONVERSATION, "done": done, "payload": payload }
 }
 

@@ -35,16 +35,8 @@ pub(super) struct Write<'r> {
 /// A single statement.
 enum Statement<'r> {
     Insert(&'r Document),
-    Update {
-        filter: &'r Document,
-        change: &'r Document,
-        limit: usize,
-        upserts: bool,
-    },
-    Delete {
-        filter: &'r Document,
-        limit: usize,
-    },
+    Update { filter: &'r Document, change: &'r Document, limit: usize, upserts: bool },
+    Delete { filter: &'r Document, limit: usize },
 }
 
 impl Deployment {
@@ -57,9 +49,8 @@ impl Deployment {
         let (mut written, mut modified) = (0, 0);
         let (mut errors, mut upserted) = (Vec::new(), Vec::new());
         for (index, statement) in statements.iter().enumerate() {
-            let result = self.once(write, index, |own| {
-                own.run_statement(&write.namespace, statement)
-            });
+            let result =
+                self.once(write, index, |own| own.run_statement(&write.namespace, statement));
             let number = index as i32;
             match result {
                 Ok(done) => {
@@ -112,8 +103,7 @@ impl Deployment {
             if flag(body, "remove") {
                 own.store.delete(namespace, &only, 1)?;
             } else {
-                own.store
-                    .update(namespace, &only, argument(body, "update")?, 1)?;
+                own.store.update(namespace, &only, argument(body, "update")?, 1)?;
                 if flag(body, "new") {
                     let after = own.store.find(namespace, &only)?;
                     value = after.first().map(|after| (*after).clone()).unwrap_or(value);
@@ -146,10 +136,7 @@ impl Deployment {
             return Err(CommandError::new(TRANSACTION_TOO_OLD, reason));
         }
         if txn > last.number {
-            *last = Last {
-                number: txn,
-                done: BTreeMap::new(),
-            };
+            *last = Last { number: txn, done: BTreeMap::new() };
         }
         if let Some(done) = last.done.get(&index) {
             return Ok(done.clone());
@@ -173,12 +160,7 @@ impl Deployment {
                 self.store.insert(namespace, document.clone())?;
                 Ok(doc! { "n": 1 })
             }
-            Statement::Update {
-                filter,
-                change,
-                limit,
-                upserts,
-            } => {
+            Statement::Update { filter, change, limit, upserts } => {
                 let hits = self.store.update(namespace, filter, change, limit)? as i32;
                 if hits > 0 || !upserts {
                     return Ok(doc! { "n": hits, "nModified": hits });
@@ -213,11 +195,7 @@ impl<'r> Statement<'r> {
                 Self::Update {
                     filter,
                     change: argument(statement, "u")?,
-                    limit: if flag(statement, "multi") {
-                        usize::MAX
-                    } else {
-                        1
-                    },
+                    limit: if flag(statement, "multi") { usize::MAX } else { 1 },
                     upserts: flag(statement, "upsert"),
                 }
             } else {

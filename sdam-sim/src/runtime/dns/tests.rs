@@ -28,10 +28,7 @@ fn records_change_at_once_and_names_ignore_case_and_the_final_dot() {
     assert_eq!(look_up(SRV), SrvRecords::new(vec![host("a")], MINUTE));
     sim.dns().set_srv(SRV, 2 * MINUTE, ["a", "b"].map(host));
     let found = look_up("_MongoDB._tcp.Cluster.sim.test.");
-    assert_eq!(
-        found,
-        SrvRecords::new(["a", "b"].map(host).into(), 2 * MINUTE)
-    );
+    assert_eq!(found, SrvRecords::new(["a", "b"].map(host).into(), 2 * MINUTE));
     sim.dns().set_srv(SRV, MINUTE, []);
     assert_eq!(look_up(SRV).hosts, []);
     assert_eq!((sim.dns().lookups(SRV), sim.dns().lookups("other")), (4, 0));
@@ -56,28 +53,14 @@ fn a_fault_meets_hosts_and_records_until_it_ends() {
     sim.dns().publish("cluster.sim.test", MINUTE);
     let host = host("a");
     // Whether the name is found, has no record, or could not be looked up.
-    let srv = || {
-        sim.block_on(resolver.lookup_srv(SRV, None))
-            .map(|found| found.hosts.len())
-    };
+    let srv = || sim.block_on(resolver.lookup_srv(SRV, None)).map(|found| found.hosts.len());
     let connect = || sim.block_on(transport.connect(&host, None));
     for (fault, records, message) in [
-        (
-            DnsFault::NoSuchName,
-            Ok(0),
-            "host a.sim.test has no address",
-        ),
-        (
-            DnsFault::ServerFailure,
-            Err(()),
-            "the name server failed for a.sim.test",
-        ),
+        (DnsFault::NoSuchName, Ok(0), "host a.sim.test has no address"),
+        (DnsFault::ServerFailure, Err(()), "the name server failed for a.sim.test"),
     ] {
         sim.dns().set_fault_of_all(Some(fault));
-        assert_eq!(
-            srv().map_err(|error| assert_eq!(error.stage(), Stage::Dns)),
-            records
-        );
+        assert_eq!(srv().map_err(|error| assert_eq!(error.stage(), Stage::Dns)), records);
         let error = connect().unwrap_err();
         assert_eq!(error.stage(), Stage::Dns);
         assert!(error.message().contains(message), "{error}");
@@ -110,8 +93,7 @@ fn a_silent_name_server_is_waited_for_without_end() {
 fn a_flapping_name_server_fails_and_answers_in_turns() {
     let (sim, resolver) = sharded();
     sim.dns().publish("cluster.sim.test", MINUTE);
-    sim.dns()
-        .set_fault(SRV, Some(DnsFault::Flapping(2 * MINUTE)));
+    sim.dns().set_fault(SRV, Some(DnsFault::Flapping(2 * MINUTE)));
     let answers = |_| {
         let found = sim.block_on(resolver.lookup_srv(SRV, None));
         sim.run_for(MINUTE);
@@ -126,21 +108,9 @@ fn a_published_deployment_has_a_record_for_each_seed_and_its_options() {
     let config = SetConfig::new("rs", ["a", "b"].map(host));
     let balanced = || (0..2).map(|_| host("lb"));
     for (blueprint, hosts, options) in [
-        (
-            Blueprint::replica_set(config),
-            vec![host("a"), host("b")],
-            "replicaSet=rs",
-        ),
-        (
-            Blueprint::sharded(["a", "b"].map(host)),
-            vec![host("a"), host("b")],
-            "",
-        ),
-        (
-            Blueprint::load_balanced(balanced()),
-            vec![host("lb")],
-            "loadBalanced=true",
-        ),
+        (Blueprint::replica_set(config), vec![host("a"), host("b")], "replicaSet=rs"),
+        (Blueprint::sharded(["a", "b"].map(host)), vec![host("a"), host("b")], ""),
+        (Blueprint::load_balanced(balanced()), vec![host("lb")], "loadBalanced=true"),
         (Blueprint::standalone(host("a")), vec![host("a")], ""),
     ] {
         let sim = Sim::new(1, &blueprint);
@@ -149,9 +119,7 @@ fn a_published_deployment_has_a_record_for_each_seed_and_its_options() {
         assert_eq!(uri, "mongodb+srv://cluster.sim.test/?tls=false");
         let found = sim.block_on(resolver.lookup_srv(SRV, None)).unwrap();
         assert_eq!(found, SrvRecords::new(hosts, MINUTE));
-        let text = sim
-            .block_on(resolver.lookup_txt("cluster.sim.test", None))
-            .unwrap();
+        let text = sim.block_on(resolver.lookup_txt("cluster.sim.test", None)).unwrap();
         assert_eq!(text.join("&"), options);
     }
 }

@@ -34,10 +34,7 @@ use super::{Certificate, TlsAcceptor, TlsSession};
 use crate::MemberId;
 
 /// Returns the TLS library of the members, and that of the program.
-#[expect(
-    clippy::expect_used,
-    reason = "only a system without entropy has no keys"
-)]
+#[expect(clippy::expect_used, reason = "only a system without entropy has no keys")]
 pub(in super::super) fn rustls(clock: Arc<dyn Clock>) -> (impl TlsAcceptor, impl TlsProvider) {
     // Its signatures have one length.
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("no key was generated");
@@ -123,9 +120,7 @@ impl TlsProvider for Clients {
         let mut roots = RootCertStore::empty();
         let root = authority(Certificate::AUTHORITY).self_signed(&*self.0);
         let root = root.map_err(|error| unusable(error.to_string()))?;
-        roots
-            .add(root.into())
-            .map_err(|error| unusable(error.to_string()))?;
+        roots.add(root.into()).map_err(|error| unusable(error.to_string()))?;
         let mut config = ClientConfig::builder_with_details(crypto(), Arc::new(self.1.clone()))
             .with_safe_default_protocol_versions()
             .map_err(|error| unusable(error.to_string()))?
@@ -144,9 +139,7 @@ impl TimeProvider for WallClock {
     fn current_time(&self) -> Option<UnixTime> {
         let begin = date_time_ymd(YEAR, 1, 1).unix_timestamp().unsigned_abs();
         let since = ceil(self.0.now().since(Instant::EPOCH));
-        Some(UnixTime::since_unix_epoch(Duration::from_secs(
-            begin + since,
-        )))
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(begin + since)))
     }
 }
 

@@ -77,11 +77,7 @@ fn no_plain_text_is_on_the_wire_of_an_encrypted_connection() {
             wire.lock().unwrap().extend(frame.bytes);
             Verdict::Pass
         });
-        let connection = if encrypted {
-            connect(&sim)
-        } else {
-            connect_in_plain_text(&sim)
-        };
+        let connection = if encrypted { connect(&sim) } else { connect_in_plain_text(&sim) };
         ping(&sim, &mut connection.unwrap(), 100).unwrap();
         let seen = String::from_utf8_lossy(&seen.lock().unwrap()).into_owned();
         assert_eq!(seen.contains("secret"), !encrypted);
@@ -97,11 +93,7 @@ fn no_plain_text_is_on_the_wire_of_an_encrypted_connection() {
 fn a_handshake_waits_for_a_frozen_process() {
     let sim = sim();
     let second = Duration::from_secs(1);
-    sim.network().set_latency(Latency {
-        min: second,
-        spread: Duration::ZERO,
-        chunked: false,
-    });
+    sim.network().set_latency(Latency { min: second, spread: Duration::ZERO, chunked: false });
     // The process accepts the connection after one second, but receives the hello after three.
     let scenario: Scenario = "2s freeze 0\n6s thaw 0".parse().unwrap();
     let began = sim.now();

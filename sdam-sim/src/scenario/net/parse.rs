@@ -68,10 +68,7 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
         ("srv", [name, ttl, hosts @ ..]) => NetFault::Srv {
             name: (*name).into(),
             ttl: seconds(ttl)?,
-            hosts: hosts
-                .iter()
-                .map(|word| host(word))
-                .collect::<Result<_, _>>()?,
+            hosts: hosts.iter().map(|word| host(word)).collect::<Result<_, _>>()?,
         },
         ("tls", [member, fault]) => NetFault::Tls(target(member)?, tls_fault(fault)?),
         ("certificate", [member, change]) => {

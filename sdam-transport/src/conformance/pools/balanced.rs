@@ -35,14 +35,8 @@ pub(super) fn each_counted_connection_ends_once<U: PoolUser>(lab: &Lab<U>) -> Ou
     let error = |report: &Report| matches!(report, Report::Error { service, .. } if *service == Some(broken));
     let end = |report: &Report| matches!(report, Report::End { service, .. } if *service == broken);
     let (error, end) = (reports.iter().position(error), reports.iter().position(end));
-    ensure!(
-        error.is_some(),
-        "the error of a service is reported without it"
-    );
-    ensure!(
-        error < end,
-        "the end of a connection is reported before its error"
-    );
+    ensure!(error.is_some(), "the error of a service is reported without it");
+    ensure!(error < end, "the end of a connection is reported before its error");
     Ok(())
 }
 

@@ -15,10 +15,7 @@ pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) ->
     setup.ready();
     let (connection, socket) = setup.open_socket()?;
     let errors = setup.host.errors();
-    ensure!(
-        errors.is_empty(),
-        "the reports of a successful command are {errors:?}"
-    );
+    ensure!(errors.is_empty(), "the reports of a successful command are {errors:?}");
     setup.server.commands(Gate::Broken);
     setup.step("running a command on a connection that breaks");
     let attempt = setup.command(connection);
@@ -30,10 +27,7 @@ pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) ->
     setup.check_in(connection);
     let expected = [(Stage::Operation, setup.host.generation_now())];
     let errors = setup.host.errors();
-    ensure!(
-        errors == expected,
-        "the reports are {errors:?} instead of {expected:?}"
-    );
+    ensure!(errors == expected, "the reports are {errors:?} instead of {expected:?}");
     setup.server.commands(Gate::Open);
     let connection = setup.open()?;
     setup.check_in(connection);
@@ -66,20 +60,14 @@ pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
     setup.check_in(connection);
     setup.server.commands(Gate::Open);
     let (connection, socket) = setup.open_socket()?;
-    ensure!(
-        socket != broken,
-        "a connection that broke is handed out again"
-    );
+    ensure!(socket != broken, "a connection that broke is handed out again");
     setup.server.commands(Gate::Held);
     setup.step("dropping a command that waits for its reply");
     let connection = setup.abandon_command(connection);
     setup.check_in(connection);
     setup.server.commands(Gate::Open);
     let (connection, other) = setup.open_socket()?;
-    ensure!(
-        other != socket,
-        "a connection with a reply under way is handed out again"
-    );
+    ensure!(other != socket, "a connection with a reply under way is handed out again");
     setup.check_in(connection);
     Ok(())
 }
@@ -87,22 +75,10 @@ pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
 pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-23
     let replies = [
-        (
-            BadReply::Stray,
-            "running a command that gets the reply to an earlier one first",
-        ),
-        (
-            BadReply::WrongResponseTo,
-            "running a command that gets the reply to another one",
-        ),
-        (
-            BadReply::NoOk,
-            "running a command that gets a reply without ok",
-        ),
-        (
-            BadReply::Malformed,
-            "running a command that gets a reply that is not BSON",
-        ),
+        (BadReply::Stray, "running a command that gets the reply to an earlier one first"),
+        (BadReply::WrongResponseTo, "running a command that gets the reply to another one"),
+        (BadReply::NoOk, "running a command that gets a reply without ok"),
+        (BadReply::Malformed, "running a command that gets a reply that is not BSON"),
     ];
     for (bad, doing) in replies {
         let mut setup = lab.ready("")?;
@@ -111,10 +87,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
         setup.step(doing);
         let attempt = setup.command(connection);
         let (connection, outcome) = setup.wait_for(&attempt)?;
-        ensure!(
-            outcome.is_err(),
-            "the command succeeds with a message that cannot be its reply"
-        );
+        ensure!(outcome.is_err(), "the command succeeds with a message that cannot be its reply");
         setup.check_in(connection);
         // With two connections in use, one would be found wherever the pool keeps it.
         let connections = [setup.open()?, setup.open()?];
@@ -122,10 +95,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
             let (connection, later) = setup.socket_of(connection).map_err(|error| {
                 format!("after a command with a {bad:?} reply, a later one has no reply: {error:#}")
             })?;
-            ensure!(
-                later != socket,
-                "a connection with a {bad:?} reply is handed out again"
-            );
+            ensure!(later != socket, "a connection with a {bad:?} reply is handed out again");
             setup.check_in(connection);
         }
         setup.step("waiting for a connection with such a reply to be closed");
@@ -138,14 +108,8 @@ pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> O
     // P-9
     let mut setup = lab.ready("maxPoolSize=1&maxConnecting=1")?;
     let stages: [(_, SetGate); 2] = [
-        (
-            "dropping check-outs while the connection is attempted",
-            Server::connects,
-        ),
-        (
-            "dropping check-outs while hello is not answered",
-            Server::hellos,
-        ),
+        ("dropping check-outs while the connection is attempted", Server::connects),
+        ("dropping check-outs while hello is not answered", Server::hellos),
     ];
     for (doing, set) in stages {
         setup.step(doing);

@@ -10,10 +10,7 @@ pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>
     setup.clear();
     setup.ready();
     let (connection, new) = setup.open_socket()?;
-    ensure!(
-        new != old,
-        "a connection that was idle at a clear is handed out"
-    );
+    ensure!(new != old, "a connection that was idle at a clear is handed out");
     setup.check_in(connection);
     setup.step("waiting for a stale connection to be closed");
     setup.wait_until(|setup| !setup.server.is_open(old))
@@ -27,10 +24,7 @@ pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<
     setup.ready();
     setup.check_in(connection);
     let (connection, new) = setup.open_socket()?;
-    ensure!(
-        new != old,
-        "a connection that was in use at a clear is handed out again"
-    );
+    ensure!(new != old, "a connection that was in use at a clear is handed out again");
     setup.check_in(connection);
     setup.step("waiting for a stale connection to be closed");
     setup.wait_until(|setup| !setup.server.is_open(old))
@@ -52,10 +46,7 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
     match setup.wait_for(&attempt)? {
         Ok(connection) => {
             let (connection, socket) = setup.socket_of(connection)?;
-            ensure!(
-                socket != 0,
-                "a connection that was being opened at a clear is handed out"
-            );
+            ensure!(socket != 0, "a connection that was being opened at a clear is handed out");
             setup.check_in(connection);
         }
         Err(failure) => ensure!(
@@ -64,10 +55,7 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
         ),
     }
     let (connection, socket) = setup.open_socket()?;
-    ensure!(
-        socket != 0,
-        "a connection that was being opened at a clear is handed out later"
-    );
+    ensure!(socket != 0, "a connection that was being opened at a clear is handed out later");
     setup.check_in(connection);
     setup.step("waiting for a stale connection to be closed");
     setup.wait_until(|setup| !setup.server.is_open(0))
@@ -81,10 +69,7 @@ pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
     setup.server.commands(Gate::Held);
     let command = setup.command(connection);
     setup.clear();
-    ensure!(
-        !command.is_ready(),
-        "a clear ends the command on a connection in use"
-    );
+    ensure!(!command.is_ready(), "a clear ends the command on a connection in use");
     setup.server.commands(Gate::Open);
     setup.step("waiting for the reply to a command that was sent before a clear");
     let (connection, outcome) = setup.wait_for(&command)?;
@@ -147,10 +132,7 @@ pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
     let new = setup.command(new);
     setup.step("waiting for a command to be interrupted");
     setup.end_command(&old)?;
-    ensure!(
-        !new.is_ready(),
-        "the command on a newer connection ends, too"
-    );
+    ensure!(!new.is_ready(), "the command on a newer connection ends, too");
     setup.server.commands(Gate::Open);
     setup.step("waiting for the reply to a command on a newer connection");
     let (connection, outcome) = setup.wait_for(&new)?;

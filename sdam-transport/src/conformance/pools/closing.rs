@@ -17,10 +17,7 @@ pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
         setup.step(doing);
         let attempt = setup.check_out();
         let failure = setup.failure(&attempt)?;
-        ensure!(
-            is_closed(&failure),
-            "the check-out does not fail as closed: {failure:#}"
-        );
+        ensure!(is_closed(&failure), "the check-out does not fail as closed: {failure:#}");
         setup.ready();
     }
     Ok(())
@@ -35,10 +32,7 @@ pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) ->
     setup.close();
     setup.step("waiting for the idle connection of a closed pool to be closed");
     setup.wait_until(|setup| setup.server.state().open() <= 1)?;
-    ensure!(
-        setup.server.is_open(socket),
-        "a connection in use is closed with the pool"
-    );
+    ensure!(setup.server.is_open(socket), "a connection in use is closed with the pool");
     setup.check_in(used);
     setup.step("waiting for a connection to be closed that was checked in to a closed pool");
     setup.wait_until(|setup| setup.server.state().open() == 0)?;
@@ -54,10 +48,7 @@ pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
     setup.close();
     setup.step("waiting for a check-out to fail after the pool was closed");
     let failure = setup.failure(&attempt)?;
-    ensure!(
-        is_closed(&failure),
-        "the check-out does not fail as closed: {failure:#}"
-    );
+    ensure!(is_closed(&failure), "the check-out does not fail as closed: {failure:#}");
     setup.check_in(connection);
     Ok(())
 }
@@ -86,10 +77,7 @@ pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> 
     let closed = setup.check_out();
     setup.cancel(&closed);
     let errors = setup.host.errors();
-    ensure!(
-        errors.is_empty(),
-        "the reports are {errors:?} instead of none"
-    );
+    ensure!(errors.is_empty(), "the reports are {errors:?} instead of none");
     Ok(())
 }
 

@@ -37,16 +37,9 @@ struct State {
 /// A report of the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Report {
-    Error {
-        stage: Stage,
-        generation: Generation,
-        service: Option<ObjectId>,
-    },
+    Error { stage: Stage, generation: Generation, service: Option<ObjectId> },
     Handshake(Generation),
-    End {
-        service: ObjectId,
-        generation: Generation,
-    },
+    End { service: ObjectId, generation: Generation },
 }
 
 /// The lock of the topology. Tracks whether a thread is within a call from the topology to the
@@ -81,12 +74,7 @@ impl TopologyLock {
 
 impl Host {
     pub(super) fn new(lock: Arc<TopologyLock>, balanced: bool) -> Self {
-        Self {
-            state: Mutex::default(),
-            lock,
-            reaction: Mutex::default(),
-            balanced,
-        }
+        Self { state: Mutex::default(), lock, reaction: Mutex::default(), balanced }
     }
 
     /// Returns the generation of new connections.
@@ -117,9 +105,7 @@ impl Host {
     /// Returns the stage and the generation of each reported error.
     pub(super) fn errors(&self) -> Vec<(Stage, Generation)> {
         self.select(|report| match report {
-            Report::Error {
-                stage, generation, ..
-            } => Some((stage, generation)),
+            Report::Error { stage, generation, .. } => Some((stage, generation)),
             _ => None,
         })
     }
@@ -171,10 +157,7 @@ impl PoolHost for Host {
         reply: &[u8],
     ) -> Result<Option<ServiceConnection>, Error> {
         let hello = Hello::parse(reply)?;
-        let service = self
-            .balanced
-            .then(|| hello.load_balanced_service())
-            .transpose()?;
+        let service = self.balanced.then(|| hello.load_balanced_service()).transpose()?;
         let mut state = lock(&self.state);
         state.reports.push(Report::Handshake(generation));
         let counted = service.map(|service| {

@@ -29,10 +29,7 @@ pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outc
     }
     let most = setup.server.state().most_open;
     ensure!(most <= 3, "{most} connections were open at the same time");
-    ensure!(
-        most == 3,
-        "only {most} connections were opened for nine check-outs"
-    );
+    ensure!(most == 3, "only {most} connections were opened for nine check-outs");
     Ok(())
 }
 
@@ -49,10 +46,7 @@ pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Ou
         setup.check_in(connection);
     }
     let most = setup.server.state().most_opening;
-    ensure!(
-        most <= 2,
-        "{most} connections were being opened at the same time"
-    );
+    ensure!(most <= 2, "{most} connections were being opened at the same time");
     Ok(())
 }
 
@@ -66,10 +60,7 @@ pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outco
         setup.step("waiting for the check-out that began first");
         setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
         let first = waiting.remove(0);
-        ensure!(
-            first.is_ready(),
-            "a check-out that began later is served first"
-        );
+        ensure!(first.is_ready(), "a check-out that began later is served first");
         connection = setup.connection(&first)?;
     }
     setup.check_in(connection);
@@ -127,10 +118,7 @@ pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> 
     let connection = setup.open()?;
     let attempt = setup.check_out();
     setup.advance(Duration::from_millis(499));
-    ensure!(
-        !attempt.is_ready(),
-        "a check-out does not wait for all of waitQueueTimeoutMS"
-    );
+    ensure!(!attempt.is_ready(), "a check-out does not wait for all of waitQueueTimeoutMS");
     setup.step("waiting for a check-out to give up after waitQueueTimeoutMS");
     setup.advance(Duration::from_millis(1));
     let failure = setup.failure(&attempt)?;

@@ -14,10 +14,7 @@ pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<
     setup.cancel(&attempt);
     setup.clear();
     let attempts = setup.server.state().attempts;
-    ensure!(
-        attempts == 0,
-        "{attempts} connections are opened after a clear"
-    );
+    ensure!(attempts == 0, "{attempts} connections are opened after a clear");
     Ok(())
 }
 
@@ -38,10 +35,7 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
     let mut setup = lab.ready("")?;
     let (first, _) = setup.open_socket()?;
     let (second, socket) = setup.open_socket()?;
-    ensure!(
-        setup.server.state().open() >= 2,
-        "two check-outs share a connection"
-    );
+    ensure!(setup.server.state().open() >= 2, "two check-outs share a connection");
     setup.check_in(first);
     let (second, same) = setup.socket_of(second)?;
     ensure!(socket == same, "a connection in use has changed its socket");
@@ -72,10 +66,7 @@ pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> 
         );
         let expected = vec![(stage, setup.host.generation_now()); setup.server.state().attempts];
         let errors = setup.host.errors();
-        ensure!(
-            errors == expected,
-            "the reports are {errors:?} instead of {expected:?}"
-        );
+        ensure!(errors == expected, "the reports are {errors:?} instead of {expected:?}");
     }
     Ok(())
 }

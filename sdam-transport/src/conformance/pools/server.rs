@@ -80,10 +80,7 @@ pub(super) struct State {
 
 impl Server {
     pub(super) fn new(lock: Arc<TopologyLock>) -> Self {
-        Self {
-            state: Arc::default(),
-            lock,
-        }
+        Self { state: Arc::default(), lock }
     }
 
     pub(super) fn connects(&self, gate: Gate) {
@@ -224,11 +221,7 @@ impl Connection for Socket {
         let request = self.request.take().ok_or_else(nothing)?;
         let is_hello = self.opening.is_some();
         let gate = |state: &State| {
-            if is_hello {
-                state.hellos
-            } else {
-                state.commands
-            }
+            if is_hello { state.hellos } else { state.commands }
         };
         if !self.server.pass(gate).await {
             return Err(Error::network(Stage::Hello, "the connection broke"));
@@ -269,15 +262,8 @@ impl Drop for Socket {
 }
 
 fn reply(response_to: i32, body: &[u8]) -> Result<WireMessage, Error> {
-    let reply = OpMsg {
-        request_id: 1,
-        response_to,
-        body,
-        ..OpMsg::default()
-    };
-    reply
-        .encode()
-        .map_err(|error| error::from_wire(Stage::Hello, error))
+    let reply = OpMsg { request_id: 1, response_to, body, ..OpMsg::default() };
+    reply.encode().map_err(|error| error::from_wire(Stage::Hello, error))
 }
 
 /// Returns the hello reply of a standalone server, or of a service behind a load balancer.

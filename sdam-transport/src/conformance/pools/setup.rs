@@ -38,11 +38,7 @@ pub(super) struct Lab<U> {
 impl<U: PoolUser> Lab<U> {
     /// Creates the environment of a check whose steps take at most `patience`.
     pub(super) fn new(user: Arc<U>, run: Run, patience: Duration) -> Self {
-        Self {
-            user,
-            run,
-            patience,
-        }
+        Self { user, run, patience }
     }
 
     /// Returns whether the pool claims to work behind a load balancer.
@@ -161,9 +157,7 @@ impl<U: PoolUser> Setup<U> {
     /// Begins a check-out.
     pub(super) fn check_out(&mut self) -> Attempt<CheckedOut<U>> {
         let (user, pool) = (Arc::clone(&self.user), Arc::clone(&self.pool));
-        let attempt = self
-            .executor
-            .start(async move { user.check_out(&pool).await });
+        let attempt = self.executor.start(async move { user.check_out(&pool).await });
         self.settle();
         attempt
     }
@@ -215,10 +209,7 @@ impl<U: PoolUser> Setup<U> {
         let (connection, outcome) = self.wait_for(&attempt)?;
         outcome.map_err(|failure| format!("the command fails: {failure:#}"))?;
         let socket = self.server.state().arrivals.last().copied();
-        Ok((
-            connection,
-            socket.ok_or("no command has reached the server")?,
-        ))
+        Ok((connection, socket.ok_or("no command has reached the server")?))
     }
 
     /// Checks out a connection and runs a command. Returns the connection and its socket.
@@ -257,11 +248,7 @@ impl<U: PoolUser> Setup<U> {
             if condition(self) {
                 return Ok(());
             }
-            ensure!(
-                Instant::now() < end,
-                "nothing has happened for {:?}",
-                self.patience
-            );
+            ensure!(Instant::now() < end, "nothing has happened for {:?}", self.patience);
             thread::park_timeout(Duration::from_millis(1));
         }
     }
@@ -313,11 +300,7 @@ impl<U: PoolUser> Setup<U> {
     /// Fails if the pool did something forbidden within a call of the topology.
     pub(super) fn ensure_lock_respected(&self, call: &str) -> Outcome {
         let violations = self.lock.take_violations();
-        ensure!(
-            violations.is_empty(),
-            "{} within {call}",
-            violations.join(", ")
-        );
+        ensure!(violations.is_empty(), "{} within {call}", violations.join(", "));
         Ok(())
     }
 }

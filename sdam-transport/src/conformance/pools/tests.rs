@@ -30,11 +30,7 @@ impl PoolUser for Nothing {
     }
 
     async fn check_out(&self, _: &crate::pool::NoPools) -> Result<Established, Error> {
-        Err(Error::new(
-            ErrorKind::Internal,
-            Stage::CheckOut,
-            "there are no connections",
-        ))
+        Err(Error::new(ErrorKind::Internal, Stage::CheckOut, "there are no connections"))
     }
 
     async fn run_command(&self, _: &mut Established, _: &[u8]) -> Result<(), Error> {
@@ -50,11 +46,7 @@ impl PoolUser for Nothing {
 fn documentation(source: &str) -> String {
     let lines = source.lines().map(str::trim_start);
     let texts = lines.filter_map(|line| line.strip_prefix("///"));
-    texts
-        .collect::<String>()
-        .split_whitespace()
-        .collect::<Vec<_>>()
-        .join(" ")
+    texts.collect::<String>().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -65,26 +57,15 @@ fn every_rule_is_quoted_from_the_documentation_of_its_type() {
             "Claim" => include_str!("../pools.rs"),
             other => panic!("{other} has no contract"),
         };
-        let Rule {
-            check,
-            contract,
-            words,
-        } = check.rule;
+        let Rule { check, contract, words } = check.rule;
         let text = documentation(source);
-        assert!(
-            text.contains(words),
-            "{check}: {contract} does not say: {words}"
-        );
+        assert!(text.contains(words), "{check}: {contract} does not say: {words}");
     }
 }
 
 #[test]
 fn a_pool_that_does_nothing_breaks_the_rules_of_check_outs() {
-    let failures = failures_of(
-        Nothing,
-        "a_ready_pool_serves_check_outs",
-        Duration::from_secs(20),
-    );
+    let failures = failures_of(Nothing, "a_ready_pool_serves_check_outs", Duration::from_secs(20));
     let [failure] = failures.as_slice() else {
         panic!("{failures:?}");
     };
@@ -98,11 +79,7 @@ fn a_pool_that_does_nothing_breaks_the_rules_of_check_outs() {
 fn every_claim_adds_checks() {
     let all = names::<Nothing>(Claim::ALL);
     for claim in Claim::ALL {
-        let others: Vec<_> = Claim::ALL
-            .iter()
-            .copied()
-            .filter(|other| other != claim)
-            .collect();
+        let others: Vec<_> = Claim::ALL.iter().copied().filter(|other| other != claim).collect();
         assert!(names::<Nothing>(&others).len() < all.len(), "{claim:?}");
     }
 }
@@ -182,11 +159,7 @@ impl PoolUser for Keeping {
             own.run_command(command, None).await?;
             return Ok(());
         };
-        let request = OpMsg {
-            request_id: 7,
-            body: command,
-            ..OpMsg::default()
-        };
+        let request = OpMsg { request_id: 7, body: command, ..OpMsg::default() };
         let request = request.encode().map_err(other)?;
         own.connection().send(request).await.map_err(other)?;
         own.connection().recv().await.map_err(other)?;

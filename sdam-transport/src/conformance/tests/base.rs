@@ -41,10 +41,7 @@ impl Base {
             block_on(select(Box::pin(jobs.run()), stopped));
         });
         Self {
-            runtime: Runtime::new(
-                Backend::new(clock, Arc::new(transport), 1),
-                Arc::new(remote),
-            ),
+            runtime: Runtime::new(Backend::new(clock, Arc::new(transport), 1), Arc::new(remote)),
             stop,
             thread,
         }
@@ -84,10 +81,7 @@ impl Dial for Threads {
 
 pub(super) fn pump(mut socket: TcpStream) -> io::Result<Piped> {
     let (stream, end) = pipe::piped();
-    let PipeEnd {
-        mut arrived,
-        to_send,
-    } = end;
+    let PipeEnd { mut arrived, to_send } = end;
     let mut reader = socket.try_clone()?;
     thread::spawn(move || {
         let mut bytes = vec![0; 64 << 10];

@@ -90,11 +90,8 @@ pub(super) fn breaking(fault: Fault) -> Base {
         asked: AtomicU64::new(0),
         ended: Arc::clone(&ended),
     });
-    runtime.backend.transport = Arc::new(BrokenTransport {
-        inner: Arc::clone(&runtime.backend.transport),
-        fault,
-        ended,
-    });
+    runtime.backend.transport =
+        Arc::new(BrokenTransport { inner: Arc::clone(&runtime.backend.transport), fault, ended });
     runtime.spawner = Arc::new(BrokenSpawner {
         inner: Arc::clone(&runtime.spawner),
         fault,
@@ -145,11 +142,7 @@ impl Clock for BrokenClock {
                 let mut first = true;
                 poll_fn(move |cx| {
                     cx.waker().wake_by_ref();
-                    if mem::take(&mut first) {
-                        Poll::Pending
-                    } else {
-                        Poll::Ready(())
-                    }
+                    if mem::take(&mut first) { Poll::Pending } else { Poll::Ready(()) }
                 })
                 .boxed()
             }
@@ -181,11 +174,7 @@ impl Clock for BrokenClock {
 async fn first_waker<F: Future + Unpin>(mut future: F, first: &mut Option<Waker>) -> F::Output {
     poll_fn(move |cx| {
         let first = first.get_or_insert_with(|| cx.waker().clone());
-        if first.will_wake(cx.waker()) {
-            future.poll_unpin(cx)
-        } else {
-            Poll::Pending
-        }
+        if first.will_wake(cx.waker()) { future.poll_unpin(cx) } else { Poll::Pending }
     })
     .await
 }
@@ -222,11 +211,7 @@ impl Transport for BrokenTransport {
                 poll_fn(|cx| {
                     cx.waker().wake_by_ref();
                     let ready = mem::replace(&mut polled, true);
-                    if ready {
-                        Poll::Ready(())
-                    } else {
-                        Poll::Pending
-                    }
+                    if ready { Poll::Ready(()) } else { Poll::Pending }
                 })
                 .await;
                 mem::ManuallyDrop::into_inner(connected)
@@ -336,10 +321,8 @@ impl Spawner for BrokenSpawner {
             Fault::TasksOutlive => drop(thread::spawn(|| block_on(task))),
             Fault::PanicsEndAll if self.panic_text.load(Ordering::SeqCst) => {}
             Fault::PanicsEndAll => {
-                let task = Panicking {
-                    task: Mutex::new(task),
-                    panic_text: Arc::clone(&self.panic_text),
-                };
+                let task =
+                    Panicking { task: Mutex::new(task), panic_text: Arc::clone(&self.panic_text) };
                 self.inner.spawn(Task::new("panicking", task));
             }
             _ => self.inner.spawn(task),

@@ -36,10 +36,7 @@ impl Tls for FakeTls {
 }
 
 fn tls(outcome: Outcome) -> Arc<FakeTls> {
-    Arc::new(FakeTls {
-        servers: Mutex::default(),
-        outcome,
-    })
+    Arc::new(FakeTls { servers: Mutex::default(), outcome })
 }
 
 /// Connects through `layers` with a deadline of 1000 ms, advancing time past it if necessary.
@@ -58,27 +55,18 @@ fn connect_through(dial: &FakeDial, layers: Layers, target: &str) -> Result<(), 
 }
 
 fn translated(to: &'static str) -> Layers {
-    Layers {
-        translate: Some(Arc::new(To(to))),
-        ..Layers::default()
-    }
+    Layers { translate: Some(Arc::new(To(to))), ..Layers::default() }
 }
 
 fn encrypted(tls: &Arc<FakeTls>) -> Layers {
-    Layers {
-        tls: Some(Arc::clone(tls) as _),
-        ..Layers::default()
-    }
+    Layers { tls: Some(Arc::clone(tls) as _), ..Layers::default() }
 }
 
 #[test]
 fn a_translated_member_is_dialled_elsewhere_and_tls_checks_its_own_name() {
     let dial = dial(&[("bastion", &["10.0.0.9"])], &[]);
     let tls = tls(Outcome::Open);
-    let layers = Layers {
-        tls: encrypted(&tls).tls,
-        ..translated("bastion:30001")
-    };
+    let layers = Layers { tls: encrypted(&tls).tls, ..translated("bastion:30001") };
     connect_through(&dial, layers, "mongo-0:27017").unwrap();
     assert_eq!(dialled(&dial), "10.0.0.9:30001");
     assert_eq!(*tls.servers.lock().unwrap(), ["mongo-0:27017"]);
@@ -108,10 +96,7 @@ fn a_failed_handshake_is_an_error_at_stage_tls() {
 fn a_handshake_that_stalls_is_a_timeout_at_stage_tls() {
     let tls = tls(Outcome::Silent);
     let error = connect_through(&dial(&[], &[]), encrypted(&tls), "10.0.0.1:1").unwrap_err();
-    assert_eq!(
-        (error.kind(), error.stage()),
-        (ErrorKind::Timeout, Stage::Tls)
-    );
+    assert_eq!((error.kind(), error.stage()), (ErrorKind::Timeout, Stage::Tls));
 }
 
 #[test]

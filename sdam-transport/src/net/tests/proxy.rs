@@ -6,10 +6,7 @@ use super::*;
 use crate::pipe::{PipeEnd, Piped, piped};
 
 fn through(dial: impl Dial, clock: &ManualClock) -> Arc<dyn Transport> {
-    let layers = Layers {
-        proxy: Some(ProxyOptions::new("bastion", 1080)),
-        ..Layers::default()
-    };
+    let layers = Layers { proxy: Some(ProxyOptions::new("bastion", 1080)), ..Layers::default() };
     let direct = NetTransport::new(dial, Arc::new(clock.clone()));
     direct.with_layers(layers).unwrap()
 }
@@ -24,16 +21,10 @@ fn refused(dial: &FakeDial, target: &str) -> Error {
 
 #[test]
 fn the_proxy_is_looked_up_and_dialled_and_the_member_is_not() {
-    let dial = dial(
-        &[("bastion", &["::9", "9.9.9.9"])],
-        &[("[::9]:1080", REFUSED)],
-    );
+    let dial = dial(&[("bastion", &["::9", "9.9.9.9"])], &[("[::9]:1080", REFUSED)]);
     let error = refused(&dial, "mongo-0");
     assert_eq!(dialled(&dial), "[::9]:1080 9.9.9.9:1080");
-    assert_eq!(
-        (error.kind(), error.stage()),
-        (ErrorKind::Network, Stage::Proxy)
-    );
+    assert_eq!((error.kind(), error.stage()), (ErrorKind::Network, Stage::Proxy));
     assert_eq!(
         error.message(),
         "no connection to mongo-0:27017 through the SOCKS5 proxy bastion:1080: the proxy closed \
@@ -55,10 +46,7 @@ fn a_unix_domain_socket_is_dialled_past_the_proxy() {
 fn a_proxy_that_cannot_be_reached_is_named_and_no_sign_of_overload() {
     let check = |dial: &FakeDial, cause: &str| {
         let error = refused(dial, "mongo-0");
-        assert_eq!(
-            (error.kind(), error.stage()),
-            (ErrorKind::Network, Stage::Proxy)
-        );
+        assert_eq!((error.kind(), error.stage()), (ErrorKind::Network, Stage::Proxy));
         let expected = format!(
             "no connection to mongo-0:27017 through the SOCKS5 proxy bastion:1080: the proxy \
              cannot be reached: {cause}"
@@ -105,10 +93,7 @@ fn a_handshake_that_is_not_answered_ends_at_the_deadline() {
     assert!(connect.as_mut().now_or_never().is_none());
     clock.advance(Duration::from_secs(1));
     let error = connect.now_or_never().unwrap().unwrap_err();
-    assert_eq!(
-        (error.kind(), error.stage()),
-        (ErrorKind::Timeout, Stage::Proxy)
-    );
+    assert_eq!((error.kind(), error.stage()), (ErrorKind::Timeout, Stage::Proxy));
     assert_eq!(
         error.message(),
         "no connection to mongo-0:27017 through the SOCKS5 proxy bastion:1080: the proxy did not \

@@ -21,9 +21,7 @@ fn a_tuned_socket_sends_without_delay_and_probes_an_idle_peer_unless_the_system_
             .with_time(Duration::from_secs(idle))
             .with_interval(Duration::from_secs(interval))
             .with_retries(probes as u32);
-        SockRef::from(stream)
-            .set_tcp_keepalive(&keep_alive)
-            .unwrap();
+        SockRef::from(stream).set_tcp_keepalive(&keep_alive).unwrap();
     };
     let stream = connect();
     set(&stream, [7200, 75, 10]);

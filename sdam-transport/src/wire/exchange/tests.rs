@@ -12,23 +12,15 @@ use crate::wire::OpReply;
 const BODY: &[u8] = &[5, 0, 0, 0, 0];
 
 fn reply(request_id: i32, response_to: i32, more_to_come: bool) -> WireMessage {
-    OpMsg {
-        request_id,
-        response_to,
-        more_to_come,
-        body: BODY,
-        ..OpMsg::default()
-    }
-    .encode()
-    .unwrap()
+    OpMsg { request_id, response_to, more_to_come, body: BODY, ..OpMsg::default() }
+        .encode()
+        .unwrap()
 }
 
 /// Returns an exchange whose first request, with id 1, is outstanding.
 fn requested(streaming_allowed: bool) -> Exchange {
     let mut exchange = Exchange::new();
-    let sent = exchange
-        .request(streaming_allowed, |id| Ok(reply(id, 0, false)))
-        .unwrap();
+    let sent = exchange.request(streaming_allowed, |id| Ok(reply(id, 0, false))).unwrap();
     assert_eq!(sent.request_id(), 1);
     exchange
 }
@@ -42,10 +34,7 @@ fn a_reply_must_name_the_request_o_37() {
     assert_eq!(exchange.command(BODY).unwrap().request_id(), 2);
     assert_eq!(
         exchange.accept(&reply(71, 1, false)).unwrap_err(),
-        WireError::WrongResponseTo {
-            expected: 2,
-            actual: 1
-        }
+        WireError::WrongResponseTo { expected: 2, actual: 1 }
     );
 }
 
@@ -62,10 +51,7 @@ fn a_streamed_reply_must_name_the_reply_before_it_m_23() {
     exchange.accept(&reply(70, 1, true)).unwrap();
     assert_eq!(
         exchange.accept(&reply(90, 1, true)).unwrap_err(),
-        WireError::WrongResponseTo {
-            expected: 70,
-            actual: 1
-        }
+        WireError::WrongResponseTo { expected: 70, actual: 1 }
     );
 }
 
@@ -93,35 +79,15 @@ fn a_message_out_of_turn_breaks_the_exchange_for_ever_o_39() {
         assert_eq!(exchange.hello(&hello), Err(WireError::BrokenOff));
         assert!(!exchange.is_usable());
     };
-    check(
-        Exchange::new(),
-        reply(70, 0, false),
-        WireError::UnexpectedReply,
-    );
-    check(
-        requested(false),
-        reply(70, 1, true),
-        WireError::UnexpectedMoreToCome,
-    );
+    check(Exchange::new(), reply(70, 0, false), WireError::UnexpectedReply);
+    check(requested(false), reply(70, 1, true), WireError::UnexpectedMoreToCome);
     check(
         requested(false),
         reply(70, 2, false),
-        WireError::WrongResponseTo {
-            expected: 1,
-            actual: 2,
-        },
+        WireError::WrongResponseTo { expected: 1, actual: 2 },
     );
-    let query = OpQuery {
-        request_id: 70,
-        flags: 0,
-        collection: "a",
-        body: BODY,
-    };
-    check(
-        requested(false),
-        query.encode().unwrap(),
-        WireError::NotAReply,
-    );
+    let query = OpQuery { request_id: 70, flags: 0, collection: "a", body: BODY };
+    check(requested(false), query.encode().unwrap(), WireError::NotAReply);
     let mut broken = requested(false);
     broken.accept(&reply(70, 1, false)).unwrap();
     broken.break_off();
@@ -130,12 +96,7 @@ fn a_message_out_of_turn_breaks_the_exchange_for_ever_o_39() {
 
 #[test]
 fn op_reply_is_accepted_as_a_reply() {
-    let answer = OpReply {
-        request_id: 70,
-        response_to: 1,
-        flags: 0,
-        body: BODY,
-    };
+    let answer = OpReply { request_id: 70, response_to: 1, flags: 0, body: BODY };
     let answer = answer.encode().unwrap();
     let mut exchange = requested(false);
     assert_eq!(exchange.accept(&answer).unwrap().body, BODY);
@@ -151,10 +112,7 @@ fn a_request_that_cannot_be_encoded_changes_nothing() {
 
 #[test]
 fn request_ids_wrap_around_and_stay_positive() {
-    let mut exchange = Exchange {
-        last_request_id: i32::MAX,
-        state: State::Idle,
-    };
+    let mut exchange = Exchange { last_request_id: i32::MAX, state: State::Idle };
     assert_eq!(exchange.command(BODY).unwrap().request_id(), 1);
 }
 
@@ -174,10 +132,7 @@ fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
     assert_eq!(legacy.collection(), Some("admin.$cmd"));
     assert_eq!(legacy.query_flags(), Some(OpQuery::SECONDARY_OK));
 
-    let known = TopologyVersion {
-        process_id: ObjectId::default(),
-        counter: 3,
-    };
+    let known = TopologyVersion { process_id: ObjectId::default(), counter: 3 };
     let mut awaitable = HelloRequest::awaitable(true, None, known, Duration::from_secs(10));
     check(&awaitable, OpCode::Msg, true);
     awaitable.op_query = true;
@@ -190,8 +145,5 @@ fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
 fn replies_are_streamed_only_to_a_hello_that_allows_it_m_20() {
     let mut exchange = Exchange::new();
     exchange.hello(&HelloRequest::poll(true, None)).unwrap();
-    assert_eq!(
-        exchange.accept(&reply(70, 1, true)),
-        Err(WireError::UnexpectedMoreToCome)
-    );
+    assert_eq!(exchange.accept(&reply(70, 1, true)), Err(WireError::UnexpectedMoreToCome));
 }

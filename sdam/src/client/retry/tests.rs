@@ -6,11 +6,7 @@ use crate::client::error::unselected;
 const OVERLOAD: [&str; 2] = ["SystemOverloadedError", "RetryableError"];
 
 fn policy() -> Policy {
-    Policy {
-        is_enabled: true,
-        has_limit: false,
-        max_adaptive_retries: 2,
-    }
+    Policy { is_enabled: true, has_limit: false, max_adaptive_retries: 2 }
 }
 
 /// Returns the failure of a command that was sent, with this code and these labels.
@@ -30,25 +26,16 @@ fn failure(code: i32, labels: &[&str]) -> Failure {
 /// Fails an operation this often and returns its backoffs, with the greatest jitter.
 fn backoffs(policy: Policy, failures: impl IntoIterator<Item = Failure>) -> Vec<Duration> {
     let mut retry = Retry::new(policy);
-    failures
-        .into_iter()
-        .map_while(|failure| retry.failed(failure, u64::MAX))
-        .collect()
+    failures.into_iter().map_while(|failure| retry.failed(failure, u64::MAX)).collect()
 }
 
 #[test]
 fn a_command_is_retried_once_without_a_deadline_and_without_end_before_one() {
     let failures = || (0..9).map(|_| failure(91, &["RetryableWriteError"]));
     assert_eq!(backoffs(policy(), failures()), [Duration::ZERO]);
-    let limited = Policy {
-        has_limit: true,
-        ..policy()
-    };
+    let limited = Policy { has_limit: true, ..policy() };
     assert_eq!(backoffs(limited, failures()).len(), 9);
-    let disabled = Policy {
-        is_enabled: false,
-        ..policy()
-    };
+    let disabled = Policy { is_enabled: false, ..policy() };
     assert!(backoffs(disabled, failures()).is_empty());
     assert!(backoffs(policy(), [failure(91, &[])]).is_empty());
 }
@@ -70,8 +57,5 @@ fn without_a_server_the_error_of_the_attempt_before_is_returned() {
     let mut retry = Retry::new(policy());
     retry.failed(failure(91, &["RetryableWriteError"]), 0);
     let error = retry.end(unselected(), false).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "`ping` failed: command error at operation (91): no"
-    );
+    assert_eq!(error.to_string(), "`ping` failed: command error at operation (91): no");
 }

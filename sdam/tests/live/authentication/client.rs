@@ -46,9 +46,7 @@ impl Client {
         let uri = format!("mongodb://{user_info}{host}/?{base}{options}");
         let authenticator = sdam_auth::authenticator(&Options::parse(&uri).unwrap()).unwrap();
         let runtime = Host::start();
-        let builder = Topology::builder(&uri)
-            .unwrap()
-            .pools(RecordingPools::default());
+        let builder = Topology::builder(&uri).unwrap().pools(RecordingPools::default());
         Self {
             topology: builder.start(runtime.runtime.clone()).unwrap(),
             authenticator: authenticator.map(|inner| Observed {

@@ -32,9 +32,7 @@ fn ids(reply: &Document, batch: &str) -> Vec<i32> {
     let cursor = reply.get_document("cursor");
     let cursor = cursor.unwrap_or_else(|_| panic!("{reply}"));
     let batch = cursor.get_array(batch).unwrap().iter();
-    batch
-        .map(|one| one.as_document().unwrap().get_i32("_id").unwrap())
-        .collect()
+    batch.map(|one| one.as_document().unwrap().get_i32("_id").unwrap()).collect()
 }
 
 /// I-36, "getMore Iteration".
@@ -56,9 +54,7 @@ fn step_down_1_a_cursor_goes_on_over_its_connection_after_a_step_down() {
     let secondary = set.member(set.secondaries()[0]);
     let unfreeze = doc! { "replSetFreeze": 0 };
     secondary.run_command("admin", unfreeze).unwrap();
-    let old = set
-        .members()
-        .find(|member| member.host() == *pool.address().as_str());
+    let old = set.members().find(|member| member.host() == *pool.address().as_str());
     let step_down = doc! { "replSetStepDown": 30, "force": true };
     old.unwrap().run_command("admin", step_down).unwrap();
     let more = doc! { "getMore": cursor, "collection": "step-down", "batchSize": 2 };
@@ -88,10 +84,6 @@ fn step_down_2_to_4_only_errors_of_a_shutdown_clear_the_pool() {
         assert_eq!(inserted.get_i32("n").unwrap(), 1, "{inserted}");
         failing.disable().unwrap();
         let events = client.finish();
-        assert_eq!(
-            clears_and_connections(&events),
-            (clears, 1 + clears),
-            "{code}"
-        );
+        assert_eq!(clears_and_connections(&events), (clears, 1 + clears), "{code}");
     }
 }

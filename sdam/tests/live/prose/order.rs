@@ -62,10 +62,7 @@ fn heartbeat_1_started_connected_hello_failed() {
     let seen_first = seen.recv().unwrap();
     let Seen { connected, greeted } = seen_first;
     assert!(started <= connected, "{started:?} {connected:?}");
-    assert!(
-        connected <= greeted && greeted <= failed,
-        "{greeted:?} {failed:?}"
-    );
+    assert!(connected <= greeted && greeted <= failed, "{greeted:?} {failed:?}");
     assert!(duration <= failed.since(started));
     observer.finish();
     // The server stops at a connection that sends nothing.

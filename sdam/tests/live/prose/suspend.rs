@@ -59,10 +59,7 @@ impl Client {
             line.clear();
             let read = self.lines.read_line(&mut line).unwrap();
             assert!(read > 0, "the client ended before it printed {word}");
-            assert!(
-                !line.starts_with("unknown") && !line.starts_with("failed"),
-                "{line}"
-            );
+            assert!(!line.starts_with("unknown") && !line.starts_with("failed"), "{line}");
             if let Some(at) = line.strip_prefix(word) {
                 return at.trim().parse().unwrap();
             }
@@ -98,10 +95,7 @@ fn a_suspended_client_loses_no_server() {
         assert!(version().is_some(), "the default server streams");
         "polled"
     };
-    let uri = format!(
-        "mongodb://{}/?directConnection=true{OPTIONS}",
-        mongod.host()
-    );
+    let uri = format!("mongodb://{}/?directConnection=true{OPTIONS}", mongod.host());
     let mut client = Client::start(&uri);
     client.wait_for(steady);
     let mut last = client.wait_for(steady);

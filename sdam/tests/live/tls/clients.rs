@@ -14,28 +14,16 @@ use crate::runtime::Host;
 /// Returns the user as which the client is authenticated, or the error.
 fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<String, String> {
     let host = Host::start().with_tls(Rustls::ring());
-    let uri = format!(
-        "mongodb://{user_info}{}/?directConnection=true&{options}",
-        mongod.host()
-    );
+    let uri = format!("mongodb://{user_info}{}/?directConnection=true&{options}", mongod.host());
     let client = Client::start(&uri, host.runtime.clone()).unwrap();
     let status = rawdoc! { "connectionStatus": 1 };
     let reply = block_on(client.run(&Command::read("admin", status.as_bytes())));
     block_on(client.close());
     let reply = reply.map_err(|error| format!("{error:#}"))?;
     let reply = RawDocument::from_bytes(reply.body()).unwrap();
-    let users = reply
-        .get_document("authInfo")
-        .unwrap()
-        .get_array("authenticatedUsers")
-        .unwrap();
+    let users = reply.get_document("authInfo").unwrap().get_array("authenticatedUsers").unwrap();
     let user = users.into_iter().next().unwrap().unwrap();
-    Ok(user
-        .as_document()
-        .unwrap()
-        .get_str("user")
-        .unwrap()
-        .to_owned())
+    Ok(user.as_document().unwrap().get_str("user").unwrap().to_owned())
 }
 
 /// MONGODB-X509, with the user that the server derives from the certificate, and with an explicit
@@ -48,10 +36,7 @@ fn a_client_certificate_authenticates_the_user_of_its_subject() {
     let Some(mongod) = start(&tls) else { return };
     let x509 = format!("{}&authMechanism=MONGODB-X509", with_client(&certificates));
     let error = authenticated(&mongod, "", &x509).unwrap_err();
-    assert!(
-        error.contains("at auth"),
-        "the server does not know the user: {error}"
-    );
+    assert!(error.contains("at auth"), "the server does not know the user: {error}");
     let create = doc! { "createUser": Certificates::CLIENT, "roles": [] };
     mongod.run_command("$external", create).unwrap();
     let mut encoded = String::new();
@@ -75,8 +60,5 @@ fn plain_is_offered_to_a_server_over_tls_which_lacks_it() {
     };
     let plain = format!("{}&authMechanism=PLAIN", certificates.options());
     let error = authenticated(&mongod, "ada:pencil@", &plain).unwrap_err();
-    assert!(
-        error.contains("at auth") && error.contains("PLAIN"),
-        "{error}"
-    );
+    assert!(error.contains("at auth") && error.contains("PLAIN"), "{error}");
 }

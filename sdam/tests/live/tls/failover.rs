@@ -29,9 +29,7 @@ fn replica_set(certificates: &Arc<Certificates>) -> Option<ReplicaSet> {
 fn outside(set: &ReplicaSet) -> Vec<String> {
     let ports = set.members().map(|member| member.address().port());
     let names = ["a", "b", "c"].into_iter().zip(ports);
-    names
-        .map(|(name, port)| format!("{name}.sdam.example:{port}"))
-        .collect()
+    names.map(|(name, port)| format!("{name}.sdam.example:{port}")).collect()
 }
 
 fn primary(topology: &TopologyDescription) -> Option<String> {
@@ -48,11 +46,7 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
     // One record is enough to find all.
     let (seed, port) = names[0].split_once(':').unwrap();
     let records = [
-        Record::srv(
-            "_mongodb._tcp.cluster.sdam.example",
-            seed,
-            port.parse().unwrap(),
-        ),
+        Record::srv("_mongodb._tcp.cluster.sdam.example", seed, port.parse().unwrap()),
         Record::txt("cluster.sdam.example", ["replicaSet=", set.name()]),
     ];
     let Some(dns) = or_skip(Dns::start(records)).unwrap() else {
@@ -67,22 +61,13 @@ fn a_set_with_tls_behind_an_srv_record_is_followed_through_failovers() {
     );
     let options = block_on(sdam::resolve(&uri, &host.runtime.backend)).unwrap();
     let places = names.iter().zip(set.members());
-    let places: Vec<_> = places
-        .map(|(name, member)| format!("{name}={}", member.host()))
-        .collect();
+    let places: Vec<_> = places.map(|(name, member)| format!("{name}={}", member.host())).collect();
     let table: AddressTable = places.join(",").parse().unwrap();
     let observer = Observer::build(host, options, |builder| builder.translate(table));
 
     let (found, mark) = observer.wait_for_topology("the whole set", 0, is_complete);
-    let known = found
-        .servers()
-        .iter()
-        .map(|server| server.address.to_string());
-    assert_eq!(
-        known.collect::<Vec<_>>(),
-        names,
-        "the names for external clients"
-    );
+    let known = found.servers().iter().map(|server| server.address.to_string());
+    assert_eq!(known.collect::<Vec<_>>(), names, "the names for external clients");
     let old = set.step_down().unwrap();
     let (_, mark) = observer.wait_for_topology("another primary", mark, |topology| {
         primary(topology).is_some_and(|primary| primary != names[old])

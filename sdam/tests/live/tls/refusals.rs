@@ -89,8 +89,6 @@ fn a_server_that_demands_tls_closes_connections_in_plain_text() {
     let Some(mongod) = start(&ServerTls::new(&certificates)) else {
         return;
     };
-    let error = refuse(&mongod.uri(), Rustls::ring(), Stage::Hello, |builder| {
-        builder
-    });
+    let error = refuse(&mongod.uri(), Rustls::ring(), Stage::Hello, |builder| builder);
     assert!(error.contains("requires TLS"), "{error}");
 }

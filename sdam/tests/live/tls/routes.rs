@@ -11,10 +11,7 @@ use super::{accept, certificates, refuse, start};
 fn translated(
     mongod: &Mongod,
     name: &str,
-) -> (
-    String,
-    impl FnOnce(TopologyBuilder) -> TopologyBuilder + use<>,
-) {
+) -> (String, impl FnOnce(TopologyBuilder) -> TopologyBuilder + use<>) {
     let name = format!("{name}:{}", mongod.address().port());
     let table = format!("{name}={}", mongod.host());
     let table: AddressTable = table.parse().unwrap();

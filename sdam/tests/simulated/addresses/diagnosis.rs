@@ -40,8 +40,7 @@ fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
         sim.dns().set_fault(name.host(), Some(DnsFault::NoSuchName));
     }
     for (member, place) in forwarders.iter().enumerate() {
-        sim.network()
-            .forward(address(place), MemberId(member as u16));
+        sim.network().forward(address(place), MemberId(member as u16));
     }
     sim
 }
@@ -70,9 +69,9 @@ fn select(sim: &Sim, builder: TopologyBuilder) -> Seen {
 /// Returns the servers called unusable in events, with the reasons.
 fn obstacles(events: &mut EventStream) -> Vec<String> {
     let unusable = |event: Event| match event.kind {
-        EventKind::ServerUnusable {
-            address, obstacle, ..
-        } => Some(format!("{address}: {obstacle}")),
+        EventKind::ServerUnusable { address, obstacle, .. } => {
+            Some(format!("{address}: {obstacle}"))
+        }
         _ => None,
     };
     drain(events).into_iter().filter_map(unusable).collect()
@@ -95,8 +94,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
     // The tunnel leads to the primary or to a secondary.
     for member in 0..3 {
         let sim = inside(&[]);
-        sim.network()
-            .forward(address("localhost:27017"), MemberId(member));
+        sim.network().forward(address("localhost:27017"), MemberId(member));
         let Seen { error, unusable } = select(&sim, uri("mongodb://localhost:27017/"));
         let name = NAMES[usize::from(member)];
         let problem = format!(
@@ -239,10 +237,7 @@ fn a_set_whose_names_lead_to_it_is_usable_by_any_seed_and_in_every_outage() {
             let description = snapshot.description();
             description.obstacle(description.server(name).unwrap())
         };
-        assert_eq!(
-            NAMES.map(|name| obstacle(&address(name))),
-            [const { None::<Obstacle> }; 3]
-        );
+        assert_eq!(NAMES.map(|name| obstacle(&address(name))), [const { None::<Obstacle> }; 3]);
         topology.close().await;
     });
     assert!(obstacles(&mut events).is_empty());
@@ -253,9 +248,7 @@ const PROXY: &str = "bastion:1080";
 /// Returns the seeds of a set inside, through a proxy.
 fn proxied(options: &str) -> TopologyBuilder {
     let seeds = NAMES.join(",");
-    uri(&format!(
-        "mongodb://{seeds}/?replicaSet=rs&proxyHost=bastion{options}"
-    ))
+    uri(&format!("mongodb://{seeds}/?replicaSet=rs&proxyHost=bastion{options}"))
 }
 
 #[test]
@@ -288,10 +281,7 @@ fn a_proxy_that_refuses_is_diagnosed_with_its_reason_and_published_once_for_each
         assert!(error[0].ends_with(others), "{}", error[0]);
         assert_eq!(unusable.len(), 3, "{unusable:?}");
         let first = format!("mongo-0:27017: {problem}");
-        assert!(
-            unusable.iter().any(|text| text.starts_with(&first)),
-            "{unusable:?}"
-        );
+        assert!(unusable.iter().any(|text| text.starts_with(&first)), "{unusable:?}");
     }
 }
 
@@ -308,11 +298,7 @@ fn certificates_that_are_rejected_are_diagnosed_by_their_cause() {
     let problem = "(serverSelectionTimeoutMS): TLS could not be negotiated with mongo-0:27017: the \
                    server's certificate is issued by an unknown authority";
     assert!(error[0].contains(problem), "{}", error[0]);
-    assert!(
-        error[0].contains("; and with mongo-2:27017: "),
-        "{}",
-        error[0]
-    );
+    assert!(error[0].contains("; and with mongo-2:27017: "), "{}", error[0]);
     assert_eq!(unusable.len(), 2, "{unusable:?}");
 }
 

@@ -80,10 +80,7 @@ fn a_wrapped_transport_keeps_translation_proxy_and_tls() {
         let (traffic, opened) = (sim.network().traffic(), counting.0.load(Relaxed));
         assert_eq!(traffic.direct, 0);
         // Closing may abandon an attempt before it reaches the proxy.
-        assert!(
-            (1..=opened).contains(&traffic.proxied),
-            "{traffic:?} {opened}"
-        );
+        assert!((1..=opened).contains(&traffic.proxied), "{traffic:?} {opened}");
         assert_eq!(traffic.encrypted > 0, encrypted);
         assert_eq!(traffic.plain_text > 0, !encrypted);
     }

@@ -27,11 +27,7 @@ fn the_read_preference_is_sent_as_the_topology_and_the_kind_of_command_demand() 
         assert_eq!(started[0].get_str("$db").unwrap(), "test");
         let preference = started[0].get_document("$readPreference").ok();
         let expected = doc! { "mode": "secondaryPreferred" };
-        assert_eq!(
-            preference,
-            sent.then_some(&expected),
-            "{options} {command:?}"
-        );
+        assert_eq!(preference, sent.then_some(&expected), "{options} {command:?}");
     };
     let (set, option) = (replica_set(), "readPreference=secondaryPreferred");
     check(&set, "", &read, false);
@@ -64,10 +60,7 @@ fn every_command_declares_the_api() {
         panic!("no command was started");
     };
     let document = Document::from_reader(&document[..]).unwrap();
-    assert_eq!(
-        document,
-        doc! { "ping": 1, "apiVersion": "1", "$db": "admin" }
-    );
+    assert_eq!(document, doc! { "ping": 1, "apiVersion": "1", "$db": "admin" });
 }
 
 /// Runs a client of a simulated replica set and returns the events of its commands.
@@ -82,9 +75,7 @@ fn record(run: impl AsyncFnOnce(&Sim, &Client)) -> Vec<EventKind> {
         run(&sim, &client).await;
         client.close().await;
     });
-    std::iter::from_fn(|| events.try_next())
-        .map(|event| event.kind)
-        .collect()
+    std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect()
 }
 
 fn info(kind: &EventKind) -> Option<&CommandInfo> {
@@ -134,10 +125,7 @@ fn a_dropped_command_publishes_its_failure() {
         let clock = sim.runtime().backend.clock;
         let soon = clock.sleep_until(sim.now() + Duration::from_millis(10));
         let hanging = pin!(client.run(&ping));
-        assert!(matches!(
-            future::select(hanging, soon).await,
-            future::Either::Right(_)
-        ));
+        assert!(matches!(future::select(hanging, soon).await, future::Either::Right(_)));
         sim.network().heal();
     });
     let failures = events.iter().filter_map(|kind| match kind {
@@ -162,9 +150,7 @@ fn commands_on_a_pinned_connection_share_it_with_no_other_operation() {
         client.run(&ping).await.unwrap();
         pinned.run(&find).await.unwrap();
     });
-    let started = events
-        .iter()
-        .filter(|kind| kind.name() == EventName::CommandStarted);
+    let started = events.iter().filter(|kind| kind.name() == EventName::CommandStarted);
     let of: Vec<_> = started
         .filter_map(|kind| Some((&*info(kind)?.name, info(kind)?.connection.driver)))
         .collect();
@@ -186,35 +172,24 @@ fn closing_ends_the_sessions_at_the_server() {
     });
     let started: Vec<_> = started.collect();
     let session = started[0].get_document("lsid").unwrap().clone();
-    assert_eq!(
-        started[1],
-        doc! { "endSessions": [session], "$db": "admin" }
-    );
+    assert_eq!(started[1], doc! { "endSessions": [session], "$db": "admin" });
 }
 
 #[test]
 fn what_cannot_be_sent_is_an_error_without_a_command() {
     let world = World::start(&replica_set(), "serverSelectionTimeoutMS=10");
-    let malformed = world
-        .try_command(&Command::new("admin", &[1, 2, 3]))
-        .unwrap_err();
+    let malformed = world.try_command(&Command::new("admin", &[1, 2, 3])).unwrap_err();
     assert_eq!(malformed.kind(), ErrorKind::Invalid, "{malformed}");
     for member in 0..3 {
         world.sim.kill(MemberId(member)).unwrap();
     }
     world.sim.run_for(Duration::from_secs(30));
     let ping = encoded(&doc! { "ping": 1 });
-    let error = world
-        .try_command(&Command::new("admin", ping.as_bytes()))
-        .unwrap_err();
+    let error = world.try_command(&Command::new("admin", ping.as_bytes())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::SelectionTimeout, "{error}");
     assert!(error.source_as::<SelectionError>().unwrap().is_timeout());
     assert!(error.is_timeout() && error.address().is_none());
-    assert_eq!(
-        world.client.close().now_or_never(),
-        None,
-        "closing waits for tasks"
-    );
+    assert_eq!(world.client.close().now_or_never(), None, "closing waits for tasks");
 }
 
 #[test]
@@ -258,9 +233,7 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
         let bytes = encoded(command);
         world.try_command(&kind.command(&bytes)).unwrap();
         let (started, _) = world.log(command.keys().next().unwrap());
-        let sent = started[0]
-            .iter()
-            .filter(|(key, _)| key.ends_with("Concern"));
+        let sent = started[0].iter().filter(|(key, _)| key.ends_with("Concern"));
         let sent = sent.map(|(key, value)| (key.clone(), value.clone()));
         assert_eq!(sent.collect::<Document>(), expected, "{options} {command}");
     };
@@ -268,41 +241,16 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
     let all = "w=2&journal=true&wTimeoutMS=50&readConcernLevel=majority";
     let concern = doc! { "w": 2_i64, "j": true, "wtimeout": 50_i64 };
     check(all, Kind::Write, &insert, write(concern));
-    check(
-        "w=majority",
-        Kind::Write,
-        &insert,
-        write(doc! { "w": "majority" }),
-    );
-    check(
-        "journal=false",
-        Kind::Write,
-        &insert,
-        write(doc! { "j": false }),
-    );
+    check("w=majority", Kind::Write, &insert, write(doc! { "w": "majority" }));
+    check("journal=false", Kind::Write, &insert, write(doc! { "j": false }));
     check("", Kind::Write, &insert, doc! {});
-    check(
-        "w=1",
-        Kind::SingleWrite,
-        &insert,
-        write(doc! { "w": 1_i64 }),
-    );
-    check(
-        all,
-        Kind::Read,
-        &find,
-        doc! { "readConcern": { "level": "majority" } },
-    );
+    check("w=1", Kind::SingleWrite, &insert, write(doc! { "w": 1_i64 }));
+    check(all, Kind::Read, &find, doc! { "readConcern": { "level": "majority" } });
     check("", Kind::Read, &find, doc! {});
     // Not every read accepts a read concern.
     check(all, Kind::Read, &doc! { "listCollections": 1 }, doc! {});
     // B-43
-    check(
-        "timeoutMS=9000&wTimeoutMS=50",
-        Kind::Write,
-        &insert,
-        doc! {},
-    );
+    check("timeoutMS=9000&wTimeoutMS=50", Kind::Write, &insert, doc! {});
     let own = with(&insert, write(doc! { "w": 1 }));
     check(all, Kind::Write, &own, write(doc! { "w": 1 }));
     let own = with(&find, doc! { "readConcern": {} });

@@ -106,9 +106,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     for (options, retries) in [("", 2), ("retryReads=false", 0), ("retryWrites=false", 0)] {
         let world = World::start(&replica_set(), options);
         overload(&world, 9);
-        let error = world
-            .try_command(&Command::new("admin", ping.as_bytes()))
-            .unwrap_err();
+        let error = world.try_command(&Command::new("admin", ping.as_bytes())).unwrap_err();
         assert_eq!(error.retries(), retries, "{options}");
     }
 }
@@ -141,10 +139,7 @@ fn with_retargeting_a_retry_avoids_the_overloaded_server() {
     let find = encoded(&doc! { "find": "c" });
     for (options, succeeds) in [
         ("readPreference=primaryPreferred", false),
-        (
-            "readPreference=primaryPreferred&enableOverloadRetargeting=true",
-            true,
-        ),
+        ("readPreference=primaryPreferred&enableOverloadRetargeting=true", true),
     ] {
         let world = World::start(&replica_set(), options);
         // Only the primary has the fail point.

@@ -33,14 +33,8 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
     let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
     for (name, command) in [
         ("find", Command::new("test", find.as_bytes())),
-        (
-            "find",
-            Command::read("test", find.as_bytes()).without_retry(),
-        ),
-        (
-            "insert",
-            Command::write("test", insert.as_bytes()).without_retry(),
-        ),
+        ("find", Command::read("test", find.as_bytes()).without_retry()),
+        ("insert", Command::write("test", insert.as_bytes()).without_retry()),
     ] {
         let data = doc! { "failCommands": [name], "closeConnection": true };
         world.fail(doc! { "times": 1 }, data);
@@ -109,11 +103,7 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
         world.run(join(join_all((0..20).map(|_| write())), disturb));
         let count = encoded(&doc! { "count": "c" });
         let count = world.try_command(&Command::read("test", count.as_bytes()));
-        assert_eq!(
-            count.unwrap().get_i32("n").unwrap(),
-            next.get(),
-            "seed {seed}"
-        );
+        assert_eq!(count.unwrap().get_i32("n").unwrap(), next.get(), "seed {seed}");
     }
 }
 
@@ -143,11 +133,7 @@ fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
         world.insert(id).unwrap();
     }
     let (started, names) = world.log("insert");
-    assert!(
-        started
-            .iter()
-            .all(|insert| insert.contains_key("txnNumber"))
-    );
+    assert!(started.iter().all(|insert| insert.contains_key("txnNumber")));
     assert_eq!(names.len(), 20);
     let data = doc! { "failCommands": ["insert"], "closeConnection": true };
     world.fail(doc! { "times": 1 }, data);

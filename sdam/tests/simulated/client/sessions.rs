@@ -46,11 +46,7 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let (started, names) = world.log("endSessions");
     assert_eq!(names.len(), 2 * started.len(), "{names:?}");
     assert!(!names.contains(&"CommandFailed"), "{names:?}");
-    assert!(
-        started
-            .iter()
-            .all(|end| !end.contains_key("$readPreference"))
-    );
+    assert!(started.iter().all(|end| !end.contains_key("$readPreference")));
     let sessions = started.iter().map(|end| end.get_array("endSessions"));
     sessions.map(|ended| ended.unwrap().len()).collect()
 }

@@ -65,10 +65,7 @@ fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
     // S-7
     let world = World::start(&replica_set(), "maxPoolSize=1");
     world.sim.run_for(Duration::from_secs(1));
-    let slow = Latency {
-        min: Duration::from_millis(50),
-        ..Latency::LAN
-    };
+    let slow = Latency { min: Duration::from_millis(50), ..Latency::LAN };
     world.sim.network().set_latency(slow);
     world.run(async {
         let server = world.client.topology().select(&Criteria::write()).await;
@@ -88,11 +85,7 @@ fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
 
 /// Delays messages by 50 ms one way, and waits until the monitors have measured the delay.
 fn slow_down(world: &World) {
-    let slow = Latency {
-        min: Duration::from_millis(50),
-        spread: Duration::ZERO,
-        chunked: false,
-    };
+    let slow = Latency { min: Duration::from_millis(50), spread: Duration::ZERO, chunked: false };
     world.sim.network().set_latency(slow);
     world.sim.run_for(Duration::from_secs(200));
 }
@@ -123,9 +116,7 @@ fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
     let world = World::start(&replica_set(), "timeoutMS=500");
     world.insert(1).unwrap();
     let find = encoded(&doc! { "find": "c", "filter": { "$where": "sleep(9000) || true" } });
-    let error = world
-        .try_command(&Command::read("test", find.as_bytes()))
-        .unwrap_err();
+    let error = world.try_command(&Command::read("test", find.as_bytes())).unwrap_err();
     assert_eq!(error.code(), Some(50), "{error}");
     assert!(error.is_timeout() && !error.is_network(), "{error}");
     let server = world.run(world.client.topology().select(&Criteria::write()));

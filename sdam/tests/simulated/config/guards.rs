@@ -75,12 +75,9 @@ fn malformed_tls_and_proxy_values_are_refused() {
             check_refused(&format!("{option}={value}"), option);
         }
     }
-    for option in [
-        "tlsCAFile",
-        "tlsCertificateKeyFile",
-        "tlsCertificateKeyFilePassword",
-        "proxyHost",
-    ] {
+    for option in
+        ["tlsCAFile", "tlsCertificateKeyFile", "tlsCertificateKeyFilePassword", "proxyHost"]
+    {
         check_refused(&format!("{option}="), option);
     }
     for value in ["x", "0", "65536", "-1", ""] {
@@ -92,10 +89,7 @@ fn malformed_tls_and_proxy_values_are_refused() {
 
 #[test]
 fn unsupported_tls_and_proxy_options_are_refused() {
-    for option in TLS
-        .into_iter()
-        .filter(|option| !option.starts_with("sslVerify"))
-    {
+    for option in TLS.into_iter().filter(|option| !option.starts_with("sslVerify")) {
         check_refused(&format!("{option}=true"), "tls");
     }
     check_refused("sslVerifyCertificate=true", "sslVerifyCertificate");
@@ -151,9 +145,7 @@ impl Tls for Library {
 fn tls_is_refused_if_the_transport_has_no_streams_to_encrypt() {
     let server = Refusing::new();
     let backend = server.backend().with_tls(Arc::new(Library));
-    let error = Topology::builder("mongodb://a/?tls=true")
-        .unwrap()
-        .scan(backend);
+    let error = Topology::builder("mongodb://a/?tls=true").unwrap().scan(backend);
     assert!(error.unwrap_err().to_string().contains("no byte streams"));
     assert_eq!(server.attempts(), 0);
 }

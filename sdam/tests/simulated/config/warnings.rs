@@ -66,18 +66,14 @@ fn each_mode_warns_about_options_without_effect_in_it() {
     check(
         &options.unwrap(),
         &[],
-        &[
-            "`serverMonitoringMode` is `poll`: only clients with background monitors have it; the \
-           option is ignored",
-        ],
+        &["`serverMonitoringMode` is `poll`: only clients with background monitors have it; the \
+           option is ignored"],
     );
     let options = Options::parse("mongodb://a").unwrap();
     check(
         &options.with_server_selection_try_once(false),
-        &[
-            "`serverSelectionTryOnce` is `false`: only single-threaded clients have it; the option \
-           is ignored",
-        ],
+        &["`serverSelectionTryOnce` is `false`: only single-threaded clients have it; the option \
+           is ignored"],
         &[],
     );
 }

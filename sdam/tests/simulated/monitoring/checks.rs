@@ -85,10 +85,7 @@ fn members_that_a_reply_names_are_monitored_at_once() {
 /// F-12: the timeout of operations does not apply to checks.
 #[test]
 fn the_timeout_of_operations_does_not_apply_to_monitors() {
-    let slow = Latency {
-        chunked: false,
-        ..Latency::WAN
-    };
+    let slow = Latency { chunked: false, ..Latency::WAN };
     let harness = Harness::prepared(
         |sim| sim.network().set_latency(slow),
         "a/?replicaSet=rs&timeoutMS=1&socketTimeoutMS=1&waitQueueTimeoutMS=1",

@@ -47,8 +47,7 @@ fn a_server_that_refused_a_handshake_is_found_again_when_it_may_be_checked() {
         fail.mode = Mode::Times(1);
         fail.commands = vec!["hello".into(), "isMaster".into()];
         fail.error_code = Some(1);
-        sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
-            .unwrap();
+        sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
         let refused = ping_primary(&topology).await.unwrap_err();
         assert_eq!(refused.code(), Some(1));
         let lost = sim.now();
@@ -64,35 +63,15 @@ fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
     let told = events.iter().filter_map(|event| {
         let name = event.kind.name().as_str();
         match &event.kind {
-            EventKind::ConnectionCreated {
-                address,
-                connection,
-                ..
+            EventKind::ConnectionCreated { address, connection, .. }
+            | EventKind::ConnectionReady { address, connection, .. }
+            | EventKind::ConnectionCheckedOut { address, connection, .. }
+            | EventKind::ConnectionCheckedIn { address, connection, .. } => {
+                Some((address, format!("{name} {}", connection.driver)))
             }
-            | EventKind::ConnectionReady {
-                address,
-                connection,
-                ..
+            EventKind::ConnectionClosed { address, connection, reason, .. } => {
+                Some((address, format!("{name} {} {}", connection.driver, reason.as_str())))
             }
-            | EventKind::ConnectionCheckedOut {
-                address,
-                connection,
-                ..
-            }
-            | EventKind::ConnectionCheckedIn {
-                address,
-                connection,
-                ..
-            } => Some((address, format!("{name} {}", connection.driver))),
-            EventKind::ConnectionClosed {
-                address,
-                connection,
-                reason,
-                ..
-            } => Some((
-                address,
-                format!("{name} {} {}", connection.driver, reason.as_str()),
-            )),
             EventKind::PoolCreated { address, .. }
             | EventKind::PoolReady { address, .. }
             | EventKind::PoolCleared { address, .. }
@@ -100,15 +79,13 @@ fn names(events: &[Event], address: &ServerAddress) -> Vec<String> {
             | EventKind::ConnectionCheckOutStarted { address, .. } => {
                 Some((address, name.to_owned()))
             }
-            EventKind::ConnectionCheckOutFailed {
-                address, reason, ..
-            } => Some((address, format!("{name} {}", reason.as_str()))),
+            EventKind::ConnectionCheckOutFailed { address, reason, .. } => {
+                Some((address, format!("{name} {}", reason.as_str())))
+            }
             _ => None,
         }
     });
-    told.filter(|(own, _)| *own == address)
-        .map(|(_, name)| name)
-        .collect()
+    told.filter(|(own, _)| *own == address).map(|(_, name)| name).collect()
 }
 
 /// B-30, CMAP prose tests 1 to 4: the options come from the connection string, and a sink observes
@@ -241,17 +218,9 @@ fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
     let topology = start(&sim, "maxPoolSize=1&waitQueueTimeoutMS=100");
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
-        block(
-            &sim,
-            &["hello", "isMaster"],
-            Mode::Times(1),
-            Duration::from_secs(1),
-        );
+        block(&sim, &["hello", "isMaster"], Mode::Times(1), Duration::from_secs(1));
         let (first, second) = join(pool.check_out(), pool.check_out()).await;
-        assert_eq!(
-            second.unwrap_err(),
-            Error::wait_queue_timeout(pool.address())
-        );
+        assert_eq!(second.unwrap_err(), Error::wait_queue_timeout(pool.address()));
         drop(first.unwrap());
         topology.close().await;
     });
@@ -367,8 +336,7 @@ fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connec
         sim.block_on(async {
             let server = primary(&topology).await;
             ping_primary(&topology).await.unwrap();
-            sim.apply(&Action::FailPoint(Target::Primary, Some(fail)))
-                .unwrap();
+            sim.apply(&Action::FailPoint(Target::Primary, Some(fail))).unwrap();
             let mut connection = server.pool().check_out().await.unwrap();
             let error = run_ping(&mut connection).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Protocol, "{bad:?}: {error}");
@@ -393,10 +361,7 @@ fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connec
                 _ => None,
             })
             .collect();
-        let expected = [
-            ConnectionClosedReason::Error,
-            ConnectionClosedReason::PoolClosed,
-        ];
+        let expected = [ConnectionClosedReason::Error, ConnectionClosedReason::PoolClosed];
         assert_eq!(reasons, expected, "{bad:?}");
     }
 }

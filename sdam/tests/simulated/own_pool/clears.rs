@@ -24,10 +24,7 @@ use super::{builder, pass, ping, primary, run_ping, simulation};
 fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
     // F-65b
     let sim = simulation(1);
-    let uri = format!(
-        "{}&heartbeatFrequencyMS=500&connectTimeoutMS=1000",
-        sim.uri()
-    );
+    let uri = format!("{}&heartbeatFrequencyMS=500&connectTimeoutMS=1000", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
@@ -53,9 +50,7 @@ fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
         assert_eq!(error.unwrap_err(), interrupted);
         assert_eq!(*pings.lock().unwrap(), 0, "the command was sent");
         drop(connection);
-        run_ping(&mut primary(&topology).await.pool().check_out().await.unwrap())
-            .await
-            .unwrap();
+        run_ping(&mut primary(&topology).await.pool().check_out().await.unwrap()).await.unwrap();
         assert_eq!(*pings.lock().unwrap(), 1);
         topology.close().await;
     });
@@ -64,10 +59,7 @@ fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
 #[test]
 fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
     // F-67b
-    let sim = Sim::new(
-        2,
-        &Blueprint::load_balanced([ServerAddress::new("a", 27017)]),
-    );
+    let sim = Sim::new(2, &Blueprint::load_balanced([ServerAddress::new("a", 27017)]));
     let uri = format!("{}&maxPoolSize=2", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();
     sim.block_on(async {

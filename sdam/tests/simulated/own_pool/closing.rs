@@ -31,10 +31,7 @@ async fn names(events: EventStream) -> Vec<&'static str> {
     let all: Vec<Event> = events.collect().await;
     let last = all.last().map(|event| event.kind.name().as_str());
     let names = all.iter().map(|event| event.kind.name().as_str());
-    names
-        .filter(|name| NAMES.contains(name))
-        .chain(last)
-        .collect()
+    names.filter(|name| NAMES.contains(name)).chain(last).collect()
 }
 
 #[test]

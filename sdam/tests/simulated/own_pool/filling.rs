@@ -32,8 +32,7 @@ async fn close(
 ) -> Vec<Event> {
     topology.close().await;
     let all = events.collect::<Vec<_>>().await.into_iter();
-    all.filter(|event| event.kind.address() == Some(address))
-        .collect()
+    all.filter(|event| event.kind.address() == Some(address)).collect()
 }
 
 fn position(events: &[Event], what: &str, wanted: impl Fn(&EventKind) -> bool) -> usize {
@@ -98,11 +97,9 @@ fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
 /// Returns whether a failed attempt is labelled as overload; `None` for other events.
 fn failure(event: &Event) -> Option<bool> {
     match &event.kind {
-        EventKind::ConnectionClosed {
-            reason: ConnectionClosedReason::Error,
-            error,
-            ..
-        } => Some(error.as_ref()?.has_label("SystemOverloadedError")),
+        EventKind::ConnectionClosed { reason: ConnectionClosedReason::Error, error, .. } => {
+            Some(error.as_ref()?.has_label("SystemOverloadedError"))
+        }
         _ => None,
     }
 }
@@ -118,10 +115,7 @@ fn a_refused_handshake_for_the_minimum_clears_the_pool_and_marks_the_server_unkn
     fail.commands = vec!["hello".into(), "isMaster".into()];
     fail.error_code = Some(91);
     let status = sim.status();
-    let (server, address) = status
-        .primary()
-        .map(|own| (own.id, own.address.clone()))
-        .unwrap();
+    let (server, address) = status.primary().map(|own| (own.id, own.address.clone())).unwrap();
     let set = |fail| sim.apply(&Action::FailPoint(Target::Member(server), fail));
     set(Some(fail)).unwrap();
     let (topology, events) = start(&sim, "minPoolSize=2&heartbeatFrequencyMS=60000");

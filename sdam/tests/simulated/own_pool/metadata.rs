@@ -53,11 +53,7 @@ impl World {
         let handshakes = record(&sim, member);
         let uri = format!("{}&{options}", sim.uri());
         let topology = change(builder(&uri)).start(sim.runtime()).unwrap();
-        Self {
-            sim,
-            topology,
-            handshakes,
-        }
+        Self { sim, topology, handshakes }
     }
 
     /// Starts a client with one library that is set initially or appended after the start.
@@ -181,11 +177,7 @@ fn metadata_4_to_8_a_known_library_is_not_appended_again() {
     for (known, between, again) in [
         (own(), framework(), own()),
         (own(), None, own()),
-        (
-            no_version(),
-            None,
-            library("library", "", "Library Platform"),
-        ),
+        (no_version(), None, library("library", "", "Library Platform")),
         (no_platform(), None, library("library", "1.2", "")),
     ] {
         for is_initial in [true, false] {
@@ -291,10 +283,7 @@ fn monitors_of_a_driver_in_a_function_poll() {
 fn an_invalid_document_of_a_driver_is_refused_at_the_start_and_left_out_later() {
     let long = document(&"x".repeat(512));
     let invalid = [long.to_vec().unwrap(), b"no document".to_vec()];
-    for (bytes, reason) in invalid
-        .into_iter()
-        .zip(["at most 512", "not a BSON document"])
-    {
+    for (bytes, reason) in invalid.into_iter().zip(["at most 512", "not a BSON document"]) {
         let builder = builder("mongodb://a").client_document(false, move || bytes.clone());
         let error = builder.start(simulation(1).runtime()).unwrap_err();
         assert!(error.to_string().contains(reason), "{error}");

@@ -110,10 +110,7 @@ fn storm(seed: u64, expected: usize, overload: impl FnOnce(&Sim, MemberId)) {
         matches!(kind, EventKind::ConnectionCheckOutFailed { reason: own, .. } if *own == reason)
     };
     assert_eq!(count(is_failure), failed.len());
-    assert_eq!(
-        count(|kind| matches!(kind, EventKind::PoolCleared { .. })),
-        0
-    );
+    assert_eq!(count(|kind| matches!(kind, EventKind::PoolCleared { .. })), 0);
     let is_lost = |kind: &EventKind| {
         matches!(kind, EventKind::ServerDescriptionChanged { previous, new, .. }
             if new.server_type == ServerType::Unknown

@@ -112,10 +112,7 @@ fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
         inner: Arc::clone(&runtime.backend.transport),
         faults: Arc::clone(faults),
     });
-    (
-        Pools::authenticated(&options, authenticator).unwrap(),
-        runtime,
-    )
+    (Pools::authenticated(&options, authenticator).unwrap(), runtime)
 }
 
 /// Checks that the first check-out meets the panic, and that all others succeed.
@@ -123,10 +120,7 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
     let outcomes = join_all((0..5).map(|_| pool.check_out())).await;
     assert!(!flag.load(Ordering::Relaxed), "nothing has panicked");
-    let errors: Vec<_> = outcomes
-        .iter()
-        .filter_map(|one| one.as_ref().err())
-        .collect();
+    let errors: Vec<_> = outcomes.iter().filter_map(|one| one.as_ref().err()).collect();
     let [error] = errors.as_slice() else {
         unreachable!("not one attempt has failed: {errors:?}");
     };
@@ -161,10 +155,7 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
         // The pool's task closes the three connections; closing the first one panics.
         faults.closing.store(true, Ordering::Relaxed);
         pass(&sim, Duration::from_secs(5)).await;
-        assert!(
-            !faults.closing.load(Ordering::Relaxed),
-            "nothing was closed"
-        );
+        assert!(!faults.closing.load(Ordering::Relaxed), "nothing was closed");
         assert_eq!(pool.stats().idle, 0);
         ping_primary(&topology).await.unwrap();
         topology.close().await;

@@ -26,11 +26,7 @@ fn check_outs_without_a_worker_share_connections_and_survive_being_dropped() {
         join_all(all).await;
         let stats = pool.stats();
         assert!(stats.idle <= 3 && stats.idle > 0, "{stats:?}");
-        assert_eq!(
-            (stats.in_use, stats.waiting, stats.pending),
-            (0, 0, 0),
-            "{stats:?}"
-        );
+        assert_eq!((stats.in_use, stats.waiting, stats.pending), (0, 0, 0), "{stats:?}");
         drop(server);
         topology.close();
         pool

@@ -14,9 +14,7 @@ use crate::drain;
 fn start(harness: &mut Harness, number: u16, query: &str) -> Topology {
     let hosts = hosts(number);
     let options = Options::parse(&format!("mongodb://a/?{query}")).unwrap();
-    harness.start(&hosts.clone(), |builder| {
-        builder.options(|own| *own = options.with_seeds(hosts))
-    })
+    harness.start(&hosts.clone(), |builder| builder.options(|own| *own = options.with_seeds(hosts)))
 }
 
 /// B-24: the value of a tag may contain colons, so such a tag set restricts reads like any other.
@@ -28,11 +26,7 @@ fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
         reply.insert("tags", doc! { "zone": zone });
         harness.servers.set(host, Server::replying(&reply));
     }
-    let topology = start(
-        &mut harness,
-        3,
-        "readPreference=secondary&readPreferenceTags=zone:a:b",
-    );
+    let topology = start(&mut harness, 3, "readPreference=secondary&readPreferenceTags=zone:a:b");
     let criteria = Criteria::read(topology.options().read_preference.clone()).unwrap();
     for _ in 0..20 {
         let selected = topology.try_select(&criteria).unwrap().unwrap();
@@ -44,19 +38,11 @@ fn reads_go_to_the_member_whose_tag_has_a_colon_in_its_value() {
 /// remaining time of an operation replaces the client's `timeoutMS`.
 #[test]
 fn selections_wait_for_the_shortest_timeout() {
-    let own = (
-        LimitSource::ServerSelectionTimeout,
-        "(serverSelectionTimeoutMS)",
-    );
+    let own = (LimitSource::ServerSelectionTimeout, "(serverSelectionTimeoutMS)");
     let call = (LimitSource::Call, "(the timeout of the call)");
     let both = "timeoutMS=50&serverSelectionTimeoutMS=80";
     for (query, limit, millis, (source, text)) in [
-        (
-            "timeoutMS=50",
-            None,
-            50,
-            (LimitSource::Timeout, "(timeoutMS)"),
-        ),
+        ("timeoutMS=50", None, 50, (LimitSource::Timeout, "(timeoutMS)")),
         ("timeoutMS=50&serverSelectionTimeoutMS=40", None, 40, own),
         ("timeoutMS=40&serverSelectionTimeoutMS=40", None, 40, own),
         ("timeoutMS=0&serverSelectionTimeoutMS=40", None, 40, own),
@@ -79,11 +65,7 @@ fn selections_wait_for_the_shortest_timeout() {
         let Err(SelectionError::Timeout(error)) = selection.result() else {
             unreachable!("{query}: a server was found");
         };
-        assert_eq!(
-            (error.limit_source, error.timeout),
-            (source, time),
-            "{query}"
-        );
+        assert_eq!((error.limit_source, error.timeout), (source, time), "{query}");
         assert_eq!(error.waited, time, "{query}");
         let text = format!("gave up after 0.0{} s {text}", millis / 10);
         assert!(error.to_string().contains(&text), "{error}");
@@ -97,9 +79,7 @@ fn the_loss_of_the_last_server_is_published() {
     harness.servers.set(&hosts[0], Server::mongos());
     let (sink, mut events) = unbounded();
     let topology = harness.start(&hosts, |builder| {
-        builder
-            .sink(sink)
-            .options(|options| options.replica_set = Some("rs".into()))
+        builder.sink(sink).options(|options| options.replica_set = Some("rs".into()))
     });
     assert!(topology.snapshot().description().servers().is_empty());
     drop(topology);

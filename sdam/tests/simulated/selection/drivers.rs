@@ -25,25 +25,13 @@ fn hosts_of_an_srv_record_replace_those_of_a_sharded_topology() {
         harness.servers.set(host, Server::replying(&mongos));
     }
     let topology = harness.start(&hosts[..2], |builder| builder);
-    let kept = topology
-        .snapshot()
-        .server(&hosts[1])
-        .unwrap()
-        .description()
-        .id;
+    let kept = topology.snapshot().server(&hosts[1]).unwrap().description().id;
     topology.handle_srv_hosts(&hosts[1..3]);
     harness.settle();
     assert_eq!(addresses(&topology), hosts[1..3]);
     let snapshot = topology.snapshot();
     assert_eq!(snapshot.server(&hosts[1]).unwrap().description().id, kept);
-    assert!(
-        snapshot
-            .server(&hosts[2])
-            .unwrap()
-            .description()
-            .server_type
-            .is_available()
-    );
+    assert!(snapshot.server(&hosts[2]).unwrap().description().server_type.is_available());
     topology.handle_srv_hosts(&[]);
     assert_eq!(addresses(&topology), hosts[1..3]);
 }
@@ -79,11 +67,7 @@ fn every_server_is_returned_with_the_pool_that_a_selection_returns() {
         let is_selected = server.id() == selected.id();
         let pool = server.pool().unwrap();
         assert_eq!(std::ptr::eq(pool, selected.pool()), is_selected);
-        let state = topology
-            .snapshot()
-            .server_by_id(server.id())
-            .unwrap()
-            .operation_count();
+        let state = topology.snapshot().server_by_id(server.id()).unwrap().operation_count();
         assert_eq!(state, u32::from(is_selected), "L-43");
     }
     assert!(topology.server(&ServerAddress::new("db.lan", 1)).is_none());
@@ -100,8 +84,5 @@ fn a_server_whose_pool_factory_has_panicked_is_returned_without_pool() {
     let add = AssertUnwindSafe(|| topology.handle_srv_hosts(&hosts));
     assert!(catch_unwind(add).is_err());
     let has_pool = |server: &KnownServer<_>| server.pool().is_some();
-    assert_eq!(
-        topology.servers().iter().map(has_pool).collect::<Vec<_>>(),
-        [true, false]
-    );
+    assert_eq!(topology.servers().iter().map(has_pool).collect::<Vec<_>>(), [true, false]);
 }

@@ -40,11 +40,7 @@ fn a_sink_receives_only_the_selection_events_of_its_interest() {
     // Replica sets refuse limits below the minimum staleness limit.
     let invalid = secondary(1);
     for (interest, criteria, expected) in [
-        (
-            &[Started, Waiting, Succeeded][..],
-            &write,
-            &[Started, Succeeded][..],
-        ),
+        (&[Started, Waiting, Succeeded][..], &write, &[Started, Succeeded][..]),
         (&[Succeeded], &write, &[Succeeded]),
         (&[Waiting, Failed], &write, &[]),
         (&[Failed], &invalid, &[Failed]),

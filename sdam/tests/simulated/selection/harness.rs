@@ -25,9 +25,7 @@ pub(crate) struct Harness {
 
 /// Returns the addresses of `number` servers.
 pub(crate) fn hosts(number: u16) -> Vec<ServerAddress> {
-    (0..number)
-        .map(|index| ServerAddress::new("db.lan", 20_000 + index))
-        .collect()
+    (0..number).map(|index| ServerAddress::new("db.lan", 20_000 + index)).collect()
 }
 
 impl Harness {
@@ -75,9 +73,7 @@ impl Harness {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let backend = Backend::new(clock, Arc::new(self.servers.clone()), 1);
         let runtime = Runtime::new(backend, Arc::new(self.spawned.clone()));
-        change(TopologyBuilder::new(options))
-            .start(runtime)
-            .unwrap()
+        change(TopologyBuilder::new(options)).start(runtime).unwrap()
     }
 
     /// Drops all tasks, like a runtime that shuts down. Later tasks still run.

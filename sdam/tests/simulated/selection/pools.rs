@@ -48,13 +48,7 @@ fn a_server_is_checked_again_after_its_pool_panicked_in_clear() {
     let primary = topology.try_select(&Criteria::write()).unwrap().unwrap();
     pools.break_at("clear");
     assert_pool_panics(|| topology.handle_error(primary.id(), &shutdown()));
-    let role = || {
-        topology
-            .server(&hosts[0])
-            .unwrap()
-            .description()
-            .server_type
-    };
+    let role = || topology.server(&hosts[0]).unwrap().description().server_type;
     assert_eq!(role(), ServerType::Unknown);
     // I-35: the check that the error requests comes after the clear, and no selection is waiting.
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
@@ -77,9 +71,7 @@ fn every_pool_is_closed_even_if_one_panics_during_the_start_or_at_the_end() {
         assert_eq!((pools.count("create"), pools.count("close")), (3, left));
         let names = names(&mut events);
         assert_eq!(names.last(), Some(&EventName::TopologyClosed));
-        let closed = names
-            .iter()
-            .filter(|name| **name == EventName::ServerClosed);
+        let closed = names.iter().filter(|name| **name == EventName::ServerClosed);
         assert_eq!(closed.count(), 3, "{method}");
     }
 }
@@ -99,10 +91,7 @@ fn a_pool_whose_creation_panicked_is_created_before_its_server_is_selected() {
     assert_eq!(pools.count("create"), 4, "one creation failed");
 }
 
-const CONNECTION: ConnectionId = ConnectionId {
-    driver: 1,
-    server: None,
-};
+const CONNECTION: ConnectionId = ConnectionId { driver: 1, server: None };
 
 /// Pools that publish an event in each call by the topology.
 #[derive(Debug)]

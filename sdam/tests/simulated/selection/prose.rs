@@ -79,10 +79,8 @@ fn a_slow_server_is_given_fewer_operations() {
     let topology = harness.start(&hosts, |builder| {
         builder.options(|options| options.local_threshold = Duration::from_secs(30))
     });
-    let mut times: BTreeMap<_, _> = hosts
-        .iter()
-        .map(|host| (host.clone(), Duration::from_millis(5)))
-        .collect();
+    let mut times: BTreeMap<_, _> =
+        hosts.iter().map(|host| (host.clone(), Duration::from_millis(5))).collect();
     times.insert(hosts[0].clone(), Duration::from_millis(500));
     let counts = load(&mut harness, &topology, &times);
     assert_eq!(counts.values().sum::<u32>(), 100);
@@ -94,11 +92,7 @@ fn a_slow_server_is_given_fewer_operations() {
     assert!((40..=60).contains(&counts[&hosts[0]]), "{counts:?}");
     let snapshot = topology.snapshot();
     let counts = snapshot.servers().map(|server| server.operation_count());
-    assert_eq!(
-        counts.collect::<Vec<_>>(),
-        [0, 0],
-        "every operation has ended"
-    );
+    assert_eq!(counts.collect::<Vec<_>>(), [0, 0], "every operation has ended");
 }
 
 /// Builds the reply of a member with a last write `last_write` milliseconds after the epoch.

@@ -39,9 +39,8 @@ fn check_shut_down(error: &SelectionError) {
 fn selections_fail_at_once_when_all_monitors_are_dropped() {
     let (mut harness, hosts) = (Harness::new(), hosts(3));
     let (sink, events) = unbounded();
-    let topology = harness.start(&hosts, |builder| {
-        builder.sink(sink.interested_in(Interest::SELECTION))
-    });
+    let topology =
+        harness.start(&hosts, |builder| builder.sink(sink.interested_in(Interest::SELECTION)));
     let criteria = Criteria::write();
     let mut pending = pin!(topology.select(&criteria));
     assert!(pending.as_mut().now_or_never().is_none());
@@ -64,10 +63,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
         EventKind::ServerSelectionFailed { reason, .. } => Some(*reason),
         _ => None,
     });
-    assert_eq!(
-        reasons.collect::<Vec<_>>(),
-        [SelectionFailure::RuntimeShutDown; 2]
-    );
+    assert_eq!(reasons.collect::<Vec<_>>(), [SelectionFailure::RuntimeShutDown; 2]);
     // A closed topology reports that it is closed.
     topology.close().now_or_never().unwrap();
     let error = attempt(&topology).unwrap().unwrap_err();
@@ -110,9 +106,8 @@ fn topologies_without_monitors_report_no_runtime_shutdown() {
     // A load balancer is never monitored.
     let mut harness = Harness::new();
     let balancer = &hosts[..1];
-    let topology = harness.start(balancer, |builder| {
-        builder.options(|options| options.load_balanced = true)
-    });
+    let topology =
+        harness.start(balancer, |builder| builder.options(|options| options.load_balanced = true));
     harness.drop_tasks();
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
     let nothing = Arc::new(|servers: &mut Candidates<'_>| servers.retain(|_| false));

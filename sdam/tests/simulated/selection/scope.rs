@@ -17,9 +17,7 @@ fn read(preference: ReadPreference) -> Criteria {
 /// Returns the ports of the servers chosen by 30 selections.
 fn selected(topology: &Topology, criteria: &Criteria) -> BTreeSet<u16> {
     let select = |_| topology.try_select(criteria).unwrap().unwrap();
-    let ports = (0..30)
-        .map(select)
-        .map(|selected| selected.address().port());
+    let ports = (0..30).map(select).map(|selected| selected.address().port());
     ports.map(Option::unwrap).collect()
 }
 
@@ -30,21 +28,14 @@ fn checks_select_no_server_and_a_selected_server_stays_the_same() {
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);
     let (sink, mut events) = unbounded();
-    let topology = harness.start(&hosts, |builder| {
-        builder.sink(sink.interested_in(Interest::SELECTION))
-    });
+    let topology =
+        harness.start(&hosts, |builder| builder.sink(sink.interested_in(Interest::SELECTION)));
     harness.pass(Duration::from_secs(60));
     assert!(harness.servers.answered(&hosts[0]).len() > 5);
     assert!(events.try_next().is_none());
 
-    let held = topology
-        .select(&Criteria::write())
-        .now_or_never()
-        .unwrap()
-        .unwrap();
-    harness
-        .servers
-        .set(&hosts[0], Server::member(&hosts, false));
+    let held = topology.select(&Criteria::write()).now_or_never().unwrap().unwrap();
+    harness.servers.set(&hosts[0], Server::member(&hosts, false));
     harness.servers.set(&hosts[1], Server::member(&hosts, true));
     harness.pass(Duration::from_secs(10));
     assert_eq!(selected(&topology, &Criteria::write()), [20_001].into());
@@ -101,9 +92,7 @@ fn a_selection_needs_only_one_suitable_server() {
     assert_eq!(selected.unwrap().address(), &hosts[1]);
 
     let mut harness = Harness::new();
-    harness
-        .servers
-        .set(&hosts[1], Server::member(&hosts, false));
+    harness.servers.set(&hosts[1], Server::member(&hosts, false));
     let topology = harness.start(&hosts, |builder| builder);
     let any = read(ReadPreference::new(ReadMode::PrimaryPreferred));
     let selected = topology.select(&any).now_or_never().unwrap();
@@ -115,9 +104,8 @@ fn a_selection_needs_only_one_suitable_server() {
 #[test]
 fn selections_beyond_max_waiters_fail_at_once() {
     let mut harness = Harness::new();
-    let topology = harness.start(&hosts(1), |builder| {
-        builder.options(|options| options.max_waiters = 2)
-    });
+    let topology =
+        harness.start(&hosts(1), |builder| builder.options(|options| options.max_waiters = 2));
     let criteria = Criteria::write();
     let begin = || {
         let mut selection = Box::pin(topology.select(&criteria));

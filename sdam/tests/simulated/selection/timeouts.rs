@@ -27,11 +27,8 @@ fn fail_on(
     criteria: Criteria,
 ) -> Box<SelectionTimeout> {
     let topology = topology.clone();
-    let selection = harness.begin(async move {
-        topology
-            .select_within(&criteria, Duration::from_secs(2))
-            .await
-    });
+    let selection = harness
+        .begin(async move { topology.select_within(&criteria, Duration::from_secs(2)).await });
     harness.settle();
     harness.pass(Duration::from_secs(2));
     match selection.result() {
@@ -67,13 +64,7 @@ probably: no server accepts connections";
     assert_eq!(error.limit_source, LimitSource::Call);
     assert_eq!(error.timeout, Duration::from_secs(2));
     assert_eq!(error.description.servers().len(), 2);
-    assert!(matches!(
-        error.diagnoses[..],
-        [Diagnosis::NothingReachable {
-            timed_out: false,
-            ..
-        }]
-    ));
+    assert!(matches!(error.diagnoses[..], [Diagnosis::NothingReachable { timed_out: false, .. }]));
 }
 
 /// The text for an empty topology explains why it is empty, and so do its events.
@@ -171,11 +162,7 @@ probably: the replica set has no primary; 1 of 3 members can be reached
     harness.servers.set(&hosts[0], Server::member(&hosts, true));
     harness.pass(Duration::from_secs(10));
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
-    assert_eq!(
-        times(0),
-        [None, at(11_500)],
-        "the server is available again"
-    );
+    assert_eq!(times(0), [None, at(11_500)], "the server is available again");
 }
 
 /// A failed selection is rare, so its error must not enlarge every selection result.
@@ -194,10 +181,7 @@ fn errors_that_are_returned_from_main_print_their_text() {
     };
     let (mut harness, hosts) = (Harness::new(), hosts(2));
     let timeout = fail(&mut harness, &hosts, Criteria::write());
-    check(
-        &SelectionError::Timeout(timeout),
-        "wait longer (serverSelectionTimeoutMS)",
-    );
+    check(&SelectionError::Timeout(timeout), "wait longer (serverSelectionTimeoutMS)");
     check(&SelectionError::Closed, "start a new one");
     check(&SelectionError::RuntimeShutDown, "keep the runtime");
     let full = SelectionError::TooManyWaiters { limit: 2 };
@@ -205,10 +189,7 @@ fn errors_that_are_returned_from_main_print_their_text() {
     let tagged = ReadPreference::default().with_tag_sets(vec![TagSet::from_iter([("a", "b")])]);
     let contradiction = Criteria::read(tagged).unwrap_err();
     check(&contradiction, "choose another `readPreference`");
-    check(
-        &SelectionError::InvalidCriteria(contradiction),
-        "choose another `readPreference`",
-    );
+    check(&SelectionError::InvalidCriteria(contradiction), "choose another `readPreference`");
     let library = sdam::DriverInfo::new("a|b");
     let topology = harness.start(&hosts, |builder| builder);
     let metadata = topology.append_metadata(library).unwrap_err();

@@ -61,11 +61,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
         .collect();
     harness.settle();
     assert_eq!(topology.waiters(), WAITERS);
-    assert_eq!(
-        checks(&harness, &hosts),
-        [2, 2, 2],
-        "the wait began with a check"
-    );
+    assert_eq!(checks(&harness, &hosts), [2, 2, 2], "the wait began with a check");
     harness.pass(Duration::from_secs(5));
     for host in &hosts {
         let checks = harness.servers.answered(host);
@@ -92,10 +88,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     }
     let served = turns.get() - turns_before;
     let changes = usize::try_from(topology.snapshot().version() - changes).unwrap();
-    assert!(
-        served <= WAITERS * changes,
-        "{served} turns, {changes} changes"
-    );
+    assert!(served <= WAITERS * changes, "{served} turns, {changes} changes");
     // No selection is waiting any more, so none causes a check.
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     let settled = checks(&harness, &hosts);
@@ -126,10 +119,7 @@ fn a_change_that_arrives_with_the_deadline_is_used() {
     let Err(SelectionError::Timeout(error)) = check(false) else {
         unreachable!();
     };
-    assert_eq!(
-        (error.waited, error.limit_source),
-        (timeout, LimitSource::Call)
-    );
+    assert_eq!((error.waited, error.limit_source), (timeout, LimitSource::Call));
 }
 
 /// L-62: with a timeout of zero, selections do not wait, but servers are checked.
@@ -161,12 +151,7 @@ fn a_timeout_of_zero_means_not_to_wait() {
 fn an_incompatible_topology_fails_at_once() {
     let (mut harness, hosts) = (Harness::new(), hosts(2));
     let topology = harness.start(&hosts, |builder| builder);
-    let selection = select(
-        &mut harness,
-        &topology,
-        Duration::from_secs(30),
-        &Rc::default(),
-    );
+    let selection = select(&mut harness, &topology, Duration::from_secs(30), &Rc::default());
     harness.settle();
     assert_eq!(topology.waiters(), 1);
     let future = doc! {
@@ -178,10 +163,7 @@ fn an_incompatible_topology_fails_at_once() {
     harness.settle();
     let check = |error: SelectionError| {
         let text = error.to_string();
-        assert!(
-            matches!(error, SelectionError::Incompatible { .. }),
-            "{text}"
-        );
+        assert!(matches!(error, SelectionError::Incompatible { .. }), "{text}");
         assert!(text.contains("998"), "{text}");
     };
     check(selection.result().unwrap_err());
@@ -209,10 +191,7 @@ fn closing_fails_every_waiting_selection() {
     for selection in waiting {
         let error = selection.result().unwrap_err();
         assert!(matches!(error, SelectionError::Closed), "{error}");
-        assert!(
-            error.to_string().starts_with("the topology is closed"),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("the topology is closed"), "{error}");
     }
     let late = topology.try_select(&Criteria::write());
     assert!(matches!(late, Err(SelectionError::Closed)));
@@ -248,11 +227,7 @@ fn a_dropped_selection_causes_no_further_checks() {
     }
     assert_eq!(topology.waiters(), 0);
     harness.pass(Duration::from_millis(9_999));
-    assert_eq!(
-        checks(&harness, &hosts),
-        [5, 5, 5],
-        "no selection waits any more"
-    );
+    assert_eq!(checks(&harness, &hosts), [5, 5, 5], "no selection waits any more");
     harness.pass(Duration::from_millis(1));
     assert_eq!(checks(&harness, &hosts), [6, 6, 6]);
 }

@@ -20,10 +20,7 @@ use crate::hosts;
 fn world(version: ServerVersion, user: User) -> Sim {
     let mut config = SetConfig::new("rs", hosts());
     config.members[2].arbiter = true;
-    Sim::new(
-        1,
-        &Blueprint::replica_set(config).version(version).user(user),
-    )
+    Sim::new(1, &Blueprint::replica_set(config).version(version).user(user))
 }
 
 fn options(sim: &Sim, user_info: &str) -> Options {
@@ -94,11 +91,7 @@ fn authenticated(version: ServerVersion, user: &User) -> u64 {
 #[test]
 fn h_17_o_11_the_connection_of_checks_is_authenticated_before_an_operation() {
     let user = User::new("ada", "pencil");
-    for version in [
-        ServerVersion::V4_2,
-        ServerVersion::V4_4,
-        ServerVersion::V8_0,
-    ] {
+    for version in [ServerVersion::V4_2, ServerVersion::V4_4, ServerVersion::V8_0] {
         for user in [
             user.clone(),
             user.clone().only(Mechanism::ScramSha1),
@@ -156,10 +149,7 @@ fn without_an_authenticator_no_command_runs_for_a_user() {
         let mut topology = ScanTopology::start(options, sim.runtime().backend).unwrap();
         let server = primary(&mut topology).await;
         let error = run(&mut topology, server, &find()).await.unwrap_err();
-        assert_eq!(
-            (error.kind(), error.stage()),
-            (ErrorKind::Internal, Stage::Auth)
-        );
+        assert_eq!((error.kind(), error.stage()), (ErrorKind::Internal, Stage::Auth));
         let remedy = "`TopologyBuilder::authenticator`";
         assert!(error.to_string().contains(remedy), "{error}");
         assert_eq!(error.outcome(), None);

@@ -88,10 +88,7 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
     assert_eq!(outcome, ErrorOutcome::Stale);
     assert_eq!(harness.open(), 1, "the error is that of another connection");
     error.generation = topology.connection(server).unwrap().generation();
-    assert_eq!(
-        topology.handle_error(server, &error),
-        ErrorOutcome::ServiceCleared
-    );
+    assert_eq!(topology.handle_error(server, &error), ErrorOutcome::ServiceCleared);
     assert_eq!(harness.open(), 0);
 }
 
@@ -106,11 +103,7 @@ fn i_52_a_state_change_clears_the_service_only_at_shutdown() {
         summaries(&mut events);
         ready(topology.run_command(server, &ping(), None)).unwrap_err();
         let summaries = summaries(&mut events);
-        assert_eq!(
-            summaries.contains(&"PoolCleared lb".into()),
-            cleared,
-            "{code}"
-        );
+        assert_eq!(summaries.contains(&"PoolCleared lb".into()), cleared, "{code}");
         assert_eq!(harness.open(), usize::from(!cleared), "{code}");
     }
     assert!(!topology.is_stale());

@@ -11,9 +11,7 @@ use super::harness::*;
 /// Polls a future until it is pending, and drops it.
 fn poll_and_drop<F: Future>(future: F) {
     let mut future = pin!(future);
-    let state = future
-        .as_mut()
-        .poll(&mut Context::from_waker(noop_waker_ref()));
+    let state = future.as_mut().poll(&mut Context::from_waker(noop_waker_ref()));
     assert!(state.is_pending(), "the future was ready");
 }
 
@@ -28,18 +26,9 @@ fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
     assert_eq!(first.matches("connect").count(), 1, "{first}");
     harness.advance(100);
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(
-        harness.log().matches("connect").count(),
-        2,
-        "to the other two"
-    );
+    assert_eq!(harness.log().matches("connect").count(), 2, "to the other two");
     let summaries = summaries(&mut events);
-    let count = |name: &str| {
-        summaries
-            .iter()
-            .filter(|event| event.starts_with(name))
-            .count()
-    };
+    let count = |name: &str| summaries.iter().filter(|event| event.starts_with(name)).count();
     // J-31
     assert_eq!(count("HeartbeatStarted"), 3);
     assert_eq!(count("HeartbeatSucceeded"), 3);
@@ -62,9 +51,7 @@ fn a_check_may_be_cancelled_repeatedly_within_its_timeout() {
     // The reply has arrived, and another check measures the RTT.
     assert_eq!(harness.log(), "a connect, a isMaster, a hello");
     let summaries = summaries(&mut events);
-    let failed = summaries
-        .iter()
-        .any(|event| event.starts_with("HeartbeatFailed"));
+    let failed = summaries.iter().any(|event| event.starts_with("HeartbeatFailed"));
     assert!(!failed, "{summaries:?}");
 }
 
@@ -82,11 +69,7 @@ fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
     assert_eq!(harness.log(), "a connect, a isMaster, a hello");
     assert_eq!(
         summaries(&mut events)[3..6],
-        [
-            "HeartbeatStarted a",
-            "SelectionStarted",
-            "HeartbeatSucceeded a"
-        ]
+        ["HeartbeatStarted a", "SelectionStarted", "HeartbeatSucceeded a"]
     );
     let rtt = topology.description().servers()[0].rtt.unwrap();
     assert_eq!(rtt.average.as_millis(), 1, "the late reply is no sample");
@@ -102,10 +85,7 @@ fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
     harness.advance(30_000);
     harness.stall();
     assert_eq!(select(&mut topology), Ok("a".into()));
-    assert_eq!(
-        harness.log(),
-        "a connect, a isMaster, a connect, a isMaster"
-    );
+    assert_eq!(harness.log(), "a connect, a isMaster, a connect, a isMaster");
     assert_eq!(
         summaries(&mut events)[3..8],
         [
@@ -130,9 +110,7 @@ fn dropping_a_topology_during_a_check_closes_the_connection_and_ends_the_heartbe
     drop(topology);
     assert_eq!(harness.open(), 0);
     let summaries = summaries(&mut events);
-    let failed = summaries
-        .iter()
-        .position(|event| event.starts_with("HeartbeatFailed"));
+    let failed = summaries.iter().position(|event| event.starts_with("HeartbeatFailed"));
     assert!(failed.is_some(), "{summaries:?}");
     assert_eq!(summaries.last().unwrap(), "TopologyClosed");
 }

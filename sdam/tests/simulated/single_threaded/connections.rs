@@ -119,16 +119,9 @@ fn h_12_the_repeated_selection_may_choose_another_server() {
     harness.log();
     let second = select(&mut topology).unwrap();
     let log = harness.log();
-    let (dead, other) = if log == "a ping" {
-        ("a", "b")
-    } else {
-        ("b", "a")
-    };
+    let (dead, other) = if log == "a ping" { ("a", "b") } else { ("b", "a") };
     assert_eq!(log, format!("{dead} ping"), "{first}");
-    assert_eq!(
-        second, other,
-        "its connection is dead, too, but no second probe is sent"
-    );
+    assert_eq!(second, other, "its connection is dead, too, but no second probe is sent");
     assert_eq!(kind(&topology, dead), ServerType::Unknown);
 }
 
@@ -211,11 +204,7 @@ fn a_channel_carries_messages_that_the_driver_has_framed() {
     let server = id(&topology, "a");
     let mut lent = topology.connection(server).unwrap();
     let body = find();
-    let message = OpMsg {
-        request_id: 77,
-        body: &body,
-        ..OpMsg::default()
-    };
+    let message = OpMsg { request_id: 77, body: &body, ..OpMsg::default() };
     let connection = lent.connection().unwrap();
     ready(connection.send(message.encode().unwrap())).unwrap();
     assert_eq!(ready(connection.recv()).unwrap().response_to(), 77);

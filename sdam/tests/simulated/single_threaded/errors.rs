@@ -25,11 +25,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
     harness.log();
     let error = ready(topology.run_command(server, &insert(), None)).unwrap_err();
     assert_eq!(error.outcome(), Some(ErrorOutcome::MarkedUnknown));
-    assert_eq!(
-        error.reply(),
-        Some(&*bytes(&refusal(10_107))),
-        "the operation gets its reply"
-    );
+    assert_eq!(error.reply(), Some(&*bytes(&refusal(10_107))), "the operation gets its reply");
     assert_eq!(harness.log(), "a insert", "no check has been made");
     assert!(topology.is_stale());
     assert_eq!(kind(&topology, "a"), ServerType::Unknown);
@@ -123,9 +119,7 @@ fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
     harness.change("a", |server| server.other = reply(&body));
     let answered = ready(topology.run_command(server, &insert(), None)).unwrap();
     let errors = answered.write_errors();
-    let [error] = &errors[..] else {
-        panic!("one write has failed: {errors:?}")
-    };
+    let [error] = &errors[..] else { panic!("one write has failed: {errors:?}") };
     assert_eq!((error.index, error.code), (3, Some(11000)));
     assert_eq!(&*error.message, "duplicate key");
     assert_eq!(answered.write_concern_error(), None);
@@ -144,26 +138,14 @@ fn i_1_an_error_of_an_earlier_generation_is_ignored() {
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     let selected = ready(topology.select(&Criteria::write())).unwrap();
-    let error = ErrorReport::new(
-        selected.generation(),
-        Error::network(Stage::Operation, "reset"),
-    );
-    assert_eq!(
-        topology.handle_error(selected.id(), &error),
-        ErrorOutcome::Cleared
-    );
+    let error = ErrorReport::new(selected.generation(), Error::network(Stage::Operation, "reset"));
+    assert_eq!(topology.handle_error(selected.id(), &error), ErrorOutcome::Cleared);
     harness.advance(1_000);
     select(&mut topology).unwrap();
-    assert_eq!(
-        topology.handle_error(selected.id(), &error),
-        ErrorOutcome::Stale
-    );
+    assert_eq!(topology.handle_error(selected.id(), &error), ErrorOutcome::Stale);
     assert_eq!(kind(&topology, "a"), ServerType::RsPrimary);
     assert_eq!(harness.open(), 3, "the new connection is kept");
-    assert_eq!(
-        topology.generation(selected.id(), None),
-        Some(Generation::FIRST.next())
-    );
+    assert_eq!(topology.generation(selected.id(), None), Some(Generation::FIRST.next()));
 }
 
 #[test]

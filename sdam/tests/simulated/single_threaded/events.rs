@@ -17,10 +17,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
     hello.insert("serviceId", bson::oid::ObjectId::from_bytes([1; 12]));
     harness.serve("a", hello);
     let (mut topology, mut events) = harness.topology("a", |_| ());
-    assert_eq!(
-        summaries(&mut events),
-        ["TopologyOpening", "TopologyUnknown", "Opening a"]
-    );
+    assert_eq!(summaries(&mut events), ["TopologyOpening", "TopologyUnknown", "Opening a"]);
     select(&mut topology).unwrap();
     assert_eq!(
         summaries(&mut events),
@@ -36,10 +33,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
     );
     drop(topology);
     // J-20
-    assert_eq!(
-        summaries(&mut events),
-        ["Closed a", "TopologyUnknown", "TopologyClosed"]
-    );
+    assert_eq!(summaries(&mut events), ["Closed a", "TopologyUnknown", "TopologyClosed"]);
 }
 
 #[test]
@@ -55,19 +49,11 @@ fn j_9_j_10_j_35_heartbeats_are_never_awaited_and_their_duration_ends_with_the_r
     while let Some(event) = events.try_next() {
         match event.kind {
             EventKind::ServerHeartbeatStarted(heartbeat) => assert!(!heartbeat.awaited),
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat,
-                duration,
-                ..
-            } => {
+            EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
                 seen += 1;
                 assert!(!heartbeat.awaited);
                 assert!(heartbeat.connection.server.is_some());
-                let expected = if heartbeat.address == address("b") {
-                    25
-                } else {
-                    1
-                };
+                let expected = if heartbeat.address == address("b") { 25 } else { 1 };
                 assert_eq!(duration.as_millis(), expected);
             }
             _ => {}

@@ -36,10 +36,7 @@ impl Default for Harness {
             other: reply(&doc! { "ok": 1 }),
             ..Server::refusing(ABSENT)
         };
-        Self {
-            servers: Servers::new(clock.clone(), absent),
-            clock,
-        }
+        Self { servers: Servers::new(clock.clone(), absent), clock }
     }
 }
 
@@ -217,9 +214,7 @@ pub(crate) fn kind(topology: &ScanTopology, name: &str) -> ServerType {
 
 /// Summarizes each event in one or two words.
 pub(crate) fn summaries(events: &mut EventStream) -> Vec<String> {
-    std::iter::from_fn(|| events.try_next())
-        .map(|event| summary(&event))
-        .collect()
+    std::iter::from_fn(|| events.try_next()).map(|event| summary(&event)).collect()
 }
 
 fn summary(event: &Event) -> String {

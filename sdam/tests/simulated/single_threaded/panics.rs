@@ -60,8 +60,6 @@ fn all_servers_are_closed_even_if_a_pool_panics() {
     assert_eq!(harness.open(), 0);
     let summaries = summaries(&mut events);
     assert_eq!(summaries.last().unwrap(), "TopologyClosed");
-    let closed = summaries
-        .iter()
-        .filter(|event| event.starts_with("Closed "));
+    let closed = summaries.iter().filter(|event| event.starts_with("Closed "));
     assert_eq!(closed.count(), 3, "{summaries:?}");
 }

@@ -30,11 +30,7 @@ fn h_1_a_selection_scans_inline_after_60_seconds() {
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();
     harness.advance(60_000);
-    assert_eq!(
-        log(&harness, &mut topology),
-        ("a ping".into(), true),
-        "H-12"
-    );
+    assert_eq!(log(&harness, &mut topology), ("a ping".into(), true), "H-12");
     harness.advance(1);
     let (second, found) = log(&harness, &mut topology);
     assert!(found);
@@ -68,10 +64,7 @@ fn h_5_a_server_that_left_is_not_checked_and_its_connection_is_closed() {
     select(&mut topology).unwrap();
     harness.serve("a", member(true, "a b"));
     harness.advance(70_000);
-    assert_eq!(
-        log(&harness, &mut topology),
-        ("a hello, b hello".into(), true)
-    );
+    assert_eq!(log(&harness, &mut topology), ("a hello, b hello".into(), true));
     assert_eq!(harness.open(), 2);
 }
 
@@ -86,10 +79,7 @@ fn h_6_a_server_that_failed_a_check_is_skipped_for_5_seconds() {
     assert_eq!(log(&harness, &mut topology), (String::new(), false));
     harness.advance(500);
     harness.revive("a");
-    assert_eq!(
-        log(&harness, &mut topology),
-        ("a connect, a isMaster".into(), true)
-    );
+    assert_eq!(log(&harness, &mut topology), ("a connect, a isMaster".into(), true));
 }
 
 #[test]
@@ -154,10 +144,7 @@ fn h_10_with_the_legacy_retry_the_server_stays_known_until_the_retry() {
     summaries(&mut events);
     assert!(select(&mut topology).is_ok());
     let summaries = summaries(&mut events);
-    assert!(
-        !summaries.contains(&"Unknown a".to_string()),
-        "{summaries:?}"
-    );
+    assert!(!summaries.contains(&"Unknown a".to_string()), "{summaries:?}");
 }
 
 #[test]

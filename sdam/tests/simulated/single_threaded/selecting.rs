@@ -49,11 +49,7 @@ fn l_61_the_shorter_of_both_timeouts_limits_a_selection() {
     };
     let check = |query: &str, source, millis, text: &str| {
         let (error, timeout) = (fail(query), Duration::from_millis(millis));
-        assert_eq!(
-            (error.limit_source, error.timeout),
-            (source, timeout),
-            "{query}"
-        );
+        assert_eq!((error.limit_source, error.timeout), (source, timeout), "{query}");
         let earliest = Duration::from_millis(millis - 500);
         assert!((earliest..=timeout).contains(&error.waited), "{error}");
         assert!(error.to_string().contains(text), "{error}");
@@ -127,12 +123,7 @@ fn l_65_e_1_an_incompatible_server_fails_selections_until_it_is_replaced() {
     let Err(SelectionError::Incompatible { description }) = selected else {
         panic!("{selected:?}");
     };
-    assert!(
-        description
-            .compatibility_error()
-            .unwrap()
-            .contains("c:27017")
-    );
+    assert!(description.compatibility_error().unwrap().contains("c:27017"));
     harness.serve("c", member(false, "a b c"));
     harness.advance(500);
     assert_eq!(select(&mut topology), Ok("a".into()));
@@ -167,10 +158,7 @@ fn a_closed_topology_selects_nothing() {
     assert_eq!(harness.open(), 0);
     harness.log();
     let selected = ready(topology.select(&Criteria::write()));
-    assert!(
-        matches!(selected, Err(SelectionError::Closed)),
-        "{selected:?}"
-    );
+    assert!(matches!(selected, Err(SelectionError::Closed)), "{selected:?}");
     ready(topology.scan());
     assert_eq!(harness.log(), "");
 }

@@ -68,12 +68,7 @@ fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
     assert_eq!(sim.dns().lookups(TEST1), 1 + 4);
     let mut failures = 0;
     while let Some(event) = events.try_next() {
-        let EventKind::SrvLookupFailed {
-            name,
-            failure,
-            next,
-        } = event.kind
-        else {
+        let EventKind::SrvLookupFailed { name, failure, next } = event.kind else {
             panic!("{event:?}");
         };
         assert_eq!((&*name, next.as_secs()), (TEST1, 7));
@@ -113,8 +108,5 @@ fn a_look_up_delays_no_selection_and_no_check() {
     sim.run_for(Duration::from_secs(30));
     assert!(topology.try_select(&Criteria::write()).unwrap().is_some());
     let heartbeats = std::iter::from_fn(|| events.try_next()).count();
-    assert!(
-        heartbeats >= 2 * 2 * 3,
-        "{heartbeats} events of 2 servers in 30 s"
-    );
+    assert!(heartbeats >= 2 * 2 * 3, "{heartbeats} events of 2 servers in 30 s");
 }

@@ -100,10 +100,7 @@ struct Panicking(Arc<dyn Resolver>, std::sync::atomic::AtomicBool);
 #[async_trait]
 impl Resolver for Panicking {
     async fn lookup_srv(&self, name: &str, timeout: Option<Duration>) -> Result<SrvRecords, Error> {
-        assert!(
-            !self.1.swap(true, std::sync::atomic::Ordering::Relaxed),
-            "on purpose"
-        );
+        assert!(!self.1.swap(true, std::sync::atomic::Ordering::Relaxed), "on purpose");
         self.0.lookup_srv(name, timeout).await
     }
 
@@ -128,10 +125,7 @@ fn a_resolver_that_panics_counts_as_a_failed_look_up() {
     let builder = TopologyBuilder::new(resolve().unwrap());
     let topology = builder.start(runtime.clone()).unwrap();
     let error = resolve().unwrap_err();
-    assert!(
-        error.to_string().contains("the resolver panicked"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("the resolver panicked"), "{error}");
     sim.run_for(LONG);
     assert_eq!(ports(topology.snapshot().description()), [27017, 27018]);
     sim.block_on(topology.close());

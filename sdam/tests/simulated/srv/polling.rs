@@ -140,11 +140,7 @@ fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
     let builder = resolve(&sim, &uri("test1", "")).unwrap().sink(sink);
     let topology = builder.start(sim.runtime()).unwrap();
     sim.run_for(INTERVAL / 2);
-    let kept = topology
-        .snapshot()
-        .description()
-        .server(&hosts(&[27017])[0])
-        .cloned();
+    let kept = topology.snapshot().description().server(&hosts(&[27017])[0]).cloned();
     while events.try_next().is_some() {}
     set(&sim, TEST1, &[27017, 27019]);
     sim.run_for(INTERVAL);
@@ -158,17 +154,9 @@ fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
     }
     assert_eq!(
         names,
-        [
-            EventName::ServerClosed,
-            EventName::ServerOpening,
-            EventName::TopologyDescriptionChanged
-        ]
+        [EventName::ServerClosed, EventName::ServerOpening, EventName::TopologyDescriptionChanged]
     );
-    let now = topology
-        .snapshot()
-        .description()
-        .server(&hosts(&[27017])[0])
-        .cloned();
+    let now = topology.snapshot().description().server(&hosts(&[27017])[0]).cloned();
     assert_eq!(now.unwrap().id, kept.unwrap().id);
 }
 
@@ -190,10 +178,7 @@ fn hosts_outside_the_domain_are_published_and_never_connected_to() {
     while let Some(event) = events.try_next() {
         assert_ne!(event.kind.address(), Some(&evil));
         if let EventKind::SrvHostsIgnored { domain, hosts, .. } = event.kind {
-            assert_eq!(
-                (&*domain, &*hosts),
-                ("test.build.10gen.cc", &[evil.clone()][..])
-            );
+            assert_eq!((&*domain, &*hosts), ("test.build.10gen.cc", &[evil.clone()][..]));
             ignored += 1;
         }
     }

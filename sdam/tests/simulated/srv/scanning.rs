@@ -31,14 +31,8 @@ fn a_rescan_that_is_due_comes_before_the_scan() {
     sim.block_on(topology.select(&Criteria::write())).unwrap();
     assert_eq!(sim.dns().lookups(TEST1), 2);
     let checked = std::iter::from_fn(|| events.try_next());
-    let checked: Vec<_> = checked
-        .filter_map(|event| event.kind.address().cloned())
-        .collect();
-    assert_eq!(
-        checked,
-        hosts(&[27019]),
-        "the scan checks the new hosts only"
-    );
+    let checked: Vec<_> = checked.filter_map(|event| event.kind.address().cloned()).collect();
+    assert_eq!(checked, hosts(&[27019]), "the scan checks the new hosts only");
 }
 
 #[test]

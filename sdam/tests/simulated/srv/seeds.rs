@@ -12,10 +12,8 @@ use super::world::*;
 fn both_records_are_looked_up_at_once_and_nothing_else() {
     // N-3, N-10, N-12, N-14
     let sim = sharded(1);
-    sim.dns()
-        .set_txt("test1.test.build.10gen.cc", ["authSource=thisDB"]);
-    sim.dns()
-        .set_fault_of_all(Some(DnsFault::Slow(Duration::from_secs(3))));
+    sim.dns().set_txt("test1.test.build.10gen.cc", ["authSource=thisDB"]);
+    sim.dns().set_fault_of_all(Some(DnsFault::Slow(Duration::from_secs(3))));
     let builder = resolve(&sim, &uri("test1", "")).unwrap();
     assert_eq!(sim.now(), Instant::from_millis(3000));
     assert_eq!(sim.dns().lookups(TEST1), 1);

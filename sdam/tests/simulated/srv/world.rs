@@ -47,10 +47,7 @@ pub(crate) fn start(sim: &Sim, uri: &str) -> Topology {
 
 /// Starts a single-threaded topology.
 pub(crate) fn scan(sim: &Sim, uri: &str) -> ScanTopology {
-    resolve(sim, uri)
-        .unwrap()
-        .scan(sim.runtime().backend)
-        .unwrap()
+    resolve(sim, uri).unwrap().scan(sim.runtime().backend).unwrap()
 }
 
 pub(crate) fn ports(description: &TopologyDescription) -> Vec<u16> {

@@ -37,11 +37,7 @@ fn a_frozen_proxy_times_out_and_a_thawed_one_leads_to_the_servers() {
     let error = topology.description().servers()[0].error.clone().unwrap();
     assert_eq!(error.stage(), Stage::Proxy);
     assert!(error.is_timeout(), "{error}");
-    assert!(
-        error
-            .message()
-            .ends_with("the proxy did not answer in time")
-    );
+    assert!(error.message().ends_with("the proxy did not answer in time"));
     socks.sigcont().unwrap();
     let mut topology = start(set.uri(), &proxy);
     topology.select(&Criteria::write()).unwrap();

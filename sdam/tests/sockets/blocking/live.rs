@@ -91,10 +91,7 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
 fn writes_reach_the_new_primary_after_a_step_down_and_after_a_kill() {
     // H-5, I-38, I-15, L-67
     let Some(set) = replica_set() else { return };
-    let mut topology = start(
-        &set.uri(),
-        "serverSelectionTryOnce=false&connectTimeoutMS=5000",
-    );
+    let mut topology = start(&set.uri(), "serverSelectionTryOnce=false&connectTimeoutMS=5000");
     let first = write(&mut topology);
     assert_eq!(topology.description().servers().len(), 3);
     let secondary = topology.select(&read(ReadMode::Secondary)).unwrap();

@@ -56,9 +56,7 @@ fn blocking_mode_works_within_an_executor() {
     let set = ReplicaSet::start(1).unwrap();
     let uri = set.uri().to_owned();
     let selected = futures::executor::block_on(async move {
-        start(&uri, "")
-            .select(&Criteria::write())
-            .map(|it| it.address().clone())
+        start(&uri, "").select(&Criteria::write()).map(|it| it.address().clone())
     });
     assert_eq!(selected.unwrap().to_string(), primary(&set));
 }

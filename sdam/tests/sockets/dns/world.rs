@@ -119,9 +119,7 @@ impl World {
             self.0.set(records(&BEFORE)).unwrap();
             let (sink, failures) = unbounded();
             let sink = sink.interested_in(EventName::SrvLookupFailed.into());
-            let builder = block_on(Topology::resolve(&uri, backend))
-                .unwrap()
-                .sink(sink);
+            let builder = block_on(Topology::resolve(&uri, backend)).unwrap().sink(sink);
             let mode = match spawner {
                 Some(spawner) => {
                     let runtime = Runtime::new(backend.clone(), spawner);
@@ -130,27 +128,15 @@ impl World {
                 None => Mode::Single(Box::new(builder.scan(backend.clone()).unwrap())),
             };
             let clock = Arc::clone(&backend.clock);
-            test(&mut Client {
-                mode,
-                clock,
-                failures,
-            });
+            test(&mut Client { mode, clock, failures });
         };
         let tokio = crate::tokio();
-        for runtime in [
-            crate::on(&tokio),
-            sdam_runtime_smol::runtime(),
-            sdam_runtime_async_std::runtime(),
-        ] {
-            run(
-                &hasty(runtime.backend, resolver.clone()),
-                Some(runtime.spawner),
-            );
+        for runtime in
+            [crate::on(&tokio), sdam_runtime_smol::runtime(), sdam_runtime_async_std::runtime()]
+        {
+            run(&hasty(runtime.backend, resolver.clone()), Some(runtime.spawner));
         }
-        run(
-            &hasty(sdam_runtime_blocking::backend(), resolver.blocking()),
-            None,
-        );
+        run(&hasty(sdam_runtime_blocking::backend(), resolver.blocking()), None);
     }
 }
 

@@ -23,13 +23,7 @@ pub(super) struct Case {
 }
 
 const fn connects(name: &'static str, uri: &'static str) -> Case {
-    Case {
-        name,
-        uri,
-        ours: Connects,
-        theirs: Connects,
-        why: "",
-    }
+    Case { name, uri, ours: Connects, theirs: Connects, why: "" }
 }
 
 /// Both fail: with words of our error, and of PyMongo's.
@@ -39,13 +33,7 @@ const fn fails(
     ours: &'static [&'static str],
     theirs: &'static [&'static str],
 ) -> Case {
-    Case {
-        name,
-        uri,
-        ours: Fails(ours),
-        theirs: Fails(theirs),
-        why: "",
-    }
+    Case { name, uri, ours: Fails(ours), theirs: Fails(theirs), why: "" }
 }
 
 /// Our client refuses to connect, and PyMongo connects; `why` explains why that is worse.
@@ -55,30 +43,18 @@ const fn refused(
     ours: &'static [&'static str],
     why: &'static str,
 ) -> Case {
-    Case {
-        name,
-        uri,
-        ours: Fails(ours),
-        theirs: Connects,
-        why,
-    }
+    Case { name, uri, ours: Fails(ours), theirs: Connects, why }
 }
 
 /// TLS of servers.
 pub(super) const SERVERS: &[Case] = &[
     connects("plain text to a server without TLS", "mongodb://{plain}/"),
-    connects(
-        "TLS, the authority is trusted",
-        "mongodb://{tls}/?tls=true&tlsCAFile={authority}",
-    ),
+    connects("TLS, the authority is trusted", "mongodb://{tls}/?tls=true&tlsCAFile={authority}"),
     connects(
         "the server's name instead of its address",
         "mongodb://{tls-by-name}/?tls=true&tlsCAFile={authority}",
     ),
-    connects(
-        "a TLS option without `tls`",
-        "mongodb://{tls}/?tlsCAFile={authority}",
-    ),
+    connects("a TLS option without `tls`", "mongodb://{tls}/?tlsCAFile={authority}"),
     fails(
         "plain text to a server with TLS",
         "mongodb://{tls}/",
@@ -167,10 +143,7 @@ pub(super) const SERVERS: &[Case] = &[
         "issued by itself, and insecure",
         "mongodb://{self-signed}/?tls=true&tlsInsecure=true",
     ),
-    connects(
-        "another name, and insecure",
-        "mongodb://{wrong-name}/?tls=true&tlsInsecure=true",
-    ),
+    connects("another name, and insecure", "mongodb://{wrong-name}/?tls=true&tlsInsecure=true"),
     fails(
         "insecure, and what that means",
         "mongodb://{tls}/?tls=true&tlsInsecure=true&tlsAllowInvalidCertificates=true",
@@ -189,10 +162,7 @@ pub(super) const SERVERS: &[Case] = &[
         &["tls", "tlsCAFile"],
         &["TLS has not been enabled", "tlscafile"],
     ),
-    connects(
-        "revoked, and no list says so",
-        "mongodb://{revoked}/?tls=true&tlsCAFile={authority}",
-    ),
+    connects("revoked, and no list says so", "mongodb://{revoked}/?tls=true&tlsCAFile={authority}"),
     fails(
         "invalid certificates, and no OCSP",
         "mongodb://{tls}/?tls=true&tlsAllowInvalidCertificates=true&tlsDisableOCSPEndpointCheck=true",
@@ -280,18 +250,9 @@ pub(super) const CLIENTS: &[Case] = &[
 
 /// DNS seed lists. All names in the domain `sdam.example` resolve to the loopback address.
 pub(super) const SEED_LISTS: &[Case] = &[
-    connects(
-        "an SRV record",
-        "mongodb+srv://cluster.sdam.example/?tlsCAFile={authority}",
-    ),
-    connects(
-        "an SRV record, and no TLS",
-        "mongodb+srv://plain.sdam.example/?tls=false",
-    ),
-    connects(
-        "a TXT record with options",
-        "mongodb+srv://txt.sdam.example/?tlsCAFile={authority}",
-    ),
+    connects("an SRV record", "mongodb+srv://cluster.sdam.example/?tlsCAFile={authority}"),
+    connects("an SRV record, and no TLS", "mongodb+srv://plain.sdam.example/?tls=false"),
+    connects("a TXT record with options", "mongodb+srv://txt.sdam.example/?tlsCAFile={authority}"),
     connects(
         "another service",
         "mongodb+srv://custom.sdam.example/?srvServiceName=custom&tlsCAFile={authority}",
@@ -334,24 +295,9 @@ pub(super) const SEED_LISTS: &[Case] = &[
         &["TXT"],
         &["supported from DNS"],
     ),
-    fails(
-        "two TXT records",
-        "mongodb+srv://two-txt.sdam.example/",
-        &["TXT"],
-        &["TXT"],
-    ),
-    fails(
-        "a port",
-        "mongodb+srv://cluster.sdam.example:27017/",
-        &["port"],
-        &["port"],
-    ),
-    fails(
-        "two names",
-        "mongodb+srv://a.sdam.example,b.sdam.example/",
-        &["one"],
-        &["one"],
-    ),
+    fails("two TXT records", "mongodb+srv://two-txt.sdam.example/", &["TXT"], &["TXT"]),
+    fails("a port", "mongodb+srv://cluster.sdam.example:27017/", &["port"], &["port"]),
+    fails("two names", "mongodb+srv://a.sdam.example,b.sdam.example/", &["one"], &["one"]),
     fails(
         "a limit of hosts, and a replica set",
         "mongodb+srv://cluster.sdam.example/?srvMaxHosts=1&replicaSet=rs0",
@@ -369,10 +315,7 @@ pub(super) const SEED_LISTS: &[Case] = &[
 /// Proxies. Ours are in the connection string; PyMongo uses PySocks.
 pub(super) const PROXIES: &[Case] = &[
     connects("a proxy", "mongodb://{plain}/?{socks}"),
-    connects(
-        "TLS through a proxy",
-        "mongodb://{tls}/?tls=true&tlsCAFile={authority}&{socks}",
-    ),
+    connects("TLS through a proxy", "mongodb://{tls}/?tls=true&tlsCAFile={authority}&{socks}"),
     connects(
         "a user and a password",
         "mongodb://{plain}/?{secured}&proxyUsername=ada&proxyPassword=pencil",

@@ -38,21 +38,15 @@ impl Parts {
             names.insert(name, server.host());
             servers.push(server);
         }
-        let port = |name: &str| {
-            names[name]
-                .rsplit_once(':')
-                .and_then(|(_, port)| port.parse().ok())
-        };
+        let port =
+            |name: &str| names[name].rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let ports = ["tls", "plain"].map(|name| port(name).unwrap_or_default());
         let dns = Dns::start(records(ports))?;
         let proxies = [Socks::start()?, Socks::start_secured("ada", "pencil")?];
         let proxy = |host: &str, port| format!("proxyHost={host}&proxyPort={port}");
         for (name, socks) in ["socks", "secured"].into_iter().zip(&proxies) {
             let address = socks.address();
-            names.insert(
-                name.to_owned(),
-                proxy(&address.ip().to_string(), address.port()),
-            );
+            names.insert(name.to_owned(), proxy(&address.ip().to_string(), address.port()));
             names.insert(format!("{name}-address"), address.to_string());
         }
         let (silent, silent_address) = listen()?;
@@ -157,27 +151,15 @@ fn start(tls: Option<&ServerTls>) -> Result<Mongod, Error> {
 fn records([tls, plain]: [u16; 2]) -> Vec<Record> {
     let name = |name: &str| format!("{name}.{DOMAIN}");
     let srv = |service: &str, host: &str, port| {
-        Record::srv(
-            &format!("_{service}._tcp.{}", name(host)),
-            &name("db"),
-            port,
-        )
+        Record::srv(&format!("_{service}._tcp.{}", name(host)), &name("db"), port)
     };
     let mut records = vec![
         srv("mongodb", "cluster", tls),
         srv("mongodb", "plain", plain),
         srv("custom", "custom", tls),
         srv("mongodb", "two", tls),
-        Record::srv(
-            &format!("_mongodb._tcp.{}", name("two")),
-            &name("other"),
-            tls,
-        ),
-        Record::srv(
-            &format!("_mongodb._tcp.{}", name("outside")),
-            "db.other.example",
-            27_017,
-        ),
+        Record::srv(&format!("_mongodb._tcp.{}", name("two")), &name("other"), tls),
+        Record::srv(&format!("_mongodb._tcp.{}", name("outside")), "db.other.example", 27_017),
         srv("mongodb", "txt", tls),
         Record::txt(&name("txt"), ["authSource=", "things"]),
         srv("mongodb", "bad-txt", tls),

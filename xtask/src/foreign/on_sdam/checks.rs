@@ -65,10 +65,7 @@ pub(super) fn simulate(sdam: &Path) -> Result<()> {
     let mut project = Tree::read(&root().join("proof/foreign/rust-driver"))?;
     keep_lock(&folder.join("simulated"), &mut project);
     project.write(&folder.join("simulated"))?;
-    let patch = format!(
-        "patch.crates-io.mongodb.path='{}'",
-        folder.join("driver").display()
-    );
+    let patch = format!("patch.crates-io.mongodb.path='{}'", folder.join("driver").display());
     let mut check = cargo();
     check.args(["run", "--quiet", "--config", &patch, "--manifest-path"]);
     check.arg(folder.join("simulated/Cargo.toml"));

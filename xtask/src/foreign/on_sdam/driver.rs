@@ -121,9 +121,7 @@ pub(super) fn overlaid(published: &Tree) -> Result<Overlaid> {
         overlay.paths().any(|own| own == path) || driver.paths().all(|left| left != path)
     };
     Ok(Overlaid {
-        removed: count(published, |path| {
-            path.starts_with("src/sdam") && is_gone(path)
-        })?,
+        removed: count(published, |path| path.starts_with("src/sdam") && is_gone(path))?,
         added: count(&overlay, |_| true)?,
         edited,
         driver,

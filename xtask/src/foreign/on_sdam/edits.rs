@@ -79,9 +79,7 @@ impl Edits {
                         return Err(wrong("a part of the old text is empty").into());
                     }
                     changes.push(Change {
-                        path: path
-                            .clone()
-                            .ok_or_else(|| wrong("no `### FILE` is above"))?,
+                        path: path.clone().ok_or_else(|| wrong("no `### FILE` is above"))?,
                         old: old.iter().map(|part| part.join("\n")).collect(),
                         new: mem::take(&mut new).join("\n"),
                     });
@@ -183,22 +181,10 @@ mod tests {
     #[test]
     fn a_block_that_is_not_well_formed_is_an_error_with_its_line() {
         let check = |edits: &str, expected: &str| assert_eq!(error(edits), expected);
-        check(
-            "<<<<\na\n====\n>>>>\n",
-            "edits.txt:4: no `### FILE` is above",
-        );
+        check("<<<<\na\n====\n>>>>\n", "edits.txt:4: no `### FILE` is above");
         check("### a\n====\n", "edits.txt:2: this mark has no `<<<<`");
-        check(
-            "### a\n<<<<\na\n>>>>\n",
-            "edits.txt:4: this mark does not belong here",
-        );
-        check(
-            "### a\n<<<<\n====\n>>>>\n",
-            "edits.txt:4: a part of the old text is empty",
-        );
-        check(
-            "### a\n<<<<\na\n====\n",
-            "edits.txt: the last block has no `>>>>`",
-        );
+        check("### a\n<<<<\na\n>>>>\n", "edits.txt:4: this mark does not belong here");
+        check("### a\n<<<<\n====\n>>>>\n", "edits.txt:4: a part of the old text is empty");
+        check("### a\n<<<<\na\n====\n", "edits.txt: the last block has no `>>>>`");
     }
 }

@@ -74,21 +74,9 @@ mod tests {
             |text: &str, all, code| assert_eq!(Lines::of(text), Lines { all, code }, "{text}");
         check("//! Doc.\n\nuse a;\n\n/// Doc.\nfn f() {}\n", 6, 2);
         check("use a;\n#[cfg(test)]\nmod test;\nuse b;\n", 2, 2);
-        check(
-            "use a;\n#[cfg(test)]\nuse {\n    b,\n    c,\n};\nuse d;\n",
-            2,
-            2,
-        );
-        check(
-            "#[cfg(test)]\n#[inline]\nfn f() {\n    g(1);\n    h();\n}\nfn i() {}\n",
-            1,
-            1,
-        );
-        check(
-            "struct A {\n    #[cfg(test)]\n    b: u8,\n    c: u8,\n}\n",
-            3,
-            3,
-        );
+        check("use a;\n#[cfg(test)]\nuse {\n    b,\n    c,\n};\nuse d;\n", 2, 2);
+        check("#[cfg(test)]\n#[inline]\nfn f() {\n    g(1);\n    h();\n}\nfn i() {}\n", 1, 1);
+        check("struct A {\n    #[cfg(test)]\n    b: u8,\n    c: u8,\n}\n", 3, 3);
     }
 
     #[test]

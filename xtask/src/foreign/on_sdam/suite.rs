@@ -63,11 +63,7 @@ pub(super) fn run(plan: &Plan, drivers: Vec<(Variant, Tree)>) -> Result<()> {
     }
     let all = plan.deployments.iter().map(|deployment| {
         let results = |variant| Results::load(variant, *deployment);
-        Ok((
-            *deployment,
-            results(Variant::Published)?,
-            results(Variant::Overlaid)?,
-        ))
+        Ok((*deployment, results(Variant::Published)?, results(Variant::Overlaid)?))
     });
     let all = all.collect::<Result<Vec<_>>>()?;
     let page = report::page(&all, &notes);
@@ -75,11 +71,7 @@ pub(super) fn run(plan: &Plan, drivers: Vec<(Variant, Tree)>) -> Result<()> {
         fs::write(root().join(PAGE), &page)?;
     }
     println!("{page}");
-    match all
-        .iter()
-        .map(|(_, published, overlaid)| results::lost(published, overlaid))
-        .sum()
-    {
+    match all.iter().map(|(_, published, overlaid)| results::lost(published, overlaid)).sum() {
         0 => Ok(()),
         lost => Err(format!("{lost} tests pass in the published driver only").into()),
     }
@@ -103,11 +95,7 @@ fn run_on(
     for name in tests.iter().filter(is_run) {
         let result = program.run_repeatedly(name, &servers)?;
         if result.outcome == Outcome::Failed {
-            println!(
-                "FAILED {name} ({}, {deployment})\n{}",
-                variant.name(),
-                result.message
-            );
+            println!("FAILED {name} ({}, {deployment})\n{}", variant.name(), result.message);
         }
         results.insert(name, result);
         results.store(variant, deployment)?;

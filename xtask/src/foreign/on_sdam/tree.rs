@@ -54,8 +54,7 @@ impl Tree {
     /// Adds the files of `other`, replacing files with the same paths.
     pub(super) fn lay_over(&mut self, other: &Self) {
         let files = other.0.iter();
-        self.0
-            .extend(files.map(|(path, content)| (path.clone(), content.clone())));
+        self.0.extend(files.map(|(path, content)| (path.clone(), content.clone())));
     }
 
     /// Returns the paths in order.
@@ -67,10 +66,7 @@ impl Tree {
     /// builds only the changes.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         fs::create_dir_all(folder)?;
-        for stale in Self::read(folder)?
-            .paths()
-            .filter(|path| !self.0.contains_key(*path))
-        {
+        for stale in Self::read(folder)?.paths().filter(|path| !self.0.contains_key(*path)) {
             fs::remove_file(folder.join(stale))?;
         }
         for (path, content) in &self.0 {

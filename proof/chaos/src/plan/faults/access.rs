@@ -54,10 +54,7 @@ impl FaultGenerator<'_> {
             3 => DnsFault::Flapping(millis(self.rng)),
             _ => DnsFault::Slow(millis(self.rng)),
         };
-        self.temporary_fault(
-            NetFault::Dns(name.clone(), Some(fault)),
-            NetFault::Dns(name, None),
-        );
+        self.temporary_fault(NetFault::Dns(name.clone(), Some(fault)), NetFault::Dns(name, None));
     }
 
     /// Changes the SRV records to some of the servers, sometimes with a host that clients must
@@ -72,15 +69,8 @@ impl FaultGenerator<'_> {
         if self.rng.below(4) == 0 {
             hosts.push(ServerAddress::new("a.elsewhere.test", 27017));
         }
-        let ttl = pick(
-            self.rng,
-            &[Duration::ZERO, Duration::from_secs(60), MAX_TTL],
-        );
-        let records = |hosts| NetFault::Srv {
-            name: SRV_NAME.into(),
-            ttl,
-            hosts,
-        };
+        let ttl = pick(self.rng, &[Duration::ZERO, Duration::from_secs(60), MAX_TTL]);
+        let records = |hosts| NetFault::Srv { name: SRV_NAME.into(), ttl, hosts };
         if self.rng.below(4) == 0 {
             self.temporary_fault(records(Vec::new()), records(hosts));
         } else {
@@ -120,9 +110,6 @@ impl FaultGenerator<'_> {
             return self.step(NetFault::ResetProxy(proxy()));
         }
         let fault = pick(self.rng, &faults);
-        self.temporary_fault(
-            NetFault::Proxy(proxy(), Some(fault)),
-            NetFault::Proxy(proxy(), None),
-        );
+        self.temporary_fault(NetFault::Proxy(proxy(), Some(fault)), NetFault::Proxy(proxy(), None));
     }
 }

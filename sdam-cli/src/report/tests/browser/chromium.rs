@@ -65,10 +65,7 @@ impl Chromium {
             .args(["-c", SHELL, "sh"])
             .arg(&folder)
             .arg(program)
-            .arg(format!(
-                "--user-data-dir={}",
-                folder.join("profile").display()
-            ))
+            .arg(format!("--user-data-dir={}", folder.join("profile").display()))
             .args(OPTIONS)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -83,20 +80,11 @@ impl Chromium {
                 let _ = sender.send(serde_json::from_slice(&message).unwrap());
             }
         });
-        Self {
-            folder,
-            _process: child,
-            input,
-            messages,
-            last_call: 0,
-            events: Vec::new(),
-        }
+        Self { folder, _process: child, input, messages, last_call: 0, events: Vec::new() }
     }
 
     fn next(&mut self) -> Value {
-        self.messages
-            .recv_timeout(TIMEOUT)
-            .expect("an answer of Chromium")
+        self.messages.recv_timeout(TIMEOUT).expect("an answer of Chromium")
     }
 
     /// Calls a method of the protocol, and returns its result.
@@ -106,9 +94,7 @@ impl Chromium {
         if let Some(session) = session {
             call["sessionId"] = session.into();
         }
-        self.input
-            .write_all(format!("{call}\0").as_bytes())
-            .unwrap();
+        self.input.write_all(format!("{call}\0").as_bytes()).unwrap();
         loop {
             let mut message = self.next();
             if message["id"] == self.last_call {
@@ -145,11 +131,7 @@ pub(super) fn show(html: &str, fragment: &str, screen: Screen, look: impl FnOnce
     let mut chromium = chromium.lock().unwrap_or_else(PoisonError::into_inner);
     let file = chromium.folder.join("page.html");
     fs::write(&file, html).unwrap();
-    let target = chromium.call(
-        None,
-        "Target.createTarget",
-        &json!({ "url": "about:blank" }),
-    );
+    let target = chromium.call(None, "Target.createTarget", &json!({ "url": "about:blank" }));
     let id = &target["targetId"];
     let attach = json!({ "targetId": id, "flatten": true });
     let session = chromium.call(None, "Target.attachToTarget", &attach);
@@ -180,10 +162,7 @@ impl Tab<'_> {
         self.call("Emulation.setDeviceMetricsOverride", &size);
         let scheme = if screen.is_dark { "dark" } else { "light" };
         let scheme = json!({ "name": "prefers-color-scheme", "value": scheme });
-        self.call(
-            "Emulation.setEmulatedMedia",
-            &json!({ "features": [scheme] }),
-        );
+        self.call("Emulation.setEmulatedMedia", &json!({ "features": [scheme] }));
         let page = json!({ "url": self.url });
         self.call("Page.navigate", &page);
         while !self.happened("Page.loadEventFired") {
@@ -204,8 +183,7 @@ impl Tab<'_> {
     pub(super) fn events(&self, name: &str) -> impl Iterator<Item = &Value> {
         let events = self.chromium.events.iter();
         let own = events.filter(|event| event["sessionId"] == *self.session);
-        own.filter(move |event| event["method"] == name)
-            .map(|event| &event["params"])
+        own.filter(move |event| event["method"] == name).map(|event| &event["params"])
     }
 
     /// Returns the value of an expression, or of its promise.
@@ -226,9 +204,7 @@ impl Tab<'_> {
 
     /// Returns the attribute `data-…` of the element `html`.
     pub(super) fn data(&mut self, name: &str) -> String {
-        let value = self.evaluate(&format!(
-            "document.documentElement.getAttribute('data-{name}')"
-        ));
+        let value = self.evaluate(&format!("document.documentElement.getAttribute('data-{name}')"));
         value.as_str().unwrap_or("missing").to_owned()
     }
 
@@ -236,11 +212,7 @@ impl Tab<'_> {
     pub(super) fn requests_and_messages(&self) -> (Vec<&str>, Vec<&Value>) {
         let requests = self.events("Network.requestWillBeSent");
         let requests = requests.map(|event| event["request"]["url"].as_str().unwrap());
-        let messages = [
-            "Runtime.exceptionThrown",
-            "Runtime.consoleAPICalled",
-            "Log.entryAdded",
-        ];
+        let messages = ["Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"];
         let messages = messages.into_iter().flat_map(|name| self.events(name));
         (requests.collect(), messages.collect())
     }
@@ -262,30 +234,21 @@ impl Tab<'_> {
 
     fn file(&mut self, method: &str) -> Vec<u8> {
         let result = self.call(method, &json!({}));
-        BASE64_STANDARD
-            .decode(result["data"].as_str().unwrap())
-            .unwrap()
+        BASE64_STANDARD.decode(result["data"].as_str().unwrap()).unwrap()
     }
 }
 
 fn skip() {
     let required = env::var_os("SDAM_LIVE_REQUIRED").is_some_and(|value| value == "1");
-    let package = Command::new("apt-cache")
-        .args(["show", "chromium"])
-        .output();
+    let package = Command::new("apt-cache").args(["show", "chromium"]).output();
     let installable = package.is_ok_and(|output| output.status.success());
-    assert!(
-        !(required && installable),
-        "there is no Chromium: apt-get install chromium"
-    );
+    assert!(!(required && installable), "there is no Chromium: apt-get install chromium");
     eprintln!("SKIPPED a test in a browser: apt-get install chromium");
 }
 
 fn find() -> Option<PathBuf> {
     let path = env::var_os("PATH")?;
     let folders: Vec<_> = env::split_paths(&path).collect();
-    let places = NAMES
-        .iter()
-        .flat_map(|name| folders.iter().map(move |it| it.join(name)));
+    let places = NAMES.iter().flat_map(|name| folders.iter().map(move |it| it.join(name)));
     places.into_iter().find(|place| place.is_file())
 }

@@ -50,11 +50,7 @@ pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
 }
 
 fn alert(tone: Tone, words: String) -> Alert {
-    Alert {
-        tone,
-        parts: vec![words],
-        steps: Vec::new(),
-    }
+    Alert { tone, parts: vec![words], steps: Vec::new() }
 }
 
 /// Adds alerts for configuration errors, which waiting does not fix.
@@ -65,10 +61,7 @@ fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     }
     let mistakes = topology.departures().iter().rev();
     let mut mistakes = mistakes.filter(|it| it.reason.is_mistake());
-    if let Some(Departure {
-        address, reason, ..
-    }) = mistakes.next()
-    {
+    if let Some(Departure { address, reason, .. }) = mistakes.next() {
         let (tone, words) = if topology.servers().is_empty() {
             (Tone::Bad, "!! NO SERVER IS LEFT: ")
         } else {
@@ -113,11 +106,7 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             silent.count(),
             model.servers().len()
         );
-        let tone = if waited < PATIENCE {
-            Tone::Doubtful
-        } else {
-            Tone::Bad
-        };
+        let tone = if waited < PATIENCE { Tone::Doubtful } else { Tone::Bad };
         alerts.push(alert(tone, words));
     }
 }
@@ -150,11 +139,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     if let Some(last) = parts.last_mut() {
         last.truncate(last.trim_end_matches(';').len());
     }
-    alerts.push(Alert {
-        tone: Tone::Doubtful,
-        parts,
-        steps: Vec::new(),
-    });
+    alerts.push(Alert { tone: Tone::Doubtful, parts, steps: Vec::new() });
 }
 
 /// Returns whether the alert about the current outage already covers the server.
@@ -170,11 +155,7 @@ fn lagging(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         (lag >= table::LAGGING).then_some((lag, &server.description.address))
     });
     if let Some((lag, address)) = lags.max() {
-        let words = format!(
-            "!  LAG: {} is {} behind",
-            scene.names.of_server(address),
-            age(lag)
-        );
+        let words = format!("!  LAG: {} is {} behind", scene.names.of_server(address), age(lag));
         alerts.push(alert(Tone::Doubtful, words));
     }
 }
@@ -206,11 +187,7 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             format!("{} > {}, {ago} ago", name(lost), name(new)),
         ],
     };
-    alerts.push(Alert {
-        tone: Tone::Strong,
-        parts,
-        steps: steps(scene, run),
-    });
+    alerts.push(Alert { tone: Tone::Strong, parts, steps: steps(scene, run) });
 }
 
 fn all_is_well(scene: &View<'_>) -> Alert {
@@ -238,12 +215,8 @@ fn steps(scene: &View<'_>, run: &Run) -> Vec<String> {
     let seen = (!unseen.is_zero()).then(|| format!("last seen writable -{}", seconds(unseen)));
     let mut steps: Vec<String> = seen.into_iter().collect();
     steps.push(format!("lost {}", scene.wall.show(run.noticed)));
-    let cleared = run
-        .pool_cleared
-        .map(|at| format!("pool cleared {}", after(at)));
-    let checked = run
-        .all_checked
-        .map(|at| format!("others checked {}", after(at)));
+    let cleared = run.pool_cleared.map(|at| format!("pool cleared {}", after(at)));
+    let checked = run.all_checked.map(|at| format!("others checked {}", after(at)));
     let named = run.successor_named.map(|at| format!("named {}", after(at)));
     steps.extend([cleared, checked, named].into_iter().flatten());
     if let Some(end) = run.writable_again {

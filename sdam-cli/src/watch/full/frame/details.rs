@@ -42,11 +42,7 @@ pub(super) fn details(
             let padding = " ".repeat((LABEL + 1).saturating_sub(width(label)));
             canvas.texts(
                 line(body, number),
-                &[
-                    (Tone::Faint, label),
-                    (Tone::Normal, &padding),
-                    (tone, &words),
-                ],
+                &[(Tone::Faint, label), (Tone::Normal, &padding), (tone, &words)],
             );
             number += 1;
         }
@@ -75,10 +71,7 @@ fn role(model: &Model, server: &Server) -> Fact {
     let flaps = model.flaps(Some(&server.description.address));
     let losses = model.facts().server(&server.description.address);
     let losses = losses.map_or(0, |facts| facts.losses);
-    let words = format!(
-        "{} for {since}; losses: {losses}, in the last hour {flaps}",
-        state(role)
-    );
+    let words = format!("{} for {since}; losses: {losses}, in the last hour {flaps}", state(role));
     ("state", Tone::Normal, words)
 }
 
@@ -159,11 +152,7 @@ fn pool(model: &Model, server: &Server) -> Fact {
 
 fn replication(model: &Model, server: &Server) -> Option<Fact> {
     let lag = model.lag(server)?;
-    let tone = if lag >= table::LAGGING {
-        Tone::Doubtful
-    } else {
-        Tone::Normal
-    };
+    let tone = if lag >= table::LAGGING { Tone::Doubtful } else { Tone::Normal };
     let words = format!("{:.1} s behind the newest write", lag.as_secs_f64());
     Some(("lag", tone, words))
 }

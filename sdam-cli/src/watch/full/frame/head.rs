@@ -35,20 +35,10 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
         end = format!("{end} {}", scene.recording);
     }
     let right = format!("{time}Z{end}");
-    let tone = if scene.state.frozen.is_some() {
-        Tone::Doubtful
-    } else {
-        Tone::Faint
-    };
+    let tone = if scene.state.frozen.is_some() { Tone::Doubtful } else { Tone::Faint };
     let place = canvas.text_right(area, tone, &right);
-    let clock = Rect {
-        width: place.width.min(time.len() as u16),
-        ..place
-    };
-    let left = Rect {
-        width: area.width.saturating_sub(place.width + 1),
-        ..area
-    };
+    let clock = Rect { width: place.width.min(time.len() as u16), ..place };
+    let left = Rect { width: area.width.saturating_sub(place.width + 1), ..area };
     let program = if is_whole { "sdam watch  " } else { "" };
     let left = canvas.text(left, Tone::Strong, program);
     let name = topology.set_name().map(|name| format!("{name} "));
@@ -56,21 +46,11 @@ pub(super) fn title(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) -> Re
     let kind = topology.topology_type();
     let is_good = model.facts().is_writable();
     let tone = if is_good { Tone::Good } else { Tone::Bad };
-    let left = canvas.text(
-        left,
-        tone,
-        if is_whole {
-            kind.as_str()
-        } else {
-            brief_type(kind)
-        },
-    );
+    let left = canvas.text(left, tone, if is_whole { kind.as_str() } else { brief_type(kind) });
     let since = age(model.now().since(model.type_since()));
     let left = canvas.text(left, Tone::Normal, &format!(" {since}"));
     let term = topology.primary().and_then(|primary| primary.election_id());
-    let term = term
-        .or(topology.max_election().election_id)
-        .and_then(term_of);
+    let term = term.or(topology.max_election().election_id).and_then(term_of);
     if let Some(term) = term.filter(|_| is_whole) {
         canvas.text(left, Tone::Normal, &format!("  term {term}"));
     }
@@ -98,11 +78,7 @@ pub(super) fn lines(alerts: &[Alert], width: u16, room: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for Alert { tone, parts, steps } in alerts {
         let parts = joined(parts, " ", usize::from(width)).into_iter();
-        lines.extend(parts.map(|words| Line {
-            tone: *tone,
-            words,
-            is_step: false,
-        }));
+        lines.extend(parts.map(|words| Line { tone: *tone, words, is_step: false }));
         let steps = joined(steps, " | ", usize::from(width).saturating_sub(INDENT));
         lines.extend(steps.into_iter().map(|words| Line {
             tone: Tone::Normal,
@@ -179,10 +155,7 @@ pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let model = scene.model;
     let writes = model.explain(None);
     let threshold = scene.reads.as_ref().and_then(threshold);
-    let (writes, reads) = (
-        names(scene, writes.as_ref()),
-        names(scene, scene.reads.as_ref()),
-    );
+    let (writes, reads) = (names(scene, writes.as_ref()), names(scene, scene.reads.as_ref()));
     let tone = |names: &str| match names {
         "none" => Tone::Bad,
         _ => Tone::Normal,
@@ -209,25 +182,20 @@ pub(super) fn selection(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
 fn threshold(explanation: &Explanation) -> Option<String> {
     use sdam_select::explain::{Rejection, Verdict};
 
-    explanation
-        .servers
-        .iter()
-        .find_map(|server| match &server.verdict {
-            Verdict::Rejected(Rejection::Latency { threshold, .. }) => {
-                Some(format!("{} ms", threshold.as_millis()))
-            }
-            _ => None,
-        })
+    explanation.servers.iter().find_map(|server| match &server.verdict {
+        Verdict::Rejected(Rejection::Latency { threshold, .. }) => {
+            Some(format!("{} ms", threshold.as_millis()))
+        }
+        _ => None,
+    })
 }
 
 fn names(scene: &View<'_>, explanation: Option<&Explanation>) -> String {
     let Some(explanation) = explanation else {
         return "invalid".to_owned();
     };
-    let names: Vec<&str> = explanation
-        .eligible()
-        .map(|server| scene.names.of_server(&server.address))
-        .collect();
+    let names: Vec<&str> =
+        explanation.eligible().map(|server| scene.names.of_server(&server.address)).collect();
     match names.as_slice() {
         [] => "none".to_owned(),
         names => names.join(", "),

@@ -11,10 +11,7 @@ use crate::terminal::Tone;
 const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
     ("Up, Down", "select a server; also k and j"),
-    (
-        "d, Enter",
-        "details of the selected server instead of events",
-    ),
+    ("d, Enter", "details of the selected server instead of events"),
     ("r", "next read preference: which servers are marked"),
     ("s", "order: worst first, by address, slowest first"),
     ("/", "filter by address, state or tag; Escape clears it"),
@@ -44,10 +41,7 @@ pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
     let lines = KEYS.iter().chain(MEANINGS).copied();
     let lines = lines.chain([("LAST", levels)]);
     for (number, (key, meaning)) in lines.enumerate() {
-        let texts = [
-            (Tone::Strong, &*format!("{key:15}")),
-            (Tone::Normal, meaning),
-        ];
+        let texts = [(Tone::Strong, &*format!("{key:15}")), (Tone::Normal, meaning)];
         canvas.texts(line(body, number as u16), &texts);
     }
 }

@@ -21,9 +21,7 @@ impl Names {
     fn of<'a>(addresses: impl Iterator<Item = &'a ServerAddress> + Clone) -> Self {
         let shorten = shortening(addresses.clone());
         let names = addresses.map(|address| (address.clone(), shorten(address)));
-        Self {
-            names: names.collect(),
-        }
+        Self { names: names.collect() }
     }
 
     /// Returns the short name of a server; a server that has left keeps its whole address.
@@ -74,11 +72,7 @@ fn shortening<'a>(
         let host = address.host();
         let domain = domain.as_deref().unwrap_or_default();
         let host = host.strip_suffix(domain).unwrap_or(host);
-        if one_port || port == DEFAULT_PORT {
-            host.to_owned()
-        } else {
-            format!("{host}:{port}")
-        }
+        if one_port || port == DEFAULT_PORT { host.to_owned() } else { format!("{host}:{port}") }
     }
 }
 
@@ -89,15 +83,11 @@ mod tests {
     #[test]
     fn names_leave_out_what_all_addresses_have_in_common() {
         let check = |addresses: &[&str], expected: &[&str]| {
-            let addresses: Vec<ServerAddress> = addresses
-                .iter()
-                .map(|address| ServerAddress::parse(address).unwrap())
-                .collect();
+            let addresses: Vec<ServerAddress> =
+                addresses.iter().map(|address| ServerAddress::parse(address).unwrap()).collect();
             let names = Names::of(addresses.iter());
-            let short: Vec<&str> = addresses
-                .iter()
-                .map(|address| names.of_server(address))
-                .collect();
+            let short: Vec<&str> =
+                addresses.iter().map(|address| names.of_server(address)).collect();
             assert_eq!(short, expected);
         };
         check(&["db-0.example.com", "db-1.example.com"], &["db-0", "db-1"]);
@@ -108,10 +98,7 @@ mod tests {
         check(&["a.x.net", "a.x.net:1", "b.x.net"], &["a", "a:1", "b"]);
         check(&["a.x.net", "b.y.net"], &["a.x.net", "b.y.net"]);
         check(&["[::1]:1", "[::1]:2"], &[":1", ":2"]);
-        check(
-            &["/tmp/a.sock", "/tmp/b.sock"],
-            &["/tmp/a.sock", "/tmp/b.sock"],
-        );
+        check(&["/tmp/a.sock", "/tmp/b.sock"], &["/tmp/a.sock", "/tmp/b.sock"]);
     }
 
     #[test]

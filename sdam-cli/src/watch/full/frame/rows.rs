@@ -63,12 +63,7 @@ fn rank(server: &Server) -> u8 {
 /// Returns the rows of the table.
 pub(super) fn rows<'a>(scene: &View<'a>) -> Vec<Row<'a>> {
     let servers = ordered(scene.model, scene.state).into_iter();
-    servers
-        .map(|server| Row {
-            server,
-            verdict: verdict(scene.reads.as_ref(), server),
-        })
-        .collect()
+    servers.map(|server| Row { server, verdict: verdict(scene.reads.as_ref(), server) }).collect()
 }
 
 fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict> {
@@ -88,11 +83,7 @@ impl Row<'_> {
                 return (Tone::Faint, "no answer yet".to_owned());
             };
             let times = server.current_trouble().map_or(0, |trouble| trouble.checks);
-            let times = if times > 1 {
-                format!(" x{times}")
-            } else {
-                String::new()
-            };
+            let times = if times > 1 { format!(" x{times}") } else { String::new() };
             return (Tone::Bad, format!("{}{times}", brief(error)));
         }
         let rejection = match &self.verdict {
@@ -101,11 +92,7 @@ impl Row<'_> {
             _ => return (Tone::Faint, "-".to_owned()),
         };
         let words = match rejection {
-            Rejection::Latency {
-                average,
-                fastest,
-                threshold,
-            } => {
+            Rejection::Latency { average, fastest, threshold } => {
                 let limit = *fastest + *threshold;
                 let over = average.unwrap_or_default().saturating_sub(limit);
                 format!("{} ms out", millis(over))

@@ -88,21 +88,8 @@ const SETS: &[&[Column]] = &[
         Column::Mode,
         Column::Lag,
     ],
-    &[
-        Column::State,
-        Column::For,
-        Column::Rtt,
-        Column::P90,
-        Column::History(15, 60),
-        Column::Seen,
-    ],
-    &[
-        Column::State,
-        Column::For,
-        Column::Rtt,
-        Column::History(12, 60),
-        Column::Seen,
-    ],
+    &[Column::State, Column::For, Column::Rtt, Column::P90, Column::History(15, 60), Column::Seen],
+    &[Column::State, Column::For, Column::Rtt, Column::History(12, 60), Column::Seen],
     &[Column::State, Column::For, Column::Rtt, Column::Seen],
     &[Column::State, Column::For, Column::Rtt],
 ];
@@ -137,11 +124,7 @@ pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows:
         return;
     }
     // The last line shows the number of omitted servers.
-    let visible = if rows.len() > room {
-        room.saturating_sub(1)
-    } else {
-        room
-    };
+    let visible = if rows.len() > room { room.saturating_sub(1) } else { room };
     let selected = scene.state.selected.as_ref();
     let is_selected = |row: &Row<'_>| Some(&row.server.description.address) == selected;
     let position = rows.iter().position(is_selected).unwrap_or_default();
@@ -182,21 +165,14 @@ fn put(
     (tone, text): (Tone, &str),
     is_number: bool,
 ) -> Rect {
-    let cell = Rect {
-        width: width.min(area.width),
-        ..area
-    };
+    let cell = Rect { width: width.min(area.width), ..area };
     if is_number {
         canvas.text_right(cell, tone, text);
     } else {
         canvas.text(cell, tone, text);
     }
     let taken = (width + 1).min(area.width);
-    Rect {
-        x: area.x + taken,
-        width: area.width - taken,
-        ..area
-    }
+    Rect { x: area.x + taken, width: area.width - taken, ..area }
 }
 
 impl Layout {
@@ -230,12 +206,7 @@ impl Layout {
             0 => 0,
             _ => rest.saturating_sub(name),
         };
-        Self {
-            columns,
-            widths,
-            name,
-            why,
-        }
+        Self { columns, widths, name, why }
     }
 
     fn row(
@@ -247,25 +218,14 @@ impl Layout {
         is_selected: bool,
     ) {
         let mark = if is_selected { "> " } else { "  " };
-        let tone = if is_selected {
-            Tone::Strong
-        } else {
-            Tone::Normal
-        };
+        let tone = if is_selected { Tone::Strong } else { Tone::Normal };
         let place = canvas.text(area, tone, mark);
         let name = name(scene, row, canvas.area().width);
         let name = canvas.glyphs.fit_middle(name, usize::from(self.name));
         let mut place = put(canvas, place, self.name, (tone, &name), false);
         for (column, width) in self.columns.iter().zip(&self.widths) {
             if let Column::History(columns, seconds) = column {
-                history(
-                    canvas,
-                    place,
-                    scene.model.now(),
-                    row.server,
-                    *columns,
-                    *seconds,
-                );
+                history(canvas, place, scene.model.now(), row.server, *columns, *seconds);
                 place = put(canvas, place, *width, (tone, ""), false);
                 continue;
             }
@@ -314,10 +274,7 @@ impl Column {
     }
 
     fn is_number(self) -> bool {
-        !matches!(
-            self,
-            Self::State | Self::Mode | Self::Tags | Self::History(..)
-        )
+        !matches!(self, Self::State | Self::Mode | Self::Tags | Self::History(..))
     }
 
     fn cell(self, canvas: &Canvas<'_>, scene: &View<'_>, server: &Server) -> (Tone, String) {
@@ -366,11 +323,7 @@ impl Column {
 /// Returns the name of a server: its address if there is enough space.
 fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
     let address = &row.server.description.address;
-    if total < WIDE {
-        scene.names.of_server(address)
-    } else {
-        short(address.as_str())
-    }
+    if total < WIDE { scene.names.of_server(address) } else { short(address.as_str()) }
 }
 
 /// The minimum lag to highlight.
@@ -405,9 +358,7 @@ fn mark(role: ServerType, is_down: bool) -> (&'static str, &'static str) {
 /// Formats the tags of a server, such as `dc:ny,rack:1`.
 pub(super) fn tags(server: &Server) -> String {
     let tags = server.description.tags.iter();
-    let tags: Vec<String> = tags
-        .map(|(name, value)| format!("{name}:{value}"))
-        .collect();
+    let tags: Vec<String> = tags.map(|(name, value)| format!("{name}:{value}")).collect();
     tags.join(",")
 }
 

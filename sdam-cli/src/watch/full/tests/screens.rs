@@ -34,11 +34,11 @@ fn outage() -> Script {
 }
 
 fn recovered() -> Script {
-    outage()
-        .at(66_988)
-        .answers(HOSTS[1], Role::Primary(8), 3)
-        .at(75_000)
-        .answers(HOSTS[0], Role::Secondary, 2)
+    outage().at(66_988).answers(HOSTS[1], Role::Primary(8), 3).at(75_000).answers(
+        HOSTS[0],
+        Role::Secondary,
+        2,
+    )
 }
 
 /// A sharded cluster of two routers, one of which does not answer.
@@ -55,9 +55,7 @@ fn sharded() -> Script {
 
 /// A set of 50 members, of which two are down.
 fn many() -> Script {
-    let hosts: Vec<String> = (0..50)
-        .map(|number| format!("m{number:02}.example.com"))
-        .collect();
+    let hosts: Vec<String> = (0..50).map(|number| format!("m{number:02}.example.com")).collect();
     let hosts: Vec<&str> = hosts.iter().map(|host| &**host).collect();
     Script::replica_set(&hosts)
         .at(5000)
@@ -114,25 +112,13 @@ const SIZES: [(u16, u16); 3] = [(40, 12), (80, 24), (120, 40)];
 #[test]
 fn a_healthy_set() {
     check("healthy", &healthy(), &state(), &SIZES, Glyphs::Unicode);
-    check(
-        "healthy",
-        &healthy(),
-        &state(),
-        &[(160, 20), (60, 7)],
-        Glyphs::Unicode,
-    );
+    check("healthy", &healthy(), &state(), &[(160, 20), (60, 7)], Glyphs::Unicode);
 }
 
 #[test]
 fn a_set_without_its_primary() {
     check("outage", &outage(), &state(), &SIZES, Glyphs::Unicode);
-    check(
-        "outage-ascii",
-        &outage(),
-        &state(),
-        &[(80, 24), (30, 1)],
-        Glyphs::Ascii,
-    );
+    check("outage-ascii", &outage(), &state(), &[(80, 24), (30, 1)], Glyphs::Ascii);
 }
 
 #[test]
@@ -168,24 +154,12 @@ fn wide_and_long_host_names() {
 
 #[test]
 fn a_connection_string_that_fits_no_server() {
-    check(
-        "wrong-name",
-        &wrong_name(),
-        &state(),
-        &[(80, 24)],
-        Glyphs::Unicode,
-    );
+    check("wrong-name", &wrong_name(), &state(), &[(80, 24)], Glyphs::Unicode);
 }
 
 #[test]
 fn a_set_that_never_had_a_primary() {
-    check(
-        "starting",
-        &starting(),
-        &state(),
-        &[(80, 24)],
-        Glyphs::Unicode,
-    );
+    check("starting", &starting(), &state(), &[(80, 24)], Glyphs::Unicode);
 }
 
 #[test]
@@ -203,11 +177,5 @@ fn details_help_filter_and_pause() {
     check("filter", &script, &filter, &[(80, 12)], Glyphs::Unicode);
     let mut paused = state();
     paused.press(keys::Key::Char('p'), &[], &script.model);
-    check(
-        "paused",
-        &script.at(90_000),
-        &paused,
-        &[(80, 12)],
-        Glyphs::Unicode,
-    );
+    check("paused", &script.at(90_000), &paused, &[(80, 12)], Glyphs::Unicode);
 }

@@ -24,17 +24,11 @@ impl Deployment {
         Self::set(Version::V6_0),
         Self::set(Version::V5_0),
         Self::set(Version::V4_4),
-        Self {
-            is_set: false,
-            version: Version::V6_0,
-        },
+        Self { is_set: false, version: Version::V6_0 },
     ];
 
     const fn set(version: Version) -> Self {
-        Self {
-            is_set: true,
-            version,
-        }
+        Self { is_set: true, version }
     }
 
     pub(super) fn named(name: &str) -> Result<Self, String> {
@@ -48,11 +42,7 @@ impl Deployment {
 
 impl fmt::Display for Deployment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = if self.is_set {
-            "replica-set"
-        } else {
-            "standalone"
-        };
+        let kind = if self.is_set { "replica-set" } else { "standalone" };
         write!(f, "{kind}-{}", self.version)
     }
 }
@@ -76,9 +66,7 @@ impl Servers {
         let members =
             members.map(|(ordinal, dc)| MemberSpec::new().tag("ordinal", ordinal).tag("dc", dc));
         let builder = ReplicaSet::builder(version);
-        let builder = PARAMETERS
-            .into_iter()
-            .fold(builder, ReplicaSetBuilder::argument);
+        let builder = PARAMETERS.into_iter().fold(builder, ReplicaSetBuilder::argument);
         Ok(or_skip(builder.start(&members))?.map(Self::Set))
     }
 

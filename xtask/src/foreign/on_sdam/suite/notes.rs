@@ -44,10 +44,7 @@ impl Notes {
             let (Some(pattern), Some(reason)) = (words.next(), words.next()) else {
                 return Err(format!("{NAME}: a note has no reason: {line}").into());
             };
-            list.push(Note {
-                pattern: pattern.to_owned(),
-                reason: reason.to_owned(),
-            });
+            list.push(Note { pattern: pattern.to_owned(), reason: reason.to_owned() });
         }
         Ok(notes)
     }

@@ -30,12 +30,7 @@ pub(super) fn page(all: &[Both], notes: &Notes) -> String {
     );
     head(&mut page, "servers");
     for (deployment, published, overlaid) in all {
-        row(
-            &mut page,
-            &deployment.to_string(),
-            published.total(),
-            overlaid.total(),
-        );
+        row(&mut page, &deployment.to_string(), published.total(), overlaid.total());
     }
     differences(&mut page, all, notes);
     unstable(&mut page, all);
@@ -53,12 +48,7 @@ fn section(page: &mut String, (deployment, published, overlaid): &Both) {
     let groups: BTreeSet<_> = names.map(|(name, _)| module(name)).collect();
     for group in groups {
         let total = |results: &Results| results.total_of(|name| module(name) == group);
-        row(
-            page,
-            &format!("`{group}`"),
-            total(published),
-            total(overlaid),
-        );
+        row(page, &format!("`{group}`"), total(published), total(overlaid));
     }
 }
 
@@ -74,23 +64,14 @@ fn row(page: &mut String, first: &str, published: Total, overlaid: Total) {
 
 /// Lists the tests with different results, and those that fail in both drivers.
 fn differences(page: &mut String, all: &[Both], notes: &Notes) {
-    line(
-        page,
-        "\n## Tests with different results, or that fail in both\n",
-    );
-    line(
-        page,
-        "| test | deployment | published | overlaid | reason |",
-    );
+    line(page, "\n## Tests with different results, or that fail in both\n");
+    line(page, "| test | deployment | published | overlaid | reason |");
     line(page, "| --- | --- | --- | --- | --- |");
     for (deployment, published, overlaid) in all {
         if published.total().is_empty() || overlaid.total().is_empty() {
             continue;
         }
-        let names = published
-            .iter()
-            .chain(overlaid.iter())
-            .map(|(name, _)| name);
+        let names = published.iter().chain(overlaid.iter()).map(|(name, _)| name);
         for name in names.collect::<BTreeSet<_>>() {
             let both = [published.get(name), overlaid.get(name)];
             if is_unremarkable(both) {
@@ -133,10 +114,7 @@ fn unstable(page: &mut String, all: &[Both]) {
             let passed = |result: &TestResult| result.outcome != Outcome::Failed;
             for (name, result) in results.iter().filter(|(_, it)| passed(it) && it.runs > 1) {
                 let runs = result.runs;
-                line(
-                    page,
-                    &format!("| `{name}` | {deployment} | {driver} | {runs} |"),
-                );
+                line(page, &format!("| `{name}` | {deployment} | {driver} | {runs} |"));
             }
         }
     }

@@ -75,10 +75,7 @@ impl Results {
     pub(super) fn store(&self, variant: Variant, deployment: Deployment) -> Result<()> {
         let path = path(variant, deployment);
         fs::create_dir_all(path.parent().unwrap_or(&path))?;
-        let lines = self
-            .0
-            .iter()
-            .map(|(name, result)| result.to_json(name) + "\n");
+        let lines = self.0.iter().map(|(name, result)| result.to_json(name) + "\n");
         Ok(fs::write(path, lines.collect::<String>())?)
     }
 
@@ -145,9 +142,7 @@ impl TestResult {
 
     fn from_json(value: &Value) -> Self {
         let number = |key: &str| value[key].as_u64().unwrap_or_default();
-        let outcome = Outcome::ALL
-            .into_iter()
-            .find(|outcome| value["outcome"] == outcome.name());
+        let outcome = Outcome::ALL.into_iter().find(|outcome| value["outcome"] == outcome.name());
         Self {
             outcome: outcome.unwrap_or(Outcome::Failed),
             cases: usize::try_from(number("cases")).unwrap_or_default(),
@@ -167,12 +162,7 @@ impl Total {
 
 impl fmt::Display for Total {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            passed,
-            failed,
-            skipped,
-            cases,
-        } = self;
+        let Self { passed, failed, skipped, cases } = self;
         write!(f, "{passed} | {failed} | {skipped} | {cases}")
     }
 }
@@ -217,13 +207,7 @@ mod tests {
     #[test]
     fn a_test_is_lost_if_it_passes_in_the_published_driver_only() {
         use Outcome::{Failed, Passed, Skipped};
-        let published = [
-            ("a", Passed),
-            ("b", Passed),
-            ("c", Passed),
-            ("d", Failed),
-            ("e", Passed),
-        ];
+        let published = [("a", Passed), ("b", Passed), ("c", Passed), ("d", Failed), ("e", Passed)];
         let overlaid = [("a", Passed), ("b", Failed), ("c", Skipped), ("d", Failed)];
         assert_eq!(lost(&results(&published), &results(&overlaid)), 2);
     }

@@ -94,10 +94,7 @@ impl TestProgram {
         };
         let [report, log] = outputs.map(fs::read);
         let (report, log) = (report?, log?);
-        let (report, log) = (
-            String::from_utf8_lossy(&report),
-            String::from_utf8_lossy(&log),
-        );
+        let (report, log) = (String::from_utf8_lossy(&report), String::from_utf8_lossy(&log));
         let passed = status.is_some_and(|status| status.success());
         let mut result = TestResult::of(passed, &report, &log);
         if status.is_none() {
@@ -123,14 +120,7 @@ impl TestResult {
             Outcome::Skipped => first(log, is_skipped),
             Outcome::Failed => first(report, |line| line.contains(" panicked at ")),
         };
-        Self {
-            outcome,
-            cases,
-            skipped,
-            runs: 1,
-            seconds: 0,
-            message,
-        }
+        Self { outcome, cases, skipped, runs: 1, seconds: 0, message }
     }
 }
 
@@ -163,20 +153,11 @@ mod tests {
     fn a_test_that_says_so_and_runs_no_case_is_skipped() {
         let check = |passed, log: &str, outcome, cases, skipped| {
             let result = TestResult::of(passed, "\nrunning 1 test\n", log);
-            assert_eq!(
-                (result.outcome, result.cases, result.skipped),
-                (outcome, cases, skipped)
-            );
+            assert_eq!((result.outcome, result.cases, result.skipped), (outcome, cases, skipped));
         };
         check(true, "", Outcome::Passed, 0, 0);
         check(true, "Skipping it: no mongos\n", Outcome::Skipped, 0, 1);
-        check(
-            true,
-            "Executing a\nskipping b\nExecuting c\n",
-            Outcome::Passed,
-            2,
-            1,
-        );
+        check(true, "Executing a\nskipping b\nExecuting c\n", Outcome::Passed, 2, 1);
         check(true, "Skipping deserializing a\n", Outcome::Passed, 0, 0);
         check(false, "Skipping a\n", Outcome::Failed, 0, 1);
     }

@@ -70,10 +70,7 @@ fn clone() -> Result<PathBuf> {
     let tag = format!("refs/tags/v{VERSION}:refs/tags/v{VERSION}");
     fetch(&tag).or_else(|_| {
         fetch("+main:main")?;
-        run_command(&mut git(
-            &folder,
-            &["symbolic-ref", "HEAD", "refs/heads/main"],
-        ))
+        run_command(&mut git(&folder, &["symbolic-ref", "HEAD", "refs/heads/main"]))
     })?;
     Ok(folder)
 }
@@ -83,10 +80,7 @@ impl Source {
     fn extract(checkout: &Path) -> Result<Self> {
         let commit = |name: &str| {
             let name = format!("{name}^{{commit}}");
-            output(&mut git(
-                checkout,
-                &["rev-parse", "--quiet", "--verify", &name],
-            ))
+            output(&mut git(checkout, &["rev-parse", "--quiet", "--verify", &name]))
         };
         let tag = commit(&format!("v{VERSION}"));
         let is_exact = tag.is_ok();
@@ -99,11 +93,7 @@ impl Source {
             export(checkout, commit, &root)?;
         }
         let folder = root.join("driver");
-        Ok(Self {
-            tests: Tree::read(&folder)?,
-            folder,
-            is_exact,
-        })
+        Ok(Self { tests: Tree::read(&folder)?, folder, is_exact })
     }
 
     /// Adds the tests to a driver and builds them. The program is stored beside the driver.
@@ -137,9 +127,7 @@ fn export(checkout: &Path, commit: &str, to: &Path) -> Result<()> {
     fs::create_dir_all(&staging)?;
     let archive = staging.join("archive.tar");
     let mut export = git(checkout, &["archive", "--output"]);
-    export
-        .arg(&archive)
-        .args([commit, "driver/src/test", "spec"]);
+    export.arg(&archive).args([commit, "driver/src/test", "spec"]);
     run_command(&mut export)?;
     let mut unpack = Command::new("tar");
     unpack.arg("-xf").arg(&archive).arg("-C").arg(&staging);
