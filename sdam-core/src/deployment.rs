@@ -37,35 +37,34 @@ pub use crate::{
 
 /// A client's view of a deployment: all state, and every decision.
 ///
-/// It performs no I/O, never fails and never panics. [`handle`](Self::handle) takes what has
-/// happened, and returns what has to be done, in order. Time, randomness and replies are arguments.
+/// It performs no I/O, never fails and never panics. [`handle`](Self::handle) takes an input, which
+/// tells what has happened, and returns the actions for the caller, in order. Time, randomness and
+/// replies are arguments.
 ///
-/// Its parts do not know each other: the [`TopologyMachine`] judges what is learned about servers;
-/// each server has its checks, its measurements and its round-trip times; the polling of an SRV
-/// record has none of them. A part writes its actions into the [`Outputs`] and returns what others
-/// have to know.
+/// Its parts are independent of each other: the [`TopologyMachine`], the checks, measurements and
+/// round-trip times of each server, and the polling of an SRV record. Each part writes its actions
+/// into the [`Outputs`] and returns the information that other parts need.
 ///
 /// # Contract
 ///
 /// - The caller performs all outputs of a call in order, before those of the next call.
-/// - Each [`Connect`](Output::Connect), [`Send`](Output::Send) and [`Read`](Output::Read) is answered
-///   once, unless [`Disconnect`](Output::Disconnect) comes first. An answer counts only while it is
-///   outstanding, so a late one may be passed: it has no effect.
-/// - After a call, the timers of the servers that it has concerned are read again
-///   ([`deadline_of`](Self::deadline_of)). These are the server of the input, those of
-///   [`Wake`](Output::Wake) and new ones. A caller with one timer for all reads
-///   [`deadline`](Self::deadline).
+/// - The caller answers each [`Connect`](Output::Connect), [`Send`](Output::Send) and
+///   [`Read`](Output::Read) once, unless [`Disconnect`](Output::Disconnect) comes first. A late
+///   answer may be passed, and has no effect.
+/// - After each call, the caller reads the deadlines of the affected servers again
+///   ([`deadline_of`](Self::deadline_of)): the server of the input, those of [`Wake`](Output::Wake)
+///   and new ones. A caller with a single timer reads [`deadline`](Self::deadline).
 /// - At a deadline the caller first passes the answers that have arrived, then
 ///   [`Due`](Input::Due).
 ///
-/// There are two clocks. `now` never goes back from one call to the next. The instants in inputs are
-/// read where bytes are written and have arrived. They decide samples of the round-trip time,
-/// durations of heartbeats, and whether a reply was late, so neither a wait for a lock nor a late
-/// wake-up is measured. Instants that do not fit are clamped.
+/// `now` never decreases from one call to the next. The instants in inputs are earlier: the
+/// transport reads the clock as bytes are written and arrive. They determine round-trip times, the
+/// durations of heartbeats, and whether a reply was late, so that waits for locks and late wake-ups
+/// are not measured. Inconsistent instants are clamped.
 ///
-/// A check begins only in calls for its own server, which are its timer and its connections. Another
-/// call that requests one brings the timer forward. So only `Open`, `Hosts`, `LookedUp` and `Close`
-/// take time for each server.
+/// A check begins only in calls for its own server: those of its timer and its connections. Any
+/// other call that requests a check brings the timer forward. So only `Open`, `Hosts`, `LookedUp`
+/// and `Close` take time proportional to the number of servers.
 #[doc(alias("SDAM", "Server Monitoring"))]
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -76,20 +75,20 @@ pub struct Deployment {
     srv: Option<SrvPolling>,
     /// `srvMaxHosts`.
     max_hosts: usize,
-    /// The time by which a measurement of the round-trip time may be early or late.
+    /// The maximum deviation of a round-trip measurement from its scheduled time.
     slack: Duration,
     rng: Rng,
-    /// The seed of all random numbers.
+    /// The seed of `rng`.
     seed: u64,
-    /// True if inputs and measurements are events.
+    /// True if inputs and measurements are emitted as events.
     records: bool,
     /// The requests of a client without tasks; `None` with tasks.
     inline: Option<Inline>,
 }
 
 impl Deployment {
-    /// Creates a deployment that is not open yet. `options` should be validated. `topology` is the id
-    /// that its events carry.
+    /// Creates a deployment that is not open yet. `options` should be validated. Events carry the
+    /// id `topology`.
     pub fn new(
         options: &Options,
         config: Arc<MonitorConfig>,
@@ -110,17 +109,17 @@ impl Deployment {
         }
     }
 
-    /// Checks servers only for [requests](Input::Scan), for a client without tasks, one server at a
-    /// time (SDAM: "Single-threaded monitoring"). Each request leads to checks, waits, look-ups of
-    /// the SRV record, choices and probes, until it is [finished](Output::Finish). There is one
-    /// timer, [`Timer::Scan`].
+    /// Enables inline mode, for a client without background tasks: servers are checked only on
+    /// [request](Input::Scan), one at a time (SDAM: "Single-threaded monitoring"). Each request
+    /// leads to checks, waits, look-ups of the SRV record, choices and probes, until it is
+    /// [finished](Output::Finish). There is one timer, [`Timer::Scan`].
     ///
-    /// A caller may stop in the middle and begin another request. The check or probe in progress is
-    /// then ended first, and the scan goes on where it stopped. A check that was left unattended past
-    /// its deadline begins again, unless its answer is there.
+    /// A caller may abandon a request and begin another one. The check or probe in progress is then
+    /// finished first, and the scan resumes where it stopped. A check left unattended past its
+    /// deadline is repeated, unless its answer has arrived.
     ///
-    /// Operations use the connections of the checks, so a clear of a server's pool closes that one,
-    /// too, unless the server's own check has caused it.
+    /// Operations use the connections of the checks, so clearing a server's pool also closes its
+    /// connection, unless the clear was caused by the server's own check.
     #[must_use]
     pub fn with_scans(mut self, options: &Options) -> Self {
         let rng = self.rng.fork();
@@ -128,9 +127,9 @@ impl Deployment {
         self
     }
 
-    /// Polls the SRV record of `options`, if there is one and the topology's type
-    /// [is polled](crate::topology::TopologyType::polls_srv) (Polling SRV Records for mongos
-    /// Discovery). Without this call, a caller may look it up by its own means.
+    /// Polls the SRV record of `options`, if there is one and the topology's type [is
+    /// polled](crate::topology::TopologyType::polls_srv) (Polling SRV Records for mongos
+    /// Discovery). Without this call, the caller may look it up and pass [`Input::Hosts`].
     #[must_use]
     pub fn with_srv_polling(mut self, options: &Options) -> Self {
         self.srv = SrvPolling::new(options, &self.config);
@@ -145,11 +144,11 @@ impl Deployment {
         self
     }
 
-    /// Creates the deployment of a recording, which emits its inputs as events, too. `options` are
-    /// the recorded ones, and `setup` is that of the first input.
+    /// Creates a deployment that replays a recording and again emits its inputs as events.
+    /// `options` are the recorded ones; `setup` belongs to the first input of the recording.
     ///
     /// The same inputs at the same times have the same outputs, except that requests lack the
-    /// client's metadata and its declared API.
+    /// client's metadata and declared API.
     pub fn restored(mut options: Options, setup: &Setup, topology: ObjectId) -> Self {
         let config = MonitorConfig {
             heartbeat_frequency: setup.heartbeat_frequency,
@@ -240,9 +239,9 @@ impl Deployment {
 
     /// Handles an error of an operation or of a pool on `server`, and returns its outcome.
     ///
-    /// Any error may be reported. One that does not concern the server's state, or is older than what
-    /// is known, changes nothing. A network error closes the server's monitoring connection and
-    /// cancels its running check.
+    /// Any error may be reported: it is ignored if it is stale or says nothing about the server's
+    /// state. A network error closes the server's monitoring connection and cancels its running
+    /// check.
     pub fn handle_error(
         &mut self,
         now: Instant,
@@ -259,7 +258,7 @@ impl Deployment {
     /// Returns when the first of all timers is due; `None` for never. The instant may have passed
     /// already.
     ///
-    /// `wanted` tells whether selections are waiting: an idle server is then checked sooner.
+    /// `wanted` is true if selections are waiting; an idle server is then checked sooner.
     pub fn deadline(&self, wanted: bool) -> Option<Instant> {
         self.deadlines(wanted).map(|(deadline, _)| deadline).min()
     }
@@ -274,7 +273,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the timer that has been due for the longest time at `now`, if there is one.
+    /// Returns the timer with the earliest deadline, if it is due at `now`.
     pub fn due(&self, now: Instant, wanted: bool) -> Option<Timer> {
         let (deadline, timer) = self.deadlines(wanted).min()?;
         (deadline <= now).then_some(timer)
@@ -285,8 +284,8 @@ impl Deployment {
         self.topology.description()
     }
 
-    /// Returns the generation of connections that the server's pool opens now; behind a load
-    /// balancer, that of connections to `service`. `None` if the server has left.
+    /// Returns the current generation of the server's pool, or of `service` behind a load balancer.
+    /// `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.topology.generation(server, service)
     }
@@ -306,7 +305,7 @@ impl Deployment {
         self.topology.is_closed()
     }
 
-    /// Emits an input as an event, if inputs are recorded. After the end they have no effect.
+    /// Emits an input as an event, if inputs are recorded and the topology is not closed.
     fn record(&self, now: Instant, input: impl FnOnce() -> Input, out: &mut Outputs) {
         if !self.records || self.is_closed() {
             return;
@@ -358,14 +357,14 @@ impl Deployment {
         }
     }
 
-    /// Acts at the deadline of a server.
+    /// Handles the deadline of a server.
     fn server_due(&mut self, now: Instant, server: ServerId, wanted: bool, out: &mut Outputs) {
         let known = self.is_known(server);
         let Some(own) = self.server_mut(server) else {
             return;
         };
-        // A level and no message: selections that are served before a check may begin leave no
-        // request behind.
+        // `wanted` is the current state, so selections that end before a check may begin do not
+        // cause one.
         if wanted && own.check.earliest().is_some_and(|earliest| earliest <= now) {
             own.check.request(now);
         }
@@ -488,7 +487,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the checks that use `conn`.
+    /// Returns the check loop that uses `conn`.
     fn check_on(&mut self, conn: ConnId) -> Option<&mut Check> {
         let check = &mut self.server_mut(conn.server)?.check;
         (check.conn() == conn).then_some(check)
@@ -513,7 +512,7 @@ impl Deployment {
         self.topology.is_known(server)
     }
 
-    /// Returns the server for which an answer on `conn` is outstanding: this one, or any.
+    /// Returns the server that waits for `answer` on `conn`, or for any answer if it is `None`.
     fn awaiting(
         &mut self,
         conn: ConnId,

@@ -25,18 +25,18 @@ use core::error::Error as StdError;
 pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage, state_change::StateChange};
 use crate::{address::ServerAddress, ids::TopologyVersion, options::ConfigError};
 
-/// The label of an error due to load: the server could not accept the connection or command.
+/// The label of an error due to overload: the server could not accept the connection or command.
 pub const SYSTEM_OVERLOADED_ERROR: &str = "SystemOverloadedError";
 /// The label of an error after which the command may be retried.
 pub const RETRYABLE_ERROR: &str = "RetryableError";
-/// The label of an error after which a write with the number of a transaction may be retried.
+/// The label of an error after which a write with a transaction number may be retried.
 pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 
-/// The code of a command that the server has ended because of `maxTimeMS`.
+/// The error code of a command that exceeded `maxTimeMS`.
 pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 
-/// An error of an attempt, with labels that say how to go on: the server's, and those that the
-/// client adds. A driver implements it for its own errors.
+/// An error of an attempt, with labels from the server or the client that tell whether to retry. A
+/// driver implements this for its own errors.
 pub trait Labelled {
     /// Returns whether the error carries `label`.
     fn has_label(&self, label: &str) -> bool;
@@ -48,19 +48,19 @@ impl Labelled for Error {
     }
 }
 
-/// The error of a server, of a connection to it, of looking up its name, or of a command.
+/// The error of a server, of a connection to it, of the look-up of its name, or of a command.
 ///
-/// A program matches its [`kind`](Self::kind) and [`stage`](Self::stage), or asks a predicate such
-/// as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return it, the
-/// descriptions of servers keep the last one, and events carry it.
+/// A program matches its [`kind`](Self::kind) and [`stage`](Self::stage), or calls a predicate such
+/// as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return it, server
+/// descriptions contain the last one, and events carry it.
 ///
-/// `{}` is one line without the cause, which [`source`](StdError::source) returns: the command and
-/// the server if they are known, the kind, the stage, the code and the attempted action. So a program
-/// that prints the chain of sources prints everything once. `{:#}` is one line with all causes, and
-/// `Debug` adds the [`remedy`](Self::remedy).
+/// `{}` prints one line: the command and the server if they are known, the kind, the stage, the
+/// code and the attempted action. It omits the cause, which [`source`](StdError::source) returns,
+/// so that a program that prints the chain of sources prints everything once. `{:#}` prints one
+/// line with all causes, and `Debug` adds the [`remedy`](Self::remedy).
 ///
-/// It has the size of a pointer and is cheap to clone. Two errors are equal if they say the same,
-/// whatever their sources and replies are.
+/// It has the size of a pointer and is cheap to clone. Comparisons ignore sources, replies and
+/// outcomes.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -88,7 +88,7 @@ struct Inner {
 struct FailedCommand {
     name: Box<str>,
     retries: u32,
-    /// True if the time limit allowed no other attempt.
+    /// True if the time limit allowed no further attempt.
     is_late: bool,
 }
 
@@ -129,8 +129,8 @@ impl Error {
         Self::new(ErrorKind::Protocol, stage, message)
     }
 
-    /// Creates the error of an authentication that the client cannot begin, or whose reply it
-    /// rejects. The message must reveal no secret.
+    /// Creates the error of an authentication that the client cannot begin, or in which it rejects
+    /// a reply. The message must reveal no secret.
     pub fn auth(message: impl Into<Box<str>>) -> Self {
         Self::new(ErrorKind::Command, Stage::Auth, message)
     }
@@ -179,7 +179,7 @@ impl Error {
         self
     }
 
-    /// Sets the address of the server, which the text then begins with.
+    /// Sets the address of the server. The text then begins with it.
     #[must_use]
     pub fn with_address(mut self, address: &ServerAddress) -> Self {
         self.inner().address = Some(address.clone());
@@ -193,14 +193,14 @@ impl Error {
         self
     }
 
-    /// Sets the effect that the report of the error had on the topology.
+    /// Sets the effect of the reported error on the topology.
     #[must_use]
     pub fn with_outcome(mut self, outcome: ErrorOutcome) -> Self {
         self.inner().outcome = Some(outcome);
         self
     }
 
-    /// Sets the name of the command that failed, which the text then begins with.
+    /// Sets the name of the failed command. The text then begins with it.
     #[must_use]
     pub fn with_command(mut self, name: &str) -> Self {
         self.inner().command =
@@ -208,7 +208,7 @@ impl Error {
         self
     }
 
-    /// Sets how many times the [command](Self::with_command) was retried.
+    /// Sets the number of retries of the [command](Self::with_command).
     #[must_use]
     pub fn retried(mut self, retries: u32) -> Self {
         if let Some(command) = &mut self.inner().command {
@@ -217,8 +217,8 @@ impl Error {
         self
     }
 
-    /// Marks the error of a command whose time limit allowed no other attempt, which makes it a
-    /// [timeout](Self::is_timeout) (Client Side Operations Timeout: "Retryability").
+    /// Marks the error as a [timeout](Self::is_timeout), because the time limit of the command
+    /// allowed no further attempt (Client Side Operations Timeout: "Retryability").
     #[must_use]
     pub fn out_of_time(mut self) -> Self {
         if let Some(command) = &mut self.inner().command {
@@ -228,7 +228,7 @@ impl Error {
     }
 
     /// Removes the address, the command, the reply and the outcome, for descriptions and events,
-    /// which name the server themselves and may be kept for long.
+    /// which name the server themselves and may be kept for a long time.
     #[must_use]
     pub fn without_context(mut self) -> Self {
         let Inner { address, command, reply, outcome, .. } = &*self.0;
@@ -253,8 +253,7 @@ impl Error {
         self
     }
 
-    /// Stores `source`, which the message describes already, in words of its own: the text of the
-    /// error does not have that of the source.
+    /// Stores `source` without appending its text to the message, which must describe it already.
     #[must_use]
     pub fn with_cause(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner().source = Some(source.into().into());
@@ -270,7 +269,7 @@ impl Error {
         self
     }
 
-    /// Replaces the stage, for callers that know the purpose of the connection.
+    /// Replaces the stage.
     #[must_use]
     pub fn at(mut self, stage: Stage) -> Self {
         if self.stage() != stage {
@@ -299,7 +298,7 @@ impl Error {
         self.0.code_name.as_deref()
     }
 
-    /// Returns the labels: the server's, and those that the client has added.
+    /// Returns the labels from the server and those added by the client.
     pub fn labels(&self) -> impl ExactSizeIterator<Item = &str> {
         self.0.labels.iter().map(|label| &**label)
     }
@@ -320,17 +319,19 @@ impl Error {
         self.0.topology_version
     }
 
-    /// Returns the server, unless the holder of the error names it.
+    /// Returns the server; `None` if it is unknown, or if the description or event that contains
+    /// the error names it.
     pub fn address(&self) -> Option<&ServerAddress> {
         self.0.address.as_ref()
     }
 
-    /// Returns the name of the command that failed, unless the holder of the error names it.
+    /// Returns the name of the failed command; `None` if there is none, or if the event that
+    /// contains the error names it.
     pub fn command(&self) -> Option<&str> {
         Some(&self.0.command.as_ref()?.name)
     }
 
-    /// Returns how many times the command was retried before it failed with this error.
+    /// Returns the number of retries before the command failed with this error.
     pub fn retries(&self) -> u32 {
         self.0.command.as_ref().map_or(0, |command| command.retries)
     }
@@ -342,26 +343,26 @@ impl Error {
         self.0.reply.as_deref()
     }
 
-    /// Returns the effect that the report of the error had on the topology; `None` if the error was
-    /// not reported.
+    /// Returns the effect of the reported error on the topology; `None` if the error was not
+    /// reported.
     pub fn outcome(&self) -> Option<ErrorOutcome> {
         self.0.outcome
     }
 
-    /// Returns the error of the operating system, a library or a driver from which this one was
-    /// made, if it is an `E`: the last one passed to [`with_source`](Self::with_source) or
+    /// Returns the underlying error of the operating system, a library or a driver, if it is an
+    /// `E`: the last one passed to [`with_source`](Self::with_source) or
     /// [`with_cause`](Self::with_cause).
     pub fn source_as<E: StdError + 'static>(&self) -> Option<&E> {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns whether the connection broke, timed out or had an unacceptable answer.
+    /// Returns whether the connection broke or timed out, or its answer was unacceptable.
     pub fn is_network(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
     }
 
-    /// Returns whether a time limit was exceeded: of the selection, in the wait queue, while
-    /// connecting, while waiting for a reply, at the server (`MaxTimeMSExpired`), or before another
+    /// Returns whether a time limit was exceeded: in server selection, in the wait queue, while
+    /// connecting, while waiting for a reply, on the server (`MaxTimeMSExpired`), or before another
     /// attempt.
     pub fn is_timeout(&self) -> bool {
         matches!(

@@ -30,10 +30,10 @@ pub enum Input {
     /// Closes the topology: ends every heartbeat, closes every connection and pool, publishes the
     /// closing events and ignores all later inputs.
     Close,
-    /// The deadline of the timer is reached. Answers that have arrived are passed before, so that a
-    /// reply that waits in a socket since the host was suspended counts.
+    /// The timer's deadline has been reached. Answers that have already arrived must be passed
+    /// first, so that a reply that waited in the socket while the host was suspended counts.
     ///
-    /// Passed too early it has no effect.
+    /// Has no effect before the deadline.
     Due {
         /// The timer.
         timer: Timer,
@@ -50,9 +50,10 @@ pub enum Input {
     Reply {
         /// The connection.
         conn: ConnId,
-        /// The instant at which the request was written, or reading began without one.
+        /// The instant at which the request was written, or at which reading began if there was
+        /// none.
         sent: Instant,
-        /// The instant at which the reply had arrived.
+        /// The instant at which the reply arrived.
         at: Instant,
         /// The reply. The document is only needed on a connection for checks.
         reply: HelloReply,
@@ -61,9 +62,9 @@ pub enum Input {
     },
     /// A connection could not be opened, or broke.
     ///
-    /// An error of kind [`Internal`](crate::error::ErrorKind::Internal) tells that the transport has
-    /// panicked. A check then makes its server Unknown, the pool is not cleared, and the next check
-    /// begins `minHeartbeatFrequencyMS` later.
+    /// The kind [`Internal`](crate::error::ErrorKind::Internal) means that the transport has
+    /// panicked. If that was during a check, the server becomes Unknown, the pool is not cleared,
+    /// and the next check begins `minHeartbeatFrequencyMS` later.
     Failed {
         /// The connection.
         conn: ConnId,
@@ -84,8 +85,9 @@ pub enum Input {
         /// The server.
         server: ServerId,
     },
-    /// The caller needs a server or checks, in [inline mode](crate::deployment::Deployment::with_scans), as for
-    /// the next four inputs. The request ends with [`Finish`](crate::deployment::Output::Finish).
+    /// A request for a server or for checks, in [inline
+    /// mode](crate::deployment::Deployment::with_scans), like the next four inputs. It ends with
+    /// [`Finish`](crate::deployment::Output::Finish).
     Scan(ScanRequest),
     /// The answer to [`Choose`](crate::deployment::Output::Choose).
     Chosen {
@@ -117,18 +119,19 @@ pub enum Input {
     },
     /// A pooled connection has been opened and its handshake was answered.
     ///
-    /// Behind a load balancer the connection is counted for the service in the reply, and its
-    /// generation is from now on that of the [service](crate::deployment::Deployment::generation).
+    /// Behind a load balancer, the connection belongs to the service named in the reply, and has
+    /// the current generation of that [service](crate::deployment::Deployment::generation).
     Handshake {
         /// The server of the connection.
         server: ServerId,
         /// The generation the connection was opened under; ignored behind a load balancer.
         generation: Generation,
-        /// The reply. An error has no effect: it is reported as [`Error`](Self::Error).
+        /// The reply. An error here has no effect; report it as [`Error`](Self::Error).
         reply: HelloReply,
     },
     /// A connection to a service behind a load balancer was closed. Its handshake was an earlier
-    /// input. The service is forgotten with its last connection (CMAP: "Load Balancer Mode").
+    /// input. The service is forgotten when its last connection is closed (CMAP: "Load Balancer
+    /// Mode").
     ServiceConnectionClosed {
         /// The load balancer.
         server: ServerId,
@@ -138,8 +141,8 @@ pub enum Input {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// An error of an operation or of a pool; the same as
-    /// [`handle_error`](crate::deployment::Deployment::handle_error), whose result is lost.
+    /// An error of an operation or of a pool, like
+    /// [`handle_error`](crate::deployment::Deployment::handle_error), but without its result.
     Error {
         /// The server.
         server: ServerId,
@@ -151,9 +154,10 @@ pub enum Input {
     /// The hosts of an SRV record that the caller has looked up and validated. They are sampled by
     /// `srvMaxHosts`.
     Hosts(Box<[ServerAddress]>),
-    /// A driver has checked the server by its own means.
+    /// The caller has checked the server itself.
     ///
-    /// A reply has the effects of a handshake on a new connection. An error is that of a failed check.
+    /// A reply has the effects of a handshake on a new connection, and an error those of a failed
+    /// check.
     Played {
         /// The server.
         server: ServerId,
@@ -173,7 +177,7 @@ pub enum Timer {
     Server(ServerId),
     /// The timer of the look-ups of the SRV record.
     Srv,
-    /// The timer of the request in inline mode, which has no others.
+    /// The only timer in inline mode: that of the request.
     Scan,
 }
 
@@ -208,8 +212,8 @@ pub enum Role {
     Ping,
 }
 
-/// A request of a client without background tasks. It replaces the one before, of which only the
-/// check or probe in progress is ended first.
+/// A request of a client without background tasks. It replaces the previous request, except that a
+/// check or probe in progress is finished first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
     feature = "serde",
@@ -234,7 +238,7 @@ pub enum ScanRequest {
     Settle,
 }
 
-/// An input with all that a replay needs: the event [`Input`](crate::event::EventKind::Input).
+/// An input with the data that a replay needs: the event [`Input`](crate::event::EventKind::Input).
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct RecordedInput {
@@ -247,8 +251,7 @@ pub struct RecordedInput {
     pub setup: Option<Setup>,
 }
 
-/// The properties of a deployment that decide its checks and look-ups, besides the options that
-/// decide its topology.
+/// The configuration of a deployment's checks and look-ups, apart from the options of its topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -268,7 +271,7 @@ pub struct Setup {
     /// `connectTimeoutMS`.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::optional_nanos"))]
     pub connect_timeout: Option<Duration>,
-    /// True if it streams where a server supports that.
+    /// True to stream if the server supports it.
     pub streaming: bool,
     /// True if a failed check of a known server is retried before it counts.
     pub retry_before_unknown: bool,
@@ -276,7 +279,7 @@ pub struct Setup {
     pub scans: Option<ScanSetup>,
     /// `srvMaxHosts`.
     pub max_hosts: usize,
-    /// The SRV record that it polls.
+    /// The polled SRV record.
     pub srv: Option<Srv>,
 }
 

@@ -26,7 +26,7 @@ pub(crate) use self::{
     timing::Trip,
 };
 
-/// The configuration that all monitors of a topology share.
+/// The configuration shared by all monitors of a topology.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct MonitorConfig {
@@ -36,7 +36,7 @@ pub struct MonitorConfig {
     pub min_heartbeat_frequency: Duration,
     /// `connectTimeoutMS`, `None` for no limit.
     pub connect_timeout: Option<Duration>,
-    /// True if to stream where a server supports it; decided from `serverMonitoringMode` and the
+    /// True to stream if the server supports it, as decided by `serverMonitoringMode` and the
     /// platform.
     pub streaming: bool,
     /// The arguments of every connection's first hello.
@@ -45,13 +45,13 @@ pub struct MonitorConfig {
     pub server_api: Option<Arc<ServerApi>>,
     /// The framing of the first legacy hello of a connection.
     pub handshake_opcode: HandshakeOpcode,
-    /// True if to retry a failed check of a known server on a new connection before reporting it.
+    /// True to retry a failed check of a known server on a new connection before reporting it.
     pub retry_before_unknown: bool,
 }
 
 impl MonitorConfig {
-    /// Creates the configuration of monitors that send `handshake`. `faas` tells whether the
-    /// program runs as a function of a FaaS provider (SDAM: "serverMonitoringMode").
+    /// Creates the configuration of monitors that send `handshake`. `faas` is true if the program
+    /// runs on a FaaS platform (SDAM: "serverMonitoringMode").
     pub fn new(options: &Options, handshake: Arc<Handshake>, faas: bool) -> Self {
         Self {
             heartbeat_frequency: options.monitor_frequency(),

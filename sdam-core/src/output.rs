@@ -40,13 +40,14 @@ pub enum Output {
         /// The connection.
         conn: ConnId,
     },
-    /// Read the server's deadline again: a call that was not for this server's timer or connections
-    /// has made it earlier.
+    /// Read the server's deadline again, which has become earlier in a call not made for its timer
+    /// or its connections.
     Wake {
         /// The server.
         server: ServerId,
     },
-    /// Create the server's pool. After all outputs have run, pass `Due` for a monitored server.
+    /// Create the server's pool. If the server is monitored, pass `Due` for it after all outputs
+    /// have run.
     OpenServer {
         /// The new server id.
         server: ServerId,
@@ -60,7 +61,7 @@ pub enum Output {
         /// The server id.
         server: ServerId,
     },
-    /// Mark the server's pool ready. Not repeated without a clear in between.
+    /// Mark the server's pool ready. Repeated only after a clear.
     PoolReady {
         /// The server id.
         server: ServerId,
@@ -92,7 +93,7 @@ pub enum Output {
         /// The server.
         server: ServerId,
     },
-    /// The request has ended: with the server that the selection has chosen, if it was one.
+    /// The request has ended. A selection returns the chosen server.
     Finish(Result<Option<ServerId>, ScanFailure>),
 }
 
@@ -101,7 +102,7 @@ pub enum Output {
 pub enum ScanFailure {
     /// A server and the client have no wire version in common.
     Incompatible,
-    /// `serverSelectionTimeoutMS` has passed, or would pass before servers may be checked again.
+    /// `serverSelectionTimeoutMS` has passed, or will pass before servers may be checked again.
     Timeout,
     /// One scan found no suitable server, and `serverSelectionTryOnce` allows only one.
     TriedOnce,
@@ -109,10 +110,10 @@ pub enum ScanFailure {
 
 /// Outputs in the order in which they must run: open, ready, publish, emit, clear, close.
 ///
-/// "Ready before publish" means that no reader sees a selectable server with a paused pool.
-/// "Clear after publish" means that no reader of the new description gets a connection of the old
+/// "Ready before publish" means that no reader sees a selectable server with a paused pool. "Clear
+/// after publish" means that no reader of the new description gets a connection of the old
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
-/// end of a heartbeat comes before its consequences, and `TopologyClosed` comes last.
+/// end of a heartbeat precedes its consequences, and `TopologyClosed` comes last.
 #[derive(Debug, Default, PartialEq)]
 #[must_use = "outputs carry commands to connections and pools"]
 pub struct Outputs(SmallVec<[Output; 8]>);

@@ -21,7 +21,7 @@ const WINDOW: usize = 10;
 #[doc(alias = "EWMA")]
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RttWindow {
-    /// Exponentially weighted moving average in milliseconds.
+    /// The exponentially weighted moving average in milliseconds.
     average: Option<f64>,
     /// The last samples; the oldest is overwritten first.
     recent: [Duration; WINDOW],
@@ -65,8 +65,8 @@ impl RttWindow {
 
     /// Discards every sample but the newest, after the server was lost (Server Selection: "reset").
     ///
-    /// The newest sample stands in until the next one replaces it. So a server that is known again,
-    /// by any reply, can be compared with others at once.
+    /// Until the next sample, the newest one serves as the average, so that a server that is known
+    /// again can be compared with others at once.
     pub fn reset(&mut self) {
         *self = Self { newest: self.newest, ..Self::default() };
     }
@@ -93,7 +93,7 @@ impl RttWindow {
         })
     }
 
-    /// Returns the minimum of the last ten samples, zero until there are two (G-9).
+    /// Returns the minimum of the last ten samples; zero if there are fewer than two (G-9).
     fn minimum(&self) -> Duration {
         if self.count < 2 {
             return Duration::ZERO;

@@ -52,7 +52,7 @@ struct Config {
     max_servers: usize,
 }
 
-/// The state of a topology that decides about its scans.
+/// The state of a topology that its scans depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'t> {
     pub(crate) now: Instant,
@@ -61,23 +61,22 @@ pub(crate) struct View<'t> {
     pub(crate) look_up_is_due: bool,
 }
 
-/// The scans of one topology, inline with its operations. Decides when scans are due, in which
-/// order servers are checked, and when a selection fails.
+/// The scans of one topology, inline with its operations: when they are due, in which order servers
+/// are checked, and when a selection fails.
 ///
-/// A request is followed by checks, waits, look-ups, choices and probes until it is finished. Each
-/// method returns the next [`Step`]; an answer out of turn has none.
+/// A request leads to checks, waits, look-ups, choices and probes until it is finished. Each method
+/// returns the next [`Step`], and an unexpected answer is ignored.
 ///
-/// A scan always ends: it checks each address at most twice, and at most as many addresses as a
-/// topology may have servers.
+/// A scan always ends: it checks each address at most twice, and at most `max_servers` addresses.
 ///
-/// A caller may stop in the middle and start again with any request. The check or probe in progress
-/// is then ended first, and the scan resumes where it stopped. The age of a resumed scan counts
-/// from its beginning.
+/// A caller may abandon a request and begin another one. The check or probe in progress is then
+/// finished first, and the scan resumes where it stopped. The age of a resumed scan counts from its
+/// start.
 #[derive(Clone, Debug)]
 pub(crate) struct Scans {
     config: Config,
     rng: Rng,
-    /// A scan is needed before the next selection (SDAM: "stale").
+    /// True if the next selection needs a scan (SDAM: "stale").
     stale: bool,
     /// The time when the newest scan ended.
     last_scan: Option<Instant>,
@@ -160,7 +159,7 @@ impl Scans {
         }
     }
 
-    /// Goes on after a wait.
+    /// Continues after a wait.
     pub(crate) fn awake(&mut self, view: View<'_>) -> Step {
         match self.state {
             State::Sleeping { until } if until <= view.now => self.advance(view),
@@ -168,7 +167,7 @@ impl Scans {
         }
     }
 
-    /// Goes on after the look-up of the SRV record, whose hosts are in the topology.
+    /// Continues after the look-up of the SRV record, whose hosts are already in the topology.
     pub(crate) fn looked_up(&mut self, view: View<'_>) -> Step {
         match self.state {
             State::LookingUp => self.begin_scan(view),
@@ -176,8 +175,8 @@ impl Scans {
         }
     }
 
-    /// Goes on after the check in progress, whose outcome is in the topology. `retry` tells whether
-    /// the connection broke or timed out, so that a retry on a new connection may succeed.
+    /// Continues after the check in progress, whose outcome is already in the topology. `retry` is
+    /// true if the connection broke or timed out, so that a retry on a new connection may succeed.
     pub(crate) fn checked(&mut self, view: View<'_>, retry: bool) -> Step {
         match core::mem::replace(&mut self.state, State::Resting) {
             State::Checking { scan, server, known } => {
@@ -241,7 +240,7 @@ impl Scans {
         self.last_scan.is_none_or(|last| last + self.config.frequency < now)
     }
 
-    /// Begins the new request after the end of the check or probe in progress.
+    /// Begins the new request, after the check or probe in progress if there is one.
     fn begin(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
             State::Checking { scan, .. } => {
@@ -330,8 +329,8 @@ impl Scans {
         }
         self.last_scan = Some(scan.ended(view.now));
         if scan.is_resumed() {
-            // Most of its results are as old as the abandoned call, so it does not count as this
-            // call's scan.
+            // Most of its results date from the abandoned call, so it does not count as this call's
+            // scan.
             return self.advance(view);
         }
         if let Some(selection) = &mut self.selection {

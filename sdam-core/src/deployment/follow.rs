@@ -1,4 +1,5 @@
-//! The consequences of a change for the other parts: the only place where one part acts on another.
+//! Propagation of changes of the topology to the other parts. Only here does one part act on
+//! another.
 
 use super::{Deployment, Server};
 use crate::{
@@ -61,8 +62,8 @@ impl Deployment {
         outcome
     }
 
-    /// Passes the consequences of a change of the topology on. A check of the second server, if there
-    /// is one, has caused it.
+    /// Applies the effects of a change of the topology. `checked` is the server whose check has
+    /// caused the change, if one has.
     fn follow(
         &mut self,
         now: Instant,
@@ -89,7 +90,7 @@ impl Deployment {
                 Effect::PoolClear { server, clear } => {
                     let is_whole = clear.service_id.is_none();
                     out.push(Output::PoolClear { server, clear });
-                    // A check has decided already whether its connection is kept.
+                    // The server's own check has already decided whether its connection is kept.
                     if self.inline.is_some() && is_whole && checked != Some(server) {
                         self.cancel_check(now, server, out);
                     }

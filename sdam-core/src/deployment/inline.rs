@@ -1,4 +1,4 @@
-//! Checks of a client without tasks, which begin only for its requests.
+//! Inline mode: checks that begin only on request, for a client without background tasks.
 
 use super::Deployment;
 use crate::{
@@ -13,21 +13,21 @@ use crate::{
     topology::TopologyType,
 };
 
-/// The requests of a client without tasks.
+/// The state of inline mode.
 #[derive(Clone, Debug)]
 pub(super) struct Inline {
     pub(super) scans: Scans,
     check: Progress,
 }
 
-/// The progress of the check that a scan has required.
+/// The progress of the check that a scan has requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// It begins as soon as `minHeartbeatFrequencyMS` allows.
+    /// The check begins as soon as `minHeartbeatFrequencyMS` allows.
     Waiting,
     Running,
-    /// A new request found it past its deadline. Silence while nothing was polled is no evidence
-    /// against the server.
+    /// A new request found the check past its deadline. As nothing was read meanwhile, this does
+    /// not show that the server is silent.
     Suspended,
 }
 
@@ -36,7 +36,7 @@ impl Inline {
         Self { scans, check: Progress::Waiting }
     }
 
-    /// Writes what decides its future.
+    /// Writes the state that determines future outputs.
     #[cfg(feature = "model")]
     pub(super) fn write_key(
         &self,
@@ -50,8 +50,8 @@ impl Inline {
 }
 
 impl Deployment {
-    /// Returns whether the next selection begins with a scan (SDAM: "stale"). Always false with tasks
-    /// and behind a load balancer.
+    /// Returns whether the next selection begins with a scan (SDAM: "stale"). Always false outside
+    /// inline mode and behind a load balancer.
     pub fn is_stale(&self, now: Instant) -> bool {
         let inline = self.inline.as_ref();
         self.description().topology_type() != TopologyType::LoadBalanced
@@ -76,7 +76,7 @@ impl Deployment {
         }
     }
 
-    /// Acts at the deadline of a request.
+    /// Handles the deadline of a request.
     pub(super) fn request_due(&mut self, now: Instant, out: &mut Outputs) {
         match self.checking() {
             Some(server) if self.is_suspended() => self.abandon(now, server, out),
@@ -86,7 +86,8 @@ impl Deployment {
         self.go_on(now, out);
     }
 
-    /// Handles the end of a probe. A failure makes the server Unknown, but not a load balancer.
+    /// Handles the end of a probe. A failure makes the server Unknown, unless it is a load
+    /// balancer.
     pub(super) fn probed(
         &mut self,
         now: Instant,
@@ -123,7 +124,7 @@ impl Deployment {
         }
     }
 
-    /// Goes on with the request once its check has ended, also by an error of an operation.
+    /// Continues the request if its check has ended, be it by an operation's error.
     pub(super) fn go_on(&mut self, now: Instant, out: &mut Outputs) {
         let Some(server) = self.checking() else {
             return;
@@ -139,7 +140,7 @@ impl Deployment {
         }
     }
 
-    /// Ends the check that was left unattended without an outcome, and begins another one.
+    /// Ends a check that was left unattended, without an outcome, and begins another one.
     pub(super) fn abandon(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         if let Some(own) = self.server_mut(server) {
             own.check.abandon(now, out);
@@ -147,7 +148,7 @@ impl Deployment {
         self.begin(now, server, out);
     }
 
-    /// Returns when the request goes on without an answer; `None` for never.
+    /// Returns when the request continues without an answer; `None` for never.
     pub(super) fn next_step(&self) -> Option<Instant> {
         match self.checking() {
             _ if self.is_closed() => None,
@@ -173,7 +174,7 @@ impl Deployment {
         self.go_on(now, out);
     }
 
-    /// Returns whether the check that a scan has required is over.
+    /// Returns whether the check that a scan has requested is over.
     fn is_over(&self, server: ServerId) -> bool {
         let inline = self.inline.as_ref();
         let waits = inline.is_some_and(|own| own.check == Progress::Waiting);

@@ -1,4 +1,4 @@
-//! Keys that distinguish the states of a deployment, for searches through them.
+//! Keys of a deployment's states, for state-space searches.
 
 use core::hash::{Hash, Hasher};
 
@@ -8,13 +8,14 @@ use crate::time::Instant;
 impl Deployment {
     /// Writes everything that decides the future of the deployment from `now` on.
     ///
-    /// Instants are written relative to `now`, so that equal states at other times have equal keys.
-    /// Server ids, the numbers of connections, the values of generations and of round-trip times, and
-    /// the texts of errors are left out: no rule depends on them. So is the random order in which a
-    /// scan checks equal servers. Of the limit on checks without a pause, only its exhaustion counts.
+    /// Instants are written relative to `now`, so that equal states at different times have equal
+    /// keys. Server ids, connection numbers, the values of generations and round-trip times, and
+    /// error texts are omitted, because no rule depends on them. So is the random order in which a
+    /// scan checks servers of equal rank. Of the limit on checks without a pause, only its
+    /// exhaustion is written.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
-        // Sorted by address, which is the same on every way to a state.
+        // Sorted by address, so that the order does not depend on the path to the state.
         for described in self.description().servers() {
             let Some(server) = self.server(described.id) else {
                 continue;

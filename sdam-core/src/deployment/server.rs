@@ -23,8 +23,8 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Creates a server whose first check is due at once. A measurement may begin `slack` sooner or
-    /// later than a heartbeat after the last one.
+    /// Creates a server whose first check is due at once. Measurements are one heartbeat apart,
+    /// plus or minus `slack`.
     pub(super) fn new(
         config: &Arc<MonitorConfig>,
         id: ServerId,
@@ -39,7 +39,7 @@ impl Server {
         }
     }
 
-    /// Returns the answer that is outstanding on `conn`.
+    /// Returns the kind of answer outstanding on `conn`.
     pub(super) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match conn.role {
             Role::Check => self.check.awaits(conn),
@@ -54,8 +54,8 @@ impl Server {
         [check, self.ping.deadline()].into_iter().flatten().min()
     }
 
-    /// Begins what may begin now, in a call for this server. A measurement does not wait for a timer
-    /// of its own.
+    /// Begins the check and the measurement that may begin now. A measurement that may begin within
+    /// its slack uses this call, so it needs no wake-up of its own.
     pub(super) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.is_streaming() {
@@ -82,7 +82,7 @@ impl Server {
         self.ping.stop(out);
     }
 
-    /// Changes the server, and wakes its timer if it is due sooner after that.
+    /// Applies `change`, and wakes the server's task if its deadline is then earlier.
     fn hastened(&mut self, out: &mut Outputs, change: impl FnOnce(&mut Self, &mut Outputs)) {
         let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted));
         let before = deadlines(self);

@@ -23,13 +23,15 @@ pub(super) struct SrvPolling {
     /// `heartbeatFrequencyMS`: the interval after a failure.
     heartbeat_frequency: Duration,
     timeout: Option<Duration>,
-    /// When the next look-up is due, or was if it is outstanding; `None` before the topology opens.
+    /// The time at which the next or the outstanding look-up is due; `None` before the topology
+    /// opens.
     next: Option<Instant>,
     is_outstanding: bool,
 }
 
 impl SrvPolling {
-    /// Creates the polling of the record of `options`, if there is one to poll.
+    /// Creates the polling of the record of `options`, if they have one and the topology's type is
+    /// polled.
     pub(super) fn new(options: &Options, config: &MonitorConfig) -> Option<Self> {
         let srv = options.srv.clone()?;
         let polls = options.topology_type().polls_srv();
@@ -43,7 +45,7 @@ impl SrvPolling {
         })
     }
 
-    /// Returns the look-up whose record is polled.
+    /// Returns the options of the polled record.
     pub(super) fn srv(&self) -> Srv {
         self.srv.clone()
     }
@@ -54,7 +56,7 @@ impl SrvPolling {
         self.next.get_or_insert(now + interval);
     }
 
-    /// Writes what decides its future.
+    /// Writes the state that determines future outputs.
     #[cfg(feature = "model")]
     pub(super) fn write_key(&self, now: Instant, hasher: &mut impl core::hash::Hasher) {
         use core::hash::Hash;
@@ -62,7 +64,7 @@ impl SrvPolling {
         (next, self.is_outstanding).hash(hasher);
     }
 
-    /// Returns the hosts that may be used, of which there is at least one.
+    /// Returns the records without hosts outside the domain; an error if no host remains.
     fn verify(&self, mut records: SrvRecords, out: &mut Outputs) -> Result<SrvRecords, Error> {
         let unusable = |reason| Err(Error::new(ErrorKind::Protocol, Stage::Dns, reason));
         if records.hosts.is_empty() {
@@ -91,7 +93,8 @@ impl Deployment {
         srv.next.filter(|_| self.polls_srv() && self.inline.is_none())
     }
 
-    /// Returns whether the record has to be looked up, also if a look-up was abandoned.
+    /// Returns whether the record has to be looked up, even if a look-up is outstanding: a caller
+    /// may have abandoned it.
     pub(super) fn look_up_is_due(&self, now: Instant) -> bool {
         let next = self.srv.as_ref().and_then(|srv| srv.next);
         next.is_some_and(|next| next <= now) && self.polls_srv()
@@ -107,12 +110,12 @@ impl Deployment {
         }
     }
 
-    /// Returns whether the topology has a type that is polled. Once it has not, it never will.
+    /// Returns whether the topology's type is polled. Once it is not, it never is again.
     fn polls_srv(&self) -> bool {
         !self.is_closed() && self.description().topology_type().polls_srv()
     }
 
-    /// Handles the outcome of a look-up, whose end is the start of the next interval.
+    /// Handles the outcome of a look-up. The next interval begins now.
     pub(super) fn looked_up(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! Tests of what the parts do together; each part has tests of its own.
+//! Tests of the parts together; each part also has tests of its own.
 
 mod losses;
 mod monitoring;

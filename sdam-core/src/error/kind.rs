@@ -12,13 +12,13 @@ pub enum ErrorKind {
     /// The check was cancelled before it had an outcome: an operation found the server's
     /// connections broken, or the server left the topology. Appears in heartbeat events only.
     Cancelled,
-    /// The server answered `ok: 0`, or an operation's reply carried an error; at
-    /// [`Stage::Auth`](super::Stage::Auth), also that the client cannot authenticate or rejects the
+    /// The server answered `ok: 0`, or an operation's reply contained an error. At
+    /// [`Stage::Auth`](super::Stage::Auth), also: the client cannot authenticate, or rejects the
     /// server's reply.
     Command,
-    /// The monitor of the server, or the opening of a connection, ended unexpectedly.
+    /// The server's monitor, or an attempt to connect, ended unexpectedly.
     Internal,
-    /// A clear of the pool interrupted the connection in use or being established
+    /// A clear of the pool interrupted the connection, in use or being established
     /// ([`interrupt_in_use`](crate::pool::PoolClear::interrupt_in_use)).
     Interrupted,
     /// The configuration or the command is invalid, so nothing was sent. The source of an invalid
@@ -26,7 +26,8 @@ pub enum ErrorKind {
     Invalid,
     /// The connection could not be opened or broke.
     Network,
-    /// The pool was cleared, and is paused or has evicted its wait queue (PoolClearedError).
+    /// The pool was cleared: it is paused, or the waiting check-out was cancelled
+    /// (PoolClearedError).
     #[doc(alias = "PoolClearedError")]
     PoolCleared,
     /// The pool is closed (PoolClosedError).
@@ -34,15 +35,15 @@ pub enum ErrorKind {
     PoolClosed,
     /// The pool has been paused since it was created: no check of its server has succeeded yet.
     PoolNotReady,
-    /// The peer's answer is not acceptable: malformed, oversized or unexpected; at
-    /// [`Stage::Tls`](super::Stage::Tls), an untrusted certificate or host name.
+    /// The peer's answer is unacceptable: malformed, oversized or unexpected. At
+    /// [`Stage::Tls`](super::Stage::Tls): the certificate or the host name is not trusted.
     Protocol,
     /// The runtime ended before the pool, the client or the topology was closed.
     RuntimeShutDown,
     /// No server could be selected for the command, which was not sent. The source says why.
     Selection,
-    /// No suitable server appeared in time for the command, which was not sent. The source has the
-    /// diagnostics.
+    /// No suitable server appeared in time for the command, which was not sent. The source contains
+    /// the diagnostics.
     SelectionTimeout,
     /// The server's replica set name is not the configured one.
     SetName,

@@ -6,11 +6,11 @@
 pub enum ErrorOutcome {
     /// The server is no longer part of the topology, or the topology is closed.
     UnknownServer,
-    /// The connection's generation or the error's topology version is older than what is known.
+    /// The connection's generation or the error's topology version is outdated.
     Stale,
     /// The error says nothing about the server's state.
     Irrelevant,
-    /// The server was marked Unknown and its pool was left alone.
+    /// The server was marked Unknown, and its pool was not cleared.
     MarkedUnknown,
     /// The server was marked Unknown and its pool was cleared.
     Cleared,

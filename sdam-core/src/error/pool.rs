@@ -2,8 +2,8 @@
 //!
 //! The texts are those of the specification, in the casing of its tests. The errors say nothing
 //! about the server, so they are never reported to the topology. They carry no label: a client with
-//! `retryWrites` adds `RetryableWriteError` to one that is retryable, because only the client knows
-//! that option (Retryable Writes: "RetryableWriteError Labels").
+//! `retryWrites` adds `RetryableWriteError` to retryable ones, because only the client knows that
+//! option (Retryable Writes: "RetryableWriteError Labels").
 
 use alloc::{boxed::Box, format};
 
@@ -11,8 +11,8 @@ use super::{Error, ErrorKind, Stage};
 use crate::address::ServerAddress;
 
 impl Error {
-    /// Creates the error of check-outs from the pool of the server at `address` after it was cleared
-    /// because of `cause`, which becomes the source.
+    /// Creates the error of check-outs from a pool that was cleared because of `cause`, which
+    /// becomes the source.
     pub fn pool_cleared(address: &ServerAddress, cause: &Self) -> Self {
         let text = format!(
             "Connection pool for {address} was cleared because another operation failed with"
@@ -32,7 +32,7 @@ impl Error {
         Self::of_pool(ErrorKind::PoolClosed, address, text)
     }
 
-    /// Creates the error of a connection that a clear has interrupted.
+    /// Creates the error of a connection that was interrupted by a clear.
     pub fn interrupted(address: &ServerAddress) -> Self {
         let text = format!("Connection to {address} interrupted due to server monitor timeout");
         Self::of_pool(ErrorKind::Interrupted, address, text)
@@ -45,7 +45,7 @@ impl Error {
     }
 
     /// Creates the error of a check-out from the pool of a load balancer that has waited for too
-    /// long. Cursors and transactions pin their connections, so the text has the number of
+    /// long. Cursors and transactions pin their connections, so the text contains the number of
     /// connections in use by each (Load Balancers: "Wait Queue Timeout Errors").
     pub fn wait_queue_timeout_pinned(
         address: &ServerAddress,
@@ -68,8 +68,8 @@ impl Error {
         Self::of_pool(ErrorKind::RuntimeShutDown, address, text)
     }
 
-    /// Returns whether a pool could not give a connection now, or has interrupted it, so that an
-    /// operation that may be retried is retried.
+    /// Returns whether the error is a temporary one of a pool: a retryable operation is then
+    /// retried.
     pub fn is_retryable_pool(&self) -> bool {
         matches!(
             self.kind(),

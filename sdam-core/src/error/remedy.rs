@@ -3,7 +3,8 @@
 use super::{Error, ErrorKind, Stage};
 
 impl Error {
-    /// Returns what to check or to change, as far as kind and stage tell; the message may say more.
+    /// Returns advice for the user, derived from the kind and the stage. The message may be more
+    /// specific.
     pub fn remedy(&self) -> Option<&'static str> {
         if self.is_overload() {
             return Some("the server is overloaded: run fewer operations at once");

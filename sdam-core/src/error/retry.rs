@@ -2,8 +2,8 @@
 
 use super::{Error, ErrorKind, RETRYABLE_ERROR, RETRYABLE_WRITE_ERROR, SYSTEM_OVERLOADED_ERROR};
 
-/// The codes after which a write may be retried if the server is too old to say that itself
-/// (Retryable Writes: "RetryableWriteError Labels").
+/// The codes after which a write may be retried if the server is too old to label errors (Retryable
+/// Writes: "RetryableWriteError Labels").
 const WRITE_CODES: [i32; 12] = [6, 7, 89, 91, 189, 262, 9001, 10107, 11600, 11602, 13435, 13436];
 
 /// The code after which only reads may be retried (Retryable Reads: "Retryable Error").
@@ -14,10 +14,10 @@ const LABELS_WIRE_VERSION: i32 = 9;
 
 impl Error {
     /// Returns whether a read may be run again after this error (Retryable Reads: "Retryable
-    /// Error"): the pool had no connection to give, the connection broke, or the server has changed
-    /// its state or cannot reach another one.
+    /// Error"): the pool was not usable, the connection broke, or the server has changed its state
+    /// or cannot reach another server.
     ///
-    /// The options, the number of attempts and the time limit decide whether it is.
+    /// The options, the number of attempts and the time limit decide whether it is retried.
     #[doc(alias = "retryReads")]
     pub fn is_retryable_read(&self) -> bool {
         self.is_network()
@@ -26,15 +26,15 @@ impl Error {
             || self.has_code(&[READ_CONCERN_MAJORITY_NOT_AVAILABLE_YET])
     }
 
-    /// Returns whether a write with the number of a [transaction](crate::session::Transaction) may
-    /// be run again after this error, on a server whose greatest wire version is `max_wire_version`
+    /// Returns whether a write with a [transaction](crate::session::Transaction) number may be run
+    /// again after this error, on a server whose greatest wire version is `max_wire_version`
     /// (Retryable Writes: "RetryableWriteError Labels").
     ///
-    /// True if the pool had no connection to give, if the connection broke, or if the server has
-    /// labelled the error. A server before 4.4 labels none, so the code decides; but after an
-    /// error of the write concern from a mongos before 4.4 a write is never run again.
+    /// True if the pool was not usable, if the connection broke, or if the server has labelled the
+    /// error. Servers before 4.4 do not label errors, so the code decides; but after a write
+    /// concern error from a mongos before 4.4, a write is never run again.
     ///
-    /// A write without such a number could be run twice, so it is run again only after an
+    /// A write without such a number could take effect twice, so it is run again only after an
     /// [overload](Self::is_retryable_overload), or if it was not sent.
     #[doc(alias("retryWrites", "RetryableWriteError"))]
     pub fn is_retryable_write(&self, max_wire_version: i32) -> bool {

@@ -7,8 +7,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use super::{Error, ErrorKind, Stage};
 use crate::ids::TopologyVersion;
 
-/// The serialized parts: neither the address, which the holder has, nor the source, which is no
-/// data.
+/// The serialized fields. The address is omitted because the containing object has it, and the
+/// source because it cannot be serialized.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Serial<S, L> {

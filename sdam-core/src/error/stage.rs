@@ -11,7 +11,7 @@ use core::fmt;
     serde(rename_all = "snake_case")
 )]
 pub enum Stage {
-    /// Waiting for a connection of the pool.
+    /// Waiting for a connection from the pool.
     CheckOut,
     /// Looking up the host name.
     Dns,
@@ -30,7 +30,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// Every stage, in the order of a connection.
+    /// Every stage, in chronological order.
     pub const ALL: &'static [Self] = &[
         Self::CheckOut,
         Self::Dns,
@@ -49,8 +49,8 @@ impl Stage {
         self < Self::Operation
     }
 
-    /// Returns whether hello was not answered yet, so that nothing is known about the server, or
-    /// about the service behind a load balancer.
+    /// Returns whether hello was not answered yet, so that the server, or the service behind a load
+    /// balancer, is unknown.
     pub fn is_before_hello_completes(self) -> bool {
         self <= Self::Hello
     }

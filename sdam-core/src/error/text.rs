@@ -23,7 +23,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Returns how the text begins; `None` if the message says everything.
+    /// Returns the name of the kind that the text begins with; `None` if the message suffices.
     fn kind_text(&self) -> Option<&'static str> {
         match self.kind() {
             ErrorKind::Cancelled => Some("cancelled"),

@@ -19,32 +19,32 @@ use crate::{
     time::Instant,
 };
 
-/// The check loop of one server: polling, streaming, retries, cancellation and heartbeat events.
+/// The check loop of a server: polling, streaming, retries, cancellation and heartbeat events.
 ///
-/// It has one request outstanding at a time, and only the answer on its own connection counts. The
-/// outcome of a check is returned as a [`Report`]; `known` tells whether the server's type is known,
-/// from any source, at the time of the call.
+/// It has at most one outstanding request, and ignores answers on other connections. The outcome of
+/// a check is returned as a [`Report`]. `known` tells whether the server's type is known, from any
+/// source, at the time of the call.
 ///
-/// A check that has to follow at once (a streamed reply, the retry after a network error) does not
-/// begin in the call that ends its predecessor, but is due at once. So it begins after the
+/// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
+/// is due at once, but does not begin in the call that ends its predecessor. So it begins after the
 /// consequences of the report.
 ///
-/// Cancellation applies to the connection, not to the check: the fault that broke the pool's
-/// connections most likely broke this one, whether it is being opened, in use, or idle. If the
-/// server is still known, because a reply was faster than the cancellation, the next check begins as
-/// soon as `minHeartbeatFrequencyMS` allows.
+/// Cancellation closes the connection even if it is still being opened or is idle, because the
+/// fault that broke the pool's connections has most likely broken this one, too. If the server is
+/// still known, because a reply was faster than the cancellation, the next check begins as soon as
+/// `minHeartbeatFrequencyMS` allows.
 ///
 /// A deadline that is noticed more than a heartbeat late means that the host was suspended, not
 /// that the server is silent. The check then continues, once, for another second or for the connect
-/// timeout if that is shorter, before it fails. A reply that is accepted only because of that, or
-/// because it was read before the expired deadline was noticed, is old and is no sample of the
-/// round-trip time. If it was to be a sample, the check sends another request on the same
-/// connection before it ends.
+/// timeout if that is shorter, before it fails. A reply accepted only because of that, or because
+/// it was read before the expired deadline was noticed, is too old for a sample of the round-trip
+/// time. If a sample is needed, the check sends another request on the same connection before it
+/// ends.
 ///
 /// The rate of streamed replies is limited, although no real server pushes them without a pause.
-/// After some tens of such replies the connection is closed, and the next check begins on a new one
-/// after `minHeartbeatFrequencyMS`. So the work per server is bounded, and its description is never
-/// older than that.
+/// After some tens of such replies, the connection is closed, and the next check begins on a new
+/// one after `minHeartbeatFrequencyMS`. This bounds the work per server and the age of its
+/// description.
 #[derive(Clone, Debug)]
 pub(crate) struct Check {
     pub(super) config: Arc<MonitorConfig>,
@@ -55,9 +55,9 @@ pub(crate) struct Check {
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.
     pub(super) connections: u64,
-    /// True if the last failure of a check was withheld, so that the next one has to be reported.
+    /// True if the last failure of a check was not reported, so that the next one has to be.
     pub(super) withheld: bool,
-    /// True if the checks wait for changes, so that they do not measure the round trip.
+    /// True if the checks use awaitable hellos, which do not measure the round trip.
     pub(super) streaming: bool,
     /// The limit on the rate of streamed replies, over all connections.
     pub(super) pace: Pace,
@@ -76,7 +76,7 @@ pub(crate) struct Report {
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) trip: Trip,
-    /// The parsed reply, or what makes it an error.
+    /// The parsed reply, or the error in it.
     pub(crate) hello: Result<Hello, Error>,
     /// The reply, a BSON document.
     pub(crate) bytes: SharedDocument,
@@ -85,7 +85,7 @@ pub(crate) struct Reply {
 }
 
 impl Check {
-    /// Creates the checks of `server` at `address`, of which the first is due at once.
+    /// Creates the check loop of `server` at `address`. The first check is due at once.
     pub(crate) fn new(
         config: Arc<MonitorConfig>,
         server: ServerId,
@@ -104,7 +104,7 @@ impl Check {
         }
     }
 
-    /// Returns the newest connection that was requested.
+    /// Returns the most recently requested connection.
     pub(crate) fn conn(&self) -> ConnId {
         ConnId { server: self.server, role: Role::Check, number: self.connections }
     }
@@ -113,7 +113,7 @@ impl Check {
         &self.address
     }
 
-    /// Returns whether the checks wait for changes, so that round trips have to be measured on
+    /// Returns whether the checks use awaitable hellos, so that round trips have to be measured on
     /// another connection.
     pub(crate) fn is_streaming(&self) -> bool {
         self.streaming
@@ -123,7 +123,7 @@ impl Check {
         matches!(self.state, State::Running(_))
     }
 
-    /// Returns the answer that is outstanding on `conn`.
+    /// Returns the kind of answer outstanding on `conn`.
     pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match &self.state {
             State::Running(check) if conn == self.conn() => Some(check.waiting),
@@ -131,14 +131,14 @@ impl Check {
         }
     }
 
-    /// Handles that `conn` is open.
+    /// Handles the opening of `conn`.
     pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
         if let Some(check) = self.take_running(conn, Waiting::Connection) {
             self.state = self.greet(now, check, out);
         }
     }
 
-    /// Handles that `conn` could not be opened, or broke.
+    /// Handles a failure to open `conn`, or its breaking.
     pub(crate) fn failed(
         &mut self,
         now: Instant,
@@ -174,8 +174,8 @@ impl Check {
         }
     }
 
-    /// Brings the next check forward. A running check ignores the request, which is not remembered
-    /// (Server Monitoring: "Requesting an immediate check").
+    /// Brings the next check forward. While a check is running, the request is ignored and not
+    /// remembered (Server Monitoring: "Requesting an immediate check").
     pub(crate) fn request(&mut self, now: Instant) {
         if let State::Idle(idle) = self.state {
             self.state = State::Idle(self.config.hastened(idle, now));
@@ -189,8 +189,8 @@ impl Check {
         self.state = self.cancelled(now, known, state, out);
     }
 
-    /// Ends the running check without an outcome: its caller has left it unattended for so long that
-    /// the outcome would be meaningless. Another one may begin at once.
+    /// Ends the running check without an outcome, because the caller has left it unattended for so
+    /// long that the outcome would be meaningless. Another check may begin at once.
     pub(crate) fn abandon(&mut self, now: Instant, out: &mut Outputs) {
         if let Some(check) = self.take_running(self.conn(), None) {
             self.disconnect(out);
@@ -207,9 +207,8 @@ impl Check {
         }
     }
 
-    /// Notes that an operation that shares the connection has authenticated on it. The connection
-    /// then survives an overloaded server's refusal to answer a check (SDAM:
-    /// "SystemOverloadedError").
+    /// Marks the connection as authenticated by an operation that shares it. It then survives an
+    /// overloaded server's refusal to answer a check (SDAM: "SystemOverloadedError").
     pub(crate) fn authenticated(&mut self) {
         if let Some(connection) = &mut self.connection {
             connection.authenticated = true;
@@ -250,8 +249,8 @@ impl Check {
         }
     }
 
-    /// Takes the running check if `conn` is its connection and it waits for this, or for anything.
-    /// The caller sets the next state.
+    /// Takes the running check if `conn` is its connection and it waits for `waiting`, or for any
+    /// answer if that is `None`. The caller sets the next state.
     pub(super) fn take_running(
         &mut self,
         conn: ConnId,

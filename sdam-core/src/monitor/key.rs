@@ -1,4 +1,4 @@
-//! Keys that distinguish the states of a server's checks.
+//! Keys of the states of a server's checks.
 
 use core::hash::{Hash, Hasher};
 
@@ -34,7 +34,7 @@ impl Check {
         idle.until.since(now).hash(hasher);
         let earliest = idle.ended + self.config.min_heartbeat_frequency;
         earliest.since(now).hash(hasher);
-        // The end of a check that no wait follows counts if the check is cancelled.
+        // If no wait follows a check, a cancellation counts the wait from the end of that check.
         let ended = (idle.is_at_once() && self.connection.is_some()).then(|| now.since(idle.ended));
         ended.hash(hasher);
     }

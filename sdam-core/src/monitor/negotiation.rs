@@ -53,8 +53,8 @@ impl Negotiation {
         }
     }
 
-    /// Returns the awaitable hello, which is answered when the server's topology version differs
-    /// from `version` or a heartbeat has passed, and repeatedly after that.
+    /// Returns the awaitable hello. The server replies when its topology version differs from
+    /// `version` or after a heartbeat interval, and then continues to stream replies.
     pub(crate) fn awaitable_request(
         self,
         config: &MonitorConfig,

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use crate::time::Instant;
 
-/// The maximum number of checks that follow each other without a pause. A failover or a
-/// reconfiguration makes a member push a handful of replies.
+/// The maximum number of checks that follow each other without a pause. In a failover or a
+/// reconfiguration, a member pushes a handful of replies.
 const BURST: u32 = 50;
 
 /// The time after which one more check may begin without a pause.
@@ -14,12 +14,12 @@ const INTERVAL: Duration = Duration::from_millis(50);
 /// Counts the checks that begin without a pause: those after a streamed reply, and the retries after
 /// a network error of a known server.
 ///
-/// Server Monitoring demands that neither waits, and neither does in normal operation. Without a
-/// limit, a server that pushes replies all the time, or a proxy that breaks each connection after
-/// its first replies, would decide how much the client computes, publishes and connects.
+/// Server Monitoring demands that neither waits, and in normal operation neither does. The limit
+/// bounds the load that a server can cause by pushing replies incessantly, or a proxy by breaking
+/// each connection after its first replies.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
-    /// The time when a whole burst is available again.
+    /// The time at which a full burst is available again.
     rested: Instant,
 }
 

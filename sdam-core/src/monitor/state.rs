@@ -28,7 +28,8 @@ pub(super) struct Idle {
     pub(super) until: Instant,
 }
 
-/// A running check. The started event of its heartbeat is emitted; an end event has to follow.
+/// A running check. The started event of its heartbeat has been emitted, and an end event has to
+/// follow.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     pub(super) heartbeat: Heartbeat,
@@ -69,9 +70,9 @@ impl Running {
         }
     }
 
-    /// Returns whether a reply is late and was accepted only because the host was
-    /// suspended or stalled, so that a second request is needed to measure the round trip. False
-    /// for the reply to that.
+    /// Returns whether a late reply was accepted only because the host was suspended or stalled, so
+    /// that a second request is needed to measure the round trip. False for the reply to the second
+    /// request.
     pub(super) fn has_to_be_repeated(&self, trip: Trip) -> bool {
         let late = self.extended || trip.is_late(self.deadline);
         late && !self.heartbeat.awaited && !self.repeated
@@ -99,11 +100,11 @@ impl Running {
 pub(super) struct Connection {
     pub(super) id: ConnectionId,
     pub(super) negotiation: Negotiation,
-    /// The topology version in the last reply, if the server supports streaming and it is enabled.
+    /// The topology version in the last reply, if streaming is enabled and the server supports it.
     ///
-    /// It belongs to this connection, independent of newer versions in the topology.
+    /// It is specific to this connection; the topology may know a newer version.
     pub(super) topology_version: Option<TopologyVersion>,
-    /// True if the server sends another reply without a request.
+    /// True if the server will send another reply without a request.
     pub(super) more_to_come: bool,
     /// True if operations share the connection and have authenticated on it.
     pub(super) authenticated: bool,
@@ -116,14 +117,14 @@ pub(super) enum Next {
     Connect,
     /// Send a hello that is answered at once.
     Poll(Negotiation),
-    /// Send an awaitable hello for the next change of this version and the changes after it.
+    /// Send an awaitable hello with this topology version.
     Await(Negotiation, TopologyVersion),
     /// Read the next streamed reply.
     Read,
 }
 
 impl Connection {
-    /// Creates the state of a new connection, on which nothing was sent yet.
+    /// Creates the state of a new connection, on which nothing has been sent.
     pub(super) fn new(id: ConnectionId) -> Self {
         Self {
             id,

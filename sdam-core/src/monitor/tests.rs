@@ -1,5 +1,4 @@
-//! Tests of the checks of one server: scripted inputs at given times, and the effects they must
-//! have.
+//! Tests of the checks of one server: scripted inputs at given times, and the expected outputs.
 
 mod cancelling;
 mod failing;

@@ -6,19 +6,19 @@ use crate::time::Instant;
 
 use super::{MonitorConfig, state::Idle};
 
-/// The longest extension of a check after the host was suspended. A reply that arrived meanwhile is
-/// read at once, and a dead peer never answers.
+/// The maximum extension of a check after the host was suspended. It may be short: a reply that
+/// arrived meanwhile is read at once, and a dead peer never answers.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl MonitorConfig {
-    /// Returns the timeout of a connection or a reply; that of an `awaited` reply is a heartbeat
-    /// longer (Server Monitoring: "Socket timeout"). `None` for no limit.
+    /// Returns the timeout of a connection or a reply, which is longer by a heartbeat if the reply
+    /// is `awaited` (Server Monitoring: "Socket timeout"). `None` for no limit.
     pub(crate) fn limit(&self, awaited: bool) -> Option<Duration> {
         let limit = self.connect_timeout?;
         Some(if awaited { limit.saturating_add(self.heartbeat_frequency) } else { limit })
     }
 
-    /// Returns the time from the end of a check to the next one.
+    /// Returns the time from the end of a check to the start of the next one.
     pub(crate) fn wait(&self) -> Duration {
         self.heartbeat_frequency.max(self.min_heartbeat_frequency)
     }
@@ -34,7 +34,7 @@ impl MonitorConfig {
         Idle { ended, until: ended + self.wait() }
     }
 
-    /// Returns the shortest wait between two checks, after the one that ended at `now`.
+    /// Returns the minimum wait after a check that ended at `now`.
     pub(super) fn soon(&self, now: Instant) -> Idle {
         Idle { ended: now, until: now + self.min_heartbeat_frequency }
     }
@@ -47,17 +47,18 @@ impl MonitorConfig {
     }
 }
 
-/// The instants between which a request was answered.
+/// The time of a request and of its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trip {
     /// The instant at which the request was written.
     pub(crate) sent: Instant,
-    /// The instant at which the answer had arrived.
+    /// The instant at which the answer arrived.
     pub(crate) at: Instant,
 }
 
 impl Trip {
-    /// Clamps what does not fit: an answer does not arrive after `now` or before its request.
+    /// Creates a trip, with inconsistent instants clamped: an answer arrives neither after `now`
+    /// nor before its request.
     pub(crate) fn new(sent: Instant, at: Instant, now: Instant) -> Self {
         let at = at.min(now);
         Self { sent: sent.min(at), at }
@@ -67,12 +68,12 @@ impl Trip {
         self.at.since(self.sent)
     }
 
-    /// Returns whether the answer has arrived after `deadline`.
+    /// Returns whether the answer arrived after `deadline`.
     pub(crate) fn is_late(self, deadline: Option<Instant>) -> bool {
         deadline.is_some_and(|deadline| deadline < self.at)
     }
 
-    /// Returns the duration until `deadline` at the latest.
+    /// Returns the duration, which ends at `deadline` at the latest.
     pub(crate) fn within(self, deadline: Option<Instant>) -> Duration {
         let end = deadline.map_or(self.at, |deadline| deadline.min(self.at));
         end.since(self.sent)
@@ -80,7 +81,7 @@ impl Trip {
 }
 
 impl Idle {
-    /// Returns no wait after the check that ended at `now`.
+    /// Returns an empty wait after a check that ended at `now`.
     pub(super) fn at_once(now: Instant) -> Self {
         Self { ended: now, until: now }
     }

@@ -71,7 +71,7 @@ impl Check {
         report
     }
 
-    /// Ends the check with the reply.
+    /// Ends the check with the reply, or sends another request if the reply was late.
     fn answered(
         &mut self,
         now: Instant,
@@ -93,7 +93,8 @@ impl Check {
             check.heartbeat.connection = connection.id;
             if check.has_to_be_repeated(trip) && !more_to_come {
                 let request = connection.negotiation.request(&self.config);
-                // Too late to measure the round trip or to describe the server's current state.
+                // The reply is too late to measure the round trip or to describe the server's
+                // current state.
                 let mut check = self.send(now, check, request, out);
                 check.repeated = true;
                 return (State::Running(check), None);
@@ -106,7 +107,7 @@ impl Check {
                 self.streaming = false;
             }
         }
-        // At most the limit: any excess was caused by the host.
+        // At most the limit, because any excess was caused by this host.
         let sample = (!check.heartbeat.awaited).then(|| trip.within(check.deadline));
         out.emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,
@@ -122,7 +123,7 @@ impl Check {
         (State::Idle(idle), Some(report))
     }
 
-    /// Sends a request that is answered at once, as the next step of the check.
+    /// Sends a request that the server answers at once, as the next step of the check.
     fn send(
         &self,
         now: Instant,
@@ -139,11 +140,11 @@ impl Check {
     /// Ends the check with an error (Server Monitoring: "Network or command error during server
     /// check").
     ///
-    /// Only a broken or silent connection is followed by an immediate retry, within the limit of
-    /// [`Pace`](super::pace::Pace). Bytes that are no reply are not: they would most likely come
-    /// again, without a pause between the attempts.
+    /// Only a broken or silent connection is retried at once, within the limit of
+    /// [`Pace`](super::pace::Pace). A malformed reply is not: a retry would most likely fail in the
+    /// same way, without a pause between the attempts.
     ///
-    /// After a panic of the transport the checks start over, `minHeartbeatFrequencyMS` later.
+    /// After a panic of the transport, checks start over after `minHeartbeatFrequencyMS`.
     pub(super) fn fail(
         &mut self,
         now: Instant,
@@ -190,8 +191,8 @@ impl Check {
             check.deadline = Some(now + self.config.grace());
             return (State::Running(check), None);
         }
-        // The text has the configured limit, not the elapsed time, so that repeated failures leave
-        // the description equal.
+        // The text contains the configured limit rather than the elapsed time, so that repeated
+        // failures do not change the description.
         let limit = self.config.limit(check.heartbeat.awaited).unwrap_or_default();
         let (stage, message) = match check.waiting {
             Waiting::Connection => (Stage::Connect, format!("no connection within {limit:?}")),
@@ -205,8 +206,8 @@ impl Check {
     /// Cancels the running check and closes the connection, because operations found the server's
     /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
     ///
-    /// Between checks only the connection is closed. It is likely to be broken as well. Even if it
-    /// is not, an awaitable hello on it would leave the server Unknown until a change or until a
+    /// Between checks, only the connection is closed. It is probably broken, too. Even if it is
+    /// not, an awaitable hello on it would leave the server Unknown until a change occurs or a
     /// heartbeat has passed.
     pub(super) fn cancelled(
         &mut self,
@@ -227,7 +228,7 @@ impl Check {
             }
             state => return state,
         };
-        // A reply that came after the clear must not be the latest for a whole heartbeat.
+        // A reply that arrived after the clear must not remain the latest for a whole heartbeat.
         State::Idle(if known { self.config.hastened(idle, now) } else { idle })
     }
 

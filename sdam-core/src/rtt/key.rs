@@ -1,4 +1,4 @@
-//! Keys that distinguish the states of a server's measurements.
+//! Keys of the states of a server's round-trip measurements.
 
 use core::hash::{Hash, Hasher};
 

@@ -1,4 +1,4 @@
-//! Measurements of the round-trip times of one server, as a part of a deployment (Server Monitoring:
+//! Measurements of a server's round-trip time, as a part of a deployment (Server Monitoring:
 //! "Measuring RTT").
 
 #[cfg(test)]
@@ -16,8 +16,8 @@ use crate::{
     time::Instant,
 };
 
-/// Sends hello on a dedicated connection, once per heartbeat, and measures the time to the reply,
-/// from [`start`](Self::start) to [`stop`](Self::stop).
+/// Sends a hello on a dedicated connection once per heartbeat, from [`start`](Self::start) to
+/// [`stop`](Self::stop), and measures the time to the reply.
 ///
 /// It emits no events, reports no errors and never resets the round-trip times, because the checks
 /// detect the same failures themselves. After an error it opens a new connection, one heartbeat
@@ -38,9 +38,9 @@ pub(crate) struct Ping {
 pub(super) enum State {
     Stopped,
     Idle {
-        /// When a measurement may begin in another call for the server.
+        /// When a measurement may begin in a call for the server that has another cause.
         from: Instant,
-        /// When it begins in any case.
+        /// When the measurement is due.
         until: Instant,
     },
     Connecting {
@@ -52,20 +52,20 @@ pub(super) enum State {
 }
 
 impl Ping {
-    /// Creates the measurements of `server`, which are stopped. Each may begin `slack` sooner or later
-    /// than a heartbeat after the last one, so that it needs no timer of its own.
+    /// Creates the measurements of `server`, which do not start yet. They are one heartbeat apart,
+    /// plus or minus `slack`, so that most need no wake-up of their own.
     pub(crate) fn new(config: Arc<MonitorConfig>, server: ServerId, slack: Duration) -> Self {
         Self { config, server, state: State::Stopped, connection: None, connections: 0, slack }
     }
 
-    /// Makes the first measurement due at once, unless they have started already.
+    /// Makes the first measurement due at once, unless the measurements have already started.
     pub(crate) fn start(&mut self) {
         if let State::Stopped = self.state {
             self.state = State::Idle { from: Instant::EPOCH, until: Instant::EPOCH };
         }
     }
 
-    /// Ends the measurement in progress, closes the connection and makes no other measurement.
+    /// Ends the measurement in progress, closes the connection and begins no other measurement.
     pub(crate) fn stop(&mut self, out: &mut Outputs) {
         let is_busy = matches!(self.state, State::Connecting { .. } | State::Measuring { .. });
         if is_busy || self.connection.is_some() {
@@ -74,12 +74,12 @@ impl Ping {
         self.state = State::Stopped;
     }
 
-    /// Returns the newest connection that was requested.
+    /// Returns the most recently requested connection.
     pub(crate) fn conn(&self) -> ConnId {
         ConnId { server: self.server, role: Role::Ping, number: self.connections }
     }
 
-    /// Returns the answer that is outstanding on `conn`.
+    /// Returns the kind of answer outstanding on `conn`.
     pub(crate) fn awaits(&self, conn: ConnId) -> Option<Waiting> {
         match self.state {
             State::Connecting { .. } if conn == self.conn() => Some(Waiting::Connection),
@@ -88,7 +88,8 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement that may begin, in a call for the server that has another cause.
+    /// Begins a measurement that may begin already, in a call for the server that has another
+    /// cause.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         if let State::Idle { from, .. } = self.state
             && from <= now
@@ -110,7 +111,7 @@ impl Ping {
         }
     }
 
-    /// Handles that `conn` is open.
+    /// Handles the opening of `conn`.
     pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
         if let (State::Connecting { .. }, true) = (self.state, conn == self.conn()) {
             let negotiation = Negotiation::Handshake;
@@ -119,7 +120,8 @@ impl Ping {
         }
     }
 
-    /// Handles a reply on `conn`, without `hello` if it is an error. Returns the round-trip time.
+    /// Handles a reply on `conn` and returns the round-trip time. `hello` is `None` if the reply is
+    /// an error.
     pub(crate) fn reply(
         &mut self,
         now: Instant,
@@ -142,7 +144,7 @@ impl Ping {
         (!trip.is_late(deadline)).then(|| trip.duration())
     }
 
-    /// Handles that `conn` could not be opened, or broke.
+    /// Handles a failure to open `conn`, or its breaking.
     pub(crate) fn failed(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
         if let State::Connecting { .. } | State::Measuring { .. } = self.state
             && conn == self.conn()

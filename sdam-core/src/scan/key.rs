@@ -1,4 +1,4 @@
-//! Keys that distinguish the states of scans.
+//! Keys of the states of scans.
 
 use core::{
     hash::{Hash, Hasher},
@@ -9,8 +9,8 @@ use super::{Scans, State};
 use crate::{ids::ServerId, options::COOLDOWN, time::Instant, topology::TopologyDescription};
 
 impl Scans {
-    /// Writes what decides the future of the scans from `now` on, but for the random order of equal
-    /// servers. Of a long time, only that it is long counts.
+    /// Writes everything that decides the future of the scans from `now` on, except for the random
+    /// order of servers of equal rank. Ages beyond the validity of a scan are equal.
     pub(crate) fn write_key(
         &self,
         now: Instant,

@@ -13,8 +13,8 @@ use crate::{
     topology::TopologyDescription,
 };
 
-/// The maximum number of checks of an address in one scan: one, and another if the connection broke
-/// or if another server's reply reset the server to "never checked".
+/// The maximum number of checks of an address in one scan: one, and a second if the connection
+/// broke or if another server's reply reset the server to "never checked".
 const MAX_CHECKS: u8 = 2;
 
 /// A scan in progress.
@@ -28,7 +28,7 @@ pub(super) struct Scan {
     checks: Vec<(ServerAddress, u8)>,
     /// True for the check of a single server.
     single: bool,
-    /// True if the call that began the scan was abandoned, so that any amount of time may have
+    /// True if the call that began the scan was abandoned, so that any length of time may have
     /// passed.
     resumed: bool,
 }
@@ -44,7 +44,7 @@ impl Scan {
         Self { single: true, ..Self::new(now) }
     }
 
-    /// Returns what decides its future.
+    /// Returns the state that determines future steps.
     #[cfg(feature = "model")]
     pub(super) fn key(
         &self,
@@ -88,8 +88,8 @@ impl Scan {
         });
         let first = candidates.clone().map(|server| rank(server)).min()?;
         let mut best = candidates.filter(|server| rank(server) == first);
-        // A single candidate consumes no random number, so that the other random choices of a run
-        // stay the same.
+        // A single candidate draws no random number, so that the other random choices of a run stay
+        // the same.
         match best.clone().count() {
             1 => best.next(),
             ties => best.nth(rng.below(ties as u64) as usize),
@@ -157,9 +157,8 @@ fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
 /// Returns whether the server is Unknown because of an operation's error rather than a failed
 /// check.
 ///
-/// Such an error occurred on an established connection and was not a check. It does not show
-/// whether a new connection would fail, and the cooldown exists to avoid the cost of such a
-/// failure.
+/// Such an error occurred on an established connection. It does not show whether a new connection
+/// would fail, and the cooldown exists to avoid the cost of such a failure.
 fn failed_in_use(server: &ServerDescription) -> bool {
     server
         .error

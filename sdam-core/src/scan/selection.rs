@@ -17,7 +17,7 @@ pub(super) struct Selection {
     pub(super) deadline: Instant,
     /// True if a scan has ended since the selection began, or since its probe failed.
     pub(super) scanned: bool,
-    /// True if a connection was probed. Servers selected later are not probed again.
+    /// True if a connection was probed. Only one probe is made per selection.
     probed: bool,
 }
 
@@ -26,7 +26,7 @@ impl Selection {
         Self { deadline: now + timeout, scanned: false, probed: false }
     }
 
-    /// Returns what decides its future.
+    /// Returns the state that determines future steps.
     #[cfg(feature = "model")]
     pub(super) fn key(&self, now: Instant) -> impl core::hash::Hash {
         let late = self.deadline < now;
@@ -35,7 +35,7 @@ impl Selection {
 }
 
 impl Scans {
-    /// Requires a choice from the current description; finishes if no selection is in progress.
+    /// Requests a choice from the current description; finishes if no selection is in progress.
     pub(super) fn attempt(&mut self, view: View<'_>) -> Step {
         if self.selection.is_none() {
             return self.finish(Ok(None));
@@ -48,8 +48,8 @@ impl Scans {
         Step::Output(Output::Choose)
     }
 
-    /// Goes on after a choice: with the chosen server and the time for which its connection, if there
-    /// is one, has been idle; or without a suitable one.
+    /// Continues after a choice. `server` is the suitable server, if there is one, and `idle` the
+    /// time for which its connection, if there is one, has been idle.
     pub(crate) fn chosen(
         &mut self,
         view: View<'_>,
@@ -73,8 +73,8 @@ impl Scans {
 
     fn not_found(&mut self, view: View<'_>) -> Step {
         if view.is_load_balanced() {
-            // The single server is always suitable, so the application's selector has dropped it,
-            // and another scan would not change that.
+            // The single server is always suitable, so the application's own selector has rejected
+            // it, and another scan would not change that.
             return self.finish(Err(ScanFailure::TriedOnce));
         }
         self.stale = true;
@@ -89,7 +89,7 @@ impl Scans {
         self.advance(view)
     }
 
-    /// Handles the end of the probe of `server`; a failure is already in the topology. It leads to
+    /// Handles the end of a probe, whose failure is already in the topology. A failure leads to
     /// exactly one more selection, whose server is not probed (Server Selection:
     /// "socketCheckIntervalMS").
     pub(crate) fn probed(&mut self, view: View<'_>, alive: bool) -> Step {

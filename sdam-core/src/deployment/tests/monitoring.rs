@@ -1,4 +1,4 @@
-//! Checks, pushed replies and measurements of a server that is well.
+//! Checks, pushed replies and measurements of a healthy server.
 
 use super::world::*;
 

@@ -1,4 +1,4 @@
-//! A deployment whose outputs are read as text, and whose answers are given by hand.
+//! A deployment whose outputs are compared as text, and whose answers are scripted.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(super) struct World {
     pub(super) deployment: Deployment,
     pub(super) now: Instant,
     names: BTreeMap<ServerId, String>,
-    /// The outstanding requests, and when they began.
+    /// The outstanding requests, and their start times.
     pub(super) asked: BTreeMap<ConnId, Instant>,
 }
 
@@ -35,7 +35,7 @@ pub(super) fn options(seeds: &[&str]) -> Options {
     Options::new(seeds.iter().map(address).collect())
 }
 
-/// Returns the options of a set with these members that is polled.
+/// Returns the options of a replica set with these members, in polling mode.
 pub(super) fn polled(seeds: &[&str]) -> Options {
     let mut options = options(seeds);
     options.server_monitoring_mode = ServerMonitoringMode::Poll;
@@ -53,7 +53,7 @@ pub(super) fn member(primary: bool, counter: i64) -> Document {
     }
 }
 
-/// Returns the reply of a server of no set that does not support streaming.
+/// Returns the reply of a standalone server that does not support streaming.
 pub(super) fn standalone() -> Document {
     doc! { "ok": 1, "helloOk": true, "minWireVersion": 0, "maxWireVersion": 17 }
 }
@@ -79,7 +79,7 @@ impl World {
         world
     }
 
-    /// Passes an input and returns the outputs in short.
+    /// Passes an input and returns the outputs in short form.
     pub(super) fn handle(&mut self, input: Input) -> Vec<String> {
         let outputs = self.deployment.handle(self.now, input);
         self.describe(outputs)
@@ -124,13 +124,13 @@ impl World {
         self.handle(Input::Failed { conn, at, error })
     }
 
-    /// Passes the time until `millis` after the epoch, at which nothing happens by itself.
+    /// Advances the clock to `millis` after the epoch, without firing a timer.
     pub(super) fn wait_until(&mut self, millis: u64) {
         assert!(self.now <= Instant::from_millis(millis));
         self.now = Instant::from_millis(millis);
     }
 
-    /// Lets the server's check connect, and answers its hello.
+    /// Opens the connection of the server's check, and answers its hello.
     pub(super) fn check(&mut self, name: &str, reply: &Document) -> Vec<String> {
         let _ = self.due(name, false);
         let conn = self.conn(name, Role::Check);

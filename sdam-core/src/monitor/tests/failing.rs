@@ -155,7 +155,8 @@ fn a_deadline_missed_by_less_is_a_timeout() {
 
 #[test]
 fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
-    // F-51: the retries of a server that greets and breaks without end are limited, too.
+    // F-51: the retries are limited, too, if a server endlessly answers hello and then breaks the
+    // connection.
     let mut script = vec![
         (0, Say::Start, "started #1, connect | 10000".to_owned()),
         (0, Say::Connected, "send isMaster handshake | 10000".into()),

@@ -94,7 +94,7 @@ pub(super) fn encode(document: &Document) -> Vec<u8> {
     document.to_vec().unwrap()
 }
 
-/// Creates the checks of a server, of which the first is due.
+/// Creates the checks of a server; the first one is due.
 pub(super) fn checks(config: MonitorConfig) -> Check {
     let address = ServerAddress::new("db.lan", 27017);
     Check::new(Arc::new(config), ServerId::from_u64(1), address)
@@ -140,7 +140,7 @@ pub(super) fn check(config: MonitorConfig, script: &[(u64, Say, &str)]) {
     }
 }
 
-/// Passes an input to a server that is `known` or not, whose newest request was `asked` then.
+/// Passes an input to a server that is `known` or not, whose last request was sent at `asked`.
 fn pass(
     check: &mut Check,
     now: Instant,

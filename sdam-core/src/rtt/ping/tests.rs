@@ -22,7 +22,7 @@ enum Say {
     Due,
 }
 
-/// Returns measurements of which the first is due.
+/// Returns measurements; the first one is due.
 fn pings() -> Ping {
     let options = Options::new(Vec::new());
     let config = MonitorConfig::new(&options, Arc::new(Handshake::new([])), false);

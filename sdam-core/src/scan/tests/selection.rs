@@ -58,7 +58,7 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     world.wanted = ServerType::RsSecondary;
     world.up();
     assert_eq!(world.selects(5_000, 30_000), "p, TriedOnce");
-    // The failure has left the topology stale, so the next selection begins with its one scan.
+    // The failure has made the topology stale, so the next selection begins with its one scan.
     assert!(world.scan.is_stale(world.now));
     assert_eq!(world.selects(9_000, 30_000), "p, TriedOnce");
 }
