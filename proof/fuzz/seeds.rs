@@ -52,12 +52,8 @@ fn messages(hello: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {
         sequences: &[Sequence::new("documents", &documents)],
         ..OpMsg::default()
     };
-    let reply = OpReply {
-        request_id: 2,
-        response_to: 1,
-        flags: OpReply::AWAIT_CAPABLE,
-        body: hello,
-    };
+    let reply =
+        OpReply { request_id: 2, response_to: 1, flags: OpReply::AWAIT_CAPABLE, body: hello };
     let messages = [
         Exchange::new().hello(&query)?,
         Exchange::new().hello(&HelloRequest::poll(true, None))?,
@@ -68,9 +64,7 @@ fn messages(hello: &[u8]) -> Result<Vec<Vec<u8>>, WireError> {
 }
 
 fn write(target: &str, seeds: &[Vec<u8>]) -> io::Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("corpus")
-        .join(target);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     fs::create_dir_all(&folder)?;
     for (number, seed) in seeds.iter().enumerate() {
         fs::write(folder.join(format!("seed-{number}")), seed)?;

@@ -41,10 +41,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn awaitable() -> HelloRequest {
-    let known = TopologyVersion {
-        process_id: ObjectId::default(),
-        counter: 3,
-    };
+    let known = TopologyVersion { process_id: ObjectId::default(), counter: 3 };
     HelloRequest::awaitable(true, None, known, Duration::from_secs(10))
 }
 
@@ -78,22 +75,9 @@ fn accept(exchange: &mut Exchange, model: Model, kind: u8, argument: u8) -> Mode
     let (request_id, more_to_come) = (1000 + i32::from(argument), kind == 5);
     let is_request = kind == 6;
     let message = if is_request {
-        OpQuery {
-            request_id,
-            flags: 0,
-            collection: "a.b",
-            body: BODY,
-        }
-        .encode()
+        OpQuery { request_id, flags: 0, collection: "a.b", body: BODY }.encode()
     } else {
-        OpMsg {
-            request_id,
-            response_to,
-            more_to_come,
-            body: BODY,
-            ..OpMsg::default()
-        }
-        .encode()
+        OpMsg { request_id, response_to, more_to_come, body: BODY, ..OpMsg::default() }.encode()
     };
     let message = message.expect("the message can be written");
     let accepted = exchange.accept(&message);
@@ -103,11 +87,7 @@ fn accept(exchange: &mut Exchange, model: Model, kind: u8, argument: u8) -> Mode
         {
             let reply = accepted.expect("the reply is due");
             assert_eq!((reply.body, reply.more_to_come), (BODY, more_to_come));
-            if more_to_come {
-                Model::Due(request_id, true)
-            } else {
-                Model::Idle
-            }
+            if more_to_come { Model::Due(request_id, true) } else { Model::Idle }
         }
         _ => {
             assert!(accepted.is_err(), "{model:?} {message:?}");

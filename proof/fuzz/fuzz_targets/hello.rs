@@ -36,10 +36,7 @@ fn check(bytes: &[u8]) {
             }
         }
         Err(error) => {
-            assert!(matches!(
-                error.kind(),
-                ErrorKind::Command | ErrorKind::Protocol
-            ));
+            assert!(matches!(error.kind(), ErrorKind::Command | ErrorKind::Protocol));
             assert_eq!(error.stage(), Stage::Hello);
         }
     }

@@ -14,10 +14,9 @@ fuzz_target!(|text: &str| {
     check(&format!("mongodb://a/?{text}"));
     // The password appears neither in the results nor in the messages about the string.
     if !smuggles_password(text) {
-        for string in [
-            format!("mongodb://u:{PASSWORD}@{text}"),
-            format!("mongodb+srv://u:{PASSWORD}@{text}"),
-        ] {
+        for string in
+            [format!("mongodb://u:{PASSWORD}@{text}"), format!("mongodb+srv://u:{PASSWORD}@{text}")]
+        {
             let shown = show(&string);
             assert!(!shown.contains(PASSWORD), "{shown}");
         }
@@ -48,11 +47,7 @@ fn check(text: &str) {
     let Ok(string) = ConnectionString::parse(text) else {
         return;
     };
-    assert_eq!(
-        show(text),
-        show(text),
-        "parsing depends on nothing but the text"
-    );
+    assert_eq!(show(text), show(text), "parsing depends on nothing but the text");
     for host in string.hosts() {
         assert_eq!(ServerAddress::parse(host.as_str()).as_ref(), Ok(host));
     }

@@ -49,20 +49,14 @@ fn encode(message: &WireMessage) -> WireMessage {
         OpCode::Query => OpQuery {
             request_id: message.request_id(),
             flags: message.query_flags().expect("every OP_QUERY has flags"),
-            collection: message
-                .collection()
-                .expect("every OP_QUERY has a collection"),
+            collection: message.collection().expect("every OP_QUERY has a collection"),
             body: message.body(),
         }
         .encode(),
         OpCode::Reply => OpReply {
             request_id: message.request_id(),
             response_to: message.response_to(),
-            flags: if message.is_query_failure() {
-                OpReply::QUERY_FAILURE
-            } else {
-                0
-            },
+            flags: if message.is_query_failure() { OpReply::QUERY_FAILURE } else { 0 },
             body: message.body(),
         }
         .encode(),

@@ -111,27 +111,17 @@ where
     let at = |share: f64| micros(times[((times.len() - 1) as f64 * share) as usize]);
     let (median, tail) = (at(0.5), at(0.999));
     println!("bench: foreign/contended/{name}/p50 {median:.0} us");
-    println!(
-        "bench: foreign/contended/{name}/p99.9_over_p50 {:.2} x",
-        tail / median
-    );
+    println!("bench: foreign/contended/{name}/p99.9_over_p50 {:.2} x", tail / median);
     Ok(whole / (TASKS * EACH) as f64)
 }
 
 /// Prints both medians, and the ratio with its spread over the rounds.
 fn report_ratio(name: &str, driver: &[f64], own: &[f64]) {
-    let mut ratios: Vec<_> = driver
-        .iter()
-        .zip(own)
-        .map(|(driver, own)| driver / own)
-        .collect();
+    let mut ratios: Vec<_> = driver.iter().zip(own).map(|(driver, own)| driver / own).collect();
     ratios.sort_unstable_by(f64::total_cmp);
     println!("bench: foreign/{name}/driver {:.1} us", median(driver));
     println!("bench: foreign/{name}/sdam {:.1} us", median(own));
-    println!(
-        "bench: foreign/{name}/driver_over_sdam {:.2} x",
-        ratios[ratios.len() / 2]
-    );
+    println!("bench: foreign/{name}/driver_over_sdam {:.2} x", ratios[ratios.len() / 2]);
     let (least, most) = (ratios[0], ratios[ratios.len() - 1]);
     println!("bench: foreign/{name}/driver_over_sdam/from {least:.2} x");
     println!("bench: foreign/{name}/driver_over_sdam/to {most:.2} x");

@@ -37,9 +37,7 @@ struct Serve {
 
 impl Serve {
     async fn start(arguments: &[&str]) -> Result<Self> {
-        let path = std::env::args()
-            .nth(1)
-            .ok_or("the path of sdam is missing")?;
+        let path = std::env::args().nth(1).ok_or("the path of sdam is missing")?;
         let mut process = Command::new(path)
             .arg("serve")
             .args(arguments)
@@ -51,18 +49,11 @@ impl Serve {
         let output = process.stdout.take().ok_or("no standard output")?;
         let mut output = BufReader::new(output).lines();
         let uri = output.next_line().await?.ok_or("no connection string")?;
-        Ok(Self {
-            _process: process,
-            input,
-            output,
-            uri,
-        })
+        Ok(Self { _process: process, input, output, uri })
     }
 
     async fn run(&mut self, command: &str) -> Result<Vec<String>> {
-        self.input
-            .write_all(format!("{command}\n").as_bytes())
-            .await?;
+        self.input.write_all(format!("{command}\n").as_bytes()).await?;
         let mut answer = Vec::new();
         loop {
             let line = self.output.next_line().await?.ok_or("serve has ended")?;
@@ -88,16 +79,11 @@ struct View {
 impl View {
     fn of_type(&self, wanted: ServerType) -> Vec<&str> {
         let servers = self.servers.iter();
-        servers
-            .filter(|(_, kind)| *kind == wanted)
-            .map(|(address, _)| address.as_str())
-            .collect()
+        servers.filter(|(_, kind)| *kind == wanted).map(|(address, _)| address.as_str()).collect()
     }
 
     fn primary(&self) -> Option<String> {
-        self.of_type(ServerType::RsPrimary)
-            .first()
-            .map(|address| (*address).to_owned())
+        self.of_type(ServerType::RsPrimary).first().map(|address| (*address).to_owned())
     }
 
     fn whole(&self) -> bool {
@@ -145,20 +131,14 @@ impl Watched {
     }
 
     async fn write_and_read(&self, text: &str) -> Result<()> {
-        let things = self
-            .client
-            .database("test")
-            .collection::<Document>("things");
+        let things = self.client.database("test").collection::<Document>("things");
         let id = ObjectId::new();
         things.insert_one(doc! { "_id": id, "text": text }).await?;
         let preference =
             SelectionCriteria::ReadPreference(ReadPreference::SecondaryPreferred { options: None });
         for found in [
             things.find_one(doc! { "_id": id }).await?,
-            things
-                .find_one(doc! { "_id": id })
-                .selection_criteria(preference)
-                .await?,
+            things.find_one(doc! { "_id": id }).selection_criteria(preference).await?,
         ] {
             let found = found.ok_or("what was written is not there")?;
             ensure(found.get_str("text")? == text, "another text was read")?;
@@ -175,10 +155,7 @@ async fn replica_set(version: &str) -> Result<()> {
     let mut serve = Serve::start(&["--replica-set", "3", "--version", version]).await?;
     let mut watched = Watched::connect(&serve.uri).await?;
     let view = watched.until("the whole set", View::whole).await?;
-    ensure(
-        view.kind == Some(TopologyType::ReplicaSetWithPrimary),
-        "no set with a primary",
-    )?;
+    ensure(view.kind == Some(TopologyType::ReplicaSetWithPrimary), "no set with a primary")?;
     watched.write_and_read("before").await?;
 
     let first = view.primary();
@@ -193,16 +170,11 @@ async fn replica_set(version: &str) -> Result<()> {
     let third = |view: &View| view.primary().is_some() && view.primary() != second;
     watched.until("a third primary", third).await?;
     let status = serve.run("status").await?;
-    let dead = status
-        .iter()
-        .find(|line| line.contains(" down "))
-        .ok_or("no member is down")?;
+    let dead = status.iter().find(|line| line.contains(" down ")).ok_or("no member is down")?;
     let number = dead.split(' ').next().unwrap_or_default();
     serve.run(&format!("restart {number}")).await?;
     watched.until("the dead member back", View::whole).await?;
-    watched
-        .until("a streamed heartbeat", |view| view.streamed)
-        .await?;
+    watched.until("a streamed heartbeat", |view| view.streamed).await?;
     Ok(())
 }
 
@@ -224,25 +196,15 @@ async fn role_changes() -> Result<()> {
     let mut watched = Watched::connect(&serve.uri).await?;
     watched.until("the whole set", View::whole).await?;
     serve.run("reconfig 2 priority=0 hidden=on").await?;
-    watched
-        .until("the member hidden", |view| view.servers.len() == 2)
-        .await?;
+    watched.until("the member hidden", |view| view.servers.len() == 2).await?;
     serve.run("reconfig 2 hidden=off").await?;
     watched.until("the member shown", View::whole).await?;
     serve.run("maintenance 1 on").await?;
-    watched
-        .until("the maintenance", |view| {
-            view.of_type(ServerType::RsOther).len() == 1
-        })
-        .await?;
+    watched.until("the maintenance", |view| view.of_type(ServerType::RsOther).len() == 1).await?;
     serve.run("maintenance 1 off").await?;
     watched.until("the member back", View::whole).await?;
     serve.run("shutdown 1").await?;
-    watched
-        .until("the member gone", |view| {
-            view.of_type(ServerType::Unknown).len() == 1
-        })
-        .await?;
+    watched.until("the member gone", |view| view.of_type(ServerType::Unknown).len() == 1).await?;
     watched.write_and_read("after the shutdown").await
 }
 
@@ -250,16 +212,10 @@ async fn fail_points() -> Result<()> {
     let mut serve = Serve::start(&["--replica-set", "3"]).await?;
     let mut watched = Watched::connect(&serve.uri).await?;
     watched.until("the whole set", View::whole).await?;
-    serve
-        .run("failpoint primary commands=insert times=1 code=91")
-        .await?;
+    serve.run("failpoint primary commands=insert times=1 code=91").await?;
     watched.write_and_read("retried after an error").await?;
-    serve
-        .run("failpoint primary commands=insert times=1 close")
-        .await?;
-    watched
-        .write_and_read("retried after a closed connection")
-        .await
+    serve.run("failpoint primary commands=insert times=1 close").await?;
+    watched.write_and_read("retried after a closed connection").await
 }
 
 async fn sharded() -> Result<()> {
@@ -337,13 +293,6 @@ async fn main() -> ExitCode {
     for task in tasks {
         passed += usize::from(task.await.unwrap_or(false));
     }
-    println!(
-        "Rust driver 3.9.1: {passed} of {} checks passed",
-        CHECKS.len()
-    );
-    if passed == CHECKS.len() {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    println!("Rust driver 3.9.1: {passed} of {} checks passed", CHECKS.len());
+    if passed == CHECKS.len() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

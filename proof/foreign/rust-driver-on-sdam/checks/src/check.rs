@@ -26,52 +26,24 @@ type Check = for<'a> fn(&'a Set) -> LocalBoxFuture<'a, Result<()>>;
 
 const CHECKS: [(&str, Check); 19] = [
     ("crud", |set| crud::all_operations(set).boxed_local()),
-    ("transaction-commit", |set| {
-        transactions::committed(set).boxed_local()
-    }),
-    ("transaction-abort", |set| {
-        transactions::aborted(set).boxed_local()
-    }),
-    ("transaction-retry", |set| {
-        transactions::retried(set).boxed_local()
-    }),
-    ("change-stream", |set| {
-        change_streams::through_a_step_down(set).boxed_local()
-    }),
-    ("retry-step-down", |set| {
-        failover::through_a_step_down(set).boxed_local()
-    }),
-    ("retry-kill", |set| {
-        failover::through_a_kill(set).boxed_local()
-    }),
-    ("sdam-events", |set| {
-        events::sdam_in_order(set).boxed_local()
-    }),
-    ("cmap-events", |set| {
-        events::cmap_in_order(set).boxed_local()
-    }),
-    ("pool-cleared", |set| {
-        pools::cleared_by_a_kill(set).boxed_local()
-    }),
+    ("transaction-commit", |set| transactions::committed(set).boxed_local()),
+    ("transaction-abort", |set| transactions::aborted(set).boxed_local()),
+    ("transaction-retry", |set| transactions::retried(set).boxed_local()),
+    ("change-stream", |set| change_streams::through_a_step_down(set).boxed_local()),
+    ("retry-step-down", |set| failover::through_a_step_down(set).boxed_local()),
+    ("retry-kill", |set| failover::through_a_kill(set).boxed_local()),
+    ("sdam-events", |set| events::sdam_in_order(set).boxed_local()),
+    ("cmap-events", |set| events::cmap_in_order(set).boxed_local()),
+    ("pool-cleared", |set| pools::cleared_by_a_kill(set).boxed_local()),
     ("warm-pool", |set| pools::warmed(set).boxed_local()),
-    ("predicate", |set| {
-        selection::by_predicate(set).boxed_local()
-    }),
+    ("predicate", |set| selection::by_predicate(set).boxed_local()),
     ("tags", |set| selection::by_tags(set).boxed_local()),
     ("shutdown", |set| lifecycle::shutdown(set).boxed_local()),
-    ("shutdown-immediate", |set| {
-        lifecycle::shutdown_immediate(set).boxed_local()
-    }),
+    ("shutdown-immediate", |set| lifecycle::shutdown_immediate(set).boxed_local()),
     ("drop", |set| lifecycle::dropped(set).boxed_local()),
-    ("metadata", |set| {
-        lifecycle::appended_metadata(set).boxed_local()
-    }),
-    ("selection-timeout", |set| {
-        errors::selection_timeout(set).boxed_local()
-    }),
-    ("refused-options", |set| {
-        errors::refused_criteria(set).boxed_local()
-    }),
+    ("metadata", |set| lifecycle::appended_metadata(set).boxed_local()),
+    ("selection-timeout", |set| errors::selection_timeout(set).boxed_local()),
+    ("refused-options", |set| errors::refused_criteria(set).boxed_local()),
 ];
 
 /// Runs the named checks, or all.
@@ -79,10 +51,7 @@ const CHECKS: [(&str, Check); 19] = [
 /// # Errors
 /// If a check fails, or a name is unknown.
 pub fn run(names: &[String]) -> Result<()> {
-    if let Some(name) = names
-        .iter()
-        .find(|name| CHECKS.iter().all(|(known, _)| known != name))
-    {
+    if let Some(name) = names.iter().find(|name| CHECKS.iter().all(|(known, _)| known != name)) {
         return Err(format!("there is no check {name}").into());
     }
     let Some(set) = Set::start()? else {
@@ -98,11 +67,7 @@ pub fn run(names: &[String]) -> Result<()> {
         .filter(|(name, check)| !runtime.block_on(passes(name, check(&set))))
         .map(|(name, _)| *name)
         .collect();
-    println!(
-        "{} of {} checks passed",
-        selected.len() - failed.len(),
-        selected.len()
-    );
+    println!("{} of {} checks passed", selected.len() - failed.len(), selected.len());
     if failed.is_empty() {
         return Ok(());
     }

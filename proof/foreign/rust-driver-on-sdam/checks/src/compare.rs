@@ -87,10 +87,7 @@ impl Figures {
             self.names.push(name.to_owned());
         }
         let figure = self.values.entry(name.to_owned()).or_default();
-        parsed["unit"]
-            .as_str()
-            .ok_or_else(wrong)?
-            .clone_into(&mut figure.unit);
+        parsed["unit"].as_str().ok_or_else(wrong)?.clone_into(&mut figure.unit);
         if published {
             figure.published.push(value);
         } else {

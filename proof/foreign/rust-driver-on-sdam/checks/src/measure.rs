@@ -30,23 +30,10 @@ impl Quick {
 type Measurement = fn(Quick) -> Result<()>;
 
 /// The names of the measurements.
-pub const NAMES: [&str; 6] = [
-    "checkout",
-    "throughput",
-    "push",
-    "memory",
-    "idle",
-    "failover",
-];
+pub const NAMES: [&str; 6] = ["checkout", "throughput", "push", "memory", "idle", "failover"];
 
-const MEASUREMENTS: [Measurement; NAMES.len()] = [
-    checkout::all,
-    throughput::all,
-    push::all,
-    memory::all,
-    idle::all,
-    failover::all,
-];
+const MEASUREMENTS: [Measurement; NAMES.len()] =
+    [checkout::all, throughput::all, push::all, memory::all, idle::all, failover::all];
 
 /// Runs the named measurements, or all.
 ///
@@ -82,11 +69,7 @@ fn print(figure: &str, unit: &str, value: f64) -> Result<()> {
     // More digits would suggest a precision that the value does not have.
     let value = (value * 1000.0).round() / 1000.0;
     let mut out = std::io::stdout().lock();
-    writeln!(
-        out,
-        "{}",
-        json!({ "figure": figure, "unit": unit, "value": value })
-    )?;
+    writeln!(out, "{}", json!({ "figure": figure, "unit": unit, "value": value }))?;
     Ok(out.flush()?)
 }
 

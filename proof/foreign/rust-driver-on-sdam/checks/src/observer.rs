@@ -91,8 +91,7 @@ impl Observer {
         what: &str,
         is: impl Fn(&Event) -> bool,
     ) -> Result<()> {
-        self.until_all(what, |events| events.iter().skip(skipped).any(&is))
-            .await
+        self.until_all(what, |events| events.iter().skip(skipped).any(&is)).await
     }
 
     /// Waits until the driver knows a primary and two secondaries, each streaming its state.
@@ -118,8 +117,7 @@ impl Observer {
     /// Waits until the driver knows a primary other than `old`, and returns it.
     pub async fn until_other_primary(&self, old: &ServerAddress) -> Result<ServerAddress> {
         let other = |events: &[Event]| primary(events).filter(|new| new != old);
-        self.until_all("another primary", |events| other(events).is_some())
-            .await?;
+        self.until_all("another primary", |events| other(events).is_some()).await?;
         other(&self.events()).ok_or_else(|| "the new primary is gone".into())
     }
 

@@ -20,11 +20,8 @@ pub(crate) use self::{
     description::{
         server::{ServerDescription, TopologyVersion},
         topology::{
-            choose_n,
-            server_selection::SelectedServer,
-            verify_max_staleness,
-            TopologyDescription,
-            TransactionSupportStatus,
+            TopologyDescription, TransactionSupportStatus, choose_n,
+            server_selection::SelectedServer, verify_max_staleness,
         },
     },
     monitor::{DEFAULT_HEARTBEAT_FREQUENCY, MIN_HEARTBEAT_FREQUENCY},

@@ -61,12 +61,9 @@ fn is_refused(event: &Event, address: &str) -> bool {
 
 pub async fn refused_criteria(set: &Set) -> Result<()> {
     let observed = set.observed().await?;
-    let options = ReadPreferenceOptions::builder()
-        .max_staleness(Duration::from_secs(120))
-        .build();
-    let preference = |options: ReadPreferenceOptions| ReadPreference::Secondary {
-        options: Some(options),
-    };
+    let options = ReadPreferenceOptions::builder().max_staleness(Duration::from_secs(120)).build();
+    let preference =
+        |options: ReadPreferenceOptions| ReadPreference::Secondary { options: Some(options) };
     let ping = |preference: ReadPreference| {
         let database = observed.client.database("admin");
         async move {

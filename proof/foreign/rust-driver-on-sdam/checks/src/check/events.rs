@@ -18,17 +18,13 @@ pub async fn sdam_in_order(set: &Set) -> Result<()> {
     client.shutdown().await;
     observer
         .until_all("the end of the topology", |events| {
-            events
-                .iter()
-                .any(|event| matches!(event, Event::Sdam(SdamEvent::TopologyClosed(_))))
+            events.iter().any(|event| matches!(event, Event::Sdam(SdamEvent::TopologyClosed(_))))
         })
         .await?;
     let events = observer.sdam_events();
     let mut order = SdamOrder::default();
     for (index, event) in events.iter().enumerate() {
-        order
-            .next(index, event)
-            .map_err(|error| format!("event {index}: {error}\n{event:?}"))?;
+        order.next(index, event).map_err(|error| format!("event {index}: {error}\n{event:?}"))?;
     }
     order.end()
 }
@@ -63,9 +59,7 @@ impl SdamOrder {
             SdamEvent::ServerClosed(event) => {
                 let address = event.address.to_string();
                 self.types.remove(&address);
-                ensure(self.servers.remove(&address), || {
-                    "a server closed that is not open".into()
-                })
+                ensure(self.servers.remove(&address), || "a server closed that is not open".into())
             }
             SdamEvent::ServerDescriptionChanged(event) => {
                 let address = event.address.to_string();
@@ -86,25 +80,20 @@ impl SdamOrder {
                         })
                         .collect::<BTreeMap<_, _>>()
                 };
-                ensure(
-                    self.included == described(&event.previous_description),
-                    || "the previous description is not that of the last event".into(),
-                )?;
+                ensure(self.included == described(&event.previous_description), || {
+                    "the previous description is not that of the last event".into()
+                })?;
                 self.included = described(&event.new_description);
                 self.included_was_published()
             }
             SdamEvent::TopologyClosed(_) => {
                 self.closed = true;
-                ensure(self.servers.is_empty(), || {
-                    "TopologyClosed before ServerClosed".into()
-                })
+                ensure(self.servers.is_empty(), || "TopologyClosed before ServerClosed".into())
             }
             SdamEvent::ServerHeartbeatStarted(event) => {
                 let address = event.server_address.to_string();
                 let previous = self.heartbeats.insert(address, event.awaited);
-                ensure(previous.is_none(), || {
-                    "two heartbeats of a server at once".into()
-                })
+                ensure(previous.is_none(), || "two heartbeats of a server at once".into())
             }
             SdamEvent::ServerHeartbeatSucceeded(event) => {
                 self.ended(&event.server_address.to_string(), event.awaited)

@@ -81,11 +81,7 @@ impl Load {
     }
 
     fn laps(&self) -> Laps {
-        Laps {
-            finish: Arc::clone(&self.finish),
-            done: Arc::clone(&self.done),
-            left: AFTERWARDS,
-        }
+        Laps { finish: Arc::clone(&self.finish), done: Arc::clone(&self.done), left: AFTERWARDS }
     }
 
     /// Waits until each task has finished its last operations. Fails if any operation failed, or if
@@ -100,10 +96,7 @@ impl Load {
             written.extend(writer.await??);
         }
         let found: Vec<Document> = self.things.find(doc! {}).await?.try_collect().await?;
-        let found: BTreeSet<_> = found
-            .iter()
-            .flat_map(|found| found.get_i64("_id"))
-            .collect();
+        let found: BTreeSet<_> = found.iter().flat_map(|found| found.get_i64("_id")).collect();
         ensure(found == written, || {
             let (found, written) = (found.len(), written.len());
             format!("{written} documents were acknowledged, {found} are there")

@@ -42,36 +42,26 @@ async fn ends(set: &Set, name: &'static str, immediate: bool) -> Result<()> {
     let Observed { client, observer } = used(set, name).await?;
     let other = client.clone();
     let things = client.database("checks").collection::<Document>(name);
-    let cursor = if immediate {
-        Some(things.find(doc! {}).batch_size(2).await?)
-    } else {
-        None
-    };
+    let cursor = if immediate { Some(things.find(doc! {}).batch_size(2).await?) } else { None };
     timeout(DEADLINE, client.shutdown().immediate(immediate))
         .await
         .map_err(|_| "the shutdown does not end")?;
     let database = other.database("admin");
     let refused = database.run_command(doc! { "ping": 1 }).await;
-    ensure(
-        matches!(&refused, Err(error) if matches!(*error.kind, ErrorKind::Shutdown)),
-        || format!("a ping after the shutdown: {refused:?}"),
-    )?;
+    ensure(matches!(&refused, Err(error) if matches!(*error.kind, ErrorKind::Shutdown)), || {
+        format!("a ping after the shutdown: {refused:?}")
+    })?;
     drop((cursor, things, database, other));
     until_ended(set, &observer, name).await
 }
 
 /// Starts a client with this application name that has written to a collection of the same name.
 async fn used(set: &Set, name: &'static str) -> Result<Observed> {
-    let observed = set
-        .observed_with(|options| options.app_name = Some(name.to_owned()))
-        .await?;
+    let observed = set.observed_with(|options| options.app_name = Some(name.to_owned())).await?;
     let things = observed.collection(name).await?;
-    things
-        .insert_many((0..10).map(|n| doc! { "_id": n }))
-        .await?;
+    things.insert_many((0..10).map(|n| doc! { "_id": n })).await?;
     // Each member has at least the monitor's connection.
-    set.until_connections("connections", is_of(name), |count| count >= 3)
-        .await?;
+    set.until_connections("connections", is_of(name), |count| count >= 3).await?;
     Ok(observed)
 }
 
@@ -86,8 +76,7 @@ async fn until_ended(set: &Set, observer: &Observer, name: &'static str) -> Resu
                 && open_connections(events).is_empty()
         })
         .await?;
-    set.until_connections("connections after the end", is_of(name), |count| count == 0)
-        .await
+    set.until_connections("connections after the end", is_of(name), |count| count == 0).await
 }
 
 /// Returns whether client metadata has this application name.
@@ -117,13 +106,8 @@ fn open_connections(events: &[Event]) -> BTreeSet<(String, u32)> {
 
 pub async fn appended_metadata(set: &Set) -> Result<()> {
     let name = "check-metadata";
-    let observed = set
-        .observed_with(|options| options.app_name = Some(name.to_owned()))
-        .await?;
-    let info = DriverInfo::builder()
-        .name("frame".to_owned())
-        .version("7.8.9".to_owned())
-        .build();
+    let observed = set.observed_with(|options| options.app_name = Some(name.to_owned())).await?;
+    let info = DriverInfo::builder().name("frame".to_owned()).version("7.8.9".to_owned()).build();
     observed.client.append_metadata(info)?;
     let database = observed.client.database("admin");
     database.run_command(doc! { "ping": 1 }).await?;
@@ -133,8 +117,5 @@ pub async fn appended_metadata(set: &Set) -> Result<()> {
             && text("driver", "name").is_ok_and(|name| name.ends_with("|frame"))
             && text("driver", "version").is_ok_and(|version| version.ends_with("|7.8.9"))
     };
-    set.until_connections("connections with the metadata", has_both, |count| {
-        count >= 1
-    })
-    .await
+    set.until_connections("connections with the metadata", has_both, |count| count >= 1).await
 }

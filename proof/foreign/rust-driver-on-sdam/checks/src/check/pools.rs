@@ -22,17 +22,11 @@ pub async fn cleared_by_a_kill(set: &Set) -> Result<()> {
             matches!(event, Event::Cmap(event) if is(event) && address(event) == Some(old))
         })
     };
-    seen("a cleared pool", |event| {
-        matches!(event, CmapEvent::PoolCleared(_))
-    })
-    .await?;
+    seen("a cleared pool", |event| matches!(event, CmapEvent::PoolCleared(_))).await?;
     observed.observer.until_other_primary(&old).await?;
     things.insert_one(doc! { "_id": 1 }).await?;
     set.heal().await?;
-    seen("a pool that is ready again", |event| {
-        matches!(event, CmapEvent::PoolReady(_))
-    })
-    .await
+    seen("a pool that is ready again", |event| matches!(event, CmapEvent::PoolReady(_))).await
 }
 
 /// Returns the address of events that concern a whole pool.
@@ -56,9 +50,7 @@ pub async fn warmed(set: &Set) -> Result<()> {
         CmapEvent::ConnectionCreated(event) => Some(&event.address),
         _ => None,
     });
-    ensure(created == 3, || {
-        format!("{created} of 3 pools have {WARM} connections after warming")
-    })?;
+    ensure(created == 3, || format!("{created} of 3 pools have {WARM} connections after warming"))?;
     let are_ready = |events: &[Event]| {
         let ready = warm_servers(events, |event| match event {
             CmapEvent::ConnectionReady(event) => Some(&event.address),

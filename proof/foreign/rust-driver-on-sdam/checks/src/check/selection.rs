@@ -33,9 +33,8 @@ pub async fn by_tags(set: &Set) -> Result<()> {
         })
         .await?;
     for (number, wanted) in set.options().await?.hosts.into_iter().enumerate() {
-        let nearest = ReadPreference::Nearest {
-            options: Some(tagged("member", &number.to_string())),
-        };
+        let nearest =
+            ReadPreference::Nearest { options: Some(tagged("member", &number.to_string())) };
         let used = used(&observed, nearest.into()).await?;
         ensure(used == wanted, || format!("{used} instead of {wanted}"))?;
     }
@@ -43,9 +42,7 @@ pub async fn by_tags(set: &Set) -> Result<()> {
     let primary = observed.observer.primary()?;
     let first = used(&observed, secondary.into()).await?;
     ensure(first != primary, || format!("{first} is the primary"))?;
-    let missing = ReadPreference::Nearest {
-        options: Some(tagged("member", "9")),
-    };
+    let missing = ReadPreference::Nearest { options: Some(tagged("member", "9")) };
     let Err(error) = used(&observed, missing.into()).await else {
         return Err("a server without the tag was selected".into());
     };
@@ -62,19 +59,14 @@ pub async fn by_tags(set: &Set) -> Result<()> {
 
 fn tagged(name: &str, value: &str) -> ReadPreferenceOptions {
     let tags = TagSet::from([(name.to_owned(), value.to_owned())]);
-    ReadPreferenceOptions::builder()
-        .tag_sets(vec![tags])
-        .build()
+    ReadPreferenceOptions::builder().tag_sets(vec![tags]).build()
 }
 
 /// Sends a `ping` and returns the server that received it.
 async fn used(observed: &Observed, criteria: SelectionCriteria) -> Result<ServerAddress> {
     let before = observed.observer.count();
     let database = observed.client.database("admin");
-    database
-        .run_command(doc! { "ping": 1 })
-        .selection_criteria(criteria)
-        .await?;
+    database.run_command(doc! { "ping": 1 }).selection_criteria(criteria).await?;
     let events = observed.observer.events().split_off(before);
     let used = events.into_iter().find_map(|event| match event {
         Event::Command(CommandEvent::Started(event)) if event.command_name == "ping" => {

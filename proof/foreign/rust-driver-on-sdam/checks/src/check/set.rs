@@ -123,8 +123,7 @@ impl Set {
                 .try_for_each(sdam_live::Mongod::restart)?;
             set.wait_until_settled()?;
             for member in set.secondaries() {
-                set.member(member)
-                    .run_command("admin", doc! { "replSetFreeze": 0 })?;
+                set.member(member).run_command("admin", doc! { "replSetFreeze": 0 })?;
             }
             Ok(())
         })
@@ -147,9 +146,8 @@ impl Set {
             let mut count = 0;
             for member in set.members() {
                 let reply = member.run_command("admin", list.clone())?;
-                let operations = reply
-                    .get_document("cursor")
-                    .and_then(|cursor| cursor.get_array("firstBatch"));
+                let operations =
+                    reply.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
                 let operations = operations.into_iter().flatten();
                 count += operations
                     .filter_map(Bson::as_document)
@@ -198,13 +196,9 @@ impl Observed {
         let database = self.client.database("checks");
         database.collection::<Document>(name).drop().await?;
         let majority = WriteConcern::majority();
-        database
-            .create_collection(name)
-            .write_concern(majority.clone())
-            .await?;
-        let options = mongodb::options::CollectionOptions::builder()
-            .write_concern(majority)
-            .build();
+        database.create_collection(name).write_concern(majority.clone()).await?;
+        let options =
+            mongodb::options::CollectionOptions::builder().write_concern(majority).build();
         Ok(database.collection_with_options(name, options))
     }
 }

@@ -14,9 +14,7 @@ pub async fn committed(set: &Set) -> Result<()> {
     let (things, mut session) = started(&observed, "committed").await?;
     session.commit_transaction().await?;
     let number = things.count_documents(doc! {}).await?;
-    ensure(number == 2, || {
-        format!("{number} documents after the commit")
-    })
+    ensure(number == 2, || format!("{number} documents after the commit"))
 }
 
 pub async fn aborted(set: &Set) -> Result<()> {
@@ -24,9 +22,7 @@ pub async fn aborted(set: &Set) -> Result<()> {
     let (things, mut session) = started(&observed, "aborted").await?;
     session.abort_transaction().await?;
     let number = things.count_documents(doc! {}).await?;
-    ensure(number == 0, || {
-        format!("{number} documents after the abort")
-    })
+    ensure(number == 0, || format!("{number} documents after the abort"))
 }
 
 /// Checks that a transaction is retried when the primary steps down in the middle of it.
@@ -65,10 +61,7 @@ async fn started(observed: &Observed, name: &str) -> Result<(Collection<Document
         let insert = things.insert_one(doc! { "_id": id });
         insert.session(&mut session).await?;
     }
-    let inside = things
-        .count_documents(doc! {})
-        .session(&mut session)
-        .await?;
+    let inside = things.count_documents(doc! {}).session(&mut session).await?;
     let outside = things.count_documents(doc! {}).await?;
     ensure((inside, outside) == (2, 0), || {
         format!("{inside} documents inside the transaction, {outside} outside")

@@ -41,9 +41,7 @@ pub fn all(quick: Quick) -> Result<()> {
 
 fn measure(kind: Kind, members: usize, name: &str, quick: Quick) -> Result<()> {
     let deployment = Deployment::start(kind, members)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut options = runtime.block_on(deployment.options())?;
     options.heartbeat_freq = Some(NO_HEARTBEATS);
     let marks = Arc::<Mutex<Marks>>::default();

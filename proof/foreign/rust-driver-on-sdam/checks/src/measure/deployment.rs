@@ -43,13 +43,7 @@ impl Deployment {
         let mut output = BufReader::new(output);
         let mut uri = String::new();
         output.read_line(&mut uri)?;
-        Ok(Self {
-            process,
-            input,
-            output,
-            uri: uri.trim().to_owned(),
-            members,
-        })
+        Ok(Self { process, input, output, uri: uri.trim().to_owned(), members })
     }
 
     /// Returns the options of a client of all members, however slowly they answer.
@@ -121,10 +115,7 @@ impl Ready {
                 _ => false,
             });
         }));
-        Self {
-            known,
-            members: deployment.members,
-        }
+        Self { known, members: deployment.members }
     }
 
     /// Waits until all servers are known and streaming.
@@ -132,10 +123,7 @@ impl Ready {
         let complete = |known: &Known| {
             known.described.len() == self.members && known.streaming.len() == self.members
         };
-        if timeout(4 * DEADLINE, self.known.wait_for(complete))
-            .await
-            .is_ok()
-        {
+        if timeout(4 * DEADLINE, self.known.wait_for(complete)).await.is_ok() {
             return Ok(());
         }
         let known = self.known.borrow();

@@ -42,38 +42,24 @@ pub fn all(quick: Quick) -> Result<()> {
 }
 
 async fn measure(set: &Set, quick: Quick) -> Result<()> {
-    let observed = set
-        .observed_with(|options| options.heartbeat_freq = None)
-        .await?;
+    let observed = set.observed_with(|options| options.heartbeat_freq = None).await?;
     // Writes wait for no secondary: secondaries take a second to find the new primary's oplog.
-    let primary_alone = CollectionOptions::builder()
-        .write_concern(WriteConcern::nodes(1))
-        .build();
+    let primary_alone = CollectionOptions::builder().write_concern(WriteConcern::nodes(1)).build();
     let database = observed.client.database("checks");
     let things = database.collection_with_options("gaps", primary_alone);
     things.insert_one(doc! {}).await?;
     let writer = Writer::start(things);
-    for (cause, name, number) in [
-        (Cause::StepDown, "step_down", quick.or(2, 20)),
-        (Cause::Kill, "kill", quick.or(1, 10)),
-    ] {
+    for (cause, name, number) in
+        [(Cause::StepDown, "step_down", quick.or(2, 20)), (Cause::Kill, "kill", quick.or(1, 10))]
+    {
         for _ in 0..number {
             let failover = timeout(LIMIT, through(set, &observed, &writer, cause));
-            let Failover { gap, delay } = failover
-                .await
-                .map_err(|_| format!("writes do not resume after a {name}"))??;
+            let Failover { gap, delay } =
+                failover.await.map_err(|_| format!("writes do not resume after a {name}"))??;
             set.heal().await?;
             let millis = |duration| micros(duration) / 1000.0;
-            print(
-                &format!("failover/{name}/without_writes"),
-                "ms",
-                millis(gap),
-            )?;
-            print(
-                &format!("failover/{name}/after_election"),
-                "ms",
-                millis(delay),
-            )?;
+            print(&format!("failover/{name}/without_writes"), "ms", millis(gap))?;
+            print(&format!("failover/{name}/after_election"), "ms", millis(delay))?;
         }
     }
     let failed = writer.finish().await?;
@@ -150,11 +136,7 @@ impl Writer {
             }
             failed
         });
-        Self {
-            writes,
-            finish,
-            task,
-        }
+        Self { writes, finish, task }
     }
 
     fn clear(&self) {

@@ -15,9 +15,7 @@ use crate::Result;
 
 pub fn all(quick: Quick) -> Result<()> {
     let deployment = Deployment::start(Kind::ReplicaSet, 3)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = runtime.block_on(start(&deployment, None))?;
     // One heartbeat, after which all connections of the monitors are open.
     runtime.block_on(async { sleep(Duration::from_secs(11)).await });

@@ -29,9 +29,7 @@ pub fn all(quick: Quick) -> Result<()> {
 /// Returns the allocated KiB per client.
 fn per_client(kind: Kind, members: usize, number: usize) -> Result<f64> {
     let deployment = Deployment::start(kind, members)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // Excludes one-time allocations of the process.
     let first = runtime.block_on(start(&deployment, Some(NO_HEARTBEATS)))?;
     let before = settled(&runtime)?;

@@ -37,9 +37,8 @@ pub fn sleeps() -> Result<u64> {
     let mut sum = 0;
     for task in fs::read_dir("/proc/self/task")? {
         let status = fs::read_to_string(task?.path().join("status"))?;
-        let switches = status
-            .lines()
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let switches =
+            status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
         sum += switches.ok_or("no count")?.trim().parse::<u64>()?;
     }
     Ok(sum)

@@ -26,10 +26,8 @@ const PACE: Duration = Duration::from_millis(55);
 pub fn all(quick: Quick) -> Result<()> {
     for (members, name) in [(3, "3_members"), (50, "50_members")] {
         let mut deployment = Deployment::start(Kind::ReplicaSet, members)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()?;
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
         let mut options = runtime.block_on(deployment.options())?;
         options.heartbeat_freq = Some(NO_HEARTBEATS);
         let latencies = Arc::<Mutex<Vec<f64>>>::default();

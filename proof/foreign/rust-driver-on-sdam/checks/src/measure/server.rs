@@ -67,9 +67,7 @@ struct Deployment {
 /// Prints the connection string, and executes commands from standard input: `push N MICROS` pushes
 /// N replies of the members in turn, with this pause before each, and then prints `done`.
 pub fn run(kind: Kind, members: usize) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(serve(kind, members))
 }
 
@@ -92,9 +90,7 @@ async fn serve(kind: Kind, members: usize) -> Result<()> {
         let (Some(number), Some(pause)) = (words.next(), words.next()) else {
             return Err(format!("not a command: {line}").into());
         };
-        deployment
-            .push(&mut counter, number?, Duration::from_micros(pause?))
-            .await?;
+        deployment.push(&mut counter, number?, Duration::from_micros(pause?)).await?;
         println!("done");
     }
     Ok(())
@@ -134,10 +130,7 @@ async fn stream(
     command: &Document,
 ) -> io::Result<()> {
     let (sender, mut pushes) = mpsc::unbounded_channel();
-    deployment
-        .streams
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)[index] = Some(sender);
+    deployment.streams.lock().unwrap_or_else(PoisonError::into_inner)[index] = Some(sender);
     deployment.opened.send_modify(|opened| *opened += 1);
     let wait = command.get("maxAwaitTimeMS");
     let wait = wait.and_then(|wait| wait.as_i64().or_else(|| wait.as_i32().map(i64::from)));

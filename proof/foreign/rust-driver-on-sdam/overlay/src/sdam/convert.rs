@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use ::sdam::{
+    Clock, Criteria, Instant, Options, ReadMode, ServerId, WireVersions,
     discovery::{
         ids::ElectionTuple,
         options::{ServerApi as SdamServerApi, ServerMonitoringMode as SdamMonitoringMode, Srv},
@@ -10,26 +11,15 @@ use ::sdam::{
         server::Rtt,
     },
     selection::candidate::Candidates,
-    Clock,
-    Criteria,
-    Instant,
-    Options,
-    ReadMode,
-    ServerId,
-    WireVersions,
 };
 
 use super::{
+    ServerDescription, ServerInfo, ServerType, TopologyType, TopologyVersion,
     description::server::{DRIVER_MAX_WIRE_VERSION, DRIVER_MIN_WIRE_VERSION},
     error,
-    ServerDescription,
-    ServerInfo,
-    ServerType,
-    TopologyType,
-    TopologyVersion,
 };
 use crate::{
-    bson::{oid::ObjectId, DateTime},
+    bson::{DateTime, oid::ObjectId},
     client::options::{ClientOptions, ServerAddress, ServerMonitoringMode},
     error::{Error, Result},
     hello::{HelloCommandResponse, HelloReply, LastWrite},
@@ -50,13 +40,8 @@ pub(crate) fn address(address: &ServerAddress) -> ::sdam::ServerAddress {
 pub(crate) fn driver_address(address: &::sdam::ServerAddress) -> ServerAddress {
     match address.port() {
         #[cfg(unix)]
-        None => ServerAddress::Unix {
-            path: address.host().into(),
-        },
-        port => ServerAddress::Tcp {
-            host: address.host().to_string(),
-            port,
-        },
+        None => ServerAddress::Unix { path: address.host().into() },
+        port => ServerAddress::Tcp { host: address.host().to_string(), port },
     }
 }
 
@@ -102,10 +87,7 @@ pub(crate) fn options(options: &ClientOptions) -> Options {
         srv.max_hosts = options.srv_max_hosts.unwrap_or(0);
         srv
     });
-    new.wire_versions = WireVersions {
-        min: DRIVER_MIN_WIRE_VERSION,
-        max: DRIVER_MAX_WIRE_VERSION,
-    };
+    new.wire_versions = WireVersions { min: DRIVER_MIN_WIRE_VERSION, max: DRIVER_MAX_WIRE_VERSION };
     new.driver_name = "the MongoDB Rust driver".into();
     // The driver's own tests poll faster than allowed and simulate checks.
     #[cfg(test)]
@@ -130,10 +112,7 @@ pub(crate) struct Now {
 
 impl Now {
     pub(crate) fn of(clock: &dyn Clock) -> Self {
-        Self {
-            instant: clock.now(),
-            date: DateTime::now(),
-        }
+        Self { instant: clock.now(), date: DateTime::now() }
     }
 
     fn date_of(self, time: Instant) -> DateTime {
@@ -174,8 +153,8 @@ pub(crate) fn driver_description(
     now: Now,
 ) -> ServerDescription {
     let address = driver_address(&server.address);
-    let has_reply = server.server_type.is_available()
-        && server.server_type != ::sdam::ServerType::LoadBalancer;
+    let has_reply =
+        server.server_type.is_available() && server.server_type != ::sdam::ServerType::LoadBalancer;
     ServerDescription {
         server_type: server_type(server.server_type),
         last_update_time: server.last_update_time.map(|time| now.date_of(time)),
@@ -224,9 +203,9 @@ fn hello(server: &::sdam::ServerDescription) -> HelloCommandResponse {
         logical_session_timeout_minutes: server
             .logical_session_timeout_minutes
             .and_then(|minutes| minutes.try_into().ok()),
-        last_write: server.last_write_date.map(|millis| LastWrite {
-            last_write_date: DateTime::from_millis(millis),
-        }),
+        last_write: server
+            .last_write_date
+            .map(|millis| LastWrite { last_write_date: DateTime::from_millis(millis) }),
         topology_version: server.topology_version.map(|version| TopologyVersion {
             process_id: driver_object_id(version.process_id),
             counter: version.counter,
@@ -251,10 +230,7 @@ pub(crate) fn description(server: &ServerDescription) -> ::sdam::ServerDescripti
         ServerType::LoadBalancer => To::LoadBalancer,
         ServerType::Unknown => To::Unknown,
     };
-    new.rtt = server.average_round_trip_time.map(|average| Rtt {
-        average,
-        ..Rtt::default()
-    });
+    new.rtt = server.average_round_trip_time.map(|average| Rtt { average, ..Rtt::default() });
     new.last_update_time = server
         .last_update_time
         .and_then(|date| Some(Instant::from_millis(date.timestamp_millis().try_into().ok()?)));

@@ -2,11 +2,11 @@
 
 use std::{io, sync::Arc};
 
-use ::sdam::{discovery::reply, ErrorReport, Generation, Stage};
+use ::sdam::{ErrorReport, Generation, Stage, discovery::reply};
 
-use super::{topology::HandshakePhase, TopologyVersion};
+use super::{TopologyVersion, topology::HandshakePhase};
 use crate::{
-    bson::{rawdoc, RawDocumentBuf},
+    bson::{RawDocumentBuf, rawdoc},
     bson_compat::cstr,
     error::{CommandError, Error, ErrorKind, SYSTEM_OVERLOADED_ERROR},
 };
@@ -30,12 +30,12 @@ pub(crate) fn to_driver(error: &::sdam::Error) -> Error {
             base_backoff: None,
         }),
         ::sdam::ErrorKind::Timeout => io(io::ErrorKind::TimedOut),
-        ::sdam::ErrorKind::Network => io(error
-            .source_as::<io::Error>()
-            .map_or(io::ErrorKind::Other, io::Error::kind)),
+        ::sdam::ErrorKind::Network => {
+            io(error.source_as::<io::Error>().map_or(io::ErrorKind::Other, io::Error::kind))
+        }
         ::sdam::ErrorKind::SetName => return Error::invalid_argument(text()),
         ::sdam::ErrorKind::Protocol | ::sdam::ErrorKind::StalePrimary => {
-            return Error::invalid_response(text())
+            return Error::invalid_response(text());
         }
         _ => return Error::internal(text()),
     };
@@ -58,11 +58,7 @@ pub(crate) fn of_connecting(error: Error) -> ::sdam::Error {
 }
 
 fn stage_before_hello(error: &Error) -> Stage {
-    if error.contains_label(SYSTEM_OVERLOADED_ERROR) {
-        Stage::Connect
-    } else {
-        Stage::Dns
-    }
+    if error.contains_label(SYSTEM_OVERLOADED_ERROR) { Stage::Connect } else { Stage::Dns }
 }
 
 /// Returns the report of an error on a pooled connection; `None` if it says nothing about the
@@ -94,9 +90,9 @@ pub(crate) fn report(
     };
     let report = ErrorReport::new(generation, failure.with_source(error.clone()));
     let report = match phase {
-        HandshakePhase::AfterCompletion {
-            max_wire_version, ..
-        } => report.with_max_wire_version(*max_wire_version),
+        HandshakePhase::AfterCompletion { max_wire_version, .. } => {
+            report.with_max_wire_version(*max_wire_version)
+        }
         _ => report,
     };
     Some(report.with_service(phase.service_id().map(super::convert::object_id)))

@@ -6,17 +6,16 @@ use ::sdam::{Clock, Event, EventKind, EventSink, Interest};
 use derive_where::derive_where;
 
 use super::{
+    ServerInfo, TopologyDescription,
     convert::{self, Now},
     error,
-    ServerInfo,
-    TopologyDescription,
 };
 #[cfg(feature = "tracing-unstable")]
 use crate::trace::topology::TopologyTracingEventEmitter;
 use crate::{
-    bson::{doc, Document, RawDocumentBuf},
+    bson::{Document, RawDocumentBuf, doc},
     client::options::ClientOptions,
-    event::{sdam::*, EventHandler},
+    event::{EventHandler, sdam::*},
 };
 
 /// Passes events to the application's handler and to tracing.
@@ -47,10 +46,7 @@ impl Events {
         Some(Self {
             handler,
             #[cfg(feature = "tracing-unstable")]
-            traces: TopologyTracingEventEmitter::new(
-                options.tracing_max_document_length_bytes,
-                id,
-            ),
+            traces: TopologyTracingEventEmitter::new(options.tracing_max_document_length_bytes, id),
             clock,
             interest: if monitoring {
                 Interest::DESCRIPTIONS.union(Interest::HEARTBEATS)
@@ -71,8 +67,12 @@ impl Events {
             TopologyDescription::new(description, &self.options, None, &self.clock).into()
         };
         Some(match &event.kind {
-            EventKind::TopologyOpening => SdamEvent::TopologyOpening(TopologyOpeningEvent { topology_id }),
-            EventKind::TopologyClosed => SdamEvent::TopologyClosed(TopologyClosedEvent { topology_id }),
+            EventKind::TopologyOpening => {
+                SdamEvent::TopologyOpening(TopologyOpeningEvent { topology_id })
+            }
+            EventKind::TopologyClosed => {
+                SdamEvent::TopologyClosed(TopologyClosedEvent { topology_id })
+            }
             EventKind::TopologyDescriptionChanged { previous, new } => {
                 SdamEvent::TopologyDescriptionChanged(Box::new(TopologyDescriptionChangedEvent {
                     topology_id,
@@ -80,10 +80,12 @@ impl Events {
                     new_description: topology(new),
                 }))
             }
-            EventKind::ServerOpening { address, .. } => SdamEvent::ServerOpening(ServerOpeningEvent {
-                address: convert::driver_address(address),
-                topology_id,
-            }),
+            EventKind::ServerOpening { address, .. } => {
+                SdamEvent::ServerOpening(ServerOpeningEvent {
+                    address: convert::driver_address(address),
+                    topology_id,
+                })
+            }
             EventKind::ServerClosed { address, .. } => SdamEvent::ServerClosed(ServerClosedEvent {
                 address: convert::driver_address(address),
                 topology_id,
@@ -96,36 +98,34 @@ impl Events {
                     new_description: server(new),
                 }))
             }
-            EventKind::ServerHeartbeatStarted(heartbeat) => SdamEvent::ServerHeartbeatStarted(ServerHeartbeatStartedEvent {
-                server_address: convert::driver_address(&heartbeat.address),
-                awaited: heartbeat.awaited,
-                driver_connection_id: heartbeat.connection.driver as u32,
-                server_connection_id: heartbeat.connection.server,
-            }),
-            EventKind::ServerHeartbeatSucceeded {
-                heartbeat,
-                duration,
-                reply,
-            } => SdamEvent::ServerHeartbeatSucceeded(ServerHeartbeatSucceededEvent {
-                duration: *duration,
-                reply: document(reply),
-                server_address: convert::driver_address(&heartbeat.address),
-                awaited: heartbeat.awaited,
-                driver_connection_id: heartbeat.connection.driver as u32,
-                server_connection_id: heartbeat.connection.server,
-            }),
-            EventKind::ServerHeartbeatFailed {
-                heartbeat,
-                duration,
-                failure,
-            } => SdamEvent::ServerHeartbeatFailed(ServerHeartbeatFailedEvent {
-                duration: *duration,
-                failure: error::to_driver(failure),
-                server_address: convert::driver_address(&heartbeat.address),
-                awaited: heartbeat.awaited,
-                driver_connection_id: heartbeat.connection.driver as u32,
-                server_connection_id: heartbeat.connection.server,
-            }),
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                SdamEvent::ServerHeartbeatStarted(ServerHeartbeatStartedEvent {
+                    server_address: convert::driver_address(&heartbeat.address),
+                    awaited: heartbeat.awaited,
+                    driver_connection_id: heartbeat.connection.driver as u32,
+                    server_connection_id: heartbeat.connection.server,
+                })
+            }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, duration, reply } => {
+                SdamEvent::ServerHeartbeatSucceeded(ServerHeartbeatSucceededEvent {
+                    duration: *duration,
+                    reply: document(reply),
+                    server_address: convert::driver_address(&heartbeat.address),
+                    awaited: heartbeat.awaited,
+                    driver_connection_id: heartbeat.connection.driver as u32,
+                    server_connection_id: heartbeat.connection.server,
+                })
+            }
+            EventKind::ServerHeartbeatFailed { heartbeat, duration, failure } => {
+                SdamEvent::ServerHeartbeatFailed(ServerHeartbeatFailedEvent {
+                    duration: *duration,
+                    failure: error::to_driver(failure),
+                    server_address: convert::driver_address(&heartbeat.address),
+                    awaited: heartbeat.awaited,
+                    driver_connection_id: heartbeat.connection.driver as u32,
+                    server_connection_id: heartbeat.connection.server,
+                })
+            }
             _ => return None,
         })
     }

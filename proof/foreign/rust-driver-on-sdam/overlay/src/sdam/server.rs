@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use ::sdam::{discovery::pool::PoolClear, PoolContext, PoolFactory, PoolHandle};
+use ::sdam::{PoolContext, PoolFactory, PoolHandle, discovery::pool::PoolClear};
 use derive_where::derive_where;
 use futures_util::FutureExt;
 
-use super::{convert, error, topology::TopologyShutdown, TopologyUpdater};
+use super::{TopologyUpdater, convert, error, topology::TopologyShutdown};
 use crate::{
-    cmap::{establish::ConnectionEstablisher, options::ConnectionPoolOptions, ConnectionPool},
+    cmap::{ConnectionPool, establish::ConnectionEstablisher, options::ConnectionPoolOptions},
     options::{ClientOptions, ServerAddress},
 };
 

@@ -21,20 +21,19 @@ pub(crate) use self::{
     watcher::{TopologyState, TopologyWatcher},
 };
 use super::{
-    convert,
+    SelectedServer, convert,
     description::topology::server_selection,
     event::Events,
     server::{Pools, Server},
     srv_polling::SrvPollingMonitor,
     transport::DriverTransport,
-    SelectedServer,
 };
 #[cfg(feature = "tracing-unstable")]
 use crate::trace::server_selection::ServerSelectionTracingEventEmitter;
 use crate::{
     bson::oid::ObjectId,
     client::options::{ClientOptions, ServerAddress},
-    cmap::establish::{handshake::ClientMetadata, ConnectionEstablisher, EstablisherOptions},
+    cmap::establish::{ConnectionEstablisher, EstablisherOptions, handshake::ClientMetadata},
     error::{Error, ErrorKind, Result},
     operation::OverrideCriteriaFn,
     selection_criteria::SelectionCriteria,
@@ -61,10 +60,7 @@ pub(crate) struct TopologyShutdown {
 
 impl TopologyShutdown {
     pub(crate) fn new() -> Self {
-        Self {
-            token: CancellationToken::new(),
-            tasks: TaskTracker::new(),
-        }
+        Self { token: CancellationToken::new(), tasks: TaskTracker::new() }
     }
 }
 
@@ -93,10 +89,8 @@ impl Topology {
         let shutdown = TopologyShutdown::new();
 
         let mut runtime = runtime()?;
-        runtime.backend.transport = Arc::new(DriverTransport {
-            establisher: establisher.clone(),
-            disabled: !monitoring,
-        });
+        runtime.backend.transport =
+            Arc::new(DriverTransport { establisher: establisher.clone(), disabled: !monitoring });
         let clock = Arc::clone(&runtime.backend.clock);
         let document = Arc::clone(&metadata);
         let mut builder = TopologyBuilder::new(convert::options(&options))
@@ -119,9 +113,8 @@ impl Topology {
         if let Some(events) = events {
             builder = builder.sink(events);
         }
-        let topology = builder
-            .start(runtime)
-            .map_err(|error| Error::invalid_argument(error.to_string()))?;
+        let topology =
+            builder.start(runtime).map_err(|error| Error::invalid_argument(error.to_string()))?;
 
         let watcher = TopologyWatcher::new(topology.downgrade(), clock, Arc::clone(&options));
         let updater = TopologyUpdater::of_topology(watcher.clone());
@@ -222,10 +215,7 @@ impl Topology {
             }
             .into(),
             SelectionError::InvalidCriteria(error) => Error::invalid_argument(error.to_string()),
-            error => ErrorKind::ServerSelection {
-                message: error.to_string(),
-            }
-            .into(),
+            error => ErrorKind::ServerSelection { message: error.to_string() }.into(),
         }
     }
 }

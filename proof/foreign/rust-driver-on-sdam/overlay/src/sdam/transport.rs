@@ -1,12 +1,8 @@
 //! The driver's sockets, with TLS and proxies, as the transport of monitors.
 
 use ::sdam::{
-    async_trait,
+    Connection, Error, Instant, Transport, async_trait,
     transport::{framed::Framed, stream::NonBlocking},
-    Connection,
-    Error,
-    Instant,
-    Transport,
 };
 use derive_where::derive_where;
 use tokio_util::compat::TokioAsyncReadCompatExt;
@@ -36,8 +32,6 @@ impl Transport for DriverTransport {
         // The establisher enforces the time limit; both use `connect_timeout`.
         let stream = self.establisher.make_stream(convert::driver_address(target));
         let stream = stream.await.map_err(error::of_connecting)?;
-        Ok(Box::new(
-            Framed::new(NonBlocking(stream.compat())).with_target(target),
-        ))
+        Ok(Box::new(Framed::new(NonBlocking(stream.compat())).with_target(target)))
     }
 }

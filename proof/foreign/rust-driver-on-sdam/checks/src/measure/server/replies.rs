@@ -23,10 +23,7 @@ impl Deployment {
             _ => RawDocumentBuf::new(),
         };
         reply.append(cstr!("ok"), 1.0);
-        let time = Timestamp {
-            time: 1_700_000_000,
-            increment: 1,
-        };
+        let time = Timestamp { time: 1_700_000_000, increment: 1 };
         reply.append(
             cstr!("$clusterTime"),
             rawdoc! {

@@ -13,8 +13,8 @@ use std::{
 };
 
 use ::sdam::{
-    selection::command::{Additions, Opcode},
     Clock,
+    selection::command::{Additions, Opcode},
 };
 use serde::{Deserialize, Serialize, Serializer};
 
@@ -25,8 +25,8 @@ use crate::{
     error::{Error, Result},
     options::{ClientOptions, ServerAddress},
     sdam::{
-        convert::{self, Now},
         ServerDescription,
+        convert::{self, Now},
     },
     selection_criteria::{ReadPreference, SelectionCriteria},
 };
@@ -215,7 +215,7 @@ pub(crate) fn add_read_preference(
 }
 
 pub(crate) fn choose_n<T>(values: &[T], n: usize) -> impl Iterator<Item = &T> {
-    use rand::{seq::IndexedRandom, SeedableRng};
+    use rand::{SeedableRng, seq::IndexedRandom};
     values.choose_multiple(&mut rand::rngs::SmallRng::from_os_rng(), n)
 }
 

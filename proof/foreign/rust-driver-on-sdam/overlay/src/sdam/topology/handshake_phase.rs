@@ -3,9 +3,8 @@
 use crate::{
     bson::oid::ObjectId,
     cmap::{
-        conn::{pooled::PooledConnection, ConnectionGeneration},
-        ConnectionPool,
-        PoolGeneration,
+        ConnectionPool, PoolGeneration,
+        conn::{ConnectionGeneration, pooled::PooledConnection},
     },
 };
 
@@ -19,10 +18,7 @@ pub(crate) enum HandshakePhase {
     PostHello { generation: ConnectionGeneration },
 
     /// The connection was established.
-    AfterCompletion {
-        generation: ConnectionGeneration,
-        max_wire_version: i32,
-    },
+    AfterCompletion { generation: ConnectionGeneration, max_wire_version: i32 },
 }
 
 impl HandshakePhase {
@@ -48,15 +44,10 @@ impl HandshakePhase {
     /// The generation that the pool assigned to the connection; `None` behind a load balancer.
     pub(super) fn generation(&self) -> Option<u32> {
         match self {
-            Self::PreHello {
-                generation: PoolGeneration::Normal(generation),
-            }
-            | Self::PostHello {
-                generation: ConnectionGeneration::Normal(generation),
-            }
+            Self::PreHello { generation: PoolGeneration::Normal(generation) }
+            | Self::PostHello { generation: ConnectionGeneration::Normal(generation) }
             | Self::AfterCompletion {
-                generation: ConnectionGeneration::Normal(generation),
-                ..
+                generation: ConnectionGeneration::Normal(generation), ..
             } => Some(*generation),
             _ => None,
         }

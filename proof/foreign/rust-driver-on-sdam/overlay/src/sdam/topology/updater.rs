@@ -9,14 +9,14 @@ use ::sdam::{ErrorOutcome, Generation, PoolContext, Reporter};
 use tokio::sync::mpsc;
 
 use super::{HandshakePhase, TopologyWatcher};
-#[cfg(test)]
-use crate::{runtime::AcknowledgedMessage, sdam::ServerDescription};
 use crate::{
+    ClusterTime,
     client::options::ServerAddress,
     error::Error,
-    sdam::{convert, error, Server},
-    ClusterTime,
+    sdam::{Server, convert, error},
 };
+#[cfg(test)]
+use crate::{runtime::AcknowledgedMessage, sdam::ServerDescription};
 
 /// A request to every pool.
 #[derive(Debug, Clone)]
@@ -32,11 +32,7 @@ pub(crate) enum TopologyUpdater {
     /// The updater for operations and look-ups of the client.
     Topology(TopologyWatcher),
     /// The updater for one server's pool, whose generations count from the given first one.
-    Pool {
-        reporter: Reporter,
-        first: Generation,
-        server: Weak<Server>,
-    },
+    Pool { reporter: Reporter, first: Generation, server: Weak<Server> },
     /// A channel for tests.
     #[cfg(test)]
     Channel(mpsc::UnboundedSender<AcknowledgedMessage<UpdateMessage, bool>>),
@@ -66,11 +62,7 @@ impl TopologyUpdater {
         phase: HandshakePhase,
     ) -> bool {
         match self {
-            Self::Pool {
-                reporter,
-                first,
-                server,
-            } => {
+            Self::Pool { reporter, first, server } => {
                 let generation = match phase.generation() {
                     Some(generation) => {
                         Some(Generation::from_u64(first.as_u64() + u64::from(generation)))
@@ -97,11 +89,7 @@ impl TopologyUpdater {
             }
             #[cfg(test)]
             Self::Channel(sender) => {
-                let update = UpdateMessage::ApplicationError {
-                    address,
-                    error,
-                    phase,
-                };
+                let update = UpdateMessage::ApplicationError { address, error, phase };
                 let (message, receiver) = AcknowledgedMessage::package(update);
                 let sent = sender.send(message).is_ok();
                 sent && receiver.wait_for_acknowledgment().await.unwrap_or(false)

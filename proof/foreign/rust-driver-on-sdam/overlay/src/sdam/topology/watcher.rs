@@ -10,18 +10,14 @@ use ::sdam::{Clock, WeakTopology};
 use derive_where::derive_where;
 
 use crate::{
+    ClusterTime, TopologyType,
     client::options::{ClientOptions, ServerAddress},
     cmap::Command,
     sdam::{
-        convert,
+        Server, TopologyDescription, TransactionSupportStatus, convert,
         description::topology::{add_read_preference, minutes_to_duration},
-        Server,
-        TopologyDescription,
-        TransactionSupportStatus,
     },
     selection_criteria::SelectionCriteria,
-    ClusterTime,
-    TopologyType,
 };
 
 /// Reads the latest state. Does not keep the topology alive.
@@ -69,10 +65,7 @@ impl TopologyWatcher {
             cluster_time: Mutex::default(),
             view: Mutex::default(),
         };
-        Self {
-            shared: Arc::new(shared),
-            seen: 0,
-        }
+        Self { shared: Arc::new(shared), seen: 0 }
     }
 
     pub(super) fn clock(&self) -> &Arc<dyn Clock> {
@@ -131,23 +124,19 @@ impl TopologyWatcher {
             return false;
         };
         let (seen, timeout) = (self.seen, timeout.into().unwrap_or(Duration::MAX));
-        let newer = topology.wait_for(
-            |state| (state.version() > seen).then(|| state.version()),
-            timeout,
-        );
+        let newer =
+            topology.wait_for(|state| (state.version() > seen).then(|| state.version()), timeout);
         let newer = newer.await;
         self.seen = newer.unwrap_or(seen);
         newer.is_some()
     }
 
     pub(crate) fn topology_type(&self) -> TopologyType {
-        self.read(|topology| convert::topology_type(topology.topology_type()))
-            .unwrap_or_default()
+        self.read(|topology| convert::topology_type(topology.topology_type())).unwrap_or_default()
     }
 
     pub(crate) fn logical_session_timeout(&self) -> Option<Duration> {
-        self.read(|topology| topology.logical_session_timeout_minutes())?
-            .map(minutes_to_duration)
+        self.read(|topology| topology.logical_session_timeout_minutes())?.map(minutes_to_duration)
     }
 
     pub(crate) fn transaction_support_status(&self) -> TransactionSupportStatus {
@@ -234,7 +223,10 @@ impl TopologyWatcher {
         self.peek_latest().description
     }
 
-    pub(crate) fn server_description(&self, address: &ServerAddress) -> Option<crate::sdam::ServerDescription> {
+    pub(crate) fn server_description(
+        &self,
+        address: &ServerAddress,
+    ) -> Option<crate::sdam::ServerDescription> {
         self.view().servers.get(address).cloned()
     }
 

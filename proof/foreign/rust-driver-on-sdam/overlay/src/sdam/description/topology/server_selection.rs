@@ -12,24 +12,22 @@ use std::{
 };
 
 use ::sdam::{
+    Clock, Criteria, Options,
     discovery::options::SelectionStrategy,
     selection::{
         self,
         candidate::{Candidate, Candidates},
         settings::Settings,
     },
-    Clock,
-    Criteria,
-    Options,
 };
 
 use super::TopologyDescription;
 use crate::{
+    ServerType,
     error::{Error, ErrorKind, Result},
     options::ServerAddress,
-    sdam::{convert, Server, ServerDescription, ServerInfo, DEFAULT_HEARTBEAT_FREQUENCY},
+    sdam::{DEFAULT_HEARTBEAT_FREQUENCY, Server, ServerDescription, ServerInfo, convert},
     selection_criteria::{ReadPreference, SelectionCriteria},
-    ServerType,
 };
 
 const DEFAULT_LOCAL_THRESHOLD: Duration = Duration::from_millis(15);
@@ -86,9 +84,8 @@ pub(crate) fn attempt_to_select_server(
     let known = topology.to_sdam();
     let suitable = topology.suitable(&known, criteria, deprioritized)?;
     let window = selection::latency_window(&suitable, topology.threshold());
-    let server = |candidate: Candidate<'_>| {
-        servers.get(&convert::driver_address(&candidate.server.address))
-    };
+    let server =
+        |candidate: Candidate<'_>| servers.get(&convert::driver_address(&candidate.server.address));
     let load = |candidate| server(candidate).map_or(0, |server| server.operation_count());
     let chosen = selection::pick(&window, SelectionStrategy::TwoChoices, load, rand::random());
     let server = chosen.and_then(|candidate| server(candidate).cloned());
