@@ -5,13 +5,14 @@ use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::deployment::Deployment;
 use crate::Result;
 use crate::foreign::on_sdam::driver::{Variant, build_folder};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Outcome {
     Passed,
     Failed,
@@ -19,8 +20,6 @@ pub(super) enum Outcome {
 }
 
 impl Outcome {
-    const ALL: [Self; 3] = [Self::Passed, Self::Failed, Self::Skipped];
-
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Passed => "passed",
@@ -31,7 +30,7 @@ impl Outcome {
 }
 
 /// The result of one test.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(super) struct TestResult {
     pub(super) outcome: Outcome,
     /// The number of cases of official files that were run.
@@ -47,6 +46,14 @@ pub(super) struct TestResult {
 /// The results of one driver on one deployment, by test name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Results(BTreeMap<String, TestResult>);
+
+/// A line of the file that stores them.
+#[derive(Deserialize, Serialize)]
+struct Line<N, R> {
+    name: N,
+    #[serde(flatten)]
+    result: R,
+}
 
 /// Numbers of tests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,9 +71,8 @@ impl Results {
             return Ok(Self::default());
         };
         let lines = text.lines().map(|line| {
-            let value: Value = serde_json::from_str(line)?;
-            let name = value["name"].as_str().unwrap_or_default().to_owned();
-            Ok((name, TestResult::from_json(&value)))
+            let Line::<String, TestResult> { name, result } = serde_json::from_str(line)?;
+            Ok((name, result))
         });
         lines.collect::<Result<_>>().map(Self)
     }
@@ -75,8 +81,12 @@ impl Results {
     pub(super) fn store(&self, variant: Variant, deployment: Deployment) -> Result<()> {
         let path = path(variant, deployment);
         fs::create_dir_all(path.parent().unwrap_or(&path))?;
-        let lines = self.0.iter().map(|(name, result)| result.to_json(name) + "\n");
-        Ok(fs::write(path, lines.collect::<String>())?)
+        let mut lines = String::new();
+        for (name, result) in &self.0 {
+            lines += &serde_json::to_string(&Line { name, result })?;
+            lines.push('\n');
+        }
+        Ok(fs::write(path, lines)?)
     }
 
     pub(super) fn insert(&mut self, name: &str, result: TestResult) {
@@ -126,34 +136,6 @@ pub(super) fn lost(published: &Results, overlaid: &Results) -> usize {
         .count()
 }
 
-impl TestResult {
-    fn to_json(&self, name: &str) -> String {
-        json!({
-            "name": name,
-            "outcome": self.outcome.name(),
-            "cases": self.cases,
-            "skipped": self.skipped,
-            "runs": self.runs,
-            "seconds": self.seconds,
-            "message": self.message,
-        })
-        .to_string()
-    }
-
-    fn from_json(value: &Value) -> Self {
-        let number = |key: &str| value[key].as_u64().unwrap_or_default();
-        let outcome = Outcome::ALL.into_iter().find(|outcome| value["outcome"] == outcome.name());
-        Self {
-            outcome: outcome.unwrap_or(Outcome::Failed),
-            cases: usize::try_from(number("cases")).unwrap_or_default(),
-            skipped: usize::try_from(number("skipped")).unwrap_or_default(),
-            runs: u32::try_from(number("runs")).unwrap_or_default(),
-            seconds: number("seconds"),
-            message: value["message"].as_str().unwrap_or_default().to_owned(),
-        }
-    }
-}
-
 impl Total {
     pub(super) const fn is_empty(self) -> bool {
         self.passed + self.failed + self.skipped == 0
@@ -174,7 +156,7 @@ fn path(variant: Variant, deployment: Deployment) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::{Outcome, Results, TestResult, lost};
+    use super::{Line, Outcome, Results, TestResult, lost};
 
     fn result(outcome: Outcome) -> TestResult {
         TestResult {
@@ -197,11 +179,11 @@ mod tests {
 
     #[test]
     fn a_stored_result_is_read_unchanged() {
-        for outcome in Outcome::ALL {
-            let result = result(outcome);
-            let value = serde_json::from_str(&result.to_json("a")).unwrap();
-            assert_eq!(TestResult::from_json(&value), result);
-        }
+        let result = result(Outcome::Skipped);
+        let line = serde_json::to_string(&Line { name: "a", result: &result }).unwrap();
+        assert!(line.starts_with(r#"{"name":"a","outcome":"skipped","cases":3"#), "{line}");
+        let read: Line<String, TestResult> = serde_json::from_str(&line).unwrap();
+        assert_eq!((&*read.name, read.result), ("a", result));
     }
 
     #[test]
