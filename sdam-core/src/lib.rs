@@ -47,6 +47,7 @@ pub mod ids;
 mod input;
 pub mod machine;
 pub mod monitor;
+mod names;
 pub mod options;
 mod output;
 pub mod pool;

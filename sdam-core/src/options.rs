@@ -4,8 +4,8 @@ use alloc::{collections::BTreeSet, sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use crate::{
-    address::ServerAddress, read_preference::ReadPreference, topology_type::TopologyType,
-    uri_options::DriverOptions, wire_versions::WireVersions,
+    address::ServerAddress, names::names, read_preference::ReadPreference,
+    topology_type::TopologyType, uri_options::DriverOptions, wire_versions::WireVersions,
 };
 
 mod credential;
@@ -216,26 +216,17 @@ impl Options {
     }
 }
 
-/// The use of streaming by monitors (SDAM: "serverMonitoringMode").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ServerMonitoringMode {
-    /// [`Poll`](Self::Poll) in a function of a FaaS provider, else [`Stream`](Self::Stream).
-    #[default]
-    Auto,
-    /// Streaming where the server supports it.
-    Stream,
-    /// Always polling.
-    Poll,
-}
-
-impl ServerMonitoringMode {
-    /// Returns the mode's name in connection strings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Stream => "stream",
-            Self::Poll => "poll",
-        }
+names! {
+    /// The use of streaming by monitors (SDAM: "serverMonitoringMode").
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum ServerMonitoringMode {
+        /// [`Poll`](Self::Poll) in a function of a FaaS provider, else [`Stream`](Self::Stream).
+        #[default]
+        Auto = "auto",
+        /// Streaming where the server supports it.
+        Stream = "stream",
+        /// Always polling.
+        Poll = "poll",
     }
 }
 

@@ -8,7 +8,7 @@ use alloc::{
 };
 use core::{fmt, time::Duration};
 
-use crate::config_error::ConfigError;
+use crate::{config_error::ConfigError, names::names};
 
 /// The members of a replica set from which an operation may read (Server Selection: "Read
 /// preference").
@@ -130,45 +130,29 @@ impl fmt::Display for ReadPreference {
     }
 }
 
-/// The mode of a read preference.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ReadMode {
-    /// Only the primary.
-    #[default]
-    Primary,
-    /// The primary if there is one, else an eligible secondary.
-    PrimaryPreferred,
-    /// Only eligible secondaries.
-    Secondary,
-    /// Eligible secondaries if there are any, else the primary.
-    SecondaryPreferred,
-    /// The primary and the eligible secondaries alike.
-    Nearest,
+names! {
+    /// The mode of a read preference.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum ReadMode {
+        /// Only the primary.
+        #[default]
+        Primary = "primary",
+        /// The primary if there is one, else an eligible secondary.
+        PrimaryPreferred = "primaryPreferred",
+        /// Only eligible secondaries.
+        Secondary = "secondary",
+        /// Eligible secondaries if there are any, else the primary.
+        SecondaryPreferred = "secondaryPreferred",
+        /// The primary and the eligible secondaries alike.
+        Nearest = "nearest",
+    }
 }
 
 impl ReadMode {
-    /// Returns the mode's name in commands and connection strings.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::PrimaryPreferred => "primaryPreferred",
-            Self::Secondary => "secondary",
-            Self::SecondaryPreferred => "secondaryPreferred",
-            Self::Nearest => "nearest",
-        }
-    }
-
     /// Parses the name of a mode, spelled as in commands, in any case.
     pub fn parse(name: &str) -> Option<Self> {
-        [
-            Self::Primary,
-            Self::PrimaryPreferred,
-            Self::Secondary,
-            Self::SecondaryPreferred,
-            Self::Nearest,
-        ]
-        .into_iter()
-        .find(|mode| mode.as_str().eq_ignore_ascii_case(name))
+        let mut modes = Self::ALL.iter().copied();
+        modes.find(|mode| mode.as_str().eq_ignore_ascii_case(name))
     }
 }
 

@@ -2,50 +2,38 @@
 
 use core::fmt;
 
-/// The role of a server (SDAM: "ServerType").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum ServerType {
-    /// Not reached yet, or lost because of an error.
-    #[default]
-    Unknown,
-    /// Unknown, but named as primary by another member.
-    PossiblePrimary,
-    /// A server outside any replica set.
-    Standalone,
-    /// A router of a sharded cluster.
-    Mongos,
-    /// The primary of a replica set.
-    #[doc(alias("isWritablePrimary", "ismaster"))]
-    RsPrimary,
-    /// A secondary of a replica set.
-    RsSecondary,
-    /// An arbiter: votes, holds no data.
-    RsArbiter,
-    /// A member that is hidden, starting up or recovering.
-    RsOther,
-    /// A member without a configuration.
-    RsGhost,
-    /// The single address of a load-balanced deployment; never the result of a check.
-    LoadBalancer,
+use crate::names::names;
+
+names! {
+    /// The role of a server (SDAM: "ServerType").
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub enum ServerType {
+        /// Not reached yet, or lost because of an error.
+        #[default]
+        Unknown = "Unknown",
+        /// Unknown, but named as primary by another member.
+        PossiblePrimary = "PossiblePrimary",
+        /// A server outside any replica set.
+        Standalone = "Standalone",
+        /// A router of a sharded cluster.
+        Mongos = "Mongos",
+        /// The primary of a replica set.
+        #[doc(alias("isWritablePrimary", "ismaster"))]
+        RsPrimary = "RSPrimary",
+        /// A secondary of a replica set.
+        RsSecondary = "RSSecondary",
+        /// An arbiter: votes, holds no data.
+        RsArbiter = "RSArbiter",
+        /// A member that is hidden, starting up or recovering.
+        RsOther = "RSOther",
+        /// A member without a configuration.
+        RsGhost = "RSGhost",
+        /// The single address of a load-balanced deployment; never the result of a check.
+        LoadBalancer = "LoadBalancer",
+    }
 }
 
 impl ServerType {
-    /// Returns the specification's spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "Unknown",
-            Self::PossiblePrimary => "PossiblePrimary",
-            Self::Standalone => "Standalone",
-            Self::Mongos => "Mongos",
-            Self::RsPrimary => "RSPrimary",
-            Self::RsSecondary => "RSSecondary",
-            Self::RsArbiter => "RSArbiter",
-            Self::RsOther => "RSOther",
-            Self::RsGhost => "RSGhost",
-            Self::LoadBalancer => "LoadBalancer",
-        }
-    }
-
     /// Returns whether the type is neither Unknown nor PossiblePrimary (Server Selection:
     /// "available").
     pub const fn is_available(self) -> bool {

@@ -2,38 +2,30 @@
 
 use core::fmt;
 
-/// The kind of a deployment (SDAM: "TopologyType").
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub enum TopologyType {
-    /// Nothing is known yet, or the topology is closed.
-    #[default]
-    Unknown,
-    /// One server of any type.
-    Single,
-    /// A replica set whose primary is not known.
-    ReplicaSetNoPrimary,
-    /// A replica set with a primary.
-    ReplicaSetWithPrimary,
-    /// A sharded cluster, represented by its routers.
-    Sharded,
-    /// A deployment behind a load balancer.
-    LoadBalanced,
+use crate::names::names;
+
+names! {
+    /// The kind of a deployment (SDAM: "TopologyType").
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+    pub enum TopologyType {
+        /// Nothing is known yet, or the topology is closed.
+        #[default]
+        Unknown = "Unknown",
+        /// One server of any type.
+        Single = "Single",
+        /// A replica set whose primary is not known.
+        ReplicaSetNoPrimary = "ReplicaSetNoPrimary",
+        /// A replica set with a primary.
+        ReplicaSetWithPrimary = "ReplicaSetWithPrimary",
+        /// A sharded cluster, represented by its routers.
+        Sharded = "Sharded",
+        /// A deployment behind a load balancer.
+        LoadBalanced = "LoadBalanced",
+    }
 }
 
 impl TopologyType {
-    /// Returns the specification's spelling.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Unknown => "Unknown",
-            Self::Single => "Single",
-            Self::ReplicaSetNoPrimary => "ReplicaSetNoPrimary",
-            Self::ReplicaSetWithPrimary => "ReplicaSetWithPrimary",
-            Self::Sharded => "Sharded",
-            Self::LoadBalanced => "LoadBalanced",
-        }
-    }
-
     /// Returns whether this is one of the two replica set types.
     pub const fn is_replica_set(self) -> bool {
         matches!(self, Self::ReplicaSetNoPrimary | Self::ReplicaSetWithPrimary)

@@ -73,14 +73,7 @@ impl Arguments {
 
 /// Returns the parser of the mode of a read preference.
 pub(crate) fn mode() -> impl TypedValueParser<Value = ReadMode> {
-    let modes = [
-        ReadMode::Primary,
-        ReadMode::PrimaryPreferred,
-        ReadMode::Secondary,
-        ReadMode::SecondaryPreferred,
-        ReadMode::Nearest,
-    ];
-    PossibleValuesParser::new(modes.map(ReadMode::as_str))
+    PossibleValuesParser::new(ReadMode::ALL.iter().map(|mode| mode.as_str()))
         .try_map(|name| ReadMode::parse(&name).ok_or("there is no such mode"))
 }
 

@@ -1,4 +1,4 @@
-use crate::{address::ServerAddress, ids::ServerId};
+use crate::{address::ServerAddress, ids::ServerId, names::names};
 
 /// The check of a heartbeat event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,32 +41,24 @@ pub struct ConnectionId {
     pub server: Option<i64>,
 }
 
-/// The reason why a pool closed a connection (CMAP: "Events").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
-pub enum ConnectionClosedReason {
-    /// The pool was cleared after the connection had been created.
-    Stale,
-    /// The connection was unused for longer than `maxIdleTimeMS`.
-    Idle,
-    /// The connection broke, or could not be established.
-    Error,
-    /// The pool was closed.
-    PoolClosed,
+names! {
+    /// The reason why a pool closed a connection (CMAP: "Events").
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+    pub enum ConnectionClosedReason {
+        /// The pool was cleared after the connection had been created.
+        Stale = "stale",
+        /// The connection was unused for longer than `maxIdleTimeMS`.
+        Idle = "idle",
+        /// The connection broke, or could not be established.
+        Error = "error",
+        /// The pool was closed.
+        PoolClosed = "poolClosed",
+    }
 }
 
 impl ConnectionClosedReason {
-    /// Returns the value in the event, such as `poolClosed`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stale => "stale",
-            Self::Idle => "idle",
-            Self::Error => "error",
-            Self::PoolClosed => "poolClosed",
-        }
-    }
-
     /// Returns the sentence for log messages.
     pub const fn text(self) -> &'static str {
         match self {
@@ -81,32 +73,24 @@ impl ConnectionClosedReason {
     }
 }
 
-/// The reason why a check-out failed (CMAP: "Events").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
-pub enum CheckOutFailure {
-    /// No connection became available in time.
-    Timeout,
-    /// The pool is closed.
-    PoolClosed,
-    /// A connection could not be established, or the pool was cleared.
-    ConnectionError,
-    /// The caller dropped the check-out; not in the specification.
-    Cancelled,
+names! {
+    /// The reason why a check-out failed (CMAP: "Events").
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
+    pub enum CheckOutFailure {
+        /// No connection became available in time.
+        Timeout = "timeout",
+        /// The pool is closed.
+        PoolClosed = "poolClosed",
+        /// A connection could not be established, or the pool was cleared.
+        ConnectionError = "connectionError",
+        /// The caller dropped the check-out; not in the specification.
+        Cancelled = "cancelled",
+    }
 }
 
 impl CheckOutFailure {
-    /// Returns the value in the event, such as `poolClosed`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::PoolClosed => "poolClosed",
-            Self::ConnectionError => "connectionError",
-            Self::Cancelled => "cancelled",
-        }
-    }
-
     /// Returns the sentence for log messages.
     pub const fn text(self) -> &'static str {
         match self {

@@ -1,5 +1,7 @@
 use alloc::boxed::Box;
 
+use crate::names::names;
+
 /// The server selection in an event. Created once for each selection that has listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -28,42 +30,29 @@ impl Selection {
     }
 }
 
-/// The reason why a server selection failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-#[cfg_attr(
-    feature = "serde",
-    derive(serde::Serialize, serde::Deserialize),
-    serde(rename_all = "snake_case")
-)]
-pub enum SelectionFailure {
-    /// `serverSelectionTimeoutMS` has passed.
-    Timeout,
-    /// The client and a server have no wire version in common.
-    Incompatible,
-    /// The read preference does not fit the deployment.
-    InvalidCriteria,
-    /// No server was suitable at once, and the maximum number of selections was already waiting.
-    TooManyWaiters,
-    /// The topology was closed.
-    Closed,
-    /// The runtime shut down before the topology was closed.
-    RuntimeShutDown,
-    /// The caller cancelled the selection.
-    Cancelled,
-}
-
-impl SelectionFailure {
-    /// Returns lower-case words joined by underscores, for counters.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Timeout => "timeout",
-            Self::Incompatible => "incompatible",
-            Self::InvalidCriteria => "invalid_criteria",
-            Self::TooManyWaiters => "too_many_waiters",
-            Self::Closed => "closed",
-            Self::RuntimeShutDown => "runtime_shut_down",
-            Self::Cancelled => "cancelled",
-        }
+names! {
+    /// The reason why a server selection failed.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    #[cfg_attr(
+        feature = "serde",
+        derive(serde::Serialize, serde::Deserialize),
+        serde(rename_all = "snake_case")
+    )]
+    pub enum SelectionFailure {
+        /// `serverSelectionTimeoutMS` has passed.
+        Timeout = "timeout",
+        /// The client and a server have no wire version in common.
+        Incompatible = "incompatible",
+        /// The read preference does not fit the deployment.
+        InvalidCriteria = "invalid_criteria",
+        /// No server was suitable at once, and the maximum number of selections was already waiting.
+        TooManyWaiters = "too_many_waiters",
+        /// The topology was closed.
+        Closed = "closed",
+        /// The runtime shut down before the topology was closed.
+        RuntimeShutDown = "runtime_shut_down",
+        /// The caller cancelled the selection.
+        Cancelled = "cancelled",
     }
 }

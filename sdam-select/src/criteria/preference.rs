@@ -95,13 +95,7 @@ mod tests {
 
     #[test]
     fn a_shared_preference_is_the_one_it_was_made_of() {
-        for mode in [
-            ReadMode::Primary,
-            ReadMode::PrimaryPreferred,
-            ReadMode::Secondary,
-            ReadMode::SecondaryPreferred,
-            ReadMode::Nearest,
-        ] {
+        for &mode in ReadMode::ALL {
             let plain = ReadPreference::new(mode);
             let limited = plain.clone().with_max_staleness(Duration::from_secs(90));
             assert_eq!(*SharedPreference::from(mode), plain);
