@@ -15,7 +15,6 @@ use std::{
 };
 
 use sdam_chaos::{
-    Counts,
     plan::{Kind, Plan},
     regression,
     run::{Failure, Stats, run, run_twice},
@@ -194,35 +193,14 @@ impl Totals {
 
     fn print(&self, took: Duration) {
         let (seeds, sum) = *self.sums.lock().unwrap_or_else(PoisonError::into_inner);
-        let Counts {
-            selected,
-            timed_out,
-            errors,
-            handshakes,
-            late,
-            faults,
-            operations,
-            bad_replies,
-            refused,
-            encrypted,
-            proxied,
-            look_ups,
-            excused,
-            unended,
-        } = sum.counts;
         println!(
-            "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps",
+            "{seeds} seeds in {took:.1?}: {:.0} seeds per second, {:.1} virtual hours, {} steps, \
+             {} events",
             seeds as f64 / took.as_secs_f64(),
             sum.virtual_time.as_secs_f64() / 3600.0,
             sum.steps,
-        );
-        println!(
-            "{faults} faults, {} events, {selected} servers selected, {timed_out} time-outs, \
-             {errors} errors ({late} of closed service connections) and {handshakes} \
-             handshakes reported, {operations} commands on pooled connections ({bad_replies} \
-             bad replies, {refused} check-outs failed), {encrypted} connections with TLS, {proxied} to proxies, \
-             {look_ups} look-ups of SRV records, {excused} runs excused, {unended} connections outlived their topology",
             sum.events,
         );
+        println!("{}", sum.counts);
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
+    ops::AddAssign,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -57,73 +58,46 @@ pub(crate) struct RunRecord {
     pub(crate) counts: Mutex<Counts>,
 }
 
-/// Counts of what a run exercised, to prove that it tested something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Selections that found a server.
-    pub selected: u64,
-    /// Selections that timed out.
-    pub timed_out: u64,
-    /// Reported errors.
-    pub errors: u64,
-    /// Reported handshakes.
-    pub handshakes: u64,
-    /// Errors reported for closed connections to services behind a load balancer.
-    pub late: u64,
-    /// Steps of scenarios that were possible.
-    pub faults: u64,
-    /// Commands answered on pooled connections.
-    pub operations: u64,
-    /// Commands that received an invalid reply.
-    pub bad_replies: u64,
-    /// Check-outs that a pool refused.
-    pub refused: u64,
-    /// Connections with TLS.
-    pub encrypted: u64,
-    /// Connections to a proxy.
-    pub proxied: u64,
-    /// Look-ups of SRV records.
-    pub look_ups: u64,
-    /// Servers whose true role was not known at the end because the rules for old releases
-    /// correctly treat a primary as stale.
-    pub excused: u64,
-    /// Connections that had not ended when the closing of the topology completed.
-    pub unended: u64,
+/// Declares the counts, each with its meaning.
+macro_rules! counts {
+    ($($name:ident: $text:literal,)*) => {
+        /// Counts of what a run exercised, to prove that it tested something.
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct Counts {
+            $(#[doc = concat!("Number of ", $text, ".")] pub $name: u64,)*
+        }
+
+        impl AddAssign for Counts {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$name += other.$name;)*
+            }
+        }
+
+        impl fmt::Display for Counts {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                let all = [$(format!(concat!("{} ", $text), self.$name)),*];
+                f.write_str(&all.join(", "))
+            }
+        }
+    };
 }
 
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        let Self {
-            selected,
-            timed_out,
-            errors,
-            handshakes,
-            late,
-            faults,
-            operations,
-            bad_replies,
-            refused,
-            encrypted,
-            proxied,
-            look_ups,
-            excused,
-            unended,
-        } = other;
-        self.selected += selected;
-        self.timed_out += timed_out;
-        self.errors += errors;
-        self.handshakes += handshakes;
-        self.late += late;
-        self.faults += faults;
-        self.operations += operations;
-        self.bad_replies += bad_replies;
-        self.refused += refused;
-        self.encrypted += encrypted;
-        self.proxied += proxied;
-        self.look_ups += look_ups;
-        self.excused += excused;
-        self.unended += unended;
-    }
+counts! {
+    faults: "faults",
+    selected: "selections of a server",
+    timed_out: "time-outs of selections",
+    errors: "reported errors",
+    late: "errors of closed connections to services behind a load balancer",
+    handshakes: "reported handshakes",
+    operations: "commands answered on pooled connections",
+    bad_replies: "invalid replies to commands",
+    refused: "refused check-outs",
+    encrypted: "connections with TLS",
+    proxied: "connections to a proxy",
+    look_ups: "look-ups of SRV records",
+    // By the rules for old releases, their primary is stale.
+    excused: "servers whose role need not be known at the end",
+    unended: "connections that outlived their topology",
 }
 
 /// A selection in progress.

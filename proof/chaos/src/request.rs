@@ -27,18 +27,10 @@ enum TypeCriteria {
     Read(ReadMode),
 }
 
-const MODES: [ReadMode; 5] = [
-    ReadMode::Primary,
-    ReadMode::PrimaryPreferred,
-    ReadMode::Secondary,
-    ReadMode::SecondaryPreferred,
-    ReadMode::Nearest,
-];
-
 impl SelectionRequest {
     /// Draws a random selection.
     pub(crate) fn draw(rng: &mut Rng) -> Self {
-        let mode = pick(rng, &MODES);
+        let mode = pick(rng, ReadMode::ALL);
         match rng.below(10) {
             0..4 => Self::write(),
             4..8 => Self::read(ReadPreference::new(mode), Some(TypeCriteria::Read(mode))),

@@ -14,7 +14,9 @@ use std::{
 
 use futures::future::{Either, join, select};
 use sdam::SelectionError;
-use sdam_core::{event::Event, options::Options, rng::Rng, time::Instant};
+use sdam_core::{
+    event::Event, options::Options, rng::Rng, time::Instant, topology::TopologyDescription,
+};
 use sdam_pool::Pools;
 use sdam_sim::{
     Action,
@@ -273,36 +275,63 @@ async fn converge(
     record: &RunRecord,
     topology: &Topology,
 ) -> Result<(), Violation> {
-    record.note("all faults are healed");
-    heal(plan, sim);
     let clock = sim.runtime().backend.clock;
-    let healed = sim.now();
-    let mut truth = Truth::of(plan, sim);
-    let mut since = healed;
+    let mut convergence = Convergence::begin(plan, sim, record, plan.convergence_limit());
     loop {
         clock.sleep_until(sim.now() + Duration::from_millis(250)).await;
-        restart_stopped(sim);
-        let now = sim.now();
-        let present = Truth::of(plan, sim);
-        if present != truth || !Truth::is_settled(sim) {
-            truth = present;
-            since = now;
-        }
-        let description = Arc::clone(topology.snapshot().description());
-        let Some(difference) = truth.differs_from(&description) else {
-            if now.since(healed) >= OBSERVATION {
-                return Ok(());
-            }
-            continue;
-        };
-        if now.since(since) <= plan.convergence_limit() {
-            continue;
-        }
-        if truth.is_excused(&description, &record.events()) {
-            record.counts().excused += 1;
+        convergence.observe();
+        if convergence.is_over(topology.snapshot().description())? {
             return Ok(());
         }
-        return Err(Oracle::Convergence.violated(now, difference));
+    }
+}
+
+/// The end of a run, in which a client has to find the truth within a limit.
+struct Convergence<'c> {
+    plan: &'c Plan,
+    sim: &'c Sim,
+    record: &'c RunRecord,
+    limit: Duration,
+    healed: Instant,
+    truth: Truth,
+    /// The time of the last change of the truth.
+    since: Instant,
+}
+
+impl<'c> Convergence<'c> {
+    /// Heals all faults.
+    fn begin(plan: &'c Plan, sim: &'c Sim, record: &'c RunRecord, limit: Duration) -> Self {
+        record.note("all faults are healed");
+        heal(plan, sim);
+        let healed = sim.now();
+        Self { plan, sim, record, limit, healed, truth: Truth::of(plan, sim), since: healed }
+    }
+
+    /// Restarts members that have stopped, and looks at the truth.
+    fn observe(&mut self) {
+        restart_stopped(self.sim);
+        let present = Truth::of(self.plan, self.sim);
+        if present != self.truth || !Truth::is_settled(self.sim) {
+            self.truth = present;
+            self.since = self.sim.now();
+        }
+    }
+
+    /// Returns whether the run may end, as the client has believed the truth for long enough or is
+    /// excused.
+    fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
+        let now = self.sim.now();
+        let Some(difference) = self.truth.differs_from(believed) else {
+            return Ok(now.since(self.healed) >= OBSERVATION);
+        };
+        if now.since(self.since) <= self.limit {
+            return Ok(false);
+        }
+        if self.truth.is_excused(believed, &self.record.events()) {
+            self.record.counts().excused += 1;
+            return Ok(true);
+        }
+        Err(Oracle::Convergence.violated(now, difference))
     }
 }
 

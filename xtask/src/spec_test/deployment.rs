@@ -19,14 +19,7 @@ const USER: &str = "ada";
 const PASSWORD: &str = "lovelace";
 
 /// The releases in simulated worlds, where time is free.
-const RELEASES: [ServerVersion; 6] = [
-    ServerVersion::V4_2,
-    ServerVersion::V4_4,
-    ServerVersion::V5_0,
-    ServerVersion::V6_0,
-    ServerVersion::V7_0,
-    ServerVersion::V8_0,
-];
+const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
 /// Returns the environments on loopback TCP: the newest release, and one without streaming. A
 /// command that was added after the older one and removed before the newer one needs a release
@@ -43,7 +36,7 @@ pub(super) fn served() -> Vec<Environment> {
 
 /// Returns the environments in simulated worlds.
 pub(super) fn simulated() -> Vec<Environment> {
-    environments(&RELEASES)
+    environments(RELEASES)
 }
 
 /// Returns every kind of deployment of each release, with and without authentication.

@@ -32,17 +32,10 @@ impl Deployed {
 }
 
 /// The releases that the client supports.
-pub(super) const VERSIONS: [ServerVersion; 6] = [
-    ServerVersion::V4_2,
-    ServerVersion::V4_4,
-    ServerVersion::V5_0,
-    ServerVersion::V6_0,
-    ServerVersion::V7_0,
-    ServerVersion::V8_0,
-];
+pub(super) const VERSIONS: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
 pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
-    let version = pick(rng, &VERSIONS);
+    let version = pick(rng, VERSIONS);
     let shape = match (kind, rng.below(100)) {
         (Kind::Failover | Kind::Partition, _) | (_, 0..70) => Shape::ReplicaSet,
         (_, 70..82) => Shape::Sharded,

@@ -318,7 +318,7 @@ impl FaultGenerator<'_> {
                 self.step(Action::Edit(target, vec![Edit::Tags(tags)]));
             }
             _ => {
-                let version = pick(self.rng, &VERSIONS);
+                let version = pick(self.rng, VERSIONS);
                 let member = self.member();
                 self.step(Action::Upgrade(member.into(), version));
             }

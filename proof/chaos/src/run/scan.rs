@@ -14,11 +14,10 @@ use sdam_sim::{
     runtime::Sim,
 };
 
-use super::{OBSERVATION, builder, heal, restart_stopped, setup_failure};
+use super::{Convergence, builder, setup_failure};
 use crate::record::ScanTopology;
 use crate::{
     load::report::{draw, possibly_stale},
-    oracle::truth::Truth,
     plan::Plan,
     record::RunRecord,
     request::SelectionRequest,
@@ -151,37 +150,17 @@ impl Client<'_> {
 
     /// Checks P8: scans find the truth once no server is in its cooldown.
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
-        heal(plan, self.sim);
+        let limit = plan.convergence_limit() + COOLDOWN;
+        let mut convergence = Convergence::begin(plan, self.sim, self.record, limit);
         let clock = self.sim.runtime().backend.clock;
-        let healed = self.sim.now();
-        let mut truth = Truth::of(plan, self.sim);
-        let mut since = healed;
         loop {
             clock.sleep_until(self.sim.now() + Duration::from_secs(1)).await;
-            restart_stopped(self.sim);
-            let present = Truth::of(plan, self.sim);
-            if present != truth || !Truth::is_settled(self.sim) {
-                truth = present;
-                since = self.sim.now();
-            }
+            convergence.observe();
             self.topology.scan().await;
             self.check();
-            let now = self.sim.now();
-            let description = self.topology.description();
-            let Some(difference) = truth.differs_from(&description) else {
-                if now.since(healed) >= OBSERVATION {
-                    return Ok(());
-                }
-                continue;
-            };
-            if now.since(since) <= plan.convergence_limit() + COOLDOWN {
-                continue;
-            }
-            if truth.is_excused(&description, &self.record.events()) {
-                self.record.counts().excused += 1;
+            if convergence.is_over(&self.topology.description())? {
                 return Ok(());
             }
-            return Err(Oracle::Convergence.violated(now, difference));
         }
     }
 }
