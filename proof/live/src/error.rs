@@ -1,27 +1,36 @@
 //! Errors of test servers.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
 use bson::Document;
 
 /// The error of starting or using a server.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The server is not available on this machine, so the test cannot run; see
     /// [`or_skip`](crate::or_skip).
-    Unavailable(Unavailable),
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
     /// A server answered a command with `ok: 0`.
+    #[error(transparent)]
     Command(Box<CommandError>),
     /// A socket, file or process operation failed; the text describes it.
+    #[error("{0}: {1}")]
     Io(String, io::Error),
     /// A reply was not a valid OP_MSG, or lacks a mandatory field.
+    #[error("{0}")]
     Protocol(String),
     /// A server process exited unexpectedly; the text includes the end of its log.
+    #[error("{0}")]
     Exited(String),
     /// A wait timed out.
+    #[error(
+        "timed out after {} s waiting for {awaited}{}",
+        waited.as_secs(),
+        last.as_ref().map(|last| format!("; last: {last}")).unwrap_or_default()
+    )]
     TimedOut {
         /// The awaited event.
         awaited: String,
@@ -31,6 +40,7 @@ pub enum Error {
         last: Option<Box<Error>>,
     },
     /// The operation is not possible in the current state, such as signalling a dead server.
+    #[error("{0}")]
     State(String),
 }
 
@@ -50,29 +60,6 @@ impl Error {
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(unavailable) => unavailable.fmt(f),
-            Self::Command(error) => error.fmt(f),
-            Self::Io(doing, source) => write!(f, "{doing}: {source}"),
-            Self::Protocol(text) | Self::Exited(text) | Self::State(text) => f.write_str(text),
-            Self::TimedOut { awaited, waited, last } => {
-                write!(f, "timed out after {} s waiting for {awaited}", waited.as_secs())?;
-                last.as_ref().map_or(Ok(()), |last| write!(f, "; last: {last}"))
-            }
-        }
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl From<Unavailable> for Error {
-    fn from(unavailable: Unavailable) -> Self {
-        Self::Unavailable(unavailable)
-    }
-}
-
 impl From<CommandError> for Error {
     fn from(error: CommandError) -> Self {
         Self::Command(Box::new(error))
@@ -80,7 +67,8 @@ impl From<CommandError> for Error {
 }
 
 /// A server is not available on this machine; the reason names the remedy.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a server is not available: {reason}")]
 pub struct Unavailable {
     /// The missing item and the remedy, in one or two sentences.
     pub reason: String,
@@ -92,16 +80,9 @@ impl Unavailable {
     }
 }
 
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a server is not available: {}", self.reason)
-    }
-}
-
-impl std::error::Error for Unavailable {}
-
 /// A reply with `ok: 0`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{command} failed: {message} ({code_name}, {code})")]
 pub struct CommandError {
     /// The command's name.
     pub command: String,
@@ -127,12 +108,3 @@ impl CommandError {
         }
     }
 }
-
-impl fmt::Display for CommandError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { command, code, code_name, message, .. } = self;
-        write!(f, "{command} failed: {message} ({code_name}, {code})")
-    }
-}
-
-impl std::error::Error for CommandError {}
