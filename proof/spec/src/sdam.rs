@@ -1,7 +1,7 @@
 //! Server discovery and monitoring tests: from replies and errors to descriptions, generations and
 //! events.
 //!
-//! A file is a [`Script`] of phases. The code under test is a [`Subject`]: the state machine of the
+//! A file is a script of phases. The code under test is a [`Subject`]: the state machine of the
 //! topology alone, that of the whole deployment ([`pure`]), or any other implementation that accepts
 //! replies and returns its state.
 
@@ -19,39 +19,34 @@ use sdam_core::{
     event::EventKind,
     ids::{Generation, ServerId},
     options::Options,
+    report::ErrorReport,
+    server::ServerDescription,
     topology::TopologyDescription,
 };
 use serde_json::Value;
 
-pub use self::script::{ApplicationError, Response, Script};
-use self::script::{Expectation, Phase};
+use self::script::{Expectation, Phase, Response, Script};
 use crate::fields::Stated;
 
-/// A started implementation of discovery and monitoring.
+/// A started implementation of discovery and monitoring. All effects have run when a method returns.
 pub trait Subject {
-    /// Processes the reply of the server at `response.address` to a check. Does nothing if the
-    /// server has left the topology. All effects have run on return.
-    fn respond(&mut self, response: &Response) -> Result<(), String>;
+    /// Returns the current description.
+    fn description(&self) -> Arc<TopologyDescription>;
 
-    /// Processes an application error. All effects have run on return.
-    fn fail(&mut self, error: &ApplicationError) -> Result<(), String>;
+    /// Returns the generation of each server's pool, according to the calls to the pool.
+    fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String>;
 
-    /// Returns the current state and the new events.
-    fn observe(&mut self) -> Result<Observation, String>;
+    /// Returns the events since the last call, or since the start.
+    fn events(&mut self) -> Result<Vec<EventKind>, String>;
+
+    /// Processes the reply of a server to a check; `None` is a broken connection.
+    fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String>;
+
+    /// Processes an error of the application.
+    fn fail(&mut self, server: ServerId, report: &ErrorReport);
 
     /// Ends the subject. The error names any leftovers.
     fn end(self) -> Result<(), String>;
-}
-
-/// The state and the events of a subject.
-#[derive(Clone, Debug)]
-pub struct Observation {
-    /// The current description.
-    pub description: Arc<TopologyDescription>,
-    /// The generation of each server's pool, according to the calls to the pool.
-    pub generations: BTreeMap<ServerId, Generation>,
-    /// The events since the last observation, or since the start.
-    pub events: Vec<EventKind>,
 }
 
 /// Runs `file` against the subject that `start` creates from its connection string.
@@ -77,16 +72,29 @@ pub fn check<S: Subject>(
 }
 
 fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
-    for response in &phase.responses {
-        subject.respond(response)?;
+    for Response { address, reply } in &phase.responses {
+        // A reply of a server that has left the topology is not awaited.
+        if let Some(server) = subject.description().server(address) {
+            subject.respond(server, reply.as_deref())?;
+        }
     }
     for error in &phase.application_errors {
-        subject.fail(error)?;
+        let (address, description) = (&error.address, subject.description());
+        let server = description.server(address);
+        let server = server.ok_or_else(|| format!("{address} is not in the topology"))?.id;
+        let generations = subject.generations()?;
+        let current = generations.get(&server);
+        let current = current.ok_or_else(|| format!("{address} has no pool"))?;
+        if let Some(report) = error.report(*current) {
+            subject.fail(server, &report);
+        }
     }
-    let observation = subject.observe()?;
+    let (generations, events) = (subject.generations()?, subject.events()?);
     match &phase.expectation {
-        Expectation::Outcome(expected) => outcome::compare(expected, &observation),
-        Expectation::Events(expected) => events::compare(expected, &observation.events),
+        Expectation::Outcome(expected) => {
+            outcome::compare(expected, &subject.description(), &generations)
+        }
+        Expectation::Events(expected) => events::compare(expected, &events),
     }
 }
 

@@ -1,18 +1,22 @@
 //! Discovery and monitoring tests, in single-threaded mode.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use sdam_core::options::Options;
+use sdam_core::{
+    event::EventKind,
+    ids::{Generation, ServerId},
+    options::Options,
+    report::ErrorReport,
+    server::ServerDescription,
+    topology::TopologyDescription,
+};
 use sdam_events::channel;
 use sdam_testkit::fixed_reply;
 use serde_json::Value;
 
 use super::harness::{Harness, ready};
 use crate::running::ScanTopology;
-use crate::{
-    running::events::EventLog,
-    sdam::{ApplicationError, Observation, Response, Subject},
-};
+use crate::{running::events::EventLog, sdam::Subject};
 
 /// The delay of replies.
 const DELAY: Duration = Duration::from_millis(1);
@@ -41,45 +45,33 @@ impl Scanned {
 }
 
 impl Subject for Scanned {
-    fn respond(&mut self, response: &Response) -> Result<(), String> {
-        let address = &response.address;
-        let description = self.topology.description();
-        let Some(server) = description.server(address) else {
-            return Ok(());
-        };
-        let (id, was_known) = (server.id, server.server_type.is_available());
+    fn description(&self) -> Arc<TopologyDescription> {
+        self.topology.description()
+    }
+
+    fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String> {
+        Ok(self.harness.pools.generations())
+    }
+
+    fn events(&mut self) -> Result<Vec<EventKind>, String> {
+        self.events.take(self.topology.id())
+    }
+
+    fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
+        let address = &server.address;
         // SDAM: "Network or command error during server check": if the connection breaks, a known
         // server is immediately checked once more, and breaks that connection as well.
-        let times = if response.reply.is_none() && was_known { 2 } else { 1 };
-        let reply = fixed_reply(response.reply.clone());
-        self.harness.serve(address, DELAY, reply);
-        ready(self.topology.check(id))?;
+        let times = if reply.is_none() && server.server_type.is_available() { 2 } else { 1 };
+        self.harness.serve(address, DELAY, fixed_reply(reply.map(<[u8]>::to_vec)));
+        ready(self.topology.check(server.id))?;
         match self.harness.servers.remove(address).len() {
             asked if asked == times => Ok(()),
             asked => Err(format!("expected {times} checks of {address}, got {asked}")),
         }
     }
 
-    fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
-        let description = self.topology.description();
-        let server = description.server(&error.address);
-        let server = server.ok_or_else(|| format!("{} is not in the topology", error.address))?;
-        let id = server.id;
-        let generations = self.harness.pools.generations();
-        let current = generations.get(&id);
-        let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        if let Some(report) = error.report(*current) {
-            self.topology.handle_error(id, &report);
-        }
-        Ok(())
-    }
-
-    fn observe(&mut self) -> Result<Observation, String> {
-        Ok(Observation {
-            description: self.topology.description(),
-            generations: self.harness.pools.generations(),
-            events: self.events.take(self.topology.id())?,
-        })
+    fn fail(&mut self, server: ServerId, report: &ErrorReport) {
+        self.topology.handle_error(server, report);
     }
 
     fn end(mut self) -> Result<(), String> {

@@ -3,20 +3,21 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
-    address::ServerAddress,
     deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
-    error::{Error, ErrorKind, Stage},
     event::{EventKind, EventName},
     hello::{Handshake, HelloReply},
     ids::{Generation, ObjectId, ServerId},
     monitor::MonitorConfig,
     options::Options,
+    report::ErrorReport,
     rng::Rng,
+    server::ServerDescription,
     time::Instant,
+    topology::TopologyDescription,
 };
 use serde_json::Value;
 
-use super::{ApplicationError, Observation, Response, Subject};
+use super::{Subject, pure::broken};
 
 /// Runs `file` against a [`Deployment`].
 pub(super) fn check(file: &Value) -> Result<(), String> {
@@ -115,62 +116,39 @@ impl Driven {
         let (conn, asked) = *self.asked.get(&server)?;
         (asked == Asked::Reply).then_some(conn)
     }
-
-    fn server(&self, address: &ServerAddress) -> Option<ServerId> {
-        Some(self.deployment.description().server(address)?.id)
-    }
 }
 
 impl Subject for Driven {
-    fn respond(&mut self, response: &Response) -> Result<(), String> {
-        let Some(server) = self.server(&response.address) else {
-            return Ok(());
-        };
-        let conn = self
-            .connection(server)
-            .ok_or_else(|| format!("{} is not checked", response.address))?;
-        self.asked.remove(&server);
+    fn description(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.deployment.description())
+    }
+
+    fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String> {
+        Ok(self.generations.clone())
+    }
+
+    fn events(&mut self) -> Result<Vec<EventKind>, String> {
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
+        let conn = self.connection(server.id);
+        let conn = conn.ok_or_else(|| format!("{} is not checked", server.address))?;
+        self.asked.remove(&server.id);
         let at = self.now;
-        match &response.reply {
-            Some(reply) => self.handle(Input::Reply {
-                conn,
-                sent: at,
-                at,
-                reply: HelloReply::parse(reply.as_slice()),
-                more_to_come: false,
-            }),
-            None => self.handle(Input::Failed {
-                conn,
-                at,
-                error: Error::new(
-                    ErrorKind::Network,
-                    Stage::Hello,
-                    "network error of the test file",
-                ),
-            }),
-        }
+        self.handle(match reply {
+            Some(reply) => {
+                let reply = HelloReply::parse(reply);
+                Input::Reply { conn, sent: at, at, reply, more_to_come: false }
+            }
+            None => Input::Failed { conn, at, error: broken() },
+        });
         Ok(())
     }
 
-    fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
-        let server = self
-            .server(&error.address)
-            .ok_or_else(|| format!("{} is not a server of the topology", error.address))?;
-        let current = self.deployment.generation(server, None);
-        let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        if let Some(report) = error.report(current) {
-            let (_, outputs) = self.deployment.handle_error(self.now, server, &report);
-            self.perform(outputs);
-        }
-        Ok(())
-    }
-
-    fn observe(&mut self) -> Result<Observation, String> {
-        Ok(Observation {
-            description: Arc::clone(self.deployment.description()),
-            generations: self.generations.clone(),
-            events: std::mem::take(&mut self.events),
-        })
+    fn fail(&mut self, server: ServerId, report: &ErrorReport) {
+        let (_, outputs) = self.deployment.handle_error(self.now, server, report);
+        self.perform(outputs);
     }
 
     fn end(mut self) -> Result<(), String> {

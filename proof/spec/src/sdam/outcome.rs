@@ -6,12 +6,13 @@ use bson::oid::ObjectId;
 use sdam_core::{
     address::ServerAddress,
     error::Error,
-    ids::{self, TopologyVersion},
+    ids::{self, Generation, ServerId, TopologyVersion},
     server::{ServerDescription, ServerType},
+    topology::TopologyDescription,
 };
 use serde::Deserialize;
 
-use super::{Observation, compare as compare_key, same};
+use super::{compare as compare_key, same};
 use crate::fields::{Integer, Stated};
 
 /// A description of the topology with the fields that a file specifies.
@@ -70,8 +71,11 @@ struct Version {
 }
 
 /// Compares the expected description with the observed one.
-pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), String> {
-    let topology = &observed.description;
+pub(super) fn compare(
+    expected: &Outcome,
+    topology: &TopologyDescription,
+    generations: &BTreeMap<ServerId, Generation>,
+) -> Result<(), String> {
     let topology_type = topology.topology_type().as_str();
     same("topologyType", &topology_type, &&*expected.topology_type)?;
     let set_name = topology.set_name().map(str::to_owned);
@@ -90,7 +94,7 @@ pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), 
     compare_key("compatible", compatible.as_ref(), &expected.compatible)?;
     for (address, server) in &expected.servers {
         if let Some(actual) = topology.server(address) {
-            compare_server(server, actual, observed)
+            compare_server(server, actual, generations)
                 .map_err(|difference| format!("{address}: {difference}"))?;
         }
     }
@@ -102,7 +106,7 @@ pub(super) fn compare(expected: &Outcome, observed: &Observation) -> Result<(), 
 fn compare_server(
     expected: &ServerFields,
     server: &ServerDescription,
-    observed: &Observation,
+    generations: &BTreeMap<ServerId, Generation>,
 ) -> Result<(), String> {
     let server_type = server.server_type.as_str();
     same("type", &server_type, &&*expected.kind)?;
@@ -138,7 +142,7 @@ fn compare_server(
     compare_key("maxWireVersion", max.as_ref(), &expected.max_wire_version)?;
     compare_error(&expected.error, server)?;
     if let Some(pool) = &expected.pool {
-        let actual = observed.generations.get(&server.id);
+        let actual = generations.get(&server.id);
         let actual = actual.map(|generation| generation.as_u64());
         same("pool.generation", &actual, &Some(pool.generation))?;
     }

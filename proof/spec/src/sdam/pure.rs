@@ -9,12 +9,14 @@ use sdam_core::{
     ids::{Generation, ObjectId, ServerId},
     machine::{Effect, Effects, Input, TopologyMachine},
     options::Options,
-    server::Rtt,
+    report::ErrorReport,
+    server::{Rtt, ServerDescription},
     time::Instant,
+    topology::TopologyDescription,
 };
 use serde_json::Value;
 
-use super::{ApplicationError, Observation, Response, Subject, deployment};
+use super::{Subject, deployment};
 
 /// Runs `file` against a [`TopologyMachine`], and against a
 /// [`Deployment`](sdam_core::deployment::Deployment).
@@ -71,39 +73,11 @@ impl PureMachine {
 }
 
 impl Subject for PureMachine {
-    fn respond(&mut self, response: &Response) -> Result<(), String> {
-        let Some(server) = self.machine.description().server(&response.address) else {
-            return Ok(());
-        };
-        let outcome = match &response.reply {
-            Some(reply) => Hello::parse(reply),
-            None => {
-                Err(Error::new(ErrorKind::Network, Stage::Hello, "network error of the test file"))
-            }
-        };
-        let rtt = Some(Rtt { average: Duration::from_millis(1), ..Rtt::default() });
-        let input = Input::Checked { server: server.id, outcome, rtt };
-        let effects = self.machine.handle(self.now, input);
-        self.perform(effects);
-        Ok(())
+    fn description(&self) -> Arc<TopologyDescription> {
+        Arc::clone(self.machine.description())
     }
 
-    fn fail(&mut self, error: &ApplicationError) -> Result<(), String> {
-        let description = self.machine.description();
-        let server = description
-            .server(&error.address)
-            .ok_or_else(|| format!("{} is not a server of the topology", error.address))?
-            .id;
-        let current = self.machine.generation(server, None);
-        let current = current.ok_or_else(|| format!("{} has no pool", error.address))?;
-        if let Some(report) = error.report(current) {
-            let (_, effects) = self.machine.handle_error(self.now, server, &report);
-            self.perform(effects);
-        }
-        Ok(())
-    }
-
-    fn observe(&mut self) -> Result<Observation, String> {
+    fn generations(&self) -> Result<BTreeMap<ServerId, Generation>, String> {
         for (server, commanded) in &self.generations {
             let counted = self.machine.generation(*server, None);
             if counted != Some(*commanded) {
@@ -113,11 +87,25 @@ impl Subject for PureMachine {
                 ));
             }
         }
-        Ok(Observation {
-            description: Arc::clone(self.machine.description()),
-            generations: self.generations.clone(),
-            events: std::mem::take(&mut self.events),
-        })
+        Ok(self.generations.clone())
+    }
+
+    fn events(&mut self) -> Result<Vec<EventKind>, String> {
+        Ok(std::mem::take(&mut self.events))
+    }
+
+    fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
+        let outcome = reply.map_or_else(|| Err(broken()), Hello::parse);
+        let rtt = Some(Rtt { average: Duration::from_millis(1), ..Rtt::default() });
+        let input = Input::Checked { server: server.id, outcome, rtt };
+        let effects = self.machine.handle(self.now, input);
+        self.perform(effects);
+        Ok(())
+    }
+
+    fn fail(&mut self, server: ServerId, report: &ErrorReport) {
+        let (_, effects) = self.machine.handle_error(self.now, server, report);
+        self.perform(effects);
     }
 
     fn end(mut self) -> Result<(), String> {
@@ -128,4 +116,9 @@ impl Subject for PureMachine {
             number => Err(format!("{number} pools are left after the topology was closed")),
         }
     }
+}
+
+/// The error of a connection that the test file breaks.
+pub(super) fn broken() -> Error {
+    Error::new(ErrorKind::Network, Stage::Hello, "network error of the test file")
 }

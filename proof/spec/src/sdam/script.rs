@@ -18,11 +18,11 @@ use crate::{fields::read, running::deployment::encode};
 /// unchecked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Script {
+pub(super) struct Script {
     #[serde(rename = "description")]
     _description: Option<IgnoredAny>,
     /// The connection string of the topology.
-    pub uri: String,
+    pub(super) uri: String,
     pub(super) phases: Vec<Phase>,
 }
 
@@ -68,11 +68,11 @@ impl TryFrom<Value> for Expectation {
 /// A server's reply to a check.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "(ServerAddress, Document)")]
-pub struct Response {
+pub(super) struct Response {
     /// The server that replies.
-    pub address: ServerAddress,
+    pub(super) address: ServerAddress,
     /// The BSON document of the reply; `None` for a network error.
-    pub reply: Option<Vec<u8>>,
+    pub(super) reply: Option<Vec<u8>>,
 }
 
 impl TryFrom<(ServerAddress, Document)> for Response {
@@ -87,11 +87,11 @@ impl TryFrom<(ServerAddress, Document)> for Response {
 /// An application error on a pooled connection.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(try_from = "ApplicationErrorFormat")]
-pub struct ApplicationError {
+pub(super) struct ApplicationError {
     /// The server to which the connection leads.
-    pub address: ServerAddress,
+    pub(super) address: ServerAddress,
     /// The connection's generation; `None` for the pool's current one.
-    pub generation: Option<Generation>,
+    generation: Option<Generation>,
     max_wire_version: i32,
     /// The error; `None` for a reply without one that concerns the server.
     error: Option<Error>,
@@ -157,7 +157,7 @@ impl Script {
     /// # Errors
     ///
     /// If the file does not have this format, or has no phases.
-    pub fn parse(file: &Value) -> Result<Self, String> {
+    pub(super) fn parse(file: &Value) -> Result<Self, String> {
         let script: Self = read(file)?;
         if script.phases.is_empty() {
             return Err("the file has no phases".into());
@@ -169,7 +169,7 @@ impl Script {
 impl ApplicationError {
     /// Returns the report of a pool whose generation is `current`; `None` for a reply without an
     /// error that concerns the server.
-    pub fn report(&self, current: Generation) -> Option<ErrorReport> {
+    pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);
         let report = ErrorReport::new(generation, self.error.clone()?);
         Some(report.with_max_wire_version(self.max_wire_version))
