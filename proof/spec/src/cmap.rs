@@ -12,7 +12,7 @@ mod tests;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -38,6 +38,7 @@ use crate::{
     host::Target,
     recorder::Recorder,
     requirement::{Environment, Kind},
+    running::lock,
     thread::Thread,
     unified::set_fail_point,
 };
@@ -259,8 +260,4 @@ fn options(uri: &str, pool_options: &[(String, Value)]) -> Result<Options, Strin
     let uri = format!("{}/?{query}", uri.trim_end_matches('/'));
     let options = Options::parse(&uri).map_err(|error| error.to_string())?;
     Ok(options)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

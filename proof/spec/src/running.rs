@@ -6,6 +6,8 @@ pub(crate) mod selection;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use sdam_core::options::{Options, ServerMonitoringMode};
 use sdam_testkit::{RecordingPool, RecordingPools};
 use sdam_transport::handshake::{ClientMetadata, Environment};
@@ -43,4 +45,9 @@ pub(crate) fn check_nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
         }
         None => Ok(()),
     }
+}
+
+/// Locks, also after a panic in a test that held the lock.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use sdam_core::{
@@ -23,7 +23,7 @@ use sdam_transport::{
     runtime::Runtime,
 };
 
-use crate::running::{client_metadata, deployment};
+use crate::running::{client_metadata, deployment, lock};
 
 /// The wire version in replies to checks, as in release 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
@@ -254,8 +254,4 @@ impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Owner").finish_non_exhaustive()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

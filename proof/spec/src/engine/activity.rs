@@ -3,11 +3,13 @@
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     task::{Context, Poll, Wake, Waker},
 };
 
 use sdam_transport::spawn::{Spawner, Task};
+
+use crate::running::lock;
 
 /// Counts the tasks that are running or woken.
 ///
@@ -195,8 +197,4 @@ impl Wake for Status {
             Phase::Woken | Phase::RunningAndWoken | Phase::Ended => {}
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -3,12 +3,14 @@
 use std::{
     collections::BTreeSet,
     fmt::Debug,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use sdam::SelectionError;
 use sdam_core::address::ServerAddress;
 use sdam_select::{candidate::Candidates, criteria::Criteria};
+
+use super::lock;
 
 /// The currently selected server; `None` if none is suitable.
 pub(crate) type Selected = Result<Option<ServerAddress>, String>;
@@ -34,12 +36,12 @@ pub(crate) fn check_suitable(
     let received = Arc::new(Mutex::new(BTreeSet::new()));
     let log = Arc::clone(&received);
     let selector = move |suitable: &mut Candidates<'_>| {
-        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut log = lock(&log);
         log.extend(suitable.iter().map(|candidate| candidate.address.clone()));
     };
     let criteria = criteria.clone().with_selector(Arc::new(selector));
     select(&criteria)?;
-    let received = received.lock().unwrap_or_else(PoisonError::into_inner);
+    let received = lock(&received);
     if *received == *expected {
         return Ok(());
     }
