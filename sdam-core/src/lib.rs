@@ -16,6 +16,7 @@
 //! | [`server`], [`topology`] | immutable descriptions and their equality |
 //! | [`deployment`] | [`deployment::Deployment`]: a client's view of a deployment, with all the parts below |
 //! | [`machine`] | [`machine::TopologyMachine`]: takes inputs, returns effects |
+//! | [`actions`] | the lists of actions that these return |
 //! | [`monitor`], [`rtt`] | one server's check loop and its round-trip times |
 //! | [`srv`] | hosts of SRV records |
 //! | [`pool`] | clears and errors of connection pools |
@@ -32,6 +33,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod actions;
 pub mod address;
 pub mod command;
 mod config_error;

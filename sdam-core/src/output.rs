@@ -2,11 +2,9 @@
 
 use alloc::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::{
-    address::ServerAddress, event::EventKind, hello::HelloRequest, ids::ServerId, input::ConnId,
-    pool::PoolClear, time::Instant, topology::TopologyDescription,
+    actions::Actions, address::ServerAddress, event::EventKind, hello::HelloRequest, ids::ServerId,
+    input::ConnId, pool::PoolClear, time::Instant, topology::TopologyDescription,
 };
 
 /// An action for the caller to perform.
@@ -114,44 +112,10 @@ pub enum ScanFailure {
 /// after publish" means that no reader of the new description gets a connection of the old
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
 /// end of a heartbeat precedes its consequences, and `TopologyClosed` comes last.
-#[derive(Debug, Default, PartialEq)]
-#[must_use = "outputs carry commands to connections and pools"]
-pub struct Outputs(SmallVec<[Output; 8]>);
+pub type Outputs = Actions<Output>;
 
 impl Outputs {
-    pub(crate) fn push(&mut self, output: Output) {
-        self.0.push(output);
-    }
-
     pub(crate) fn emit(&mut self, event: EventKind) {
         self.push(Output::Emit(event));
-    }
-
-    /// Returns whether there are no outputs.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Iterates over the outputs, in order.
-    pub fn iter(&self) -> core::slice::Iter<'_, Output> {
-        self.0.iter()
-    }
-}
-
-impl IntoIterator for Outputs {
-    type Item = Output;
-    type IntoIter = smallvec::IntoIter<[Output; 8]>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a Outputs {
-    type Item = &'a Output;
-    type IntoIter = core::slice::Iter<'a, Output>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
     }
 }

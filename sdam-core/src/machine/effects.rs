@@ -2,10 +2,8 @@
 
 use alloc::sync::Arc;
 
-use smallvec::SmallVec;
-
 use crate::{
-    address::ServerAddress, event::EventKind, ids::ServerId, pool::PoolClear,
+    actions::Actions, address::ServerAddress, event::EventKind, ids::ServerId, pool::PoolClear,
     topology::TopologyDescription,
 };
 
@@ -68,46 +66,4 @@ pub enum Effect {
 /// generation (SDAM: "Why synchronize clearing a server's pool with updating the topology?"). The
 /// opening events of a load-balanced topology come before the "ready" of its single pool, and
 /// `TopologyClosed` comes last, because pools publish events while they close.
-#[derive(Debug, Default, PartialEq)]
-#[must_use = "effects carry commands to pools and monitors"]
-pub struct Effects(SmallVec<[Effect; 8]>);
-
-impl Effects {
-    pub(super) fn one(effect: Effect) -> Self {
-        let mut effects = Self::default();
-        effects.push(effect);
-        effects
-    }
-
-    pub(super) fn push(&mut self, effect: Effect) {
-        self.0.push(effect);
-    }
-
-    /// Returns whether there are no effects.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Iterates over the effects, in order.
-    pub fn iter(&self) -> core::slice::Iter<'_, Effect> {
-        self.0.iter()
-    }
-}
-
-impl IntoIterator for Effects {
-    type Item = Effect;
-    type IntoIter = smallvec::IntoIter<[Effect; 8]>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.0.into_iter()
-    }
-}
-
-impl<'a> IntoIterator for &'a Effects {
-    type Item = &'a Effect;
-    type IntoIter = core::slice::Iter<'a, Effect>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.iter()
-    }
-}
+pub type Effects = Actions<Effect>;
