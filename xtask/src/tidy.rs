@@ -11,6 +11,7 @@ use crate::Result;
 use crate::cargo::{crates, root};
 use crate::conformance;
 use crate::layers::rust_files;
+use crate::mutants;
 
 /// The maximum number of lines of a file.
 const LIMIT: usize = 600;
@@ -35,6 +36,7 @@ pub(crate) fn run() -> Result<()> {
         prose::check_summaries(&name, &text, &mut violations);
     }
     violations.extend(conformance::violations()?);
+    violations.extend(mutants::violations()?);
     guide::check(&mut violations)?;
     table::check(&mut violations)?;
     if let Some(reason) = prose::check_subjects(&mut violations)? {
