@@ -1,7 +1,7 @@
 //! A client that runs single commands: it selects a server, checks out a connection, runs the
-//! command, and retries it where the specifications allow that.
+//! command, and retries it as the specifications allow.
 //!
-//! It is no driver: it knows no collections, cursors or transactions, and does not gossip the
+//! It is not a driver: it has no collections, cursors or transactions, and does not gossip the
 //! cluster time.
 
 mod attempt;
@@ -139,20 +139,20 @@ impl Client {
     /// Runs a command and returns the reply, which has `ok: 1` and perhaps errors of single writes
     /// or of the write concern.
     ///
-    /// Takes up to `timeoutMS`, or the time limit of the command, in all. Without either, each
+    /// Takes up to `timeoutMS`, or the time limit of the command, in total. Without either, each
     /// attempt takes up to `serverSelectionTimeoutMS`, `waitQueueTimeoutMS` and `socketTimeoutMS`.
     ///
-    /// A [read](Command::read) or [write](Command::write) is retried once, or with a time limit until
-    /// it has passed (Retryable Reads, Retryable Writes). Any command that an overloaded server has
-    /// refused is retried up to `maxAdaptiveRetries` times, after a random backoff (Client
-    /// Backpressure).
+    /// A [read](Command::read) or [write](Command::write) is retried once, or with a time limit
+    /// until it has passed (Retryable Reads, Retryable Writes). Any command refused by an
+    /// overloaded server is retried up to `maxAdaptiveRetries` times, after a random backoff
+    /// (Client Backpressure).
     ///
     /// # Errors
     ///
-    /// The most telling error of all attempts, with the name of the command, the server and the number
-    /// of [retries](Error::retries). It is reported to the topology already.
-    /// With a time limit, a write that the server has ended in time is such an error as well, also
-    /// if its reply has `ok: 1`.
+    /// The most relevant error of all attempts, with the name of the command, the server and the
+    /// number of [retries](Error::retries). It has already been reported to the topology. With a
+    /// time limit, a write that the server has stopped because of `maxTimeMS` is also an error,
+    /// even if its reply has `ok: 1`.
     ///
     /// # Cancel safety
     ///
@@ -218,7 +218,7 @@ impl Client {
         PinnedConnection::check_out(self, criteria).await
     }
 
-    /// Ends the sessions of this client at the server, and closes the topology and its pools; see
+    /// Ends the sessions of this client on the server, and closes the topology and its pools; see
     /// [`Topology::close`].
     ///
     /// # Cancel safety
@@ -232,12 +232,12 @@ impl Client {
         self.topology().close().await;
     }
 
-    /// The time that [`close`](Self::close) takes at most to end the sessions at the server.
+    /// The maximum time that [`close`](Self::close) takes to end the sessions on the server.
     pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
 
     async fn end_sessions(&self) {
         loop {
-            // Without a server the sessions are kept, for the next call of `close`.
+            // Without a server, the sessions are kept for the next call of `close`.
             let Ok(Some(server)) = self.topology().try_select(&self.0.settings.end_sessions) else {
                 return;
             };
@@ -264,8 +264,8 @@ impl Client {
         }
     }
 
-    /// Returns when an operation whose selection begins now has to have its connection (Client Side
-    /// Operations Timeout: "Server Selection").
+    /// Returns the time by which an operation whose selection begins now needs its connection
+    /// (Client Side Operations Timeout: "Server Selection").
     fn check_out_by(&self, limit: Limit) -> Option<Instant> {
         let shared = self.topology().shared();
         limit.check_out_by(shared.now(), shared.options.server_selection_timeout)
@@ -281,7 +281,7 @@ impl Client {
         Limit::new(timeout, self.topology().shared().now())
     }
 
-    /// Returns the criteria of a command; with its name and number if they are published.
+    /// Returns the criteria of a command, with its name and id if events of selections are wanted.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
         let criteria = command.criteria(&self.0.settings);
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {
@@ -295,7 +295,7 @@ impl Client {
         self.0.operations.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns a positive number.
+    /// Returns the next request id, which is not negative.
     fn next_request(&self) -> i32 {
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed) & (u32::MAX >> 1);
         i32::try_from(number).unwrap_or_default()

@@ -1,7 +1,7 @@
 //! The engine of one topology: passes inputs to the state machine and carries out its outputs.
 //!
-//! It has one owner and no lock of its own. Both kinds of topology hold it in
-//! [`Shared`](crate::topology::shared::Shared).
+//! It has no lock of its own: both kinds of topology hold it in
+//! [`Shared`](crate::topology::shared::Shared), under a lock.
 
 pub(crate) mod failures;
 pub(crate) mod orders;
@@ -43,13 +43,13 @@ use self::{
     snapshot::{Published, Snapshot},
 };
 
-/// The state of a topology that changes under its lock: the machine, the servers and their pools.
+/// The mutable state of a topology: the deployment machine, the servers and their pools.
 #[derive(Debug)]
 pub(crate) struct Engine {
     deployment: Deployment,
     servers: BTreeMap<ServerId, Arc<Server>>,
     pools: Arc<dyn CreatePool>,
-    /// The topology that pools report to.
+    /// The topology to which pools report.
     host: Weak<dyn PoolHost>,
     backend: Backend,
     spawner: Option<Arc<dyn Spawner>>,
@@ -57,7 +57,7 @@ pub(crate) struct Engine {
     version: u64,
 }
 
-/// The work that remains once the engine is unlocked.
+/// The work that remains after the engine is unlocked.
 #[derive(Debug, Default)]
 #[must_use = "readers are notified and panics re-raised once the engine is unlocked"]
 pub(crate) struct AfterUnlock {
@@ -65,11 +65,11 @@ pub(crate) struct AfterUnlock {
     pub(crate) replaced: SmallVec<[Arc<Snapshot>; 1]>,
     /// New servers that need a task.
     pub(crate) opened: SmallVec<[Arc<Server>; 1]>,
-    /// The servers whose tasks have something to do.
+    /// The servers whose tasks have to be woken.
     pub(crate) woken: SmallVec<[Arc<Server>; 2]>,
     /// The background tasks of new pools.
     pub(crate) tasks: Vec<Task>,
-    /// An output that is left to the caller of the input.
+    /// An output that the caller of the input has to carry out.
     pub(crate) asked: Option<Output>,
     pub(crate) panic: DeferredPanic,
 }
@@ -94,7 +94,7 @@ impl Engine {
         }
     }
 
-    /// Returns the first snapshot, without servers.
+    /// Returns the initial snapshot, without servers.
     pub(crate) fn snapshot(&self) -> Snapshot {
         Snapshot {
             version: 0,
@@ -108,8 +108,8 @@ impl Engine {
         &self.deployment
     }
 
-    /// Passes an input to the machine and carries out its outputs. On return all have run, even after
-    /// a panic of a pool.
+    /// Passes an input to the machine and carries out its outputs. On return, all outputs have run,
+    /// even after a panic of a pool.
     pub(crate) fn handle(
         &mut self,
         now: Instant,
@@ -134,7 +134,8 @@ impl Engine {
         after
     }
 
-    /// Passes an error that an operation or a pool reports.
+    /// Passes a reported error of an operation or a pool to the machine, and carries out the
+    /// outputs.
     pub(crate) fn handle_error(
         &mut self,
         now: Instant,
@@ -205,8 +206,8 @@ impl Engine {
         }
     }
 
-    /// Updates the time of a server's last error if its check has just failed. A repeated error is not
-    /// published.
+    /// Updates the time of a server's last error if its check has just failed. This is needed
+    /// because a repeated error does not change the description, so no event reports it.
     fn note_failure(&self, now: Instant, server: ServerId) {
         self.with(server, |server| {
             let mut failures = server.failures();
@@ -291,7 +292,7 @@ impl Engine {
         if clear.service_id.is_none() {
             server.set_generation(clear.generation);
         }
-        // F-66: first the clear, then what follows from it for the pool's connections.
+        // F-66: the event of the clear precedes those of the connections that it closes.
         self.events.push_with(now, EventName::PoolCleared, || {
             let address = server.core.address.clone();
             EventKind::PoolCleared { server: server.id(), address, clear: clear.clone() }
@@ -301,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// Publishes an event, and keeps a server's error from its new description.
+    /// Publishes an event, and records the error in a server's new description.
     fn emit(&self, now: Instant, event: EventKind, published: &Published) {
         match &event {
             EventKind::ServerDescriptionChanged { new, .. } => {

@@ -5,8 +5,8 @@
 //!
 //! A [`ScanTopology`] does the same without background tasks, for single-threaded programs.
 //!
-//! This crate depends on no particular runtime. A topology is started on a [`Runtime`] value, made
-//! by a function of [`runtime`] or by hand.
+//! This crate does not depend on a particular runtime. A topology is started on a [`Runtime`]
+//! value, from a function of [`runtime`] or your own.
 //!
 //! ```no_run
 //! use sdam::{Criteria, ReadMode, ReadPreference, Topology, runtime};
@@ -25,8 +25,8 @@
 //!
 //! # Pools
 //!
-//! A [`PoolFactory`] creates the pool of each server. The topology makes it ready and clears it
-//! ([`PoolHandle`]), and every selection returns a reference to it, typed:
+//! A [`PoolFactory`] creates the pool of each server. The topology marks it ready and clears it
+//! ([`PoolHandle`]), and every selection returns a typed reference to it:
 //!
 //! ```no_run
 //! use sdam::{PoolClear, PoolContext, PoolFactory, PoolHandle};
@@ -68,9 +68,9 @@
 //!
 //! # Guide
 //!
-//! The repository's `docs/guide` has a page for each reader, every listing of it compiled:
-//! applications, pool authors, driver authors, runtime authors, authors of sinks and exporters, and
-//! test authors who want a simulated deployment.
+//! The repository's `docs/guide` has pages for applications, for authors of pools, drivers,
+//! runtimes, sinks and exporters, and for tests with a simulated deployment. Its listings are
+//! compiled.
 //!
 //! # Where each specification lives
 //!
@@ -89,8 +89,8 @@
 //!
 //! # Features
 //!
-//! A feature only adds: items, and with `srv` and `tls` a resolver and a TLS library to what the
-//! functions of [`runtime`] return.
+//! Features are additive. `srv` and `tls` also add a resolver and a TLS library to the runtimes
+//! that the functions of [`runtime`] return.
 //!
 //! | feature | what it adds |
 //! | --- | --- |
@@ -196,7 +196,7 @@ pub use sdam_core as discovery;
 pub use sdam_dns as dns;
 /// Event sinks, logs and metrics.
 pub use sdam_events as events;
-/// A connection pool of our own (CMAP).
+/// A connection pool (CMAP).
 #[cfg(feature = "pool")]
 pub use sdam_pool as pool;
 /// Server selection: criteria, explanations and diagnoses.

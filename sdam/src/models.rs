@@ -1,4 +1,4 @@
-//! Loom models of the state that threads share; `cargo xtask loom` runs every interleaving.
+//! Loom models of the state shared by threads; `cargo xtask loom` runs every interleaving.
 
 mod checks;
 mod harness;

@@ -1,4 +1,4 @@
-//! The connections by which servers are checked, and their timer.
+//! The connections of checks, and their timer.
 
 pub(crate) mod connection;
 pub(crate) mod links;
@@ -14,8 +14,8 @@ use self::{
     timer::DeadlineTimer,
 };
 
-/// Waits for the connection's answer or the deadline (`None`). An answer that is there counts, even
-/// if the deadline has passed.
+/// Waits for the connection's answer; returns `None` at the deadline. An answer that has already
+/// arrived counts, even if the deadline has passed.
 pub(crate) async fn answer(
     clock: &dyn Clock,
     connection: &mut MonitorConnection,

@@ -1,7 +1,7 @@
 //! Runtimes, one function for each Cargo feature.
 //!
-//! A topology is started on a [`Runtime`] value. These functions
-//! make the usual ones. Each exists only with its feature:
+//! A topology is started on a [`Runtime`] value. These functions return the usual ones. Each exists
+//! only with its feature:
 //!
 //! | function | feature | works |
 //! | --- | --- | --- |
@@ -13,8 +13,9 @@
 //! | `blocking` | `blocking` | everywhere; for single-threaded mode |
 //! | `current` | any of the first three | see there |
 //!
-//! With the feature `srv` they have a resolver, the name servers of the system, and with the feature
-//! `tls` a TLS library, [`Rustls::ring`](https://docs.rs/sdam-tls).
+//! With the feature `srv`, the runtimes have a resolver, which queries the name servers of the
+//! system. With the feature `tls`, they have a TLS library,
+//! [`Rustls::ring`](https://docs.rs/sdam-tls).
 
 #[cfg(test)]
 mod tests;
@@ -96,7 +97,7 @@ pub fn blocking() -> Backend {
     backend
 }
 
-/// Adds what features enable beside the runtime.
+/// Adds the resolver and the TLS library that features enable.
 #[cfg(any(feature = "runtime-tokio", feature = "runtime-smol", feature = "runtime-async-std"))]
 fn equipped(runtime: Runtime) -> Runtime {
     let backend = with_tls(runtime.backend);

@@ -1,4 +1,4 @@
-//! Server selection from snapshots. Nothing here waits; the two kinds of topology do.
+//! Server selection from snapshots, without waiting.
 
 pub(crate) mod error;
 pub(crate) mod events;
@@ -21,9 +21,9 @@ use self::{
 };
 use crate::engine::snapshot::Snapshot;
 
-/// Selects from `snapshot`, without lock, allocation or waiting.
+/// Selects from `snapshot`, without a lock, an allocation or waiting.
 ///
-/// Inlined into the generic callers, so that the result is built in its place and not copied.
+/// Inlined into the generic callers, so that the result is built in place and not copied.
 #[inline]
 pub(crate) fn select_from(
     snapshot: &Snapshot,
@@ -75,8 +75,8 @@ impl Limit {
         Self::within(options, options.driver.timeout(), LimitSource::Timeout)
     }
 
-    /// Returns the limit of a call, at most `serverSelectionTimeoutMS`. `timeout` is what is left
-    /// of the `timeoutMS` of an operation.
+    /// Returns the limit of a call, at most `serverSelectionTimeoutMS`. `timeout` is the remaining
+    /// time of the operation.
     pub(crate) fn of_call(options: &Options, timeout: Duration) -> Self {
         Self::within(options, Some(timeout), LimitSource::Call)
     }

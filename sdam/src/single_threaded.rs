@@ -41,46 +41,45 @@ use crate::{
     },
 };
 
-/// A deployment that is scanned only when a server is needed.
+/// A deployment whose servers are checked only when one is needed.
 ///
 /// Servers are checked inline with operations: there is no task and no spawner. A program that
-/// selects no server performs no I/O (SDAM: "Single-threaded monitoring").
-/// It uses the same engine as [`Topology`](crate::Topology), whose lock is never contended unless
-/// pools report from other threads.
-/// Futures block where the [`Backend`] blocks; with a non-blocking `Backend`, any executor works.
+/// selects no server performs no I/O (SDAM: "Single-threaded monitoring"). It uses the same engine
+/// as [`Topology`](crate::Topology). The engine's lock is contended only if pools report from other
+/// threads. Futures block where the [`Backend`] blocks; with a non-blocking `Backend`, any executor
+/// works.
 ///
 /// # How long a selection takes
 ///
 /// With `serverSelectionTryOnce` (the default) a selection may take as long as one scan, which
 /// begins at least 500 ms after the previous one. `serverSelectionTimeoutMS` and `timeoutMS` then
-/// have no effect.
-/// Without it, the limit is `serverSelectionTimeoutMS`, or `timeoutMS` if that is shorter and not
-/// zero. A selection fails at the earliest 500 ms before that limit, and at the latest the time of
-/// one scan after it.
+/// have no effect. Without it, the limit is `serverSelectionTimeoutMS`, or `timeoutMS` if that is
+/// shorter and not zero. A selection fails at most 500 ms before that limit, and at most the
+/// duration of one scan after it.
 ///
-/// A scan checks one server after the other.
-/// Each takes at most `connectTimeoutMS` to connect and as much for its reply, and both twice if
-/// it was known before. A server that did not answer is skipped for the next 5 seconds.
-/// DNS look-ups of host names come on top if the system does not limit them.
+/// A scan checks one server after the other. Each takes at most `connectTimeoutMS` to connect and
+/// the same for its reply, and twice that if it was known before. A server that did not answer is
+/// skipped for the next 5 seconds. DNS look-ups of host names may take additional time if the
+/// system does not limit them.
 ///
 /// # SRV records
 ///
-/// A `mongodb+srv` string is resolved first ([`resolve`](crate::resolve)). If it is polled, a scan
-/// begins with a look-up of its SRV record once that is due (H-13), which takes at most
+/// A `mongodb+srv` string has to be resolved first ([`resolve`](crate::resolve)). If its SRV record
+/// is polled and a look-up is due, a scan begins with it (H-13). It takes at most
 /// `connectTimeoutMS`.
 ///
 /// # Connections
 ///
-/// There is one connection to each server.
-/// Checks use it, and operations should use it, too: see [`connection`](Self::connection).
-/// Connection pools that are given to the builder are still created, cleared and closed. What their
-/// reporters report is applied at once; connections of checks follow at the topology's next call.
+/// There is one connection to each server. Checks use it, and operations should use it, too: see
+/// [`connection`](Self::connection). Connection pools from the builder are still created, cleared
+/// and closed. Errors that pools report are applied at once, but close the connections of checks
+/// only in the topology's next call.
 ///
 /// # Authentication
 ///
 /// A connection is authenticated when the first operation [needs](Self::connect) it, by the
-/// [authenticator](TopologyBuilder::authenticator) of the builder. Checks need no user, and arbiters
-/// have none (Authentication: "Authentication Handshake").
+/// [authenticator](TopologyBuilder::authenticator) of the builder. Checks need no authentication,
+/// and arbiters have no users (Authentication: "Authentication Handshake").
 ///
 /// # Events
 ///
@@ -101,7 +100,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     pub fn scan(mut self, mut backend: Backend) -> Result<ScanTopology<P>, ConfigError> {
         let authenticator = self.authenticator.take();
         let mut prepared = self.prepare(&mut backend, Options::single_threaded_warnings)?;
-        // H-16: between calls nothing would read streamed replies.
+        // H-16: between calls, streamed replies would not be read.
         prepared.config.streaming = false;
         prepared.config.heartbeat_frequency = prepared.options.scan_frequency();
         let mut settings = Settings::single_threaded(&prepared.options);
@@ -197,8 +196,8 @@ impl<P: PoolHandle> ScanTopology<P> {
         self.scanner.carry_out(ScanRequest::Check { server }).await;
     }
 
-    /// Makes the checks that [reported errors](Self::handle_error) have requested, which otherwise
-    /// the next selection makes first. Errors request checks only with
+    /// Makes the checks that [reported errors](Self::handle_error) have requested; otherwise the
+    /// next selection begins with them. Errors request checks only with
     /// `singleThreadedImmediateCheck`.
     ///
     /// # Cancel safety
@@ -218,8 +217,8 @@ impl<P: PoolHandle> ScanTopology<P> {
         Arc::clone(self.snapshot().description())
     }
 
-    /// Returns whether the next selection begins with a scan (SDAM: "stale"); false if load
-    /// balanced.
+    /// Returns whether the next selection begins with a scan (SDAM: "stale"); false behind a load
+    /// balancer.
     pub fn is_stale(&self) -> bool {
         let shared = &self.scanner.shared;
         shared.read(|deployment| deployment.is_stale(shared.now()))
@@ -230,13 +229,13 @@ impl<P: PoolHandle> ScanTopology<P> {
         self.scanner.last_scan()
     }
 
-    /// Returns the generation of connections to `server` that are opened now; behind a load
-    /// balancer, that of connections to `service`. `None` if the server has left the topology.
+    /// Returns the current generation of the server's connections, or of `service` behind a load
+    /// balancer. `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.scanner.shared.generation(server, service)
     }
 
-    /// Returns the id that all events of this topology carry.
+    /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
         self.scanner.shared.events.topology()
     }
@@ -253,28 +252,28 @@ impl<P: PoolHandle> ScanTopology<P> {
         &self.scanner.shared.warnings
     }
 
-    /// Returns the first message of a connection that is opened now, with the client metadata, the
-    /// declared API and the framing that the options ask for.
+    /// Returns the first message of a new connection, with the client metadata, the declared API
+    /// and the framing that the options require.
     pub fn hello(&self) -> HelloRequest {
         self.scanner.shared.hello_request()
     }
 
-    /// Appends a wrapping library to the client metadata and returns whether that changed
-    /// anything: a library that was appended before is not appended again. Only connections that
-    /// are opened later send it (Handshake: "Supporting wrapping libraries").
+    /// Appends a wrapping library to the client metadata, and returns false if it was already
+    /// appended. Only connections opened later send it (Handshake: "Supporting wrapping
+    /// libraries").
     ///
     /// # Errors
     ///
-    /// If one of the library's texts contains a `|`, or the metadata is a
-    /// [driver's document](TopologyBuilder::client_document); then nothing is changed.
+    /// If one of the library's texts contains a `|`, or the metadata is a [driver's
+    /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.scanner.shared.metadata.append(library)
     }
 
     /// Closes all connections and publishes the last events. Dropping the topology does the same.
     ///
-    /// The ends of connections and commands of pools that are still in use are not waited for: they
-    /// count as dropped events.
+    /// Does not wait for connections and commands of pools that are still in progress: their last
+    /// events count as dropped.
     pub fn close(&mut self) {
         self.scanner.close();
     }
@@ -283,7 +282,7 @@ impl<P: PoolHandle> ScanTopology<P> {
 /// A [`ScanTopology`] of any pool.
 struct Scanner {
     shared: Arc<Shared>,
-    /// The servers, kept in step with the engine.
+    /// The servers, synchronised with the engine.
     members: BTreeMap<ServerId, Member>,
     sink: Option<Arc<dyn EventSink>>,
     /// Authenticates the connections of operations.
@@ -291,7 +290,7 @@ struct Scanner {
 }
 
 impl Scanner {
-    /// Passes a request to the machine, and does all that it requires until it has ended.
+    /// Passes a request to the machine, and carries out its outputs until the request has ended.
     async fn carry_out(&mut self, request: ScanRequest) {
         self.prepare();
         if !self.is_closed() {
@@ -303,8 +302,8 @@ impl Scanner {
         self.deliver();
     }
 
-    /// Carries out a probe or a look-up. Without one, waits for the running check, or until the next
-    /// one begins. Returns the next output.
+    /// Carries out a probe or a look-up, or waits for the running check or the machine's deadline.
+    /// Returns the next output.
     async fn advance(&mut self, output: Option<Output>) -> Option<Output> {
         let input = match output {
             Some(Output::Probe { server }) => Some(self.probe(server).await),
@@ -317,14 +316,15 @@ impl Scanner {
         self.tell(input)
     }
 
-    /// Passes an input to the engine, and returns what it requires.
+    /// Passes an input to the engine, and returns the output to carry out.
     fn tell(&mut self, input: Input) -> Option<Output> {
         let output = self.shared.ask(input);
         self.follow();
         output
     }
 
-    /// Begins a call: pools may have reported meanwhile, and operations may have been dropped.
+    /// Begins a call: applies the reports of pools, and closes the connections of operations that
+    /// were dropped.
     fn prepare(&mut self) {
         self.follow();
         let is_abandoned = |member: &mut Member| member.is_abandoned().then_some(member.id());
@@ -334,7 +334,7 @@ impl Scanner {
         }
     }
 
-    /// Brings the members in step with the engine: adds and removes them, and carries out the orders
+    /// Synchronises the members with the engine: adds and removes them, and carries out the orders
     /// for their connections.
     fn follow(&mut self) {
         for server in self.shared.published.load().servers.iter() {

@@ -34,9 +34,9 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 ///
 /// # Errors
 ///
-/// If a look-up fails, at [`Stage::Dns`]: it may succeed if it is repeated. If the string or its
-/// records are invalid, of kind [`Invalid`](ErrorKind::Invalid), with the [`ConfigError`] as the
-/// source.
+/// An error at [`Stage::Dns`] if a look-up fails; it may succeed later. An error of kind
+/// [`Invalid`](ErrorKind::Invalid), with the [`ConfigError`] as the source, if the string or its
+/// records are invalid.
 ///
 /// # Cancel safety
 ///
@@ -71,7 +71,7 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
     Ok(string.resolved(&records, &txt, &mut rng)?.into_options()?)
 }
 
-/// Look-ups until `deadline`, at a resolver that may panic.
+/// Look-ups until `deadline`, with a resolver that may panic.
 pub(crate) struct Lookup<'l> {
     backend: &'l Backend,
     resolver: &'l dyn Resolver,
@@ -99,7 +99,7 @@ impl<'l> Lookup<'l> {
         self.finish(self.resolver.lookup_txt(name, self.left())).await
     }
 
-    /// Returns the time left for a resolver that blocks.
+    /// Returns the remaining time, for a blocking resolver.
     fn left(&self) -> Option<Duration> {
         let now = self.backend.clock.now();
         self.deadline.map(|deadline| deadline.since(now))

@@ -1,9 +1,9 @@
-//! The atomics, locks and events that threads of this crate share.
+//! The atomics, locks and events of this crate.
 //!
 //! A build with `--cfg sdam_loom`, which only `cargo xtask loom` makes, takes them from loom, or
-//! from stand-ins made of loom's parts. Models then run the real code through every interleaving
-//! of its threads. Statistics counters and random numbers stay outside: they would multiply the
-//! interleavings without deciding anything.
+//! from stand-ins made of loom's parts. Models then run the real code through every interleaving of
+//! its threads. Statistics counters and random numbers are excluded: they would multiply the
+//! interleavings without influencing the outcome.
 
 #[cfg(not(sdam_loom))]
 pub(crate) use std::sync::{Arc as CountedArc, Mutex, MutexGuard, atomic};

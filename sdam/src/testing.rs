@@ -1,4 +1,4 @@
-//! Checks without servers, for tests of drivers and tools.
+//! Simulated checks, for tests of drivers and tools.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use sdam_core::{error::Error, ids::ServerId};
 
 use crate::topology::Topology;
 
-/// Applies the outcome of a check of `server` that the caller plays: the BSON document of a reply to
-/// hello and its round-trip time, or an error.
+/// Applies the outcome of a simulated check of `server`: the BSON document of a reply to hello with
+/// its round-trip time, or an error.
 ///
-/// Meant for a topology whose monitors have no connection; otherwise its own checks go on.
-/// Must not be called with a lock held that a pool's `ready`, `clear` or `close` take.
+/// Meant for a topology whose monitors cannot connect, because its own checks continue. Must not be
+/// called while holding a lock that a pool's `ready`, `clear` or `close` takes.
 pub fn play_check<P>(
     topology: &Topology<P>,
     server: ServerId,

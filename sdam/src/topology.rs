@@ -69,7 +69,8 @@ pub struct Topology<P = NoPools> {
     pool: PhantomData<fn() -> P>,
 }
 
-/// The user's handle. Tasks and pools hold only the shared state, so there is no reference cycle.
+/// The user's handle. Tasks and pools hold only the shared state, so dropping the last handle ends
+/// them.
 struct Handle {
     shared: Arc<Shared>,
 }
@@ -81,8 +82,8 @@ pub struct WeakTopology<P = NoPools> {
 }
 
 impl Topology {
-    /// The time that [`close`](Self::close) waits for operations under way, or for a sink that does
-    /// not return.
+    /// The time that [`close`](Self::close) waits for operations in progress, or for a sink that
+    /// does not return.
     pub const DELIVERY_PATIENCE: Duration = Duration::from_secs(2);
 
     /// Creates a builder from a connection string.
@@ -105,8 +106,8 @@ impl Topology {
     /// Creates a builder from a connection string of either kind, and looks up the records of a
     /// `mongodb+srv` string; see [`resolve`](crate::resolve).
     ///
-    /// The topology polls the SRV record, unless it is that of a replica set or a load balancer: it
-    /// follows the record when routers of a sharded cluster are added and removed.
+    /// The topology polls the SRV record, unless the deployment is a replica set or behind a load
+    /// balancer, and so follows the addition and removal of a sharded cluster's routers.
     ///
     /// ```no_run
     /// # #[cfg(feature = "runtime-tokio")]
@@ -136,8 +137,8 @@ impl<P: PoolHandle> Topology<P> {
     /// Selects a server. Waits for a suitable one up to `serverSelectionTimeoutMS`, or up to
     /// `timeoutMS` if that is configured, shorter and not zero.
     ///
-    /// While selections wait, servers are checked every 500 ms. A timeout of zero means not to
-    /// wait.
+    /// While selections wait, servers are checked every 500 ms. With a timeout of zero, the
+    /// selection does not wait.
     ///
     /// ```no_run
     /// # async fn example(topology: &sdam::Topology) -> Result<(), Box<dyn std::error::Error>> {
@@ -162,7 +163,7 @@ impl<P: PoolHandle> Topology<P> {
 
     /// Selects a server like [`select`](Self::select), but waits for at most `timeout`, and never
     /// longer than `serverSelectionTimeoutMS`. The timeout replaces the client's `timeoutMS`, so a
-    /// driver passes what is left of an operation's time.
+    /// driver passes the remaining time of an operation.
     ///
     /// # Errors
     ///
@@ -219,7 +220,7 @@ impl<P: PoolHandle> Topology<P> {
         SnapshotGuard(self.shared().published.load())
     }
 
-    /// Returns a stream of ever newer snapshots, beginning with the current one.
+    /// Returns a stream of snapshots, beginning with the current one.
     ///
     /// ```no_run
     /// # async fn example(topology: &sdam::Topology) -> Result<(), Box<dyn std::error::Error>> {
@@ -253,7 +254,7 @@ impl<P: PoolHandle> Topology<P> {
         shared.wait_for(ready, Some(shared.now() + timeout)).await
     }
 
-    /// Returns a view of the events that are not delivered yet.
+    /// Returns a view of the undelivered events.
     pub fn events(&self) -> PendingEvents<'_> {
         self.shared().events.pending()
     }
@@ -263,7 +264,7 @@ impl<P: PoolHandle> Topology<P> {
         self.shared().waiters.count()
     }
 
-    /// Returns the id that all events of this topology carry.
+    /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
         self.shared().events.topology()
     }
@@ -281,13 +282,15 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Reports of operations and pools. Pools have a [`Reporter`](sdam_transport::pool::Reporter) of their own.
+/// Reports of operations and pools. Pools can also use their
+/// [`Reporter`](sdam_transport::pool::Reporter).
 impl<P: PoolHandle> Topology<P> {
-    /// Reports an application error of an operation or a connection pool on `server`.
+    /// Reports an error of an operation or a connection pool on `server` (SDAM: "application
+    /// errors").
     ///
     /// Any reply to a command and any connection error may be reported; irrelevant ones are
-    /// ignored. All effects have run when the call returns.
-    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    /// ignored. All effects have run when the call returns. Must not be called while holding a lock
+    /// that the pool's `ready`, `clear` or `close` takes.
     ///
     /// ```no_run
     /// use sdam::{Error, ErrorReport, SelectedServer, Stage, Topology};
@@ -307,15 +310,15 @@ impl<P: PoolHandle> Topology<P> {
     ///
     /// Behind a load balancer, and only there, the connection is counted for the service that the
     /// reply names. The returned value holds its generation; pass it to
-    /// [`handle_service_connection_closed`](Self::handle_service_connection_closed) later.
-    /// A closed topology counts nothing: close the connection.
-    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    /// [`handle_service_connection_closed`](Self::handle_service_connection_closed) later. A closed
+    /// topology counts nothing: close the connection. Must not be called while holding a lock that
+    /// the pool's `ready`, `clear` or `close` takes.
     ///
     /// # Errors
     ///
     /// If the reply is not a successful hello: report the error with
-    /// [`handle_error`](Self::handle_error), and close the connection. If it names no service,
-    /// although `loadBalanced=true` was configured: just close the connection.
+    /// [`handle_error`](Self::handle_error), and close the connection. If the reply names no
+    /// service although `loadBalanced=true` is configured: just close the connection.
     pub fn handle_handshake(
         &self,
         server: ServerId,
@@ -328,17 +331,17 @@ impl<P: PoolHandle> Topology<P> {
     /// Reports that a connection to a service behind a load balancer is closed, or has been handed
     /// to a task that closes it.
     ///
-    /// The topology forgets the service with its last connection (CMAP: "Load Balancer Mode").
-    /// Report the connection's error before its closing, or the error is
-    /// [stale](ErrorOutcome::Stale).
-    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    /// The topology forgets a service when its last connection is closed (CMAP: "Load Balancer
+    /// Mode"). Report an error of the connection before this call; afterwards it is
+    /// [stale](ErrorOutcome::Stale). Must not be called while holding a lock that the pool's
+    /// `ready`, `clear` or `close` takes.
     #[expect(clippy::needless_pass_by_value, reason = "no connection is reported as closed twice")]
     pub fn handle_service_connection_closed(&self, connection: ServiceConnection) {
         self.shared().handle_service_connection_closed(&connection);
     }
 
-    /// Returns the generation of connections to `server` that are opened now; behind a load
-    /// balancer, that of connections to `service`. `None` if the server has left the topology.
+    /// Returns the current generation of the server's pool, or of `service` behind a load balancer.
+    /// `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.shared().generation(server, service)
     }
@@ -346,13 +349,13 @@ impl<P: PoolHandle> Topology<P> {
     /// Applies the hosts of a look-up of the SRV record, for drivers that poll SRV records
     /// themselves, on a runtime without a resolver (Polling SRV Records for mongos Discovery).
     ///
-    /// The hosts have to be [allowed](sdam_core::options::Srv::allows). If [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of
-    /// [`Options::srv`] is smaller than their number, they are
-    /// [sampled](sdam_core::topology::TopologyDescription::sample_hosts). Then servers that are not
-    /// among them leave the topology, and new ones join it. Nothing happens if there are no hosts,
-    /// or unless the topology type is Unknown or Sharded. All effects have run when the call
-    /// returns.
-    /// Must not be called with a lock held that the pool's own `ready`, `clear` or `close` take.
+    /// The hosts have to be [allowed](sdam_core::options::Srv::allows). If
+    /// [`Srv::max_hosts`](sdam_core::options::Srv::max_hosts) of [`Options::srv`] is smaller than
+    /// their number, they are [sampled](sdam_core::topology::TopologyDescription::sample_hosts).
+    /// Then servers not among them leave the topology, and new ones join it. Nothing happens if
+    /// there are no hosts, or if the topology type is neither Unknown nor Sharded. All effects have
+    /// run when the call returns. Must not be called while holding a lock that the pool's `ready`,
+    /// `clear` or `close` takes.
     pub fn handle_srv_hosts(&self, hosts: &[ServerAddress]) {
         self.shared().handle(Input::Hosts(hosts.into()));
     }
@@ -362,51 +365,52 @@ impl<P: PoolHandle> Topology<P> {
         self.shared().request_checks();
     }
 
-    /// Returns the first message of a connection that is opened now, with the client metadata, the
-    /// declared API and the framing that the options ask for.
+    /// Returns the first message of a new connection, with the client metadata, the declared API
+    /// and the framing that the options require.
     pub fn hello(&self) -> HelloRequest {
         self.shared().hello_request()
     }
 
-    /// Appends a wrapping library to the client metadata and returns whether that changed
-    /// anything: a library that was appended before is not appended again. Only connections that
-    /// are opened later send it (Handshake: "Supporting wrapping libraries").
+    /// Appends a wrapping library to the client metadata, and returns false if it was already
+    /// appended. Only connections opened later send it (Handshake: "Supporting wrapping
+    /// libraries").
     ///
     /// # Errors
     ///
-    /// If one of the library's texts contains a `|`, or the metadata is a
-    /// [driver's document](TopologyBuilder::client_document); then nothing is changed.
+    /// If one of the library's texts contains a `|`, or the metadata is a [driver's
+    /// document](TopologyBuilder::client_document); the metadata is then unchanged.
     pub fn append_metadata(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         self.shared().metadata.append(library)
     }
 }
 
-/// The end.
+/// Closing.
 impl<P: PoolHandle> Topology<P> {
     /// Returns a handle that does not keep monitoring alive.
     pub fn downgrade(&self) -> WeakTopology<P> {
         WeakTopology { handle: Arc::downgrade(&self.handle), pool: PhantomData }
     }
 
-    /// Ends monitoring, fails waiting selections, and waits until all tasks and sockets of this
-    /// topology are gone and the last event has been delivered. The failures are published before
-    /// `TopologyClosed`, even those of selections whose futures are no longer polled.
+    /// Ends monitoring, fails waiting selections, and waits until all tasks of this topology have
+    /// ended, its sockets are closed, and the last event has been delivered. The failures are
+    /// published before `TopologyClosed`, even those of selections whose futures are no longer
+    /// polled.
     ///
-    /// If the sinks receive the events of connections, check-outs or commands, waits for the ends of
-    /// those that are under way, so that they come before `TopologyClosed`. After
-    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE) it publishes that without them, and counts
-    /// them as [dropped](PendingEvents::dropped).
+    /// If the sinks receive the events of connections, check-outs or commands, waits for those in
+    /// progress to end, so that their last events precede `TopologyClosed`. After
+    /// [`DELIVERY_PATIENCE`](Topology::DELIVERY_PATIENCE), publishes `TopologyClosed` without them,
+    /// and counts them as [dropped](PendingEvents::dropped).
     ///
-    /// Waits for a hanging sink, or the task of a pool that does not end, no longer than that
-    /// either. If the sink ever returns, it receives the remaining events.
-    /// DNS look-ups of host names are not waited for. Some runtimes make them on separate threads
-    /// that cannot be interrupted: tokio waits for those when it is dropped, but not in its
-    /// `shutdown_background`.
+    /// The same limit applies to a hanging sink, and to a pool's task that does not end. If the
+    /// sink ever returns, it receives the remaining events. DNS look-ups of host names are not
+    /// waited for. Some runtimes make them on separate threads that cannot be interrupted: tokio
+    /// waits for those when it is dropped, but not in its `shutdown_background`.
     ///
     /// # Cancel safety
     ///
-    /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` then
-    /// comes when the last operation under way has ended, as after the drop of the last handle.
+    /// Monitoring has ended even if the future is dropped after its first poll. `TopologyClosed` is
+    /// then published when the last operation in progress has ended, as after the drop of the last
+    /// handle.
     pub async fn close(&self) {
         let shared = self.shared();
         shared.shut_down();
@@ -420,7 +424,7 @@ impl<P: PoolHandle> Topology<P> {
         };
         let rest = future::join(tasks.dispatchers.finished(), tasks.pools.finished());
         let is_late = matches!(future::select(pin!(rest), patience()).await, Either::Right(_));
-        // J-26: connections or operations may be under way still.
+        // J-26: connections or operations may still be in progress.
         if is_late && shared.events.close() {
             future::select(pin!(tasks.dispatchers.finished()), patience()).await;
         }

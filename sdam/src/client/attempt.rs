@@ -25,10 +25,10 @@ pub(super) struct Operation<'c> {
     client: &'c Client,
     command: &'c Command<'c>,
     limit: Limit,
-    /// The number that selections and commands of the operation carry in their events.
+    /// The operation id in the events of selections and commands.
     pub(super) id: i64,
-    /// True if a write that is run again needs the number of a transaction, because an attempt has
-    /// failed in another way than by a refusal of an overloaded server.
+    /// True if a retried write needs a transaction number, because an attempt failed for another
+    /// reason than the refusal of an overloaded server.
     pub(super) needs_number: bool,
     lease: Option<Lease>,
 }
@@ -76,7 +76,7 @@ impl<'c> Operation<'c> {
         }
     }
 
-    /// Runs the command once on `server`, on a connection that it has to get by `check_out_by`.
+    /// Runs the command once on `server`, on a connection checked out by `check_out_by`.
     pub(super) async fn attempt(
         &mut self,
         server: &SelectedServer<Pool>,
@@ -134,7 +134,7 @@ impl<'c> Operation<'c> {
         self.command.kind == Kind::Write && self.command.is_retryable && settings.retry_writes
     }
 
-    /// Numbers the write; a retry keeps the number.
+    /// Assigns a session and a transaction number to the write; a retry keeps them.
     fn begin_transaction(&mut self, server: &SelectedServer<Pool>, minutes: i32) {
         if self.lease.is_some() {
             return;
@@ -163,7 +163,7 @@ impl<'c> Operation<'c> {
         }
     }
 
-    /// Returns the outcome of a reply with `ok: 1`, which may have an error of the write concern.
+    /// Returns the outcome of a reply with `ok: 1`, which may contain a write concern error.
     fn accept(
         &self,
         server: &SelectedServer<Pool>,
@@ -211,7 +211,7 @@ impl<'c> Operation<'c> {
             Kind::Generic => false,
             Kind::Read if !self.command.is_retryable => false,
             Kind::Read => error.is_retryable_read(),
-            // A write without a number was sent to a server that would run it twice.
+            // A server would run a write without a transaction number twice.
             Kind::Write => {
                 self.retries_write()
                     && server.server_type() != ServerType::Standalone
@@ -267,7 +267,7 @@ impl Sent<'_> {
         let reply = match connection.run_command(&document, self.budget.timeout).await {
             Ok(reply) => reply,
             Err(error) => {
-                // Command Monitoring: a command that a clear has interrupted failed by its connection.
+                // Command Monitoring: a command interrupted by a clear fails with a network error.
                 events.failed(match error.kind() {
                     ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
                     _ => error.clone(),
@@ -283,7 +283,7 @@ impl Sent<'_> {
     }
 }
 
-/// Returns the error of a write, or of its write concern, that `maxTimeMS` has ended (Client Side
+/// Returns the error of a write, or of its write concern, that exceeded `maxTimeMS` (Client Side
 /// Operations Timeout: "Error Transformations").
 fn expired(reply: &CommandReply) -> Option<Error> {
     let is_expired = |code| code == Some(MAX_TIME_MS_EXPIRED);
@@ -297,7 +297,7 @@ fn expired(reply: &CommandReply) -> Option<Error> {
     Some(Error::new(ErrorKind::Command, Stage::Operation, error.message).with_code(error.code))
 }
 
-/// Checks out a connection, until a time if there is one.
+/// Checks out a connection, by the time `by` if there is one.
 pub(super) async fn check_out(pool: &Pool, by: Option<Instant>) -> Result<PooledConnection, Error> {
     match by {
         Some(deadline) => pool.check_out_within(deadline).await,
@@ -305,7 +305,7 @@ pub(super) async fn check_out(pool: &Pool, by: Option<Instant>) -> Result<Pooled
     }
 }
 
-/// Returns how long the exchange of a command with `server` may take.
+/// Returns the time limits of a command's exchange with `server`.
 pub(super) fn budget(
     client: &Client,
     server: &SelectedServer<Pool>,
@@ -318,7 +318,7 @@ pub(super) fn budget(
     budget.ok_or_else(|| error::without_time(command))
 }
 
-/// Returns whether the error of a write gets the label, if it has none (Retryable Writes:
+/// Returns whether the error of a write is labelled `RetryableWriteError` (Retryable Writes:
 /// "RetryableWriteError Labels").
 fn is_retryable_write(
     server: &SelectedServer<Pool>,
@@ -328,7 +328,7 @@ fn is_retryable_write(
     let max_wire_version = connection
         .map_or(server.wire_versions(), |connection| connection.hello().wire_versions)
         .max;
-    // The write concern errors of an old mongos do not count, and a new one has labelled them.
+    // Write concern errors of an old mongos are not retryable, and a new mongos labels them itself.
     let counts = server.server_type() != ServerType::Mongos
         || error.reply().is_none_or(|body| !reply::is_ok(body));
     counts && error.is_retryable_write(max_wire_version)

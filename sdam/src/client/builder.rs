@@ -43,8 +43,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets what authenticates the connections of the pools, in place of the credential of the
-    /// connection string.
+    /// Sets the authenticator of the pools' connections, in place of the connection string's
+    /// credential.
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Self {
         self.authenticator = Some(authenticator);
         self
@@ -54,9 +54,9 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// If the options contradict each other, the mechanism of the authentication is not supported
-    /// and no [authenticator](Self::authenticator) is set, or `w` is 0: a client waits for the reply
-    /// to every write. It warns about the options of compression, which it does not honour.
+    /// If the options contradict each other; if the authentication mechanism is not supported and
+    /// no [authenticator](Self::authenticator) is set; or if `w` is 0, because a client waits for
+    /// the reply to every write. Options of compression are ignored, with a warning.
     pub fn start(self, runtime: Runtime) -> Result<Client, ConfigError> {
         let options = self.topology.configured();
         options.validate()?;

@@ -20,15 +20,15 @@ use crate::select::selected::SelectedServer;
 
 /// A command to run on a database.
 ///
-/// The document is that of the command without `$db`, session, declared API and read preference,
-/// which the client adds. A [read](Self::read) that takes a read concern gets that of the connection
-/// string, and a [write](Self::write) its write concern, unless the document has its own or belongs
-/// to a transaction. The constructor says what kind of command it is.
+/// The document does not contain `$db`, session, declared API and read preference, which the client
+/// adds. A [read](Self::read) that supports a read concern gets that of the connection string, and
+/// a [write](Self::write) its write concern, unless the document has its own or belongs to a
+/// transaction. The constructor determines the kind of the command.
 ///
-/// Under `timeoutMS`, or a [time limit](Self::with_timeout) of its own, the client sets `maxTimeMS`
-/// to the time that is left without a round trip, in place of that of the document. A `getMore` keeps
-/// its own, if that is shorter, and a find with a tailable cursor that does not await data gets none
-/// (Client Side Operations Timeout: "Command Execution").
+/// With `timeoutMS`, or a [time limit](Self::with_timeout) of the command, the client sets
+/// `maxTimeMS` to the remaining time less a round trip, replacing the document's own value. A
+/// `getMore` keeps its own if that is shorter, and a find with a tailable cursor that does not
+/// await data gets none (Client Side Operations Timeout: "Command Execution").
 #[derive(Clone, Debug)]
 #[must_use = "a command does nothing until a client runs it"]
 pub struct Command<'c> {
@@ -40,18 +40,18 @@ pub struct Command<'c> {
     criteria: Option<Criteria>,
 }
 
-/// The kind of a command, as far as it is known.
+/// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing: `runCommand`.
+    /// Unknown: `runCommand`.
     Generic,
     Read,
     Write,
 }
 
 impl<'c> Command<'c> {
-    /// Creates a command of which the client knows nothing (Run Command). By default it runs on the
-    /// primary. It is retried only after a server has refused it because of overload.
+    /// Creates a generic command (Run Command). By default, it runs on the primary. It is retried
+    /// only after a server has refused it because of overload.
     pub fn new(database: &'c str, document: &'c [u8]) -> Self {
         Self {
             database,
@@ -64,7 +64,7 @@ impl<'c> Command<'c> {
     }
 
     /// Creates a read that may be retried, such as `find`, `aggregate` without a write stage,
-    /// `distinct` or `count` (Retryable Reads: "Supported Read Operations"). By default it has the
+    /// `distinct` or `count` (Retryable Reads: "Supported Read Operations"). By default, it has the
     /// read preference of the connection string.
     pub fn read(database: &'c str, document: &'c [u8]) -> Self {
         Self { kind: Kind::Read, ..Self::new(database, document) }
@@ -72,8 +72,8 @@ impl<'c> Command<'c> {
 
     /// Creates a write that may be retried: `insert`, `findAndModify`, or `update` and `delete` of
     /// single documents, with an acknowledged write concern (Retryable Writes: "Supported Write
-    /// Operations"). It runs on a writable server. The client adds a session and the number of the
-    /// transaction, so that the server runs it once.
+    /// Operations"). It runs on a writable server. The client adds a session and a transaction
+    /// number, so that the server runs it only once.
     ///
     /// Other writes are [not retryable](Self::without_retry): those of several documents
     /// (`multi: true`, `limit: 0`), and those with `w: 0`.
@@ -93,8 +93,8 @@ impl<'c> Command<'c> {
         self
     }
 
-    /// Runs the command without a session and the number of a transaction, and retries it only
-    /// after a server has refused it because of overload.
+    /// Runs the command without a session or a transaction number, and retries it only after a
+    /// server has refused it because of overload.
     pub fn without_retry(mut self) -> Self {
         self.is_retryable = false;
         self

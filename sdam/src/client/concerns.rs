@@ -38,7 +38,7 @@ impl Concerns {
         })
     }
 
-    /// Adds the concern to a command that takes it; never to one of which nothing is known (Read and
+    /// Adds the concern to a command that supports it, and never to a generic command (Read and
     /// Write Concern: "Generic Command Method").
     pub(super) fn append_to(
         &self,

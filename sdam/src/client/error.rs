@@ -1,4 +1,4 @@
-//! Errors of commands that no server or pool has returned.
+//! Errors of commands that come from the client itself.
 
 use sdam_core::{
     document::MalformedDocument,
@@ -23,20 +23,20 @@ pub(super) fn unselected(error: SelectionError) -> Error {
     Error::new(kind, Stage::CheckOut, message).with_source(error)
 }
 
-/// Returns the error of a command that is no BSON document.
+/// Returns the error of a command that is not a BSON document.
 pub(super) fn malformed(command: &Command<'_>, error: MalformedDocument) -> Error {
     let message = "the command cannot be encoded";
     let error = Error::new(ErrorKind::Invalid, Stage::Operation, message).with_source(error);
     of(command, error)
 }
 
-/// Returns the error of a command for which no time is left.
+/// Returns the error of a command whose remaining time is too short.
 pub(super) fn without_time(command: &Command<'_>) -> Error {
     let message = "the time limit is too short for a round trip to the server";
     of(command, Error::new(ErrorKind::TimeLimit, Stage::Operation, message))
 }
 
-/// Returns the error of an error in a `reply` with `ok: 1`.
+/// Returns `error`, which was found in a `reply` with `ok: 1`, with the command and the reply.
 pub(super) fn in_reply(command: &Command<'_>, error: Error, reply: &CommandReply) -> Error {
     of(command, error.with_reply(reply.body()))
 }

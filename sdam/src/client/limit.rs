@@ -7,7 +7,7 @@ use sdam_core::time::Instant;
 pub(super) enum Limit {
     /// `timeoutMS` is not set: each step has the limit of its own option.
     Unset,
-    /// `timeoutMS` is 0: the deprecated limits do not apply either.
+    /// `timeoutMS` is 0: there is no limit, and the deprecated options do not apply either.
     Endless,
     At(Instant),
 }
@@ -17,7 +17,7 @@ pub(super) enum Limit {
 pub(super) struct Budget {
     /// The time for the exchange.
     pub(super) timeout: Option<Duration>,
-    /// The milliseconds on the server, positive; `None` if there is no limit.
+    /// The `maxTimeMS` of the command, positive; `None` if there is no limit.
     pub(super) max_time: Option<i64>,
 }
 
@@ -35,7 +35,7 @@ impl Limit {
         self != Self::Unset
     }
 
-    /// Returns when the operation has to have ended.
+    /// Returns the time by which the operation has to end.
     pub(super) fn deadline(self) -> Option<Instant> {
         match self {
             Self::At(deadline) => Some(deadline),
@@ -47,10 +47,10 @@ impl Limit {
         self.deadline().is_some_and(|deadline| now >= deadline)
     }
 
-    /// Returns when an operation has to have its connection, if its selection begins now and may
-    /// take up to `selection`; `None` means that `waitQueueTimeoutMS` applies.
+    /// Returns the time by which an operation needs its connection, if its selection begins now and
+    /// may take up to `selection`. `None` means that `waitQueueTimeoutMS` applies.
     pub(super) fn check_out_by(self, now: Instant, selection: Duration) -> Option<Instant> {
-        // A selection limit of 0 says not to wait for a server, and nothing about connections.
+        // A selection limit of 0 means not to wait for a server, and does not limit the check-out.
         let selected = Some(now + selection).filter(|_| !selection.is_zero());
         match self {
             Self::Unset => None,
@@ -59,8 +59,8 @@ impl Limit {
         }
     }
 
-    /// Returns what is left for an exchange with a server whose shortest round trip is
-    /// `minimum_rtt`; `None` if no reply can come in time.
+    /// Returns the remaining time for an exchange with a server whose shortest round trip is
+    /// `minimum_rtt`; `None` if no reply can arrive in time.
     pub(super) fn budget(
         self,
         now: Instant,

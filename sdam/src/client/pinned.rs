@@ -12,7 +12,7 @@ use crate::select::selected::SelectedServer;
 
 /// A connection that several commands share, such as those of a cursor. Dropping it checks it in.
 ///
-/// Behind a load balancer the commands of a cursor have to use one connection (Load Balancers:
+/// Behind a load balancer, the commands of a cursor have to use one connection (Load Balancers:
 /// "Connection Pinning"). On other topologies they have to use one server.
 #[derive(Debug)]
 pub struct PinnedConnection {
@@ -43,8 +43,8 @@ impl PinnedConnection {
         &mut self.connection
     }
 
-    /// Runs a command once, like [`Client::run`] without retries. Its criteria have no effect but on
-    /// the read preference that is sent.
+    /// Runs a command once, like [`Client::run`] without retries. Its criteria affect only the read
+    /// preference that is sent.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@ use sdam_transport::pool::CommandReply;
 
 use super::error::NO_WRITES_PERFORMED;
 
-/// The base of backoffs, unless the server names one (Client Backpressure: `BASE_BACKOFF`).
+/// The base of backoffs, unless the server specifies one (Client Backpressure: `BASE_BACKOFF`).
 const BASE_BACKOFF: Duration = Duration::from_millis(100);
 
 /// The maximum backoff (Client Backpressure: `MAX_BACKOFF`).
@@ -18,7 +18,7 @@ pub(super) struct Retry {
     policy: Policy,
     /// The number of failed attempts.
     attempts: u32,
-    /// The maximum number of retries; `None` for no limit but the deadline.
+    /// The maximum number of retries; `None` if only the deadline limits them.
     limit: Option<u32>,
     told: Option<Failure>,
 }
@@ -28,7 +28,7 @@ pub(super) struct Retry {
 pub(super) struct Policy {
     /// True if commands of this kind may be retried at all: `retryReads`, `retryWrites`.
     pub(super) is_enabled: bool,
-    /// True if `timeoutMS` is set, also to 0.
+    /// True if `timeoutMS` is set, even to 0.
     pub(super) has_limit: bool,
     pub(super) max_adaptive_retries: u32,
 }
@@ -39,11 +39,11 @@ pub(super) struct Failure {
     pub(super) error: Error,
     /// True if the command was sent.
     pub(super) is_sent: bool,
-    /// True if Retryable Reads or Retryable Writes allow to retry the command after this error.
+    /// True if Retryable Reads or Retryable Writes allow a retry after this error.
     pub(super) is_retryable: bool,
     /// `baseBackoffMS`
     pub(super) base_backoff: Option<Duration>,
-    /// The reply, if it has `ok: 1` and an error of the write concern.
+    /// The reply, if it has `ok: 1` and a write concern error.
     pub(super) accepted: Option<CommandReply>,
 }
 
@@ -52,7 +52,7 @@ impl Retry {
         Self { policy, attempts: 0, limit: (!policy.has_limit).then_some(1), told: None }
     }
 
-    /// Returns the backoff before the next attempt, or `None` if there is none. `random` are 64
+    /// Returns the backoff before the next attempt, or `None` if there is none. `random` is 64
     /// random bits.
     pub(super) fn failed(&mut self, failure: Failure, random: u64) -> Option<Duration> {
         self.attempts += 1;
@@ -63,7 +63,7 @@ impl Retry {
         if !(self.policy.is_enabled && is_retryable) {
             return None;
         }
-        // I-62: once the server was overloaded, the limit applies to all retries.
+        // I-62: after an overload, the limit applies to all retries.
         if overloaded {
             self.limit = Some(self.policy.max_adaptive_retries);
         }
@@ -80,8 +80,9 @@ impl Retry {
         Some(longest.mul_f64(jitter))
     }
 
-    /// Returns the outcome of the command after its last attempt; a timeout if there is no other one
-    /// because the operation `is_late` (Client Side Operations Timeout: "Retryability").
+    /// Returns the outcome of the command after its last attempt. If the operation `is_late`, so
+    /// that no time is left for another attempt, that is a timeout (Client Side Operations Timeout:
+    /// "Retryability").
     pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, Error> {
         match self.told {
             Some(Failure { accepted: Some(reply), .. }) if !is_late => Ok(reply),
@@ -102,7 +103,7 @@ impl Retry {
         }
     }
 
-    /// Keeps the failure that tells most: the last one of a command that may have had an effect,
+    /// Keeps the most relevant failure: the last one after which the command may have taken effect,
     /// else the first one (Retryable Writes: "Executing Retryable Write Commands").
     fn keep(&mut self, failure: Failure) {
         let tells = failure.is_sent && !failure.error.has_label(NO_WRITES_PERFORMED);

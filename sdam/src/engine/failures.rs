@@ -1,4 +1,4 @@
-//! The first and last error of a server, for selection timeouts.
+//! The first and the last error of a server, for the errors of selections that time out.
 
 use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 
@@ -8,12 +8,12 @@ use sdam_core::{error::Error, server::ServerDescription, time::Instant};
 pub struct ServerFailure {
     /// The error.
     pub error: Error,
-    /// The time when the topology processed the error, by the clock of its runtime.
+    /// The time at which the topology processed the error, by the clock of its runtime.
     pub at: Instant,
 }
 
-/// The first and the last error of a server. They often differ: follow-up errors soon hide the
-/// error that began an outage.
+/// The first and the last error of a server. They often differ: the error that began an outage is
+/// soon followed by others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFailures {

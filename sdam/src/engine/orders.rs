@@ -1,4 +1,4 @@
-//! The orders that a server's task takes from the engine.
+//! The orders from the engine to a server's task.
 
 use std::{
     mem,
@@ -19,10 +19,10 @@ pub(crate) enum Order {
     Disconnect { conn: ConnId },
 }
 
-/// The orders for one server, in the order in which the engine has given them.
+/// The orders for one server, in the sequence in which the engine has issued them.
 ///
-/// The engine fills the list under its lock, and [wakes](Self::wake) the task once it is unlocked.
-/// One list for everything keeps a cancellation in its place between the requests.
+/// They are appended under the engine's lock, and the task is [woken](Self::wake) after it is
+/// unlocked. A single list preserves the sequence of requests and cancellations.
 #[derive(Debug, Default)]
 pub(crate) struct Orders(Mutex<State>);
 
@@ -33,7 +33,7 @@ struct State {
     waker: Option<Waker>,
 }
 
-/// The orders and requests that have been left for a task.
+/// The orders and requests that a task has not taken yet.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) orders: Vec<Order>,
@@ -55,7 +55,7 @@ impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
     pub(crate) fn push(&self, order: Order) {
         let orders = &mut self.lock().news.orders;
-        // There is seldom more than one, and every server keeps its list.
+        // There is seldom more than one order, and the list's capacity counts for every server.
         orders.reserve_exact(1);
         orders.push(order);
     }
@@ -70,7 +70,7 @@ impl Orders {
         self.lock().news.check = true;
     }
 
-    /// Ends the task, after the orders that were given before. The caller has to wake it.
+    /// Ends the task after the earlier orders. The caller has to wake it.
     pub(crate) fn end(&self) {
         self.lock().news.end = true;
     }
@@ -87,8 +87,8 @@ impl Orders {
         }
     }
 
-    /// Takes what has come since the last time into `news`, whose list is empty. Otherwise the task
-    /// is woken later.
+    /// Takes the news since the last call into `news`, whose list is empty. If there are none,
+    /// registers the task's waker.
     pub(crate) fn poll(&self, cx: &mut Context<'_>, news: &mut News) -> Poll<()> {
         let mut state = self.lock();
         if state.news.is_empty() {
@@ -107,7 +107,7 @@ impl Orders {
         Poll::Ready(())
     }
 
-    /// Takes what has come since the last time, without a task that waits.
+    /// Takes the news since the last call, without registering a waker.
     pub(crate) fn take(&self) -> News {
         let mut state = self.lock();
         let end = state.news.end;

@@ -6,7 +6,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
 };
 
-/// The first panic of a pool, to be re-raised in the calling thread.
+/// The first panic of a pool, which is re-raised in the calling thread.
 ///
 /// The remaining effects must still run after a pool panics: the machine never repeats an effect.
 #[derive(Default)]
@@ -15,7 +15,7 @@ pub(crate) struct DeferredPanic(Option<Box<dyn Any + Send>>);
 impl DeferredPanic {
     /// Calls a pool; returns `None` if it panicked.
     ///
-    /// Unwind safety: the pool's state after a panic is the pool's own; nothing here reads it.
+    /// Unwind safety: after a panic, only the pool itself uses its state.
     pub(crate) fn catch<T>(&mut self, call: impl FnOnce() -> T) -> Option<T> {
         catch_unwind(AssertUnwindSafe(call)).map_err(|panic| self.0.get_or_insert(panic)).ok()
     }

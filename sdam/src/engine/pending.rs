@@ -17,11 +17,11 @@ use crate::sync::{Mutex, MutexGuard};
 
 /// The selections with a published start and no published end.
 ///
-/// Closing the topology ends all of them (K-7). So `TopologyClosed` is the last event, without
-/// waiting for futures that the application holds but does not poll.
+/// Closing the topology ends all of them (K-7), so that `TopologyClosed` is the last event even if
+/// the application holds futures that it does not poll.
 ///
 /// Every step of a selection is published under this lock, so no step follows the end that closing
-/// publishes. The lock is taken under the topology lock, never the other way round, and only for
+/// publishes. The lock may be taken while the topology is locked, but not vice versa, and only for
 /// selections whose events a sink wants.
 #[derive(Debug, Default)]
 pub(crate) struct PendingSelections(Mutex<State>);

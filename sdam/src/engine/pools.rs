@@ -15,12 +15,12 @@ impl<F: PoolFactory> CreatePool for F {
     }
 }
 
-/// Returns the pool of a selected server, which a factory with `Pool = P` has created.
+/// Returns the pool of a selected server, created by a factory with `Pool = P`.
 ///
 /// # Panics
 ///
-/// If there is no pool, or another factory has created it. A server without a pool is never
-/// selected, and topologies carry the type of their factory's pool, so that does not happen.
+/// If there is no pool, or it has another type. Neither happens: a server without a pool is never
+/// selected, and the type of a topology includes that of its pools.
 pub(crate) fn typed<P: PoolHandle>(pool: Option<&dyn PoolHandle>) -> &P {
     match pool.and_then(|pool| (pool as &dyn Any).downcast_ref()) {
         Some(pool) => pool,

@@ -1,4 +1,4 @@
-//! One server of a running topology: its pool, its operations in progress, its task.
+//! One server of a running topology: its pool, its operations in progress and its orders.
 
 use std::{
     hash::{Hash, Hasher},
@@ -17,7 +17,7 @@ use crate::sync::{
     atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// The number of counters that an operation count is spread over.
+/// The number of counters among which an operation count is divided.
 const LANES: usize = 4;
 
 /// The engine's state of a server, besides its description.
@@ -108,21 +108,21 @@ impl Server {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Marks the server's task as dropped before the server has left.
+    /// Marks the server as abandoned: its task was dropped before it left the topology.
     pub(crate) fn abandon(&self) {
         self.abandoned.store(true, Ordering::Release);
     }
 
-    /// Returns whether the server has lost its task.
+    /// Returns whether the server's task was dropped before the server left the topology.
     pub(crate) fn is_abandoned(&self) -> bool {
         self.abandoned.load(Ordering::Acquire)
     }
 }
 
-/// Returns a number that is constant for each thread and seldom shared by two threads.
+/// Returns a number that is constant for each thread and rarely shared by two threads.
 ///
-/// It only decides which counter is used, never what is selected. Only the number is kept in a
-/// thread-local, nothing of any topology: reading the thread id costs a quarter of a selection.
+/// It decides which counter is used, and has no influence on selection. It is cached in a
+/// thread-local, because reading the thread id would take a quarter of the time of a selection.
 pub(crate) fn lane_of_thread() -> usize {
     thread_local! {
         static LANE: usize = {

@@ -20,7 +20,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the version: publications are counted from 1; a greater version is newer.
+    /// Returns the version, which counts publications from 1: a greater version is newer.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -35,9 +35,9 @@ impl Snapshot {
         self.closed
     }
 
-    /// Returns whether every server has lost its monitor although the topology was not closed: the
-    /// runtime has dropped the tasks, and no server will ever be known again. A monitor that
-    /// restarts after a panic is not lost, and a load balancer has none to lose.
+    /// Returns whether the runtime has dropped the tasks of all servers although the topology was
+    /// not closed, so that no server will ever be known again. False behind a load balancer, which
+    /// has no task.
     pub(crate) fn is_abandoned(&self) -> bool {
         !self.servers.is_empty() && self.servers.iter().all(|server| server.is_abandoned())
     }
@@ -128,18 +128,19 @@ impl Published {
         self.snapshot.load_full()
     }
 
-    /// Replaces the snapshot and returns the previous one, which may be the last reference to the
-    /// previous description: freeing that takes time for each server.
+    /// Replaces the snapshot and returns the previous one, so that the caller can free it after
+    /// unlocking the engine: freeing the description takes time proportional to the number of
+    /// servers.
     #[must_use = "the previous snapshot is freed once the engine is unlocked"]
     pub(crate) fn swap(&self, snapshot: Snapshot) -> Arc<Snapshot> {
         self.snapshot.swap(Arc::new(snapshot))
     }
 }
 
-/// A borrowed [`Snapshot`], loaded without lock and allocation.
+/// A borrowed [`Snapshot`], loaded without a lock or an allocation.
 ///
-/// Do not hold it across an await: each thread has only a few guards without cost. Clone the
-/// snapshot's [`description`](Snapshot::description) to keep it.
+/// Do not hold it across an await: only the first few guards of each thread are cheap. To keep the
+/// state, clone the snapshot's [`description`](Snapshot::description).
 #[derive(Debug)]
 pub struct SnapshotGuard(pub(crate) Guard<Arc<Snapshot>>);
 

@@ -33,7 +33,7 @@ use crate::{Topology, TopologyBuilder, testing::play_check};
 /// Longer timers never fire in a model: another event has to end the wait.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A topology with the seed `a:1`, and its tasks that have not started.
+/// A topology with the seed `a:1`, and the tasks that have not started.
 pub(super) struct Harness {
     pub(super) topology: Topology,
     pub(super) tasks: Tasks,
@@ -53,7 +53,8 @@ struct Held {
 }
 
 impl Harness {
-    /// Starts a harness whose servers answer each hello with the next one of `replies`, then never.
+    /// Starts a harness whose servers answer each hello with the next of `replies`, and no hello
+    /// after the last one.
     pub(super) fn new(replies: &[Document]) -> Self {
         Self::start(replies, |builder| builder)
     }
@@ -169,7 +170,7 @@ struct Servers {
     asked: AtomicUsize,
 }
 
-/// A transport whose connections open at once and answer at once or never.
+/// A transport whose connections open at once, and answer at once or never.
 #[derive(Clone, Debug)]
 struct Replica(Arc<Servers>);
 

@@ -47,7 +47,7 @@ fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
 
 #[test]
 fn the_orders_of_several_threads_arrive_in_the_order_of_the_topology_lock() {
-    // F-71: a cancellation that overtakes a request would spare the connection that it is meant for.
+    // F-71: a cancellation that overtook a request would not close the connection of that request.
     explore(3, || {
         let orders = Arc::new(Orders::default());
         // Stands for the topology lock.

@@ -92,7 +92,7 @@ fn the_event_queue_is_closed_when_a_shutdown_and_the_drop_of_the_monitors_overla
         let harness = Harness::new(&[]);
         let monitors = harness.tasks.take();
         assert!(!monitors.is_empty());
-        // A runtime that shuts down drops its tasks like this.
+        // Simulates the shutdown of the runtime.
         let runtime = thread::spawn(move || drop(monitors));
         harness.topology.shared().shut_down();
         runtime.join().unwrap();

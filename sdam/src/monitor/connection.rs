@@ -35,18 +35,18 @@ pub(crate) enum Answer {
     },
 }
 
-/// A message that answers the request.
+/// A reply to a request, or a streamed one.
 pub(crate) struct Reply {
-    /// The instant at which the request was written, or reading began without one.
+    /// The instant at which the request was written, or at which reading began if there was none.
     pub(crate) sent: Instant,
-    /// The instant at which the message had arrived.
+    /// The instant at which the message arrived.
     pub(crate) at: Instant,
     pub(crate) message: WireMessage,
     pub(crate) more_to_come: bool,
 }
 
 impl Answer {
-    /// Makes an input of the answer on `conn`: parses the reply.
+    /// Converts the answer on `conn` to an input; parses a reply.
     pub(crate) fn parsed(self, conn: ConnId) -> Input {
         match self {
             Self::Connected => Input::Connected { conn },
@@ -70,8 +70,8 @@ impl Answer {
 
 /// A monitoring connection.
 ///
-/// The operation in progress owns the connection, so dropping it also closes the connection. The
-/// reply to a cancelled check can never be taken for that of a later one.
+/// The operation in progress owns the connection, so dropping the operation also closes the
+/// connection. So the reply to a cancelled check is never mistaken for that to a later one.
 #[derive(Default)]
 pub(crate) struct MonitorConnection {
     idle: Option<Wire>,
@@ -88,7 +88,7 @@ pub(crate) struct Wire {
     max_hello_size: usize,
 }
 
-/// The message that is sent before a reply is read.
+/// The message to send before a reply is read.
 enum Request {
     Hello(HelloRequest),
     Command(Vec<u8>),
@@ -182,7 +182,7 @@ impl MonitorConnection {
                     Error::new(ErrorKind::Internal, Stage::Hello, "there is no open connection");
                 return Done {
                     wire: None,
-                    // There is no clock either. The machine takes it for no time at all.
+                    // Without a connection there is no clock; the machine clamps the instant.
                     answer: Answer::Failed { at: Instant::EPOCH, error },
                 };
             };
@@ -213,7 +213,7 @@ impl Wire {
             let message = message.map_err(|error| protocol(&error))?;
             self.connection.send(message).await?;
         }
-        // Set for each request, because operations of a single-threaded client raise the limit.
+        // Set for each request, because operations of a single-threaded client change the limit.
         self.connection.set_max_message_size(self.max_hello_size);
         let message = self.connection.recv().await?;
         let at = self.clock.now();

@@ -13,10 +13,9 @@ use sdam_core::{
 
 use super::connection::{Answer, MonitorConnection};
 
-/// The connections of one server: that of its checks, and that of the measurements of its round-trip
-/// time.
+/// The two connections of a server, for checks and for measurements of the round-trip time.
 ///
-/// A panic of the transport ends the operation that met it with an error of kind `Internal`.
+/// If the transport panics, the operation in progress fails with an error of kind `Internal`.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     check: Link,
@@ -33,7 +32,7 @@ struct Link {
 }
 
 impl Links {
-    /// Begins to open `conn`, by `connect`.
+    /// Begins to open `conn`, by calling `connect`.
     pub(crate) fn connect(&mut self, conn: ConnId, connect: impl FnOnce(&mut MonitorConnection)) {
         let link = self.link(conn.role);
         link.act(MonitorConnection::disconnect);
@@ -42,7 +41,7 @@ impl Links {
         link.act(connect);
     }
 
-    /// Acts on `conn`, if it is the connection of its role that was last opened.
+    /// Applies `act` to `conn`, unless a later connection of the same role was opened.
     pub(crate) fn on(&mut self, conn: ConnId, act: impl FnOnce(&mut MonitorConnection)) {
         let link = self.link(conn.role);
         if link.conn == Some(conn) {
@@ -73,13 +72,14 @@ impl Links {
 }
 
 impl Link {
-    /// Unwind safety: after a panic nothing of the connection is used again.
+    /// Applies `act`, and catches its panic. Unwind safety: after a panic, the connection is
+    /// discarded.
     fn act<T>(&mut self, act: impl FnOnce(&mut MonitorConnection) -> T) -> Option<T> {
         let connection = &mut self.connection;
         let result = catch_unwind(AssertUnwindSafe(|| act(connection)));
         if result.is_err() {
             self.panicked = true;
-            // What is left of it may panic again when it is dropped.
+            // Dropping it may panic again.
             let broken = std::mem::take(&mut self.connection);
             let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
         }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use sdam_core::time::Instant;
 use sdam_transport::clock::Clock;
 
-/// Waits for a deadline. A new timer is made only when the deadline changes.
+/// A timer that is renewed only when the deadline changes.
 #[derive(Default)]
 pub(crate) struct DeadlineTimer(Option<(Instant, BoxFuture<'static, ()>)>);
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use sdam_transport::runtime::Runtime;
 
-/// Infers the runtime when exactly one is possible. For binaries: libraries should leave the
+/// Infers the runtime if exactly one is possible. Meant for binaries; libraries should leave the
 /// choice to their users.
 ///
 /// | runtime features | the answer |
@@ -13,13 +13,13 @@ use sdam_transport::runtime::Runtime;
 /// | tokio and others, in the context of a tokio runtime | that tokio runtime |
 /// | several otherwise | [`CurrentError::Ambiguous`] |
 ///
-/// It never guesses. Another dependency may enable further features, so a program that has chosen
-/// a runtime should call its function.
+/// Any other case is an error. As other dependencies may enable further features, a program that
+/// has chosen a runtime should call its function instead.
 ///
 /// # Errors
 ///
-/// As the table says, and [`CurrentError::NotInContext`] if only tokio is enabled and there is no
-/// context. A tokio runtime without timers does not count as a context.
+/// [`CurrentError::Ambiguous`] as in the table, and [`CurrentError::NotInContext`] if only tokio is
+/// enabled and there is no context. A tokio runtime without timers does not count as a context.
 pub fn current() -> Result<Runtime, CurrentError> {
     choose(ENABLED)
 }
@@ -45,7 +45,7 @@ pub enum CurrentError {
 /// An enabled runtime adapter.
 pub(super) struct Adapter<R> {
     pub(super) feature: &'static str,
-    /// True if it captures the runtime of the calling context; otherwise it works everywhere.
+    /// True if it captures the runtime of the calling context; false if it works everywhere.
     pub(super) needs_context: bool,
     /// `None` if there is no such context.
     pub(super) make: fn() -> Option<R>,
@@ -65,7 +65,7 @@ const ENABLED: &[Adapter<Runtime>] = &[
 ];
 
 pub(super) fn choose<R>(enabled: &[Adapter<R>]) -> Result<R, CurrentError> {
-    // A caller inside of a runtime's context has chosen that runtime.
+    // A caller in a runtime's context has chosen that runtime.
     let mut contexts = enabled.iter().filter(|adapter| adapter.needs_context);
     if let Some(runtime) = contexts.find_map(|adapter| (adapter.make)()) {
         return Ok(runtime);

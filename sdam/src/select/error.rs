@@ -1,4 +1,4 @@
-//! Errors of selecting a server.
+//! Errors of server selection.
 
 use std::{fmt, sync::Arc};
 
@@ -7,7 +7,7 @@ use sdam_core::{event::SelectionFailure, options::ConfigError, topology::Topolog
 use super::timeout::SelectionTimeout;
 use crate::engine::pending::CLOSED;
 
-/// An error that a selection failed with.
+/// The error of a server selection.
 ///
 /// `{}` is one line; `{:#}` of a timeout prints all details. `{:?}` and `{:#?}` print the same.
 #[derive(Clone)]
@@ -15,7 +15,7 @@ use crate::engine::pending::CLOSED;
 pub enum SelectionError {
     /// No suitable server appeared in time.
     Timeout(Box<SelectionTimeout>),
-    /// A server supports no wire version of the client. Selections fail until that changes.
+    /// A server and the client have no wire version in common. Selections fail until that changes.
     Incompatible {
         /// The topology description at that time.
         description: Arc<TopologyDescription>,
@@ -29,8 +29,8 @@ pub enum SelectionError {
     },
     /// The topology was closed.
     Closed,
-    /// The runtime has dropped the monitoring tasks although the topology was not closed. No
-    /// server could ever be found.
+    /// The runtime has dropped the monitoring tasks although the topology was not closed, so no
+    /// server can be found.
     RuntimeShutDown,
 }
 
@@ -63,8 +63,8 @@ impl SelectionError {
         }
     }
 
-    /// Returns the text for events and logs, which carry the selector and the topology description
-    /// themselves (Server Selection: "Server Selection Failed Message").
+    /// Returns the text for events and logs, without the selector and the topology description,
+    /// which they contain anyway (Server Selection: "Server Selection Failed Message").
     pub(crate) fn without_description(&self) -> String {
         match self {
             Self::Timeout(timeout) => timeout.without_description(),

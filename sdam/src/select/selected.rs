@@ -1,4 +1,4 @@
-//! A server that was selected.
+//! The result of a server selection.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -24,9 +24,8 @@ use crate::{
 
 /// A selected server, with its pool. It counts as one operation in progress until it is dropped.
 ///
-/// Keep it for as long as the operation takes: the count decides which of two servers the next
-/// operation goes to (Server Selection: "operationCount").
-/// Dropping it wakes no waiter.
+/// Keep it as long as the operation runs, because later selections prefer the server with fewer
+/// operations (Server Selection: "operationCount"). Dropping it does not wake waiting selections.
 pub struct SelectedServer<P = NoPools> {
     selected: Selected,
     pool: PhantomData<fn() -> P>,
@@ -98,8 +97,8 @@ impl<P> SelectedServer<P> {
         self.selected.server_type
     }
 
-    /// Returns the topology type at the time of the selection. Together with the server type it
-    /// decides how a read preference is sent.
+    /// Returns the topology type at the time of the selection. Together with the server type, it
+    /// determines how a read preference is sent.
     pub fn topology_type(&self) -> TopologyType {
         self.selected.topology_type
     }
@@ -115,22 +114,22 @@ impl<P> SelectedServer<P> {
         self.selected.wire_versions
     }
 
-    /// Returns the round-trip times that the monitors have measured, as of the selection: their
-    /// average, and the minimum that `timeoutMS` is compared with before a command is sent. `None`
-    /// behind a load balancer, which is not monitored.
+    /// Returns the measured round-trip times at the time of the selection: the average, and the
+    /// minimum, with which `timeoutMS` is compared before a command is sent. `None` behind a load
+    /// balancer, which is not monitored.
     pub fn rtt(&self) -> Option<Rtt> {
         self.selected.rtt
     }
 
-    /// Returns the pool's generation at the time of the selection, for error reports of
-    /// connections that are opened after it. Behind a load balancer each service has its own.
+    /// Returns the pool's generation at the time of the selection, for error reports of connections
+    /// opened later. Behind a load balancer, each service has its own.
     pub fn generation(&self) -> Generation {
         self.selected.generation
     }
 }
 
 impl<P: PoolHandle> SelectedServer<P> {
-    /// Returns the server's pool, as the pool factory made it.
+    /// Returns the server's pool, as created by the pool factory.
     pub fn pool(&self) -> &P {
         pools::typed(self.selected.lane.server.pool())
     }

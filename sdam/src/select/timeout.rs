@@ -10,10 +10,10 @@ use crate::engine::failures::{ServerFailure, ServerFailures};
 
 /// The error of a selection that has timed out.
 ///
-/// `{}` is one line: the specification's text, how long the selection waited and what limited it,
-/// and the most probable problem with its remedy (L-80, L-81).
-/// `{:#}` also prints the criteria, each server with its state and its first and last error, and
-/// all probable problems.
+/// `{}` prints one line: the specification's text, the time that the selection waited and the
+/// option that limited it, and the most probable problem with its remedy (L-80, L-81). `{:#}` also
+/// prints the criteria, each server with its state and its first and last error, and all probable
+/// problems.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct SelectionTimeout {
@@ -21,7 +21,7 @@ pub struct SelectionTimeout {
     pub criteria: Criteria,
     /// The topology description at the end.
     pub description: Arc<TopologyDescription>,
-    /// The result of the selection criteria for each server.
+    /// The result of applying the criteria to each server.
     pub explanation: Explanation,
     /// The errors of each server, in the order of the description.
     pub failures: Box<[ServerFailures]>,
@@ -29,14 +29,14 @@ pub struct SelectionTimeout {
     pub diagnoses: Vec<Diagnosis>,
     /// The timeout of the selection; it has no effect with [`LimitSource::TryOnce`].
     pub timeout: Duration,
-    /// The source of that limit.
+    /// The source of the timeout.
     pub limit_source: LimitSource,
-    /// The time that the selection has waited.
+    /// The time that the selection waited.
     pub waited: Duration,
     /// The time of the failure, by the clock of the topology's runtime.
     pub at: Instant,
-    /// The transitions before the failure, oldest first, if the topology was
-    /// [asked](crate::TopologyBuilder::history) to keep them.
+    /// The transitions before the failure, oldest first, if the topology keeps a
+    /// [history](crate::TopologyBuilder::history).
     pub history: Vec<Transition>,
 }
 
@@ -56,8 +56,8 @@ pub enum LimitSource {
 }
 
 impl SelectionTimeout {
-    /// Returns the text for events and logs. They carry the selector and the topology description,
-    /// including servers' errors, themselves (Server Selection: "Server Selection Failed
+    /// Returns the text for events and logs, without the selector and the topology description with
+    /// the servers' errors, which they contain anyway (Server Selection: "Server Selection Failed
     /// Message").
     pub(crate) fn without_description(&self) -> String {
         format!("no server was suitable; {}", Wait(self))
@@ -140,7 +140,7 @@ impl fmt::Display for LimitSource {
     }
 }
 
-/// Displays how long a selection has waited and what limited it.
+/// Displays the time that a selection waited, and the source of its limit.
 struct Wait<'t>(&'t SelectionTimeout);
 
 impl fmt::Display for Wait<'_> {

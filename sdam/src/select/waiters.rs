@@ -5,9 +5,9 @@ use crate::sync::atomic::{AtomicUsize, Ordering};
 /// The number of waiting selections.
 ///
 /// While it is not zero, every idle monitor requests a check. Servers are then checked every
-/// `minHeartbeatFrequencyMS`, however many selections wait (SDAM: "minHeartbeatFrequencyMS",
-/// Server Selection: "request an immediate check"). The count is a level and not an edge, so a
-/// busy monitor cannot miss it.
+/// `minHeartbeatFrequencyMS`, however many selections wait (SDAM: "minHeartbeatFrequencyMS", Server
+/// Selection: "request an immediate check"). A monitor reads the count whenever it is idle, so a
+/// busy monitor misses no request.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(AtomicUsize);
 
@@ -21,8 +21,8 @@ impl Waiters {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts a waiter until the guard is dropped. Returns `None` if `limit` selections wait
-    /// already. The second value is true for the first waiter, which has to wake the monitors.
+    /// Counts a waiter until the guard is dropped. Returns `None` if `limit` selections are already
+    /// waiting. The second value is true for the first waiter, which has to wake the monitors.
     pub(crate) fn enter(&self, limit: usize) -> Option<(WaiterGuard<'_>, bool)> {
         // A refused waiter is never counted; otherwise the first waiter could see a count of one.
         let more = |waiters: usize| (waiters < limit).then_some(waiters + 1);

@@ -1,4 +1,4 @@
-//! The authentication of the connection that checks and operations share.
+//! Authentication of the connection shared by checks and operations.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use sdam_transport::{pool::authenticate, race};
 use super::Scanner;
 
 impl Scanner {
-    /// Returns whether the connection to `server` is open, and not authenticated although its server
-    /// may have users.
+    /// Returns whether the connection to `server` is open but not authenticated, although the
+    /// server may have users.
     pub(super) fn lacks_authentication(&mut self, server: ServerId) -> bool {
         let snapshot = self.shared.published.load();
         let description = snapshot.description.server_by_id(server);
@@ -25,8 +25,8 @@ impl Scanner {
         member.is_some_and(|member| member.is_connected() && !member.is_authenticated())
     }
 
-    /// Authenticates the open connection to `server`, if there is an authenticator and it has not
-    /// happened yet. A failure is reported, and closes the connection.
+    /// Authenticates the open connection to `server`, if there is an authenticator and this has not
+    /// been done yet. A failure is reported, and closes the connection.
     pub(super) async fn authenticate(&mut self, server: ServerId) -> Result<(), Error> {
         let Some(authenticator) = self.authenticator.clone() else {
             return Ok(());
@@ -35,7 +35,8 @@ impl Scanner {
             return Ok(());
         }
         let (clock, deadline) = (Arc::clone(&self.shared.backend.clock), self.reply_deadline());
-        // Each server that has users takes the legacy hello; a balancer was sent the modern one.
+        // Every server that has users accepts the legacy hello; behind a load balancer, `hello` is
+        // mandatory.
         let hello =
             HelloRequest::poll(self.is_balancer(server), self.shared.config.server_api.clone());
         let max_wire_version = self.max_wire_version(server);
@@ -74,7 +75,8 @@ impl Scanner {
         Err(report.error.with_outcome(outcome))
     }
 
-    /// Refuses to run a command without the user of the connection string.
+    /// Returns an error if the connection string has a user and the connection is not
+    /// authenticated.
     pub(super) fn check_authentication(&mut self, server: ServerId) -> Result<(), Error> {
         if self.shared.options.credential.is_none() || !self.lacks_authentication(server) {
             return Ok(());

@@ -26,10 +26,10 @@ use crate::{
     topology::TopologyBuilder,
 };
 
-/// A deployment that is scanned only when a server is needed, on the system's sockets.
+/// A deployment whose servers are checked only when one is needed, on the system's sockets.
 ///
-/// Every call blocks its thread until it is done; nothing happens between calls.
-/// [`ScanTopology`](ScanTopology#how-long-a-selection-takes) says how long a selection may take.
+/// Every call blocks its thread until it is done; nothing happens between calls. See
+/// [`ScanTopology`](ScanTopology#how-long-a-selection-takes) for the duration of a selection.
 ///
 /// A thin wrapper around a [`ScanTopology`] with fewer methods; see [`inner`](Self::inner).
 #[derive(Debug)]
@@ -81,7 +81,7 @@ impl BlockingTopology {
 }
 
 impl<P: PoolHandle> BlockingTopology<P> {
-    /// Returns the id that all events of this topology carry.
+    /// Returns the topology's id, which all its events carry.
     pub fn id(&self) -> ObjectId {
         self.scan.id()
     }
@@ -139,8 +139,7 @@ impl<P: PoolHandle> BlockingTopology<P> {
     ///
     /// # Errors
     ///
-    /// If the server has answered with an error, if there is no connection and none could be opened,
-    /// or if it broke.
+    /// As [`ScanTopology::run_command`].
     pub fn run_command(
         &mut self,
         server: ServerId,
@@ -152,9 +151,9 @@ impl<P: PoolHandle> BlockingTopology<P> {
         reply
     }
 
-    /// Reports an application error on `server`, see [`ScanTopology::handle_error`]. With
-    /// `singleThreadedImmediateCheck`, a server that is no longer the primary is checked before
-    /// the call returns.
+    /// Reports an error on `server`, see [`ScanTopology::handle_error`]. With
+    /// `singleThreadedImmediateCheck`, a server that is no longer the primary is checked before the
+    /// call returns.
     pub fn handle_error(&mut self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         let outcome = self.scan.handle_error(server, error);
         wait(self.scan.settle());

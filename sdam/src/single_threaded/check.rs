@@ -16,8 +16,7 @@ use crate::monitor::{
 };
 
 impl Scanner {
-    /// Waits for the answer on the connection of the running check, if there is one, or until the
-    /// machine acts without an answer.
+    /// Waits for the answer to the running check, if there is one, or for the machine's deadline.
     pub(super) async fn answer(&mut self) -> Input {
         let deadline = self.shared.deadline(Timer::Scan);
         let mut members = self.members.values_mut();
@@ -42,7 +41,7 @@ impl Scanner {
     }
 
     /// Sends `ping` on the server's connection, or continues to wait for the reply to one. Any
-    /// reply shows that the connection is alive; without one the connection is closed.
+    /// reply shows that the connection is alive; without one, the connection is closed.
     pub(super) async fn probe(&mut self, server: ServerId) -> Input {
         let outcome = self.ping(server).await;
         if let (Err(_), Some(member)) = (&outcome, self.members.get_mut(&server)) {
@@ -94,7 +93,7 @@ impl Scanner {
         let shared = &self.shared;
         let clock = &*shared.backend.clock;
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
-        // An attempt that an earlier call left suspended is not continued.
+        // An attempt suspended by an earlier call is not continued.
         member.disconnect();
         shared.connect(&member.server, &mut member.connection, deadline);
         let mut timer = DeadlineTimer::default();
@@ -116,7 +115,7 @@ impl Scanner {
         member.service = Some(hello.load_balanced_service()?);
         member.max_wire_version = hello.wire_versions.max;
         member.used = shared.now();
-        // The previous connection is uncounted first.
+        // The previous connection is reported as closed first.
         if let Some(before) = member.counted.take() {
             shared.handle_service_connection_closed(&before);
         }
@@ -126,7 +125,7 @@ impl Scanner {
         Ok(())
     }
 
-    /// Returns the deadline of a reply to a request that is sent now.
+    /// Returns the deadline of the reply to a request sent now.
     pub(super) fn reply_deadline(&self) -> Option<Instant> {
         let limit = self.shared.config.connect_timeout?;
         Some(self.now() + limit)

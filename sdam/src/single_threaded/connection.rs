@@ -1,4 +1,4 @@
-//! The connection that checks and operations share.
+//! The connection shared by checks and operations.
 
 use std::{fmt, sync::Arc};
 
@@ -19,10 +19,10 @@ use crate::topology::shared::Shared;
 
 /// The open connection to a server, lent to one operation.
 ///
-/// The operation has to report its errors ([`handle_error`](crate::ScanTopology::handle_error)).
-/// An operation that gives up before the reply has to close the connection
-/// ([`disconnect`](crate::ScanTopology::disconnect)). For commands that need nothing else there is
-/// [`run_command`](crate::ScanTopology::run_command).
+/// The caller has to report errors ([`handle_error`](crate::ScanTopology::handle_error)), and to
+/// close the connection if it does not wait for a reply
+/// ([`disconnect`](crate::ScanTopology::disconnect)).
+/// [`run_command`](crate::ScanTopology::run_command) does both.
 pub struct ScanConnection<'t> {
     member: &'t mut Member,
     shared: &'t Arc<Shared>,
@@ -48,20 +48,20 @@ impl<'t> ScanConnection<'t> {
         self.generation
     }
 
-    /// Returns the service behind a load balancer that the connection leads to, for error reports.
+    /// Returns the service behind a load balancer to which the connection leads, for error reports.
     pub fn service_id(&self) -> Option<ObjectId> {
         self.member.service
     }
 
-    /// Marks the connection as authenticated, for drivers that do that themselves: an overload
-    /// error of a check then does not close it.
+    /// Marks the connection as authenticated, for drivers that authenticate it themselves. An
+    /// overload error of a check then does not close it.
     pub fn set_authenticated(&mut self) {
         self.member.set_authenticated(self.shared);
     }
 
-    /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others
-    /// the caller races a timer. After an error, or if it is dropped, the next call that uses the
-    /// connection closes it.
+    /// Sends `command` and reads the reply. `deadline` applies to blocking connections; for others,
+    /// the caller has to race a timer. After an error, or if the future is dropped, the next call
+    /// that uses the connection closes it.
     pub(super) async fn command(
         &mut self,
         command: &[u8],

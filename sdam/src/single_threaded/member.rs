@@ -15,20 +15,21 @@ use crate::{
     topology::shared::Shared,
 };
 
-/// A server's connection, which checks and operations use.
+/// A server with the connection shared by checks and operations.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) server: Arc<Server>,
-    /// Its generation is never older than the pool's: clearing the pool closes it.
+    /// Its generation is always current, because clearing the pool closes it.
     pub(super) connection: MonitorConnection,
-    /// The connection that a check has opened last.
+    /// The last connection opened by a check.
     pub(super) conn: Option<ConnId>,
-    /// The time when the connection was last used.
+    /// The time at which the connection was last used.
     pub(super) used: Instant,
-    /// The service behind a load balancer that the connection leads to.
+    /// The service behind a load balancer to which the connection leads.
     pub(super) service: Option<ObjectId>,
-    /// The newest counted connection to a load balancer. It is uncounted only when the next one
-    /// opens, because an operation may report its error after the connection is closed.
+    /// The last connection to a load balancer that was reported to the topology. It is reported as
+    /// closed only when the next one opens, because an operation may report its error after the
+    /// connection is closed.
     pub(super) counted: Option<ServiceConnection>,
     /// The `maxWireVersion` of the connection to that service.
     pub(super) max_wire_version: i32,
@@ -52,8 +53,8 @@ impl Member {
         self.server.id()
     }
 
-    /// Carries out the orders for the connection, and closes one to a service that was cleared.
-    /// Returns whether the server is still in the topology.
+    /// Carries out the orders for the connection, and closes it if its service was cleared. Returns
+    /// whether the server is still in the topology.
     pub(super) fn follow(&mut self, shared: &Shared) -> bool {
         let news = self.server.orders.take();
         for order in news.orders {
@@ -85,12 +86,12 @@ impl Member {
         current.is_some_and(|current| current > counted.generation())
     }
 
-    /// Returns the generation of connections that are opened now, to the service if there is one.
+    /// Returns the current generation, which is that of the service if there is one.
     pub(super) fn generation(&self, shared: &Shared) -> Option<Generation> {
         shared.generation(self.id(), self.service)
     }
 
-    /// Returns how long the connection has been idle; `None` if there is none.
+    /// Returns the time for which the connection has been idle; `None` if there is none.
     pub(super) fn idle(&mut self, now: Instant) -> Option<Duration> {
         self.connection.wire().map(|_| now.since(self.used))
     }
@@ -100,20 +101,20 @@ impl Member {
         !self.is_abandoned() && self.connection.wire().is_some()
     }
 
-    /// Returns whether the connection is unusable: an operation was dropped before its reply, or got
-    /// a message that was not its reply.
+    /// Returns whether the connection is unusable, because an operation was dropped before its
+    /// reply, or received a message that was not its reply.
     pub(super) fn is_abandoned(&mut self) -> bool {
         let wire = self.connection.wire();
         wire.is_some_and(|wire| !wire.exchange.is_usable())
     }
 
-    /// Returns whether a user of the connection was authenticated.
+    /// Returns whether the connection is authenticated.
     pub(super) fn is_authenticated(&mut self) -> bool {
         let wire = self.connection.wire();
         wire.is_some_and(|wire| wire.is_authenticated)
     }
 
-    /// Notes that a user of the connection was authenticated.
+    /// Marks the connection as authenticated.
     pub(super) fn set_authenticated(&mut self, shared: &Arc<Shared>) {
         if let Some(wire) = self.connection.wire() {
             wire.is_authenticated = true;

@@ -1,4 +1,4 @@
-//! The API of operations: use a server's connection, report errors.
+//! The API for operations: use of a server's connection, and error reports.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,22 +18,22 @@ use super::{ScanConnection, ScanTopology, Scanner};
 impl<P: PoolHandle> ScanTopology<P> {
     /// Reports an error on the connection to `server`.
     ///
-    /// Any error may be reported; irrelevant ones are ignored. All effects have run when the call returns.
-    /// An error of the connection, or a reply that has no `ok`, also closes the connection. After an error of a former primary, the next
-    /// selection scans first (SDAM: "not writable primary and node is recovering").
-    /// No I/O is performed.
+    /// Any error may be reported; irrelevant ones are ignored. All effects have run when the call
+    /// returns. A network error, or a reply without `ok`, also closes the connection. After an
+    /// error of a former primary, the next selection scans first (SDAM: "not writable primary and
+    /// node is recovering"). Performs no I/O.
     pub fn handle_error(&mut self, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
         let outcome = self.scanner.handle_error(server, error);
         self.scanner.deliver();
         outcome
     }
 
-    /// Returns the connection to `server`, if it is open, and authenticated if the topology has an
-    /// [authenticator](crate::TopologyBuilder::authenticator).
+    /// Returns the connection to `server` if it is open, and also authenticated if the topology has
+    /// an [authenticator](crate::TopologyBuilder::authenticator).
     ///
-    /// It usually is open after a selection, because the scan has opened it;
-    /// [`connect`](Self::connect) authenticates it.
-    /// The call counts as a use of the connection, which decides when it is probed.
+    /// It is usually open after a selection, because the scan has opened it;
+    /// [`connect`](Self::connect) authenticates it. The call counts as a use of the connection, and
+    /// so defers its next probe.
     pub fn connection(&mut self, server: ServerId) -> Option<ScanConnection<'_>> {
         let scanner = &mut self.scanner;
         scanner.follow();
@@ -45,13 +45,14 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// [authenticator](crate::TopologyBuilder::authenticator), the connection is authenticated,
     /// which takes at most `connectTimeoutMS`.
     ///
-    /// Opening it checks the server, no sooner than 500 ms after its last check.
-    /// Behind a load balancer it makes a handshake, and there is only that one connection (Load
-    /// Balancers: "Connection Pooling").
+    /// Opening it checks the server, no sooner than 500 ms after its last check. Behind a load
+    /// balancer, it performs a handshake, and there is only that one connection (Load Balancers:
+    /// "Connection Pooling").
     ///
     /// # Errors
     ///
-    /// If it could not be opened, or the authentication failed; the topology is already updated.
+    /// If the connection could not be opened, or the authentication failed. The topology has
+    /// already been updated.
     ///
     /// # Cancel safety
     ///
@@ -67,15 +68,15 @@ impl<P: PoolHandle> ScanTopology<P> {
     /// Runs a command, a BSON document with `$db`, on the connection to `server` and returns the
     /// reply, whose `ok` is 1. Opens the connection if necessary.
     ///
-    /// Errors, also those in the reply, are reported to the topology.
-    /// A reply that takes longer than `timeout` closes the connection.
+    /// Errors, including those in the reply, are reported to the topology. If the reply takes
+    /// longer than `timeout`, the connection is closed.
     ///
     /// # Errors
     ///
-    /// If the server has answered with an error; if there is no connection and none could be
-    /// opened and authenticated; if the connection string has a user, and the topology no
-    /// [authenticator](crate::TopologyBuilder::authenticator); if the connection broke, or the message that came cannot be the reply: it is another one's, has
-    /// no `ok`, or is not BSON.
+    /// If the server has answered with an error; if there is no connection and none could be opened
+    /// and authenticated; if the connection string has a user, and the topology no
+    /// [authenticator](crate::TopologyBuilder::authenticator); if the connection broke, or the
+    /// received message is not the reply to the command, has no `ok`, or is not BSON.
     ///
     /// # Cancel safety
     ///

@@ -100,14 +100,15 @@ impl Scanner {
     ) -> Result<Option<Output>, SelectionError> {
         let (server, idle) = self.choose(criteria)?;
         let next = self.tell(Input::Chosen { server, idle });
-        // K-8: also if no time is left.
+        // K-8: even if no time is left.
         if server.is_none() && next != Some(Output::Finish(Err(ScanFailure::TriedOnce))) {
             reported.waiting(&self.shared);
         }
         Ok(next)
     }
 
-    /// Chooses a suitable server, if there is one, and returns how long its connection has been idle.
+    /// Chooses a suitable server, if there is one, and returns the time for which its connection
+    /// has been idle.
     fn choose(
         &mut self,
         criteria: &Criteria,
@@ -115,7 +116,7 @@ impl Scanner {
         let (random, _) = self.shared.random();
         let snapshot = self.snapshot();
         let settings = &self.shared.settings;
-        // There is only one operation at a time, so operation counts decide nothing.
+        // There is only one operation at a time, so operation counts are irrelevant.
         let chosen = choose(&snapshot.description, settings, criteria, |_| 0, random)
             .map_err(SelectionError::InvalidCriteria)?;
         let now = self.now();

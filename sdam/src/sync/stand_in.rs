@@ -16,7 +16,7 @@ use super::{
     atomic::{AtomicUsize, Ordering, fence},
 };
 
-/// Stands in for `arc_swap::ArcSwap`.
+/// Replaces `arc_swap::ArcSwap`.
 ///
 /// Assumption about the original: a load returns some complete value, and all writes before its
 /// swap are visible. It may not be the latest value, unless something else orders the swap
@@ -64,7 +64,7 @@ impl<T> fmt::Debug for ArcSwap<T> {
     }
 }
 
-/// Stands in for `arc_swap::Guard`.
+/// Replaces `arc_swap::Guard`.
 #[derive(Debug)]
 pub(crate) struct Guard<T>(T);
 
@@ -76,7 +76,7 @@ impl<T> Deref for Guard<T> {
     }
 }
 
-/// Stands in for `event_listener::Event`.
+/// Replaces `event_listener::Event`.
 ///
 /// Assumption about the original: `notify` and `listen` are full fences and are ordered with each
 /// other. Either the listener is notified, or it was created after the notification and sees all
@@ -121,7 +121,7 @@ impl Event {
     }
 }
 
-/// Stands in for `event_listener::EventListener`.
+/// Replaces `event_listener::EventListener`.
 #[derive(Debug)]
 pub(crate) struct EventListener {
     listeners: Arc<Mutex<Listeners>>,

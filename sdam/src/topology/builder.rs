@@ -104,15 +104,15 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Takes the `client` document of every connection's handshake from a driver, in BSON, instead
-    /// of [`metadata`](Self::metadata). `is_faas` tells whether the program runs as a function of a
-    /// FaaS provider, where `serverMonitoringMode=auto` means polling.
+    /// Sets the function that encodes the `client` document of every connection's handshake in
+    /// BSON, for drivers, in place of [`metadata`](Self::metadata). `is_faas` is true if the
+    /// program runs on a FaaS platform, where `serverMonitoringMode=auto` means polling.
     ///
-    /// `document` is called when a connection is opened, also by monitors, so the driver may change
-    /// its metadata at run time. It should return soon, and must not call the topology. The
-    /// document contains the name of the application: `appName` of the options is not added. A
-    /// document of more than [512 bytes](ClientMetadata::MAX_LENGTH), or one that is not BSON,
-    /// makes [`start`](Self::start) fail, and is left out of connections that are opened later.
+    /// `document` is called whenever a connection is opened, including those of monitors, so the
+    /// driver may change its metadata at run time. It should return quickly, and must not call the
+    /// topology. The document has to contain the application's name, because `appName` of the
+    /// options is not added. If the document is longer than [512 bytes](ClientMetadata::MAX_LENGTH)
+    /// or not BSON, [`start`](Self::start) fails, and connections opened later omit it.
     /// [`Topology::append_metadata`] returns an error.
     pub fn client_document(
         mut self,
@@ -124,36 +124,35 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Keeps a history of the last `transitions` and their causes. Errors of selections that time
-    /// out include it ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
+    /// Keeps a history of the last `transitions` transitions and their causes. Errors of selections
+    /// that time out include it ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
     pub fn history(mut self, transitions: usize) -> Self {
         self.history = Some(Arc::new(History::new(transitions)));
         self
     }
 
-    /// Sets the id that all events carry, for drivers whose pools and commands publish it too. By
-    /// default it is random.
+    /// Sets the topology's id, which all events carry, for drivers that also publish it in events
+    /// of their own. It is random by default.
     pub fn id(mut self, id: ObjectId) -> Self {
         self.id = Some(id);
         self
     }
 
-    /// Sets where to dial for each member, for deployments whose members have names that lead
-    /// nowhere from here: an [`AddressTable`](crate::AddressTable),
-    /// [`HostTranslation`](crate::HostTranslation), or your own. The members keep their names, and TLS
-    /// checks these.
+    /// Sets the translation of members' addresses, for deployments whose members have names that
+    /// this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
+    /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to is
+    /// translated; members keep their names, and TLS verifies these.
     pub fn translate(mut self, translate: impl Translate) -> Self {
         self.translate = Some(Arc::new(translate));
         self
     }
 
-    /// Sets what authenticates the connections of operations in single-threaded mode, such as
-    /// `sdam_auth::authenticator` of the options. Without one,
-    /// [`run_command`](crate::ScanTopology::run_command) refuses to run commands for a user of the
-    /// connection string.
+    /// Sets the authenticator of connections in single-threaded mode, such as the result of
+    /// `sdam_auth::authenticator`. Without one, [`run_command`](crate::ScanTopology::run_command)
+    /// returns an error if the connection string has a user.
     ///
-    /// It has no effect on [`start`](Self::start): the connections of pools are authenticated by
-    /// the pools.
+    /// It has no effect on [`start`](Self::start), because pools authenticate their own
+    /// connections.
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Self {
         self.authenticator = Some(authenticator);
         self
@@ -165,7 +164,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Returns the options as they are now.
+    /// Returns the current options.
     #[cfg(feature = "client")]
     pub(crate) fn configured(&self) -> &Options {
         &self.options
@@ -176,8 +175,8 @@ impl<P: PoolHandle> TopologyBuilder<P> {
     ///
     /// # Errors
     ///
-    /// If the options contradict each other or ask for TLS or a proxy that `runtime` does not have,
-    /// or if the client metadata is invalid.
+    /// If the options contradict each other or require TLS or a proxy that `runtime` does not
+    /// support, or if the client metadata is invalid.
     pub fn start(self, runtime: Runtime) -> Result<Topology<P>, ConfigError> {
         let Runtime { mut backend, spawner, .. } = runtime;
         let mut prepared = self.prepare(&mut backend, Options::multi_threaded_warnings)?;
@@ -194,7 +193,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         if let Some(sink) = sink {
             dispatch(&shared, sink);
         }
-        // Dropping it closes the topology if a pool panics.
+        // If a pool panics below, dropping this handle closes the topology.
         let topology = Topology::new(Arc::clone(&shared));
         shared.handle(Input::Open);
         shared.publish_warnings();
@@ -202,8 +201,9 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         Ok(topology)
     }
 
-    /// Prepares what both kinds of topology start with, and adds layers to the transport of `backend`.
-    /// `warnings` are those of the kind.
+    /// Validates the options, prepares the parts that both kinds of topology start with, and adds
+    /// layers to the transport of `backend`. `warnings` returns the warnings for the kind of
+    /// topology.
     pub(crate) fn prepare(
         mut self,
         backend: &mut Backend,
@@ -295,7 +295,7 @@ fn dispatch(shared: &Arc<Shared>, sink: Arc<dyn EventSink>) {
     tasks.spawner.spawn(Task::new("sdam-events", task));
 }
 
-/// A guard that counts the end of the dispatcher, however it ends.
+/// A guard that counts the end of the dispatcher, even if its task is dropped.
 struct DispatcherGuard(Arc<Shared>);
 
 impl Drop for DispatcherGuard {

@@ -1,4 +1,4 @@
-//! The transport of a topology: the runtime's, with the layers that the options ask for.
+//! The transport of a topology: that of the runtime, with the layers that the options require.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use sdam_transport::{
     runtime::Backend,
 };
 
-/// Returns the transport that connects as `options` and `translate` ask for.
+/// Returns the transport that connects as `options` and `translate` require.
 ///
 /// # Errors
 ///
-/// The runtime has no TLS, or its transport cannot have a layer. Connecting in plain text, or past
-/// the proxy, would violate the user's security settings. MONGODB-X509 also needs a certificate of
-/// the client, without which every server would refuse it.
+/// The runtime has no TLS, or its transport cannot have a layer. Connecting in plain text, or
+/// without the proxy, would violate the user's security settings. MONGODB-X509 also requires a
+/// client certificate, without which every server would refuse the user.
 pub(super) fn transport(
     backend: &Backend,
     options: &Options,

@@ -1,4 +1,4 @@
-//! The client metadata of new connections' handshakes.
+//! The client metadata in the handshakes of new connections.
 
 use std::{
     fmt,
@@ -13,7 +13,7 @@ use sdam_transport::handshake::{ClientMetadata, DriverInfo};
 
 use crate::sync::{ArcSwap, Mutex};
 
-/// The client metadata that a builder was given.
+/// The client metadata from a builder.
 #[derive(Debug)]
 pub(crate) enum Metadata {
     Own(ClientMetadata),
@@ -46,7 +46,7 @@ enum Source {
 }
 
 impl Metadata {
-    /// Returns whether the client runs as a function of a FaaS provider.
+    /// Returns whether the program runs on a FaaS platform.
     pub(crate) fn is_faas(&self) -> bool {
         match self {
             Self::Own(metadata) => metadata.is_faas(),
@@ -79,7 +79,7 @@ impl MetadataHandshake {
         Ok(Self { source, load_balanced })
     }
 
-    /// Returns the handshake of a connection that is opened now.
+    /// Returns the handshake of a new connection.
     pub(crate) fn handshake(&self) -> Arc<Handshake> {
         match &self.source {
             Source::Own { handshake, .. } => handshake.load_full(),
@@ -94,7 +94,7 @@ impl MetadataHandshake {
         }
     }
 
-    /// Appends a library and returns whether that changed the metadata.
+    /// Appends a library; returns false if it was already appended.
     pub(crate) fn append(&self, library: DriverInfo) -> Result<bool, ConfigError> {
         let Source::Own { metadata, handshake } = &self.source else {
             let reason = "the driver makes the client document itself";

@@ -1,4 +1,4 @@
-//! The look-ups of the SRV record of a topology (Polling SRV Records for mongos Discovery).
+//! Look-ups of a topology's SRV record (Polling SRV Records for mongos Discovery).
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,7 +13,8 @@ use super::shared::Shared;
 use crate::{engine::snapshot::Snapshot, srv::Lookup};
 
 impl Shared {
-    /// Carries out a look-up of the SRV record, and returns its outcome. `None` for any other output.
+    /// Looks up the SRV record if `output` requests it, and returns the outcome; `None` for any
+    /// other output.
     pub(crate) async fn look_up(&self, output: Option<Output>) -> Option<Input> {
         let Some(Output::LookUp { name, deadline }) = output else {
             return None;
@@ -24,8 +25,8 @@ impl Shared {
     }
 }
 
-/// The task that polls the SRV record, apart from all others, so that look-ups delay nothing (N-27).
-/// It counts as a task of the topology until it is dropped.
+/// The task that polls the SRV record. It is separate, so that look-ups delay no other task (N-27),
+/// and counts as a task of the topology until it is dropped.
 #[derive(Debug)]
 pub(super) struct SrvTask(Arc<Shared>);
 
@@ -37,7 +38,7 @@ impl SrvTask {
         Some(Self(Arc::clone(shared)))
     }
 
-    /// Polls until the topology is closed, or has a type that is not polled, which is for good.
+    /// Polls until the topology is closed, or has a type that is not polled, which is permanent.
     pub(super) async fn run(self) {
         let other = |snapshot: &Snapshot| {
             let polls = snapshot.description.topology_type().polls_srv();
@@ -53,8 +54,8 @@ impl SrvTask {
             let (timer, wanted) = (Timer::Srv, false);
             let output = self.0.ask(Input::Due { timer, wanted });
             if let Some(input) = self.0.look_up(output).await {
-                // If a pool panics because of new hosts, they are applied nevertheless, and the panic
-                // hook has reported it.
+                // If a pool panics because of new hosts, the hosts are applied nevertheless, and
+                // the panic hook has reported the panic.
                 let _ = catch_unwind(AssertUnwindSafe(|| self.0.handle(input)));
             }
         }

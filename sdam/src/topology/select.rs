@@ -1,5 +1,4 @@
-//! Server selection with background monitoring: at once if a server is suitable, otherwise by
-//! waiting.
+//! Server selection with background monitoring, which waits if no server is suitable.
 
 use std::pin::pin;
 
@@ -36,7 +35,8 @@ impl Shared {
         criteria: &Criteria,
         limit: Limit,
     ) -> Result<Selected, SelectionError> {
-        // A selection that does not wait publishes nothing to sinks that only want waiting events.
+        // If the sinks want only waiting events, a selection that does not wait has nothing to
+        // publish.
         const WAITING: Interest = Interest::of(&[EventName::ServerSelectionWaiting]);
         if !self.events.wants_any(Interest::SELECTION.without(WAITING))
             && let Some(selected) = self.try_select(criteria)?
@@ -60,7 +60,7 @@ impl Shared {
     ) -> Result<Selected, SelectionError> {
         if limit.timeout.is_zero() {
             events.waiting(Some(limit.timeout));
-            // A caller that polls without waiting still gets servers that are checked.
+            // Servers are checked soon even if callers select repeatedly without waiting.
             self.request_checks();
             return Err(self.timed_out(criteria, limit, events.started));
         }
@@ -75,7 +75,7 @@ impl Shared {
         }
         let mut expiry = self.backend.clock.sleep_until(deadline);
         loop {
-            // Listening before reading the snapshot means that no change in between is missed.
+            // Listens before it reads the snapshot, so that no change in between is missed.
             let changed = self.published.changed.listen();
             if let Some(selected) = self.try_select(criteria)? {
                 return Ok(selected);
@@ -83,7 +83,7 @@ impl Shared {
             if either(changed, &mut expiry).await {
                 continue;
             }
-            // A change that came together with the deadline counts (L-63).
+            // A change that occurs together with the deadline counts (L-63).
             return match self.try_select(criteria)? {
                 Some(selected) => Ok(selected),
                 None => Err(self.timed_out(criteria, limit, events.started)),

@@ -1,4 +1,4 @@
-//! The task of one server: its connections, and one timer.
+//! The task of one server: its connections and its timer.
 
 use std::{future::poll_fn, sync::Arc, task::Poll};
 
@@ -27,7 +27,7 @@ enum Next {
     Due,
 }
 
-/// The task that checks a server; counts as a task of the topology until it is dropped.
+/// The task that checks a server. It counts as a task of the topology until it is dropped.
 #[derive(Debug)]
 pub(super) struct ServerTask {
     shared: Arc<Shared>,
@@ -74,8 +74,9 @@ impl ServerTask {
 
     /// Waits for news, an answer, or the deadline.
     ///
-    /// Orders come before answers, so that a connection is closed before it is heard again. Answers
-    /// come before the deadline, so that a reply that arrived while the host was suspended counts.
+    /// Orders precede answers, so that no answer is taken from a connection that is to be closed.
+    /// Answers precede the deadline, so that a reply that arrived while the host was suspended
+    /// counts.
     async fn next(
         &self,
         news: &mut News,
@@ -96,7 +97,7 @@ impl ServerTask {
         .await
     }
 
-    /// Returns the deadline after the news; `before` if they do not concern it.
+    /// Returns the deadline after the news; `before` if it is not affected.
     fn read(&self, news: &News, before: Option<Instant>) -> Option<Instant> {
         let server = self.server.id();
         if news.check {

@@ -1,4 +1,4 @@
-//! The servers of a topology with their pools, without a selection.
+//! Access to the servers of a topology and their pools without a selection.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -8,12 +8,12 @@ use sdam_transport::pool::{NoPools, PoolHandle};
 use super::Topology;
 use crate::engine::{pools, server::ServerCore, snapshot::Snapshot};
 
-/// A server of a topology, with its pool. Unlike a [`SelectedServer`](crate::SelectedServer) it
-/// counts as no operation in progress, and may be of any type.
+/// A server of a topology, with its pool. Unlike a [`SelectedServer`](crate::SelectedServer), it
+/// does not count as an operation in progress, and may be of any type.
 ///
-/// For work on all pools: to fill them before the first operation, or to end what uses them before
-/// the topology is closed. It may be kept across an await; its pool is closed when the server
-/// leaves the topology.
+/// Use it for work on all pools, such as filling them before the first operation, or ending cursors
+/// before the topology is closed. It may be kept across an await; its pool is closed when the
+/// server leaves the topology.
 pub struct KnownServer<P = NoPools> {
     description: Arc<ServerDescription>,
     server: Arc<ServerCore>,
@@ -21,7 +21,7 @@ pub struct KnownServer<P = NoPools> {
 }
 
 impl<P: PoolHandle> Topology<P> {
-    /// Returns all servers of the current snapshot, sorted by address; none once the topology was
+    /// Returns all servers of the current snapshot, sorted by address; none after the topology was
     /// closed. Takes no lock.
     ///
     /// ```no_run
@@ -75,7 +75,7 @@ impl<P> KnownServer<P> {
 }
 
 impl<P: PoolHandle> KnownServer<P> {
-    /// Returns the server's pool, as the pool factory made it; `None` if the factory panicked.
+    /// Returns the server's pool, as created by the pool factory; `None` if the factory panicked.
     pub fn pool(&self) -> Option<&P> {
         let pool = self.server.pool()?;
         Some(pools::typed(Some(pool)))

@@ -1,4 +1,4 @@
-//! The state that handles, tasks and pools share. Writers lock the engine; readers load the
+//! The state shared by handles, tasks and pools. Writers lock the engine; readers load the
 //! published snapshot.
 
 use std::{
@@ -49,7 +49,7 @@ use crate::{
     sync::{Mutex, MutexGuard},
 };
 
-/// The number of counters that random numbers are drawn from.
+/// The number of counters from which random numbers are drawn.
 const LANES: usize = 4;
 
 /// The state of a topology of either kind.
@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     pub(crate) settings: Settings,
     /// The default selection timeout.
     pub(crate) limit: Limit,
-    /// The recent transitions for selection errors, if enabled.
+    /// The recent transitions, for selection errors, if enabled.
     pub(crate) history: Option<Arc<History>>,
     pub(crate) options: Options,
     pub(crate) warnings: Vec<Warning>,
@@ -73,14 +73,14 @@ pub(crate) struct Shared {
     random: [Random; LANES],
 }
 
-/// The runner of checks, which re-raises panics of pools.
+/// The kind of topology: it decides who runs the checks, and where panics of pools are re-raised.
 #[derive(Debug)]
 pub(crate) enum Background {
-    /// Tasks check the servers, and a panic is re-raised in the thread that changed the topology,
-    /// unless that is the task of a server.
+    /// Tasks check the servers. A panic is re-raised in the thread that changed the topology,
+    /// unless that is a server's task.
     Tasks(TaskSet),
-    /// The caller of a single-threaded topology checks the servers. It takes the panics at the end
-    /// of each call.
+    /// The caller of a single-threaded topology checks the servers. A panic is re-raised at the end
+    /// of the call.
     Caller(Mutex<DeferredPanic>),
 }
 
@@ -164,8 +164,8 @@ impl Shared {
         let lane = lane_of_thread() % LANES;
         let [first, ..] = &self.random;
         let counter = &self.random.get(lane).unwrap_or(first).0;
-        // Not one atomic step, which would take longer: that two threads of one lane can draw the
-        // same number makes neither of them less random.
+        // Deliberately not one atomic step, which would take longer. Two threads of one lane may
+        // draw the same number, which is harmless.
         let state = counter.load(Ordering::Relaxed);
         counter.store(state.wrapping_add(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         (mix(state), lane)
@@ -192,7 +192,7 @@ impl Shared {
         self.change(|engine, now| ((), engine.handle(now, input, &self.published)));
     }
 
-    /// Passes an input to the engine, and returns the output that is left to the caller.
+    /// Passes an input to the engine, and returns the output that the caller has to carry out.
     pub(crate) fn ask(self: &Arc<Self>, input: Input) -> Option<Output> {
         self.change(|engine, now| {
             let mut after = engine.handle(now, input, &self.published);
@@ -200,7 +200,7 @@ impl Shared {
         })
     }
 
-    /// Passes an error that an operation or a pool reports.
+    /// Passes a reported error of an operation or a pool to the engine.
     pub(crate) fn handle_error(
         self: &Arc<Self>,
         server: ServerId,
@@ -231,7 +231,7 @@ impl Shared {
             .map(|(service, generation)| ServiceConnection::new(server, service, generation)))
     }
 
-    /// Applies the outcome of a check that the caller has made.
+    /// Applies the outcome of a check made by the caller.
     pub(crate) fn handle_check(
         self: &Arc<Self>,
         server: ServerId,
@@ -241,7 +241,7 @@ impl Shared {
         self.handle(Input::Played { server, outcome: outcome.map(HelloReply::parse), rtt });
     }
 
-    /// Applies the end of a connection to a service behind a load balancer.
+    /// Applies the closing of a connection to a service behind a load balancer.
     pub(crate) fn handle_service_connection_closed(
         self: &Arc<Self>,
         connection: &ServiceConnection,
@@ -253,19 +253,19 @@ impl Shared {
         });
     }
 
-    /// Reads the state of the machine. Locks the engine.
+    /// Reads the state of the deployment. Locks the engine.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Deployment) -> T) -> T {
         read(self.engine.lock().deployment())
     }
 
-    /// Starts the task that polls the SRV record, if there is one to poll.
+    /// Starts the task that polls the SRV record, if the topology polls one.
     pub(crate) fn poll_srv(self: &Arc<Self>) {
         if let Some(task) = SrvTask::new(self) {
             self.spawn("sdam-srv", task.run());
         }
     }
 
-    /// Returns the first message of a connection that is opened now.
+    /// Returns the first message of a new connection.
     pub(crate) fn hello_request(&self) -> HelloRequest {
         HelloRequest::handshake(
             self.metadata.handshake(),
@@ -274,7 +274,7 @@ impl Shared {
         )
     }
 
-    /// Returns the generation of connections that are opened now. Locks the engine.
+    /// Returns the current generation of the server's pool, or of `service`. Locks the engine.
     pub(crate) fn generation(
         &self,
         server: ServerId,
@@ -305,7 +305,8 @@ impl Shared {
         }
     }
 
-    /// Makes every task notice that selections are waiting.
+    /// Wakes every server's task to read its deadline again, which selections that wait may have
+    /// advanced.
     pub(crate) fn announce_waiters(&self) {
         for server in self.published.load().servers.iter() {
             server.orders.look();
@@ -313,7 +314,7 @@ impl Shared {
         }
     }
 
-    /// Takes the panics of pools that are re-raised at the end of a call.
+    /// Takes the panic of a pool that has to be re-raised at the end of a call.
     pub(crate) fn take_panic(&self) -> DeferredPanic {
         match &self.background {
             Background::Tasks(_) => DeferredPanic::default(),
@@ -321,7 +322,7 @@ impl Shared {
         }
     }
 
-    /// Changes the engine, then does the work that must not happen under its lock.
+    /// Changes the engine, then does the remaining work without its lock.
     fn change<T>(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Engine, Instant) -> (T, AfterUnlock),
@@ -334,7 +335,8 @@ impl Shared {
         answer
     }
 
-    /// Changes the engine for the task of `own`, which takes its orders next and is not woken.
+    /// Changes the engine. The task of `own`, which makes this call, takes its orders next and is
+    /// not woken.
     fn change_for<T>(
         self: &Arc<Self>,
         own: Option<ServerId>,
@@ -390,7 +392,7 @@ impl Shared {
     }
 }
 
-/// The background task of a pool, as a task of the topology.
+/// A guard that counts the end of a pool's background task.
 struct PoolTask(Arc<Shared>);
 
 impl Drop for PoolTask {
@@ -407,17 +409,17 @@ fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
 
 /// The calls of tasks.
 impl Shared {
-    /// Passes the answer on a connection, and returns when its server's timer is due.
+    /// Passes an answer from a connection, and returns the server's next deadline.
     pub(super) fn answered(self: &Arc<Self>, server: ServerId, input: Input) -> Option<Instant> {
         self.act(server, || input)
     }
 
-    /// Acts at the deadline of `server`, and returns the next one.
+    /// Handles the deadline of `server`, and returns the next one.
     pub(super) fn due(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
         self.act(server, || Input::Due { timer: Timer::Server(server), wanted: self.waiters.any() })
     }
 
-    /// Requests an immediate check, and returns when the server's timer is due.
+    /// Requests an immediate check, and returns the server's next deadline.
     pub(super) fn check_requested(self: &Arc<Self>, server: ServerId) -> Option<Instant> {
         self.act(server, || Input::CheckRequested { server })
     }
@@ -432,10 +434,10 @@ impl Shared {
         self.act(server, || Input::Deserted { server });
     }
 
-    /// Passes an input in the task of `server`, and returns when its timer is due.
+    /// Passes an input from the task of `server`, and returns the server's next deadline.
     ///
-    /// A panic of a pool is not re-raised: the panic hook has reported it, and the machine has
-    /// completed its change.
+    /// A panic of a pool is not re-raised: the panic hook has reported it, and all outputs have
+    /// run.
     fn act(self: &Arc<Self>, server: ServerId, input: impl FnOnce() -> Input) -> Option<Instant> {
         let (deadline, _) = self.change_for(Some(server), |engine, now| {
             let after = engine.handle(now, input(), &self.published);

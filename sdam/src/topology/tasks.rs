@@ -25,8 +25,8 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Counts a task that is about to be spawned. After [`close`](Self::close) only a counted task
-    /// may still start another one.
+    /// Counts a task that is about to be spawned. After [`close`](Self::close), only a counted task
+    /// may start another one.
     pub(crate) fn begin(&self) {
         self.state.fetch_add(TASK, Ordering::SeqCst);
     }

@@ -11,10 +11,10 @@ use futures::{future::Future, stream::Stream};
 use super::shared::Shared;
 use crate::{engine::snapshot::Snapshot, sync::EventListener};
 
-/// A stream of ever newer snapshots, beginning with the current one.
+/// A stream of snapshots, beginning with the current one.
 ///
-/// Snapshots are skipped when the reader is slower than they are published. The stream ends after
-/// the snapshot of the closed topology.
+/// Each snapshot is newer than the one before. A slow reader misses some of them. The stream ends
+/// after the snapshot of the closed topology.
 ///
 /// # Cancel safety
 ///
@@ -63,7 +63,7 @@ impl Stream for TopologyWatch {
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));
             }
-            // Listening before reading the snapshot again means that no change is missed.
+            // Listens before it reads the snapshot again, so that no change is missed.
             this.listener = Some(this.shared.published.changed.listen());
             if let Some(snapshot) = this.newer() {
                 return Poll::Ready(Some(snapshot));

@@ -23,7 +23,7 @@ fn failure(code: i32, labels: &[&str]) -> Failure {
     }
 }
 
-/// Fails an operation this often and returns its backoffs, with the greatest jitter.
+/// Fails an operation the given number of times, and returns its backoffs with the maximum jitter.
 fn backoffs(policy: Policy, failures: impl IntoIterator<Item = Failure>) -> Vec<Duration> {
     let mut retry = Retry::new(policy);
     failures.into_iter().map_while(|failure| retry.failed(failure, u64::MAX)).collect()
