@@ -1,4 +1,4 @@
-//! The mechanisms of accounts.
+//! The authentication mechanisms.
 
 use std::sync::Arc;
 

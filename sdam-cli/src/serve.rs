@@ -144,7 +144,7 @@ enum Next {
 }
 
 impl<O: Write> Session<O> {
-    /// Executes the lines of `script` at their times.
+    /// Executes each line of `script` at its time.
     async fn play(&mut self, script: &Script) -> io::Result<Next> {
         let start = Instant::now();
         for line in &script.lines {

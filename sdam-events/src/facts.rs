@@ -88,7 +88,7 @@ pub struct ServerFacts {
     pub losses: u64,
     /// The current server type.
     pub server_type: ServerType,
-    /// The time when the server got this type.
+    /// The time of the change to this type.
     pub since: Instant,
     /// The time when the last successful check ended.
     pub last_success: Option<Instant>,

@@ -74,7 +74,7 @@ impl Relay {
         self.heard.is_some()
     }
 
-    /// Returns whether the member owes a reply.
+    /// Returns whether a reply of the member is outstanding.
     pub(super) fn awaits(&self) -> bool {
         self.awaits
     }

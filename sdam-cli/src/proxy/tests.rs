@@ -241,7 +241,7 @@ fn events_can_be_json() {
     program.finish();
 }
 
-/// One member ends a connection before its reply, another ends an idle connection.
+/// One member closes a connection instead of replying, and another closes an idle connection.
 #[test]
 fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
     let set = Deployment::start(Builder::replica_set(1));

@@ -34,7 +34,8 @@ pub(super) enum State {
     Other,
     /// Not reached yet.
     Undiscovered,
-    /// Lost, or never reached because of an error. A topology is lost if it was writable before.
+    /// No longer available, or never reached because of an error. A topology is lost when it is no
+    /// longer writable.
     Lost,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Verdict {
     pub(super) severity: Severity,
     /// A summary in a few words.
     pub(super) headline: String,
-    /// One or two more sentences.
+    /// The explanation, in one or two sentences.
     pub(super) details: String,
 }
 

@@ -20,7 +20,7 @@ use crate::{
     testing::{block_on, capture},
 };
 
-/// Runs the program; returns the output, the remarks and the exit code.
+/// Runs the program; returns its standard output, its standard error and its exit code.
 fn watch(line: &[&str]) -> (String, String, io::Result<Exit>) {
     let arguments = Arguments { pause: Duration::ZERO, ..arguments(line) };
     capture(|console| block_on(run(&arguments, console, pending())))

@@ -8,7 +8,7 @@ use crate::{
     options::ConfigError,
 };
 
-/// The fields that handshakes set themselves, in any of their forms.
+/// The fields that a handshake sets itself, in any form of hello.
 const OWN: [&str; 14] = [
     "hello",
     "isMaster",

@@ -57,7 +57,7 @@ macro_rules! methods {
             )*
         }
 
-        /// The options with a method, for the test that the table contains them.
+        /// The names of the options that have a method; a test checks that the table contains them.
         #[cfg(test)]
         pub(super) const LOOKED_UP: &[&str] = &[$($name),*];
     };
