@@ -45,6 +45,7 @@ fn a_command_is_named_with_its_server_and_its_retries() {
     let error = Error::pool_closed(&ServerAddress::new("a", 1)).with_command("ping").retried(2);
     let closed = "Attempted to check out a connection from closed connection pool";
     check(&error, &format!("`ping` failed on a:1 after 2 retries: {closed}"));
+    assert_eq!(error.retries(), 2);
     assert!(!error.is_timeout());
     let late = error.retried(1).out_of_time();
     assert!(late.is_timeout());

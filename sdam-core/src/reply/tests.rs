@@ -89,3 +89,16 @@ fn a_reply_is_ok_if_its_ok_is_1_whatever_its_type() {
     check(doc! {}, false);
     assert!(!is_ok(&[1, 2, 3]));
 }
+
+#[test]
+fn a_suggested_base_of_backoffs_counts_if_it_is_a_positive_integer() {
+    let check = |reply: Document, expected: Option<u64>| {
+        let expected = expected.map(Duration::from_millis);
+        assert_eq!(base_backoff(&encode(&reply)), expected, "{reply}");
+    };
+    check(doc! { "ok": 0, "baseBackoffMS": 1 }, Some(1));
+    check(doc! { "ok": 0, "baseBackoffMS": 250_i64 }, Some(250));
+    check(doc! { "ok": 0, "baseBackoffMS": 0 }, None);
+    check(doc! { "ok": 0, "baseBackoffMS": -1 }, None);
+    check(doc! { "ok": 0 }, None);
+}
