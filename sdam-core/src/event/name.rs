@@ -1,5 +1,5 @@
 /// Declares the names in the order of their indices.
-macro_rules! names {
+macro_rules! event_names {
     ($($name:ident),* $(,)?) => {
         /// The kind of an event without its payload, for filters and counters.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,7 +26,7 @@ macro_rules! names {
     };
 }
 
-names! {
+event_names! {
     TopologyOpening,
     TopologyDescriptionChanged,
     TopologyClosed,
