@@ -19,10 +19,10 @@ use futures::{
     executor::{block_on, block_on_stream},
 };
 use sdam::{
-    Backend, Criteria, Instant, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
+    Backend, Criteria, Runtime, ServerAddress, Spawner, Task, Topology, async_trait,
     sim::ReplicaSet,
     transport::{
-        dial::{Dial, DialTarget},
+        dial::{Dial, DialOptions, DialTarget},
         net::NetTransport,
         pipe::{self, PipeEnd, Piped},
         system::{self, Epoch, ThreadClock},
@@ -46,7 +46,7 @@ struct Sockets;
 impl Dial for Sockets {
     type Stream = Piped;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Piped> {
         let &DialTarget::Tcp(address) = target else {
             return Err(target.unsupported());
         };
@@ -54,7 +54,7 @@ impl Dial for Sockets {
         // If the caller has dropped its future, the socket is dropped here and thereby closed.
         thread::Builder::new().spawn(move || drop(opened.send(TcpStream::connect(address))))?;
         let socket = socket.await.map_err(io::Error::other)??;
-        system::tune_tcp(&socket)?;
+        system::tune_tcp(&socket, options.user_timeout)?;
         let (stream, end) = pipe::piped();
         carry(socket, end)?;
         Ok(stream)

@@ -22,10 +22,9 @@ use monoio::{
     io::{AsyncReadRent as _, AsyncWriteRentExt as _, Splitable as _},
     net::TcpStream,
 };
-use sdam_core::time::Instant;
 use sdam_transport::{
     async_trait,
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     local::{self, Remote},
     net::NetTransport,
     pipe::{PipeEnd, Piped},
@@ -79,7 +78,7 @@ struct MonoioDial(Remote);
 impl Dial for MonoioDial {
     type Stream = Piped;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
+    async fn dial(&self, target: &DialTarget, _: DialOptions) -> io::Result<Piped> {
         let &DialTarget::Tcp(address) = target else {
             return Err(target.unsupported());
         };
@@ -87,6 +86,7 @@ impl Dial for MonoioDial {
             let socket = TcpStream::connect_addr(address).await?;
             socket.set_nodelay(true)?;
             let [idle, interval] = [120, 10].map(|seconds| Some(Duration::from_secs(seconds)));
+            // monoio cannot set a user timeout.
             socket.set_tcp_keepalive(idle, interval, Some(9))?;
             Ok(socket)
         };

@@ -129,6 +129,18 @@ pub struct Options {
     ///
     /// A topology only starts if its runtime can connect through proxies.
     pub proxy: Option<ProxyOptions>,
+    /// `TCP_USER_TIMEOUT`: the time after which a TCP connection breaks if the peer has not
+    /// acknowledged sent bytes, or has left no space for more; at least 1 ms. `None`, the default,
+    /// leaves the system's own limit, which is about 15 minutes on Linux.
+    ///
+    /// All connections have it as soon as they are open, those of monitors and of pools.
+    /// Until then [`connect_timeout`](Self::connect_timeout) applies. The peer's operating system
+    /// acknowledges, so a slow command breaks no connection. On an idle connection, the time
+    /// replaces the number of unanswered keep-alive probes.
+    ///
+    /// It has an effect on Linux and Android only, and no connection string contains it.
+    #[doc(alias = "TCP_USER_TIMEOUT")]
+    pub tcp_user_timeout: Option<Duration>,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
     /// The deviations from the specifications, which applications leave alone.
@@ -172,6 +184,7 @@ impl Options {
             credential: None,
             tls: None,
             proxy: None,
+            tcp_user_timeout: None,
             driver: DriverOptions::default(),
             deviations: Deviations::default(),
             uri_warnings: Vec::new(),

@@ -8,10 +8,9 @@ use async_std::net::{TcpStream, ToSocketAddrs as _};
 #[cfg(unix)]
 use async_std::os::unix::net::UnixStream;
 use futures::future::Either;
-use sdam_core::time::Instant;
 use sdam_transport::{
     async_trait,
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     stream::NonBlocking,
     system::tune_tcp,
 };
@@ -23,11 +22,11 @@ pub(crate) struct AsyncStdDial;
 impl Dial for AsyncStdDial {
     type Stream = Either<NonBlocking<TcpStream>, NonBlocking<UnixStream>>;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Self::Stream> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = TcpStream::connect(*address).await?;
-                tune_tcp(&stream)?;
+                tune_tcp(&stream, options.user_timeout)?;
                 Ok(Either::Left(NonBlocking(stream)))
             }
             #[cfg(unix)]

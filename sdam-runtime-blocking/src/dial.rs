@@ -8,7 +8,7 @@ use std::{
 use sdam_core::time::Instant;
 use sdam_transport::{
     async_trait,
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     system::{Epoch, tune_tcp},
 };
 
@@ -40,15 +40,11 @@ impl BlockingDial {
 impl Dial for BlockingDial {
     type Stream = BlockingStream;
 
-    async fn dial(
-        &self,
-        target: &DialTarget,
-        deadline: Option<Instant>,
-    ) -> io::Result<BlockingStream> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<BlockingStream> {
         match target {
             DialTarget::Tcp(address) => {
-                let stream = self.connect(address, deadline)?;
-                tune_tcp(&stream)?;
+                let stream = self.connect(address, options.deadline)?;
+                tune_tcp(&stream, options.user_timeout)?;
                 Ok(BlockingStream::new(stream, self.epoch))
             }
             #[cfg(unix)]

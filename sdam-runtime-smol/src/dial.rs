@@ -10,10 +10,9 @@ use std::{
 };
 
 use futures::future::Either;
-use sdam_core::time::Instant;
 use sdam_transport::{
     async_trait,
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     stream::NonBlocking,
     system::tune_tcp,
 };
@@ -26,11 +25,11 @@ pub(crate) struct SmolDial;
 impl Dial for SmolDial {
     type Stream = Either<NonBlocking<Async<TcpStream>>, NonBlocking<Async<UnixStream>>>;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Self::Stream> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = Async::<TcpStream>::connect(*address).await?;
-                tune_tcp(&stream)?;
+                tune_tcp(&stream, options.user_timeout)?;
                 Ok(Either::Left(NonBlocking(stream)))
             }
             #[cfg(unix)]

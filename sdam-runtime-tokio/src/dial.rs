@@ -10,10 +10,9 @@ use std::{
 };
 
 use futures::future::{BoxFuture, Either, FutureExt};
-use sdam_core::time::Instant;
 use sdam_transport::{
     async_trait,
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     system::tune_tcp,
 };
 #[cfg(not(unix))]
@@ -54,11 +53,11 @@ impl TokioDial {
 impl Dial for TokioDial {
     type Stream = Either<TokioStream<TcpStream>, TokioStream<UnixStream>>;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Self::Stream> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
         match target {
             DialTarget::Tcp(address) => {
                 let stream = self.open(TcpStream::connect(*address)).await?;
-                tune_tcp(&stream)?;
+                tune_tcp(&stream, options.user_timeout)?;
                 Ok(Either::Left(TokioStream(stream)))
             }
             #[cfg(unix)]

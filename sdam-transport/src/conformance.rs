@@ -95,7 +95,8 @@ pub fn runtime(runtime: &Runtime) {
 }
 
 /// Checks a dialer: among several addresses, one that refuses is skipped, and one that does not
-/// answer is overtaken. On Linux, also checks that idle peers are probed.
+/// answer is overtaken. On Linux, also checks that idle peers are probed, and that a write to a
+/// vanished peer ends.
 ///
 /// The rules of all transports are checked by [`backend`], [`blocking`] and [`runtime`].
 ///
@@ -263,7 +264,7 @@ const SPAWN_CHECKS: &[Check<Runtime>] = &checks![
         => spawn::a_panic_ends_only_its_task,
 ];
 
-fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 3] {
+fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 4] {
     checks![
         Dial: "An address that refuses is an error at once"
             => dial::a_refusing_address_is_skipped,
@@ -271,6 +272,9 @@ fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 3] {
             => dial::the_next_address_overtakes_a_silent_one,
         Dial: "A TCP socket sends without delay and probes an idle peer"
             => dial::tcp_sockets_probe_an_idle_peer,
+        Dial: "A TCP socket with a [user timeout](DialOptions::user_timeout) breaks once the peer has \
+            acknowledged nothing for that time"
+            => dial::a_write_to_a_peer_that_vanished_ends,
     ]
 }
 

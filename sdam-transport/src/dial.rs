@@ -6,6 +6,7 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use async_trait::async_trait;
@@ -25,6 +26,8 @@ use crate::stream::ByteStream;
 ///   [`blocks`](Self::blocks) says otherwise.
 /// - A TCP socket sends without delay and probes an idle peer, as
 ///   [`system::tune_tcp`](crate::system::tune_tcp) sets it up.
+/// - A TCP socket with a [user timeout](DialOptions::user_timeout) breaks once the peer has
+///   acknowledged nothing for that time, where the system has that option.
 ///
 /// Through that transport, a dialer also keeps the contract of
 /// [`Transport`](crate::connect::Transport): dropping a future abandons the attempt and closes its
@@ -36,17 +39,10 @@ pub trait Dial: Send + Sync + Debug + 'static {
 
     /// Opens a socket to `target`.
     ///
-    /// Only [blocking](Self::blocks) implementations need the deadline; otherwise the caller drops
-    /// the future in time.
-    ///
     /// # Cancel safety
     ///
     /// Dropping the future abandons the attempt.
-    async fn dial(
-        &self,
-        target: &DialTarget,
-        deadline: Option<Instant>,
-    ) -> io::Result<Self::Stream>;
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream>;
 
     /// Returns the addresses of `host`, most preferred first. Runtimes without a resolver use
     /// [`system::lookup_ip`](crate::system::lookup_ip).
@@ -62,6 +58,18 @@ pub trait Dial: Send + Sync + Debug + 'static {
     fn blocks(&self) -> bool {
         false
     }
+}
+
+/// The demands on a socket besides its address; none by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DialOptions {
+    /// The end of the attempt. Only [blocking](Dial::blocks) dialers need it; otherwise the caller
+    /// drops the future in time.
+    pub deadline: Option<Instant>,
+    /// The user timeout of a TCP socket, which [`system::tune_tcp`](crate::system::tune_tcp) sets.
+    /// Dialers without access to the option ignore it.
+    pub user_timeout: Option<Duration>,
 }
 
 /// The address of a socket.

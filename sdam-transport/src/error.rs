@@ -9,8 +9,8 @@ use crate::wire::WireError;
 /// Converts an I/O error; `message` describes the attempted action.
 ///
 /// It is a timeout if the runtime's own deadline caused `source`. If the operating system
-/// reports `ETIMEDOUT` on an established connection, the peer has acknowledged nothing for
-/// minutes: the connection is broken, not slow.
+/// reports `ETIMEDOUT` on an established connection, the peer has been silent for as
+/// long as its TCP waits: the connection is broken, not slow.
 ///
 /// An [`Error`] inside `source` is returned unchanged. A stream returns one if it knows
 /// the cause, such as a client certificate that the server rejected.

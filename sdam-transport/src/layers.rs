@@ -1,12 +1,13 @@
 //! The layers between a server's address and the messages of a connection.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{fmt::Debug, sync::Arc, time::Duration};
 
 use sdam_core::{address::ServerAddress, options::ProxyOptions};
 
 use crate::tls::Tls;
 
-/// The layers between a transport's sockets and its messages; by default there are none.
+/// The layers between a transport's sockets and its messages, and what the sockets are set to; by
+/// default there are none.
 ///
 /// A topology creates them from its options, and adds them with
 /// [`Transport::with_layers`](crate::connect::Transport::with_layers).
@@ -19,12 +20,17 @@ pub struct Layers {
     pub proxy: Option<ProxyOptions>,
     /// Encrypts connections and checks the servers' certificates.
     pub tls: Option<Arc<dyn Tls>>,
+    /// The user timeout of TCP sockets, see [`Options::tcp_user_timeout`].
+    ///
+    /// [`Options::tcp_user_timeout`]: sdam_core::options::Options::tcp_user_timeout
+    pub user_timeout: Option<Duration>,
 }
 
 impl Layers {
     /// Returns whether there are no layers.
     pub fn is_empty(&self) -> bool {
-        self.translate.is_none() && self.proxy.is_none() && self.tls.is_none()
+        let Self { translate, proxy, tls, user_timeout } = self;
+        translate.is_none() && proxy.is_none() && tls.is_none() && user_timeout.is_none()
     }
 }
 

@@ -18,7 +18,7 @@ use sdam_core::{
 use crate::{
     clock::Clock,
     connect::{Connection, Transport},
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     error,
     framed::Framed,
     layers::{Guards, Layers},
@@ -169,7 +169,8 @@ impl<D: Dial> NetTransport<D> {
             };
             left = left.saturating_sub(1);
             let candidate = candidate.clone();
-            async move { self.dial.dial(&candidate, deadline).await }
+            let options = DialOptions { deadline, user_timeout: self.layers.user_timeout };
+            async move { self.dial.dial(&candidate, options).await }
         };
         race::happy_eyeballs(&*self.clock, self.attempt_delay, deadline, candidates, attempt)
             .await
@@ -208,6 +209,7 @@ impl<D: Dial> Transport for NetTransport<D> {
                 translate: layers.translate.or(own.translate),
                 proxy: layers.proxy.or(own.proxy),
                 tls: layers.tls.or(own.tls),
+                user_timeout: layers.user_timeout.or(own.user_timeout),
             },
         }))
     }

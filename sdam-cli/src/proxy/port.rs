@@ -69,7 +69,7 @@ impl Port {
     ) -> Result<(), String> {
         // No delay, and keep-alive probes, because an idle client may disappear silently. A failure
         // costs nothing else.
-        let _ = tune_tcp(&client);
+        let _ = tune_tcp(&client, None);
         let (mut client, mut up) = (TokioStream(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
         let found = select_biased! {

@@ -97,6 +97,9 @@ impl Options {
         /// Sets the deviations from the specifications, for drivers and their tests.
         with_deviations(deviations: Deviations) = deviations;
 
+        /// Sets the time until the system breaks a connection whose peer acknowledges nothing.
+        with_tcp_user_timeout(tcp_user_timeout: Duration) = Some(tcp_user_timeout);
+
         /// Sets the user as which pooled connections authenticate.
         with_credential(credential: Credential) = Some(credential);
     }

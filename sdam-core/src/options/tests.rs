@@ -186,6 +186,14 @@ fn tests_of_drivers_may_lower_the_minimum_of_heartbeats_but_not_to_zero() {
 }
 
 #[test]
+fn a_user_timeout_that_the_system_would_ignore_is_refused() {
+    let with = |time| one().with_tcp_user_timeout(time);
+    check_accepted(&with(Duration::from_millis(1)));
+    check_refused(&with(Duration::from_micros(999)), "tcpUserTimeout", "999µs");
+    check_refused(&with(Duration::ZERO), "tcpUserTimeout", "0ns");
+}
+
+#[test]
 fn try_once_must_not_differ_between_string_and_code() {
     // B-20, B-38
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();

@@ -1,6 +1,7 @@
 //! Validates options, from a connection string or from code.
 
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
+use core::time::Duration;
 
 use super::{ConfigError, Options, TlsOptions, Warning};
 use crate::topology_type::TopologyType;
@@ -100,6 +101,16 @@ impl Options {
                 "0",
                 "every attempt to connect would time out at once",
                 "set `None` for no limit",
+            ));
+        }
+        if let Some(limit) = self.tcp_user_timeout
+            && limit < Duration::from_millis(1)
+        {
+            return Err(ConfigError::new(
+                "tcpUserTimeout",
+                format!("{limit:?}"),
+                "the system counts milliseconds, and takes 0 for its own limit",
+                "set at least 1 ms, or `None` for the system's limit",
             ));
         }
         match self.heartbeat_frequency {

@@ -2,10 +2,10 @@
 
 use std::{io, net::IpAddr, sync::Arc};
 
-use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_core::address::ServerAddress;
 use sdam_transport::{
     async_trait,
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
 };
 
 use super::{Shared, clock::Sleep, dns, state::ConnectAttempt, stream::SimStream};
@@ -33,7 +33,7 @@ impl SimDial {
 impl Dial for SimDial {
     type Stream = SimStream;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<SimStream> {
+    async fn dial(&self, target: &DialTarget, _: DialOptions) -> io::Result<SimStream> {
         let DialTarget::Tcp(target) = target else {
             return Err(target.unsupported());
         };

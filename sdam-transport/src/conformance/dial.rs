@@ -8,19 +8,21 @@ use std::{
 };
 
 use async_trait::async_trait;
+use futures::AsyncWriteExt as _;
 use sdam_core::{address::ServerAddress, time::Instant};
 
 use super::{
     Outcome, Run,
     connection::exchange,
     ensure,
-    peer::{Blackhole, Peer, Refusing, echo},
+    peer::{Blackhole, Peer, READ_TIMEOUT, Refusing, echo, vanish},
 };
 use crate::{
     clock::Clock,
     connect::{Connection, Transport},
-    dial::{Dial, DialTarget},
+    dial::{Dial, DialOptions, DialTarget},
     net::NetTransport,
+    stream::ByteStream as _,
     system,
 };
 
@@ -35,12 +37,8 @@ struct OneName<D> {
 impl<D: Dial> Dial for OneName<D> {
     type Stream = D::Stream;
 
-    async fn dial(
-        &self,
-        target: &DialTarget,
-        deadline: Option<Instant>,
-    ) -> io::Result<Self::Stream> {
-        self.dial.dial(target, deadline).await
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
+        self.dial.dial(target, options).await
     }
 
     async fn lookup_ip(&self, _: &str) -> io::Result<Vec<IpAddr>> {
@@ -80,6 +78,11 @@ impl<D: Dial> Dialer<D> {
         drop(connection);
         run.step("waiting for the peer to see that the connection is closed");
         peer.finish(run).await.map(drop)
+    }
+
+    /// Returns the options of an attempt.
+    fn options(&self) -> DialOptions {
+        DialOptions { deadline: Some(deadline(&*self.clock)), ..DialOptions::default() }
     }
 
     /// Connects to `port` of the first address in `addresses` that answers.
@@ -137,7 +140,7 @@ pub(super) async fn tcp_sockets_probe_an_idle_peer<D: Dial>(
     let address = listener.local_addr().map_err(failed)?;
     run.step("connecting to a port that listens");
     let target = DialTarget::Tcp(address);
-    let dialled = dialer.dial.dial(&target, Some(deadline(&*dialer.clock)));
+    let dialled = dialer.dial.dial(&target, dialer.options());
     let _socket = dialled.await.map_err(failed)?;
     let (_accepted, from) = listener.accept().map_err(failed)?;
     let timer = keep_alive_timer(from, address);
@@ -146,12 +149,40 @@ pub(super) async fn tcp_sockets_probe_an_idle_peer<D: Dial>(
     Ok(())
 }
 
+pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
+    dialer: Dialer<D>,
+    run: Run,
+) -> Outcome {
+    let failed = |error: io::Error| error.to_string();
+    let listener = TcpListener::bind((LOOPBACK, 0)).map_err(failed)?;
+    let target = DialTarget::Tcp(listener.local_addr().map_err(failed)?);
+    let user_timeout = Some(Duration::from_millis(100));
+    run.step("connecting to a port that listens");
+    let dialled = dialer.dial.dial(&target, DialOptions { user_timeout, ..dialer.options() });
+    let mut stream = dialled.await.map_err(failed)?;
+    let (peer, _) = listener.accept().map_err(failed)?;
+    if !vanish(&peer).map_err(failed)? {
+        return Ok(()); // The system does not let a peer vanish.
+    }
+    // Blocking writes end in time to be reported.
+    stream.set_deadline(Some(dialer.clock.now() + READ_TIMEOUT));
+    run.step("writing to a peer that has vanished");
+    let error = loop {
+        if let Err(error) = stream.write_all(&[0; 8 << 10]).await {
+            break error;
+        }
+    };
+    let own = error.kind() == io::ErrorKind::TimedOut && error.raw_os_error().is_none();
+    ensure!(!own, "only the deadline has ended the write");
+    Ok(())
+}
+
 /// Returns a listener and the timer of a tuned socket that was connected to it.
 fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     let listener = TcpListener::bind((LOOPBACK, 0))?;
     let address = listener.local_addr()?;
     let control = TcpStream::connect(address)?;
-    system::tune_tcp(&control)?;
+    system::tune_tcp(&control, None)?;
     let _accepted = listener.accept()?;
     let timer = keep_alive_timer(control.local_addr()?, address);
     Ok((listener, timer))

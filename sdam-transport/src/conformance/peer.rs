@@ -9,6 +9,8 @@ use std::{
 
 use futures::channel::oneshot;
 use sdam_core::address::ServerAddress;
+#[cfg(any(target_os = "android", target_os = "linux"))]
+use socket2::{SockFilter, SockRef};
 
 use super::Run;
 use crate::wire::{Header, OpMsg, WireError, WireMessage};
@@ -89,6 +91,23 @@ impl Blackhole {
             }
         }
         Ok(None)
+    }
+}
+
+/// Makes `peer` discard everything that arrives for it, without an acknowledgement, like a host
+/// that has lost its power. Returns false if the system cannot do so.
+pub(crate) fn vanish(peer: &TcpStream) -> io::Result<bool> {
+    #[cfg(any(target_os = "android", target_os = "linux"))]
+    {
+        // The instruction to return 0, which is the number of bytes to keep.
+        let nothing = SockFilter::new(0x06, 0, 0, 0);
+        SockRef::from(peer).attach_filter(&[nothing])?;
+        Ok(true)
+    }
+    #[cfg(not(any(target_os = "android", target_os = "linux")))]
+    {
+        let _ = peer;
+        Ok(false)
     }
 }
 

@@ -167,6 +167,12 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::SocketsAreUntuned,
         "the system runs no keep-alive timer for the socket",
     ),
+    #[cfg(target_os = "linux")]
+    (
+        "a_write_to_a_peer_that_vanished_ends",
+        Fault::SocketsAreUntuned,
+        "hangs for 3s when writing to a peer that has vanished",
+    ),
 ];
 
 /// Returns the failures of running only `check` on a runtime with this fault.

@@ -28,27 +28,23 @@ struct FakeDial {
     dialled: Arc<Mutex<Vec<Dialled>>>,
 }
 
-/// A target and the deadline of the attempt at it.
-type Dialled = (String, Option<Instant>);
+/// A target and the options of the attempt at it.
+type Dialled = (String, DialOptions);
 
 #[async_trait]
 impl Dial for FakeDial {
     type Stream = Cursor<Vec<u8>>;
 
-    async fn dial(
-        &self,
-        target: &DialTarget,
-        deadline: Option<Instant>,
-    ) -> io::Result<Self::Stream> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Self::Stream> {
         let target = target.to_string();
         let fate = self.fates.get(&*target).copied();
-        self.dialled.lock().unwrap().push((target, deadline));
+        self.dialled.lock().unwrap().push((target, options));
         match (fate.unwrap_or(Outcome::Open), &self.blocking) {
             (Outcome::Open, _) => Ok(Cursor::default()),
             (Outcome::Fail(kind), _) => Err(kind.into()),
             (Outcome::Silent, None) => future::pending().await,
             (Outcome::Silent, Some(clock)) => {
-                let left = deadline.unwrap().since(clock.now());
+                let left = options.deadline.unwrap().since(clock.now());
                 clock.advance(left);
                 Err(io::ErrorKind::TimedOut.into())
             }
@@ -203,7 +199,8 @@ fn blocking_attempts_share_the_time_that_is_left() {
     ];
     let dial = FakeDial { blocking: Some(ManualClock::default()), ..dial(names, &fates) };
     connect(&dial, "a").unwrap();
-    let deadlines: Vec<_> = dial.dialled.lock().unwrap().iter().map(|(_, at)| *at).collect();
+    let deadlines: Vec<_> =
+        dial.dialled.lock().unwrap().iter().map(|(_, options)| options.deadline).collect();
     // A quarter; a third of the remaining 750 ms, unused; half of it; the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);

@@ -9,21 +9,39 @@ use std::{io, time::Duration};
 use socket2::{SockRef, TcpKeepalive};
 
 /// Sets the options of a TCP socket to a server: it sends small messages immediately, and breaks
-/// within three and a half minutes after the peer has vanished.
+/// within three and a half minutes after an idle peer has vanished.
 ///
 /// The first is `TCP_NODELAY`. For the second, after 2 minutes without traffic the socket probes
 /// the peer every 10 seconds (`SO_KEEPALIVE`), and breaks after 9 unanswered probes; smaller values
 /// of the system are kept. The probes also keep firewalls and load balancers from dropping an idle
 /// connection. The values are those of MongoDB's other drivers; no specification defines them.
 ///
+/// Probes are sent only while no sent bytes are outstanding. With `user_timeout`, the socket breaks
+/// also if the peer has not acknowledged sent bytes for that time, or has left no space for more
+/// (`TCP_USER_TIMEOUT`). On an idle connection it replaces the number of probes. Systems other
+/// than Linux and Android ignore it.
+///
 /// # Errors
 ///
-/// If `TCP_NODELAY` cannot be set.
-pub fn tune_tcp(socket: &impl AsSocket) -> io::Result<()> {
+/// If `TCP_NODELAY` or the user timeout cannot be set.
+pub fn tune_tcp(socket: &impl AsSocket, user_timeout: Option<Duration>) -> io::Result<()> {
     let socket = SockRef::from(socket);
     socket.set_tcp_nodelay(true)?;
     // A system without one of the options keeps its own value: any connection is better than none.
     let _ = socket.set_tcp_keepalive(&keep_alive(&socket));
+    limit_silence(&socket, user_timeout)
+}
+
+/// Sets the user timeout, if there is one.
+#[cfg(any(target_os = "android", target_os = "linux"))]
+fn limit_silence(socket: &SockRef<'_>, user_timeout: Option<Duration>) -> io::Result<()> {
+    /// The maximum, which is the system's, and 25 days.
+    const MAX: Duration = Duration::from_millis(i32::MAX as u64);
+    user_timeout.map_or(Ok(()), |time| socket.set_tcp_user_timeout(Some(time.min(MAX))))
+}
+
+#[cfg(not(any(target_os = "android", target_os = "linux")))]
+fn limit_silence(_: &SockRef<'_>, _: Option<Duration>) -> io::Result<()> {
     Ok(())
 }
 

@@ -32,6 +32,11 @@ pub(super) fn transport(
         layers.translate = translate;
         add(layers, refusal("translate", "", TRANSLATES))?;
     }
+    if let Some(timeout) = options.tcp_user_timeout {
+        let mut layers = Layers::default();
+        layers.user_timeout = Some(timeout);
+        add(layers, refusal("tcpUserTimeout", &format!("{timeout:?}"), USER_TIMEOUT))?;
+    }
     if let Some(proxy) = options.proxy.as_ref().filter(|_| !guards.proxy) {
         let mut layers = Layers::default();
         layers.proxy = Some(proxy.clone());
@@ -77,6 +82,11 @@ const PLAIN_TEXT: Refusal = (
 const TRANSLATES: Refusal = (
     "the runtime's transport cannot translate addresses",
     "let the transport translate them itself; around another transport, use `Wrapped`",
+);
+const USER_TIMEOUT: Refusal = (
+    "the runtime's transport has no sockets whose options could be set",
+    "leave it out, or set it on the sockets of the transport itself; around another transport, use \
+     `Wrapped`",
 );
 const PROXY: Refusal = (
     "the runtime's transport cannot connect through a proxy",

@@ -24,7 +24,7 @@ type Answer = Box<dyn Fn(i32, &mut TcpStream) + Send + Sync>;
 
 /// Starts a server on loopback that sends `answer` to each client, and then leaves the connection
 /// open; returns its address.
-fn start(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> String {
+pub(crate) fn start(answer: impl Fn(i32, &mut TcpStream) + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let answer = Arc::new(answer);
@@ -48,7 +48,7 @@ fn serve(stream: &mut TcpStream, answer: &dyn Fn(i32, &mut TcpStream)) {
 }
 
 /// Returns the id of the next request and the bytes after its header; `None` at the end.
-fn read_request(stream: &mut TcpStream) -> Option<(i32, Vec<u8>)> {
+pub(crate) fn read_request(stream: &mut TcpStream) -> Option<(i32, Vec<u8>)> {
     let mut header = [0; 16];
     stream.read_exact(&mut header).ok()?;
     let number = |at: usize| {
@@ -61,11 +61,11 @@ fn read_request(stream: &mut TcpStream) -> Option<(i32, Vec<u8>)> {
     Some((number(4)?, rest))
 }
 
-fn mongos() -> RawDocumentBuf {
+pub(crate) fn mongos() -> RawDocumentBuf {
     rawdoc! { "ok": 1, "msg": "isdbgrid", "minWireVersion": 0, "maxWireVersion": 17 }
 }
 
-fn message(request: i32, body: &RawDocumentBuf) -> Vec<u8> {
+pub(crate) fn message(request: i32, body: &RawDocumentBuf) -> Vec<u8> {
     let message = OpMsg { response_to: request, body: body.as_bytes(), ..OpMsg::default() };
     message.encode().unwrap().into_bytes()
 }

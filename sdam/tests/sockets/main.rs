@@ -12,6 +12,8 @@ mod own_pool;
 mod played_checks;
 mod pooled;
 mod transport_errors;
+#[cfg(target_os = "linux")]
+mod vanished;
 
 use std::time::Duration;
 

@@ -14,11 +14,10 @@ use futures::{
     executor::{block_on, block_on_stream},
     future::select,
 };
-use sdam_core::time::Instant;
 
 use super::*;
 use crate::{
-    dial::DialTarget,
+    dial::{DialOptions, DialTarget},
     local,
     net::NetTransport,
     pipe::{self, PipeEnd, Piped},
@@ -62,7 +61,7 @@ pub(super) struct Threads;
 impl Dial for Threads {
     type Stream = Piped;
 
-    async fn dial(&self, target: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Piped> {
         let &DialTarget::Tcp(address) = target else {
             return Err(target.unsupported());
         };
@@ -70,7 +69,7 @@ impl Dial for Threads {
         // If the caller has dropped its future, dropping the socket here closes it.
         thread::spawn(move || drop(opened.send(TcpStream::connect(address))));
         let socket = socket.await.map_err(io::Error::other)??;
-        system::tune_tcp(&socket)?;
+        system::tune_tcp(&socket, options.user_timeout)?;
         pump(socket)
     }
 

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     connect::{Connection, Transport},
-    dial::DialTarget,
+    dial::{DialOptions, DialTarget},
     pipe::{self, Piped},
     spawn::Spawner,
     wire::WireMessage,
@@ -360,7 +360,7 @@ pub(super) struct BrokenDial(Fault);
 impl Dial for BrokenDial {
     type Stream = Piped;
 
-    async fn dial(&self, target: &DialTarget, deadline: Option<Instant>) -> io::Result<Piped> {
+    async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Piped> {
         match (self.0, target) {
             // Like a socket that connects on first use.
             (Fault::RefusalsComeLate, DialTarget::Tcp(address))
@@ -371,7 +371,7 @@ impl Dial for BrokenDial {
             (Fault::DialBlocks | Fault::SocketsAreUntuned, DialTarget::Tcp(address)) => {
                 pump(TcpStream::connect(address)?)
             }
-            _ => Threads.dial(target, deadline).await,
+            _ => Threads.dial(target, options).await,
         }
     }
 

@@ -123,3 +123,20 @@ fn an_error_of_a_stream_keeps_the_stage_that_the_stream_has_found() {
     assert_eq!(error.stage(), Stage::Tls);
     assert_eq!(error.message(), "the server rejected the certificate");
 }
+
+#[test]
+fn every_socket_has_the_user_timeout_of_the_last_layer_that_sets_one() {
+    let dial =
+        dial(&[("a", &["::1", "10.0.0.9"])], &[("[::1]:27017", Outcome::Fail(ConnectionRefused))]);
+    let clock = Arc::new(ManualClock::default());
+    let set =
+        |seconds| Layers { user_timeout: Some(Duration::from_secs(seconds)), ..Layers::default() };
+    let transport = NetTransport::new(dial.clone(), clock).with_layers(set(7)).unwrap();
+    let transport = transport.with_layers(set(5)).unwrap();
+    let transport = transport.with_layers(translated("a")).unwrap();
+    let target = ServerAddress::new("b", 27017);
+    transport.connect(&target, None).now_or_never().unwrap().unwrap();
+    let dialled = dial.dialled.lock().unwrap();
+    let seconds: Vec<_> = dialled.iter().map(|(_, options)| options.user_timeout).collect();
+    assert_eq!(seconds, [Some(Duration::from_secs(5)); 2]);
+}

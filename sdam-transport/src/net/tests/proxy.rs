@@ -73,7 +73,7 @@ struct Silent {
 impl Dial for Silent {
     type Stream = Piped;
 
-    async fn dial(&self, _: &DialTarget, _: Option<Instant>) -> io::Result<Piped> {
+    async fn dial(&self, _: &DialTarget, _: DialOptions) -> io::Result<Piped> {
         let (stream, end) = piped();
         self.ends.lock().unwrap().push(end);
         Ok(stream)

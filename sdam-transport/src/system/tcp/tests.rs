@@ -1,4 +1,8 @@
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::{
+    io::Write as _,
+    iter,
+    net::{Ipv4Addr, TcpListener, TcpStream},
+};
 
 use super::*;
 
@@ -7,7 +11,7 @@ fn a_tuned_socket_sends_without_delay_and_probes_an_idle_peer_unless_the_system_
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let connect = || TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let check = |stream: &TcpStream, [idle, interval, probes]: [u64; 3]| {
-        tune_tcp(stream).unwrap();
+        tune_tcp(stream, None).unwrap();
         assert!(stream.nodelay().unwrap());
         let socket = SockRef::from(stream);
         assert!(socket.keepalive().unwrap());
@@ -29,4 +33,27 @@ fn a_tuned_socket_sends_without_delay_and_probes_an_idle_peer_unless_the_system_
     let stream = connect();
     set(&stream, [60, 75, 3]);
     check(&stream, [60, 10, 3]);
+}
+
+#[test]
+fn a_user_timeout_is_rounded_to_milliseconds_that_the_system_accepts() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let check = |user_timeout: Option<Duration>, expected: Option<Duration>| {
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        tune_tcp(&stream, user_timeout).unwrap();
+        assert_eq!(SockRef::from(&stream).tcp_user_timeout().unwrap(), expected);
+    };
+    check(None, None);
+    check(Some(Duration::from_micros(30_000_900)), Some(Duration::from_secs(30)));
+    check(Some(Duration::MAX), Some(Duration::from_millis(i32::MAX as u64)));
+}
+
+#[test]
+fn a_write_ends_if_the_peer_leaves_no_space_for_the_user_timeout() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (_unread, _) = listener.accept().unwrap();
+    tune_tcp(&stream, Some(Duration::from_millis(100))).unwrap();
+    let error = iter::repeat_with(|| stream.write(&[0; 8 << 10])).find_map(Result::err).unwrap();
+    assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 }

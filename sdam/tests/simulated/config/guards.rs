@@ -1,6 +1,6 @@
 //! Nothing connects without TLS or a proxy if a connection string requests it, in any spelling.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::FutureExt;
 use sdam::{
@@ -118,6 +118,22 @@ fn unsupported_tls_and_proxy_options_are_refused() {
          or let the transport connect through the proxy itself and say so by `Transport::guards`; \
          around another transport, use `Wrapped`"
     );
+}
+
+#[test]
+fn a_user_timeout_is_refused_if_the_transport_has_no_sockets() {
+    let server = Refusing::new();
+    let builder = Topology::builder("mongodb://a/").unwrap();
+    let builder =
+        builder.options(|options| options.tcp_user_timeout = Some(Duration::from_secs(30)));
+    let error = builder.scan(server.backend()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "`tcpUserTimeout` is `30s`: the runtime's transport has no sockets whose options could be \
+         set; leave it out, or set it on the sockets of the transport itself; around another \
+         transport, use `Wrapped`"
+    );
+    assert_eq!(server.attempts(), 0);
 }
 
 /// A TLS library for a transport that cannot use any.

@@ -1,0 +1,78 @@
+//! A host that vanishes while a command is sent to it, without a time limit of the command.
+
+use std::{io::Write as _, net::TcpStream, time::Duration};
+
+use bson::{RawDocumentBuf, rawdoc};
+use futures::executor::block_on;
+use sdam::{Criteria, Error, ErrorKind, ErrorOutcome, Options, Runtime, TopologyBuilder};
+use sdam_pool::{Pool, Pools};
+use socket2::{SockFilter, SockRef};
+
+use crate::{
+    hostile::{message, mongos, read_request, start},
+    on_every_runtime,
+};
+
+/// Answers each message. On the connection of the first `ping`, the host vanishes before the reply:
+/// it acknowledges nothing that is sent to it any more.
+fn vanish_at_ping(request: i32, stream: &mut TcpStream) {
+    let mut next = Some((request, Vec::new()));
+    while let Some((request, sent)) = next {
+        if sent.windows(4).any(|word| word == b"ping") {
+            // The instruction to return 0, which is the number of received bytes to keep.
+            let nothing = SockFilter::new(0x06, 0, 0, 0);
+            SockRef::from(&*stream).attach_filter(&[nothing]).unwrap();
+        }
+        stream.write_all(&message(request, &mongos())).unwrap();
+        next = read_request(stream);
+    }
+}
+
+fn options() -> Options {
+    let options = Options::parse(&format!("mongodb://{}/", start(vanish_at_ping))).unwrap();
+    options.with_tcp_user_timeout(Duration::from_millis(100))
+}
+
+/// Runs a small command, which succeeds, and one that exceeds the buffers of the socket.
+async fn commands(pool: &Pool) -> [Result<(), Error>; 2] {
+    let mut connection = pool.check_out().await.unwrap();
+    let mut run = async |command: RawDocumentBuf| {
+        let reply = connection.run_command(command.as_bytes(), None).await;
+        reply.map(drop)
+    };
+    [
+        run(rawdoc! { "ping": 1, "$db": "admin" }).await,
+        run(rawdoc! { "ping": 1, "$db": "admin", "comment": "x".repeat(12 << 20) }).await,
+    ]
+}
+
+fn check([first, second]: [Result<(), Error>; 2]) {
+    first.unwrap();
+    let error = second.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Network, "{error:#}");
+    assert_eq!(error.outcome(), Some(ErrorOutcome::Cleared), "{error:#}");
+    let text = format!("{error:#}");
+    assert!(text.contains("os error 110"), "{text}");
+}
+
+#[test]
+fn a_pooled_connection_breaks_after_the_user_timeout_on_every_runtime() {
+    on_every_runtime(|runtime: Runtime| {
+        let options = options();
+        let pools = Pools::new(&options).unwrap();
+        let topology = TopologyBuilder::new(options).pools(pools).start(runtime).unwrap();
+        block_on(async {
+            let server = topology.select(&Criteria::write()).await.unwrap();
+            check(commands(server.pool()).await);
+            topology.close().await;
+        });
+    });
+    let options = options();
+    let pools = Pools::new(&options).unwrap();
+    let builder = TopologyBuilder::new(options).pools(pools);
+    let mut topology = builder.scan(sdam_runtime_blocking::backend()).unwrap();
+    block_on(async {
+        let server = topology.select(&Criteria::write()).await.unwrap();
+        check(commands(server.pool()).await);
+    });
+}
