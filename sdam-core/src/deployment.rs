@@ -6,6 +6,7 @@ mod inline;
 #[cfg(feature = "model")]
 mod key;
 mod server;
+mod silence;
 mod srv;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ mod tests;
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
-use self::{inline::Inline, server::Server, srv::SrvPolling};
+use self::{inline::Inline, server::Server, silence::Evidence, srv::SrvPolling};
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorOutcome},
@@ -71,6 +72,7 @@ pub struct Deployment {
     topology: TopologyMachine,
     /// The monitored servers, sorted by id.
     servers: Vec<Server>,
+    evidence: Evidence,
     config: Arc<MonitorConfig>,
     srv: Option<SrvPolling>,
     /// `srvMaxHosts`.
@@ -98,6 +100,7 @@ impl Deployment {
         Self {
             topology: TopologyMachine::new(options, topology),
             servers: Vec::new(),
+            evidence: Evidence::default(),
             srv: None,
             max_hosts: options.srv.as_ref().map_or(0, Srv::max_hosts),
             slack: config.heartbeat_frequency / 10,
@@ -198,7 +201,8 @@ impl Deployment {
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
             Input::Deserted { server } => self.deserted(now, server, out_mut),
             Input::CheckRequested { server } => {
-                self.with(server, |own| own.request_check(now, out_mut));
+                let stalled = self.evidence.stalled;
+                self.with(server, |own| own.request_check(now, stalled, out_mut));
             }
             Input::Scan(request) => self.request(now, request, out_mut),
             Input::Chosen { server, idle } => {
@@ -267,7 +271,7 @@ impl Deployment {
     pub fn deadline_of(&self, timer: Timer, wanted: bool) -> Option<Instant> {
         match timer {
             Timer::Server(_) if self.inline.is_some() => None,
-            Timer::Server(server) => self.server(server)?.deadline(wanted),
+            Timer::Server(server) => self.server(server)?.deadline(wanted, self.evidence.stalled),
             Timer::Srv => self.next_look_up(),
             Timer::Scan => self.next_step(),
         }
@@ -359,6 +363,10 @@ impl Deployment {
 
     /// Handles the deadline of a server.
     fn server_due(&mut self, now: Instant, server: ServerId, wanted: bool, out: &mut Outputs) {
+        let has_tasks = self.inline.is_none();
+        if has_tasks {
+            self.note_stall(now, server);
+        }
         let known = self.is_known(server);
         let Some(own) = self.server_mut(server) else {
             return;
@@ -374,6 +382,9 @@ impl Deployment {
             self.report(now, server, report, out);
         }
         self.proceed(now, server, out);
+        if has_tasks {
+            self.await_answer(now, server, out);
+        }
     }
 
     fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
@@ -389,7 +400,11 @@ impl Deployment {
 
     fn replied(&mut self, now: Instant, conn: ConnId, reply: Reply, out: &mut Outputs) {
         let known = self.is_known(conn.server);
-        let Some(own) = self.awaiting(conn, Waiting::Reply) else {
+        if self.awaiting(conn, Waiting::Reply).is_none() {
+            return;
+        }
+        self.answered(now, (conn.server, reply.trip.at), true, out);
+        let Some(own) = self.server_mut(conn.server) else {
             return;
         };
         match conn.role {
@@ -443,6 +458,7 @@ impl Deployment {
     ) {
         let input = machine::Input::Handshake { server, generation, hello, rtt };
         self.apply(now, input, out);
+        self.answered_elsewhere(now, server, out);
     }
 
     fn played(
@@ -495,7 +511,7 @@ impl Deployment {
 
     fn deadlines(&self, wanted: bool) -> impl Iterator<Item = (Instant, Timer)> + '_ {
         let server = move |server: &Server| {
-            let deadline = server.deadline(wanted)?;
+            let deadline = server.deadline(wanted, self.evidence.stalled)?;
             Some((deadline, Timer::Server(server.id)))
         };
         let has_tasks = self.inline.is_none();

@@ -158,6 +158,29 @@ pub enum EventKind {
         /// The reason why the server cannot be used.
         obstacle: Obstacle,
     },
+    /// A server's answer is overdue, and another server has answered since it was expected. The
+    /// server keeps its type. Exactly one `ServerSuspicionEnded` follows.
+    ServerSuspected {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The time since its last answer.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        silence: Duration,
+    },
+    /// A suspected server has answered, has become Unknown or has left the topology.
+    ServerSuspicionEnded {
+        /// The server id.
+        server: ServerId,
+        /// The server's address.
+        address: ServerAddress,
+        /// The time since `ServerSuspected`.
+        #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
+        duration: Duration,
+        /// True if the server has answered.
+        answered: bool,
+    },
     /// Events were dropped, because too many are queued for delivery: first check-outs, and new
     /// heartbeats, selections and commands as a whole; at the limit, all events except those of
     /// heartbeats, selections and commands under way. Published when dropping starts and when it
@@ -450,6 +473,8 @@ impl EventKind {
             Self::SrvHostsIgnored { .. } => EventName::SrvHostsIgnored,
             Self::SrvLookupFailed { .. } => EventName::SrvLookupFailed,
             Self::ServerUnusable { .. } => EventName::ServerUnusable,
+            Self::ServerSuspected { .. } => EventName::ServerSuspected,
+            Self::ServerSuspicionEnded { .. } => EventName::ServerSuspicionEnded,
             Self::EventsDropped { .. } => EventName::EventsDropped,
             Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
             Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
@@ -496,6 +521,8 @@ impl EventKind {
             Self::ServerOpening { address, .. }
             | Self::ServerClosed { address, .. }
             | Self::ServerUnusable { address, .. }
+            | Self::ServerSuspected { address, .. }
+            | Self::ServerSuspicionEnded { address, .. }
             | Self::PoolCreated { address, .. }
             | Self::PoolReady { address, .. }
             | Self::PoolCleared { address, .. }

@@ -64,6 +64,7 @@ mod serialize;
 pub mod server;
 mod server_type;
 pub mod session;
+mod silence;
 pub mod srv;
 pub mod time;
 pub mod topology;

@@ -11,7 +11,7 @@ use crate::{
     read_preference::TagSet,
     time::Instant,
 };
-pub use crate::{server_type::ServerType, wire_versions::WireVersions};
+pub use crate::{server_type::ServerType, silence::Silence, wire_versions::WireVersions};
 
 /// Round-trip times of a server's hello.
 #[doc(alias("roundTripTime", "minRoundTripTime"))]

@@ -40,6 +40,8 @@
 //! | `SrvHostsIgnored` (ours) | topology | warn | SRV hosts ignored |
 //! | `SrvLookupFailed` (ours) | topology | warn | SRV look-up failed |
 //! | `ServerUnusable` (ours) | topology | warn | Server unusable |
+//! | `ServerSuspected` (ours) | topology | warn | Server suspected |
+//! | `ServerSuspicionEnded` (ours) | topology | info | Server suspicion ended |
 //! | `EventsDropped` (ours) | topology | warn | Events dropped |
 //! | `ServerHeartbeatStarted` | topology | debug | Server heartbeat started |
 //! | `ServerHeartbeatSucceeded` | topology | debug | Server heartbeat succeeded |
@@ -134,6 +136,8 @@ fn text(name: EventName) -> Option<&'static str> {
         EventName::SrvHostsIgnored => "SRV hosts ignored",
         EventName::SrvLookupFailed => "SRV look-up failed",
         EventName::ServerUnusable => "Server unusable",
+        EventName::ServerSuspected => "Server suspected",
+        EventName::ServerSuspicionEnded => "Server suspicion ended",
         EventName::EventsDropped => "Events dropped",
         EventName::ServerHeartbeatStarted => "Server heartbeat started",
         EventName::ServerHeartbeatSucceeded => "Server heartbeat succeeded",

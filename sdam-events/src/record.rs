@@ -68,6 +68,8 @@
 //! | `SrvHostsIgnored` | `name`, `domain`, `hosts` |
 //! | `SrvLookupFailed` | `name`, `error`, `next` |
 //! | `ServerUnusable` | `server`, `address`, `obstacle` |
+//! | `ServerSuspected` | `server`, `address`, `silence` |
+//! | `ServerSuspicionEnded` | `server`, `address`, `duration`, `answered` |
 //! | `ServerHeartbeatStarted` | `server`, `address`, `driverConnectionId`, `serverConnectionId`, `awaited` |
 //! | `ServerHeartbeatSucceeded` | the same, `duration`, `reply` |
 //! | `ServerHeartbeatFailed` | the same, `duration`, `error` |

@@ -18,7 +18,7 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    deployment::{Deployment, Input, Output, Outputs},
+    deployment::{Deployment, Input, Output, Outputs, Timer},
     error::ErrorOutcome,
     event::{EventKind, EventName},
     ids::ServerId,
@@ -120,6 +120,7 @@ impl Engine {
             Input::Played { server, .. } => Some(server),
             _ => None,
         };
+        let subject = subject(&input);
         let outputs = self.deployment.handle(now, input);
         let failed = outputs.iter().find_map(|output| match output {
             Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, .. }) => {
@@ -130,6 +131,9 @@ impl Engine {
         let after = self.run(now, outputs, published);
         if let Some(server) = failed.or(played) {
             self.note_failure(now, server);
+        }
+        if let Some(server) = subject {
+            self.note_silence(server);
         }
         after
     }
@@ -144,7 +148,9 @@ impl Engine {
         published: &Published,
     ) -> (ErrorOutcome, AfterUnlock) {
         let (outcome, outputs) = self.deployment.handle_error(now, server, error);
-        (outcome, self.run(now, outputs, published))
+        let after = self.run(now, outputs, published);
+        self.note_silence(server);
+        (outcome, after)
     }
 
     /// Carries out outputs in order.
@@ -219,6 +225,13 @@ impl Engine {
                 failures.repeat(now);
             }
         });
+    }
+
+    /// Updates the evidence that a server no longer answers.
+    fn note_silence(&self, server: ServerId) {
+        if let Some(silence) = self.deployment.silence(server) {
+            self.with(server, |server| *server.silence() = silence);
+        }
     }
 
     fn with(&self, server: ServerId, act: impl FnOnce(&Server)) {
@@ -308,6 +321,8 @@ impl Engine {
             EventKind::ServerDescriptionChanged { new, .. } => {
                 self.with(new.id, |server| server.failures().observe(new, now));
             }
+            EventKind::ServerSuspected { server, .. }
+            | EventKind::ServerSuspicionEnded { server, .. } => self.note_silence(*server),
             EventKind::TopologyClosed => {
                 let description = &published.load().description;
                 published.pending.close(&self.events, description, now);
@@ -338,6 +353,20 @@ impl Engine {
             servers,
             closed: self.deployment.is_closed(),
         }
+    }
+}
+
+/// Returns the server whose answers the input concerns.
+fn subject(input: &Input) -> Option<ServerId> {
+    match input {
+        Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {
+            Some(conn.server)
+        }
+        Input::Due { timer: Timer::Server(server), .. }
+        | Input::Handshake { server, .. }
+        | Input::Played { server, .. }
+        | Input::Error { server, .. } => Some(*server),
+        _ => None,
     }
 }
 

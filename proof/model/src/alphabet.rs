@@ -170,6 +170,24 @@ pub fn three_servers() -> Vec<Step> {
     steps
 }
 
+/// Returns the steps of two members that answer, fall silent, or are lost.
+pub fn silence() -> Vec<Step> {
+    let mut steps = vec![Step::Suspended];
+    for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
+        let (check, _) = links(on);
+        let reply = Reply { hosts: 0b011, ..Reply::member(role) };
+        steps.extend([
+            Step::Due { on, wanted: false },
+            Step::Connected(check),
+            answer(check, reply, false),
+            Step::Handshake { on, reply, late: false },
+            Step::Error { on, error: OperationError::Broken, late: false },
+            Step::Error { on, error: OperationError::DuplicateKey, late: false },
+        ]);
+    }
+    steps
+}
+
 /// Returns the steps of a client without tasks and of this number of members of a set.
 pub fn inline(members: u8) -> Vec<Step> {
     let mut steps: Vec<_> =

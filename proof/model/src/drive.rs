@@ -1,5 +1,7 @@
 //! Steps as inputs of the deployment.
 
+use std::time::Duration;
+
 use sdam_core::{
     deployment::{Input, Output, Role, Timer},
     error::{Error, ErrorKind, ErrorOutcome},
@@ -16,6 +18,9 @@ use crate::{
     watch::{Connection, Phase, Watch},
     world::World,
 };
+
+/// The delay of a timer that shows that this host was stalled.
+const STALL: Duration = Duration::from_millis(500);
 
 /// The number of replies that a server sends without a pause: more than a client reads.
 const BURST: usize = 51;
@@ -74,6 +79,7 @@ impl World {
                 let outcome = Ok(Ok(reply.hello(on)).into());
                 let rtt = Start::MINIMUM;
                 let input = Input::Played { server, outcome, rtt };
+                self.hears(server);
                 self.handle(other, input)?;
             }
             Step::Deserted { .. } => {
@@ -134,6 +140,9 @@ impl World {
     fn due(&mut self, server: ServerId, wanted: bool) -> Result<(), String> {
         let deadline = self.deadline(server, wanted).unwrap_or(self.now);
         self.now = self.now.max(deadline);
+        if self.deadline(server, false).is_some_and(|deadline| self.now.since(deadline) >= STALL) {
+            self.stalled = Some(self.now);
+        }
         self.extend(server);
         let timer = Timer::Server(server);
         let call = Call { due: Some(timer), wanted, ..self.own_call(server) };
@@ -146,7 +155,7 @@ impl World {
         for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
             let missed = |deadline: &&mut Instant| now.since(**deadline) > heartbeat;
             if let Some(deadline) = watch.check.deadline.as_mut().filter(missed) {
-                *deadline = now + core::time::Duration::from_secs(1);
+                *deadline = now + Duration::from_secs(1);
             }
         }
     }
@@ -174,6 +183,7 @@ impl World {
             streams: !link.ping && outcome.as_ref().is_ok_and(continues),
             ..self.own_call(conn.id.server)
         };
+        self.hears(conn.id.server);
         let input = Input::Reply {
             conn: conn.id,
             sent: conn.since,
@@ -220,6 +230,13 @@ impl World {
         Some(asked)
     }
 
+    /// Notes that the server answers.
+    fn hears(&mut self, server: ServerId) {
+        for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
+            watch.answered = Some(self.now);
+        }
+    }
+
     fn own_call(&self, server: ServerId) -> Call {
         Call {
             about: Some(server),
@@ -248,8 +265,9 @@ impl World {
         };
         let input = Input::Handshake { server, generation, reply: Ok(reply.hello(on)).into() };
         let timers = self.timers();
+        self.hears(server);
         let outputs = self.deployment.handle(self.now, input);
-        ensure(!late || outputs.is_empty(), || {
+        ensure(!late || outputs.iter().all(oracle::is_about_silence), || {
             format!("F-80: a handshake of an earlier generation has the outputs {outputs:?}")
         })?;
         let call = Call { about: Some(server), ..Call::default() };
@@ -273,6 +291,9 @@ impl World {
             (None, OperationError::Timeout) => Error::timeout(stage, "timed out"),
             (None, _) => Error::network(stage, "broken"),
         };
+        if error.reply(on).is_some() {
+            self.hears(server);
+        }
         let description = self.published.server_by_id(server);
         let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
         let report = ErrorReport::new(generation, reported).with_max_wire_version(max_wire_version);
@@ -287,7 +308,7 @@ impl World {
             format!("{error:?}, late: {late}, resulted in {outcome:?}, expected {expected:?}")
         })?;
         let cleared = oracle::clears(&outputs, server);
-        let silent = outputs.is_empty();
+        let silent = outputs.iter().all(oracle::is_about_silence);
         let call = Call { about: Some(server), ..Call::default() };
         self.judge(call, &timers, &outputs)?;
         let description = self.published.server_by_id(server);

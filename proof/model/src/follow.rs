@@ -126,6 +126,18 @@ impl World {
                     call.purpose == Purpose::Request && failure.kind() == ErrorKind::Cancelled;
                 own.ends(now, lost && known || abandoned)
             }
+            EventKind::ServerSuspected { server, .. } => {
+                let others = self.watches.iter().filter(|own| own.id != *server);
+                let witness = others.filter_map(|own| own.answered).max();
+                let (heartbeat, stalled) = (self.start.heartbeat(), self.stalled);
+                self.own(*server)?.suspect(now, heartbeat, (witness, stalled))
+            }
+            EventKind::ServerSuspicionEnded { server, answered, .. } => {
+                let own = self.own(*server)?;
+                let was_suspected = own.suspected.take().is_some();
+                let ends = was_suspected && (!answered || own.answered == Some(now));
+                ensure(ends, || format!("server {server} is not suspected, or has not answered"))
+            }
             event => {
                 // The last events of a server come before it is closed.
                 let server = event.address().and_then(|address| before.server(address));

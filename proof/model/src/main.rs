@@ -11,6 +11,7 @@ fn searches() -> Vec<Search> {
     let polled = Start::DISCOVERY;
     let named = Start { named: true, ..polled };
     let direct = Start { direct: true, ..named };
+    let two = Start { seeds: 0b011, ..named };
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     // The searches to a limit are run to other limits by name.
     let (all, some) = (usize::MAX, 50_000);
@@ -22,6 +23,7 @@ fn searches() -> Vec<Search> {
         ("errors", named, alphabet::errors(), some),
         ("everything", polled, alphabet::everything(), some / 2),
         ("one server", one, alphabet::one_server(), all),
+        ("silence", two, alphabet::silence(), 2 * some),
         ("inline", Start::INLINE, alphabet::inline(1), all),
         ("inline, two", Start { seeds: 0b011, ..Start::INLINE }, alphabet::inline(2), some / 2),
         ("srv", Start::SRV, alphabet::srv(), some / 5),

@@ -53,6 +53,17 @@ pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
     outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
+/// Returns whether the output only says that a server does or does not answer.
+pub(crate) fn is_about_silence(output: &Output) -> bool {
+    matches!(
+        output,
+        Output::Wake { .. }
+            | Output::Emit(
+                EventKind::ServerSuspected { .. } | EventKind::ServerSuspicionEnded { .. }
+            )
+    )
+}
+
 /// Checks that outputs come in the order that [`Outputs`] documents. The events of heartbeats and the
 /// requests of checks have places of their own.
 pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
@@ -65,7 +76,9 @@ pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
         Output::Emit(
             EventKind::ServerHeartbeatStarted(_)
             | EventKind::ServerHeartbeatSucceeded { .. }
-            | EventKind::ServerHeartbeatFailed { .. },
+            | EventKind::ServerHeartbeatFailed { .. }
+            | EventKind::ServerSuspected { .. }
+            | EventKind::ServerSuspicionEnded { .. },
         )
         | Output::Wake { .. }
         | Output::Connect { .. }

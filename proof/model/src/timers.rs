@@ -19,8 +19,8 @@ impl World {
         servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
-    /// Checks that a server is woken exactly if its deadline has come nearer than `before`, in a call
-    /// that is not for its timer or connections.
+    /// Checks that a server is woken if its deadline has come nearer than `before`, in a call that is
+    /// not for its timer or connections, and not without a reason.
     pub(crate) fn judge_timers(
         &self,
         call: Call,
@@ -39,7 +39,11 @@ impl World {
             let woken = outputs
                 .iter()
                 .any(|output| matches!(output, Output::Wake { server: own } if own == server));
-            ensure(woken == (nearer && !own), || {
+            // The timer of an answer that is overdue ends when the server is lost.
+            let described = self.published.server_by_id(*server);
+            let lost = described.is_some_and(|server| !server.server_type.is_available());
+            let right = if woken { !own && (nearer || lost) } else { own || !nearer };
+            ensure(right, || {
                 format!(
                     "server {server} is woken: {woken}; its deadlines were {before:?} and are \
                      {after:?}, in a call of its own: {own}"

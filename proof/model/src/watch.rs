@@ -16,8 +16,12 @@ use crate::{
 /// The number of checks that may follow each other without a pause.
 const BURST: u32 = 50;
 
-/// The time after which a whole burst may follow again.
-const REST: Duration = Duration::from_millis(2_500);
+/// The least time after which an answer is overdue.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The time after which a whole burst may follow again, 50 ms for each check and for the one that
+/// was too many.
+const REST: Duration = Duration::from_millis(2_550);
 
 /// The deadlines of all servers: without and with waiting selections.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
@@ -35,6 +39,10 @@ pub(crate) struct Watch {
     pub(crate) streamed: bool,
     /// True if the server is not checked any more.
     pub(crate) deserted: bool,
+    /// When the server last answered.
+    pub(crate) answered: Option<Instant>,
+    /// When the server became suspect.
+    pub(crate) suspected: Option<Instant>,
     /// When the next check may begin.
     pub(crate) earliest: Instant,
     pub(crate) rush: Rush,
@@ -84,6 +92,8 @@ impl Watch {
             checking: false,
             streamed: false,
             deserted: false,
+            answered: None,
+            suspected: None,
             earliest: Instant::EPOCH,
             rush: Rush::default(),
         }
@@ -120,6 +130,25 @@ impl Watch {
         (self.checking, self.rush.is_due) = (true, false);
         self.streamed |= awaited;
         Ok(())
+    }
+
+    /// Notes that the server is suspected. `witness` is when another one last answered, `stalled`
+    /// the end of the last stall of this host.
+    pub(crate) fn suspect(
+        &mut self,
+        now: Instant,
+        heartbeat: Duration,
+        (witness, stalled): (Option<Instant>, Option<Instant>),
+    ) -> Result<(), String> {
+        let asked = self.connections().into_iter().filter(|own| own.is_asked());
+        let due = asked.map(|own| own.since + if own.awaited { heartbeat } else { Duration::ZERO });
+        let expected = due.min().max(self.answered).max(stalled);
+        let late = self.answered.and(expected);
+        ensure(late.is_some_and(|late| late + PATIENCE <= now && witness > Some(late)), || {
+            format!("server {} is suspected: {self:?}, {witness:?}, {stalled:?}", self.id)
+        })?;
+        let before = self.suspected.replace(now);
+        ensure(before.is_none(), || format!("server {} is suspected twice", self.id))
     }
 
     /// Notes the end of a check, after which the next one begins at once or after a pause.

@@ -10,7 +10,7 @@ use sdam_core::{
 };
 
 use crate::{
-    oracle::{self, Change},
+    oracle::{self, Change, ensure},
     start::{Call, Start},
     step::{Step, address},
     watch::{Timers, Watch},
@@ -30,6 +30,8 @@ pub struct World {
     pub(crate) reported: Arc<TopologyDescription>,
     /// The look-up, choice or probe that is outstanding.
     pub(crate) asked: Option<Output>,
+    /// The end of the last stall of this host.
+    pub(crate) stalled: Option<Instant>,
     /// True if a client without tasks has made a request that has not ended.
     pub(crate) is_requested: bool,
 }
@@ -76,6 +78,7 @@ impl World {
             published: Arc::default(),
             reported: Arc::default(),
             asked: None,
+            stalled: None,
             is_requested: false,
         };
         world.handle(Call::default(), Input::Open)?;
@@ -141,6 +144,16 @@ impl World {
             self.follow(call, known, &before, output, &mut gone)?;
         }
         oracle::failed_checks(&self.published, outputs)?;
+        let suspected = self.watches.iter().filter(|own| own.suspected.is_some());
+        for own in suspected {
+            let server = self.published.server_by_id(own.id);
+            ensure(server.is_some_and(|server| server.server_type.is_available()), || {
+                format!("server {} is suspected and Unknown", own.id)
+            })?;
+            ensure(own.answered != Some(self.now), || {
+                format!("server {} answers and is suspected", own.id)
+            })?;
+        }
         let pools: Vec<_> = self.watches.iter().map(|own| (own.id, own.pool)).collect();
         oracle::state(&self.deployment, &pools)?;
         self.check_late_answers(call, &gone)?;

@@ -54,6 +54,7 @@ impl Deployment {
     ) -> ErrorOutcome {
         let (outcome, effects) = self.topology.handle_error(now, server, error);
         self.follow(now, (effects, None), out);
+        self.weigh(now, server, &error.error, out);
         if let Some(inline) = &mut self.inline
             && matches!(outcome, ErrorOutcome::MarkedUnknown | ErrorOutcome::Cleared)
         {
@@ -82,7 +83,9 @@ impl Deployment {
                 }
                 Effect::CloseServer { server } => {
                     if let Ok(place) = self.position(server) {
-                        self.servers.remove(place).stop(now, out);
+                        let mut own = self.servers.remove(place);
+                        own.clear_suspicion(now, false, out);
+                        own.stop(now, out);
                     }
                     out.push(Output::CloseServer { server });
                 }
@@ -98,24 +101,22 @@ impl Deployment {
                 Effect::Publish(description) => out.push(Output::Publish(description)),
                 Effect::Emit(event) => out.emit(event),
                 Effect::ResetRtt { server } => {
-                    if let Some(server) = self.server_mut(server) {
-                        server.rtt.reset();
-                    }
+                    self.with(server, |own| {
+                        own.rtt.reset();
+                        own.clear_suspicion(now, false, out);
+                    });
                 }
                 Effect::CancelCheck { server } => self.cancel_check(now, server, out),
                 Effect::RequestCheck { server } => {
-                    if let Some(server) = self.server_mut(server) {
-                        server.request_check(now, out);
-                    }
+                    let stalled = self.evidence.stalled;
+                    self.with(server, |own| own.request_check(now, stalled, out));
                 }
             }
         }
     }
 
     fn cancel_check(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let known = self.is_known(server);
-        if let Some(server) = self.server_mut(server) {
-            server.cancel_check(now, known, out);
-        }
+        let state = (self.is_known(server), self.evidence.stalled);
+        self.with(server, |own| own.cancel_check(now, state, out));
     }
 }

@@ -23,6 +23,7 @@ impl Deployment {
             server.check.write_key(now, hasher);
             server.ping.write_key(now, hasher);
             server.rtt.rtt().is_some().hash(hasher);
+            self.write_suspicion(now, server, hasher);
         }
         if let Some(srv) = &self.srv {
             srv.write_key(now, hasher);

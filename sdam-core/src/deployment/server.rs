@@ -3,6 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
+use super::silence::Answers;
 use crate::{
     address::ServerAddress,
     ids::ServerId,
@@ -20,6 +21,7 @@ pub(super) struct Server {
     pub(super) check: Check,
     pub(super) ping: Ping,
     pub(super) rtt: RttWindow,
+    pub(super) answers: Answers,
 }
 
 impl Server {
@@ -36,6 +38,7 @@ impl Server {
             check: Check::new(Arc::clone(config), id, address),
             ping: Ping::new(Arc::clone(config), id, slack),
             rtt: RttWindow::new(),
+            answers: Answers::default(),
         }
     }
 
@@ -48,10 +51,12 @@ impl Server {
     }
 
     /// Returns when the server's timer is due; `None` for never.
-    pub(super) fn deadline(&self, wanted: bool) -> Option<Instant> {
+    /// `stalled` is the end of this host's last stall.
+    pub(super) fn deadline(&self, wanted: bool, stalled: Option<Instant>) -> Option<Instant> {
         let requested = self.check.earliest().filter(|_| wanted);
         let check = requested.or_else(|| self.check.deadline());
-        [check, self.ping.deadline()].into_iter().flatten().min()
+        let overdue = self.overdue(stalled);
+        [check, self.ping.deadline(), overdue].into_iter().flatten().min()
     }
 
     /// Begins the check and the measurement that may begin now. A measurement that may begin within
@@ -67,13 +72,23 @@ impl Server {
     }
 
     /// Brings the next check forward.
-    pub(super) fn request_check(&mut self, now: Instant, out: &mut Outputs) {
-        self.hastened(out, |server, _| server.check.request(now));
+    pub(super) fn request_check(
+        &mut self,
+        now: Instant,
+        stalled: Option<Instant>,
+        out: &mut Outputs,
+    ) {
+        self.hastened(stalled, out, |server, _| server.check.request(now));
     }
 
     /// Closes the connection of the checks and ends the running one.
-    pub(super) fn cancel_check(&mut self, now: Instant, known: bool, out: &mut Outputs) {
-        self.hastened(out, |server, out| server.check.cancel(now, known, out));
+    pub(super) fn cancel_check(
+        &mut self,
+        now: Instant,
+        (known, stalled): (bool, Option<Instant>),
+        out: &mut Outputs,
+    ) {
+        self.hastened(stalled, out, |server, out| server.check.cancel(now, known, out));
     }
 
     /// Ends the running check and the measurement in progress, and begins no others.
@@ -83,8 +98,14 @@ impl Server {
     }
 
     /// Applies `change`, and wakes the server's task if its deadline is then earlier.
-    fn hastened(&mut self, out: &mut Outputs, change: impl FnOnce(&mut Self, &mut Outputs)) {
-        let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted));
+    pub(super) fn hastened(
+        &mut self,
+        stalled: Option<Instant>,
+        out: &mut Outputs,
+        change: impl FnOnce(&mut Self, &mut Outputs),
+    ) {
+        let deadlines =
+            |server: &Self| [false, true].map(|wanted| server.deadline(wanted, stalled));
         let before = deadlines(self);
         change(self, out);
         let sooner = deadlines(self).into_iter().zip(before).any(|(after, before)| {

@@ -3,5 +3,6 @@
 mod losses;
 mod monitoring;
 mod requests;
+mod silence;
 mod srv;
 mod world;

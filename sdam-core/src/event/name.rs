@@ -39,6 +39,8 @@ event_names! {
     SrvHostsIgnored,
     SrvLookupFailed,
     ServerUnusable,
+    ServerSuspected,
+    ServerSuspicionEnded,
     EventsDropped,
     ServerHeartbeatStarted,
     ServerHeartbeatSucceeded,

@@ -237,6 +237,16 @@ impl Check {
         }
     }
 
+    /// Returns when the outstanding answer becomes late: at once, or after a heartbeat if the server
+    /// waits for a change. `None` if there is none.
+    pub(crate) fn expected(&self) -> Option<Instant> {
+        let State::Running(check) = &self.state else {
+            return None;
+        };
+        let awaited = check.heartbeat.awaited.then_some(self.config.heartbeat_frequency);
+        Some(check.since + awaited.unwrap_or_default())
+    }
+
     /// Returns when a requested check may begin; `None` if no request would bring the next check
     /// forward.
     pub(crate) fn earliest(&self) -> Option<Instant> {

@@ -44,10 +44,10 @@ pub(super) enum State {
         until: Instant,
     },
     Connecting {
-        deadline: Option<Instant>,
+        since: Instant,
     },
     Measuring {
-        deadline: Option<Instant>,
+        since: Instant,
     },
 }
 
@@ -102,8 +102,8 @@ impl Ping {
     pub(crate) fn due(&mut self, now: Instant, out: &mut Outputs) {
         match self.state {
             State::Idle { until, .. } if until <= now => self.begin(now, out),
-            State::Connecting { deadline } | State::Measuring { deadline }
-                if deadline.is_some_and(|deadline| deadline <= now) =>
+            State::Connecting { since } | State::Measuring { since }
+                if self.limit(since).is_some_and(|deadline| deadline <= now) =>
             {
                 self.fail(now, out);
             }
@@ -130,7 +130,7 @@ impl Ping {
         hello: Option<&Hello>,
         out: &mut Outputs,
     ) -> Option<Duration> {
-        let (State::Measuring { deadline }, true) = (self.state, conn == self.conn()) else {
+        let (State::Measuring { since }, true) = (self.state, conn == self.conn()) else {
             return None;
         };
         // Only the negotiation uses the reply.
@@ -141,7 +141,7 @@ impl Ping {
         *negotiation = Negotiation::after(hello, &self.config);
         self.pause(now);
         // A reply after the deadline was delayed by this host, which was suspended or stalled.
-        (!trip.is_late(deadline)).then(|| trip.duration())
+        (!trip.is_late(self.limit(since))).then(|| trip.duration())
     }
 
     /// Handles a failure to open `conn`, or its breaking.
@@ -158,7 +158,15 @@ impl Ping {
         match self.state {
             State::Stopped => None,
             State::Idle { until, .. } => Some(until),
-            State::Connecting { deadline } | State::Measuring { deadline } => deadline,
+            State::Connecting { since } | State::Measuring { since } => self.limit(since),
+        }
+    }
+
+    /// Returns when the outstanding answer was requested; `None` if there is none.
+    pub(crate) fn expected(&self) -> Option<Instant> {
+        match self.state {
+            State::Stopped | State::Idle { .. } => None,
+            State::Connecting { since } | State::Measuring { since } => Some(since),
         }
     }
 
@@ -167,18 +175,16 @@ impl Ping {
             return self.send(now, negotiation, out);
         }
         self.connections = self.connections.saturating_add(1);
-        let deadline = self.deadline_from(now);
-        self.state = State::Connecting { deadline };
-        out.push(Output::Connect { conn: self.conn(), deadline });
+        self.state = State::Connecting { since: now };
+        out.push(Output::Connect { conn: self.conn(), deadline: self.limit(now) });
     }
 
     fn send(&mut self, now: Instant, negotiation: Negotiation, out: &mut Outputs) {
-        let deadline = self.deadline_from(now);
-        self.state = State::Measuring { deadline };
+        self.state = State::Measuring { since: now };
         out.push(Output::Send {
             conn: self.conn(),
             request: negotiation.request(&self.config),
-            deadline,
+            deadline: self.limit(now),
         });
     }
 
@@ -197,7 +203,8 @@ impl Ping {
         self.state = State::Idle { from: next - self.slack, until: next + self.slack };
     }
 
-    fn deadline_from(&self, now: Instant) -> Option<Instant> {
-        self.config.limit(false).map(|limit| now + limit)
+    /// Returns when a request made at `since` fails; `None` for never.
+    pub(super) fn limit(&self, since: Instant) -> Option<Instant> {
+        self.config.limit(false).map(|limit| since + limit)
     }
 }

@@ -76,12 +76,13 @@ impl Severity {
     /// Returns the severity of messages for events with this name.
     pub(super) fn of(name: EventName) -> Self {
         match name {
-            EventName::ServerSelectionWaiting => Self::Info,
+            EventName::ServerSelectionWaiting | EventName::ServerSuspicionEnded => Self::Info,
             EventName::ConfigWarning
             | EventName::EventsDropped
             | EventName::MembersIgnored
             | EventName::SrvHostsIgnored
             | EventName::SrvLookupFailed
+            | EventName::ServerSuspected
             | EventName::ServerUnusable
             | EventName::TopologyEmptied => Self::Warn,
             _ => Self::Debug,

@@ -38,6 +38,14 @@ fn discovery<'e>(
         EventKind::ServerUnusable { address, obstacle, .. } => {
             LogFields { reason: Some(Reason::Obstacle(obstacle)), ..fields.server(address) }
         }
+        EventKind::ServerSuspected { address, silence, .. } => {
+            LogFields { duration_ms: Some(millis(*silence)), ..fields.server(address) }
+        }
+        EventKind::ServerSuspicionEnded { address, duration, answered, .. } => LogFields {
+            duration_ms: Some(millis(*duration)),
+            reason: Some(Reason::Text(if *answered { "answered" } else { "lost" })),
+            ..fields.server(address)
+        },
         EventKind::TopologyDescriptionChanged { previous, new } => {
             LogFields { previous_description: Some(previous), new_description: Some(new), ..fields }
         }

@@ -67,6 +67,7 @@ impl Display for LogMessage<'_> {
                 "Cannot use server {server} in topology with ID {topology}: {}",
                 Shown(fields.reason.as_ref())
             ),
+            EventName::ServerSuspected | EventName::ServerSuspicionEnded => self.suspicion(f),
             EventName::EventsDropped => write!(
                 f,
                 "Left out {} events so far, which come faster than they are taken, in topology with \
@@ -86,6 +87,24 @@ impl Display for LogMessage<'_> {
 }
 
 impl LogMessage<'_> {
+    fn suspicion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = &self.fields;
+        let (server, topology) = (Server(fields), Shown(fields.topology_id.as_ref()));
+        let duration = Shown(fields.duration_ms.as_ref());
+        match &fields.reason {
+            None => write!(
+                f,
+                "Server {server} has not answered for {duration} ms while others do, in topology with \
+                 ID {topology}"
+            ),
+            Some(reason) => write!(
+                f,
+                "Server {server} is no longer suspected after {duration} ms, in topology with ID \
+                 {topology}: {reason}"
+            ),
+        }
+    }
+
     fn heartbeat(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = &self.fields;
         match self.name {

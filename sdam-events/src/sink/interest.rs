@@ -14,7 +14,7 @@ impl Interest {
     pub const NONE: Self = Self(0);
 
     /// The events about topology and servers: openings, description changes, closings, ignored
-    /// members, `TopologyEmptied`, `ServerUnusable` and `EventsDropped`.
+    /// members, `TopologyEmptied`, `ServerUnusable`, suspicions and `EventsDropped`.
     pub const DESCRIPTIONS: Self = Self::of(&[
         EventName::TopologyOpening,
         EventName::TopologyDescriptionChanged,
@@ -25,6 +25,8 @@ impl Interest {
         EventName::MembersIgnored,
         EventName::TopologyEmptied,
         EventName::ServerUnusable,
+        EventName::ServerSuspected,
+        EventName::ServerSuspicionEnded,
         EventName::EventsDropped,
     ]);
 
@@ -44,7 +46,7 @@ impl Interest {
     ]);
 
     /// The events of the SDAM Logging and Monitoring specification, and those specific to sdam:
-    /// ignored members, no server left, unusable servers, dropped events, warnings about options
+    /// ignored members, no server left, unusable and suspected servers, dropped events, warnings about options
     /// and SRV records.
     pub const SDAM: Self = Self::DESCRIPTIONS.union(Self::HEARTBEATS).union(Self::WARNINGS);
 

@@ -90,6 +90,8 @@ fn is_change(kind: &EventKind) -> bool {
             | EventName::SrvHostsIgnored
             | EventName::SrvLookupFailed
             | EventName::ServerUnusable
+            | EventName::ServerSuspected
+            | EventName::ServerSuspicionEnded
             | EventName::EventsDropped
             | EventName::ServerHeartbeatStarted
             | EventName::ServerHeartbeatSucceeded

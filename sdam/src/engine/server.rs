@@ -8,6 +8,7 @@ use std::{
 use sdam_core::{
     address::ServerAddress,
     ids::{Generation, ServerId},
+    server::Silence,
 };
 use sdam_transport::pool::PoolHandle;
 
@@ -29,6 +30,7 @@ pub(crate) struct Server {
     lanes: [CountedArc<Lane>; LANES],
     pub(crate) orders: Orders,
     failures: Mutex<ServerFailures>,
+    silence: Mutex<Silence>,
     abandoned: AtomicBool,
     /// The pool's generation. Written under the topology lock.
     generation: AtomicU64,
@@ -64,6 +66,7 @@ impl Server {
             core,
             orders: Orders::default(),
             failures: Mutex::default(),
+            silence: Mutex::default(),
             abandoned: AtomicBool::new(false),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
         }
@@ -106,6 +109,11 @@ impl Server {
     /// Locks the server's errors; hold the guard only briefly.
     pub(crate) fn failures(&self) -> MutexGuard<'_, ServerFailures> {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the evidence of the server's silence; hold the guard only briefly.
+    pub(crate) fn silence(&self) -> MutexGuard<'_, Silence> {
+        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Marks the server as abandoned: its task was dropped before it left the topology.

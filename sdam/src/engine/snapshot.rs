@@ -3,7 +3,10 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
 use sdam_core::{
-    address::ServerAddress, ids::ServerId, server::ServerDescription, topology::TopologyDescription,
+    address::ServerAddress,
+    ids::ServerId,
+    server::{ServerDescription, Silence},
+    topology::TopologyDescription,
 };
 
 use super::{failures::ServerFailures, pending::PendingSelections, server::Server};
@@ -89,6 +92,12 @@ impl<'s> ServerState<'s> {
     /// Returns the first and last error so far.
     pub fn failures(&self) -> ServerFailures {
         self.server.map(|server| server.failures().clone()).unwrap_or_default()
+    }
+
+    /// Returns the current evidence that the server no longer answers. Empty behind a load
+    /// balancer, which is not checked.
+    pub fn silence(&self) -> Silence {
+        self.server.map(|server| *server.silence()).unwrap_or_default()
     }
 }
 

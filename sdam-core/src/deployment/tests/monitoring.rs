@@ -85,7 +85,13 @@ fn a_check_played_by_the_driver_counts_like_one_and_leaves_the_own_check_running
     let played = world.handle(Input::Played { server, outcome, rtt });
     assert_eq!(
         played,
-        ["ready a", "publish", "ServerDescriptionChanged a", "TopologyDescriptionChanged"]
+        [
+            "ready a",
+            "publish",
+            "ServerDescriptionChanged a",
+            "TopologyDescriptionChanged",
+            "wake a"
+        ]
     );
     let outcome = Err(Error::new(ErrorKind::Network, Stage::Hello, "played"));
     let played = world.handle(Input::Played { server, outcome, rtt });

@@ -30,7 +30,7 @@ fn waiting_selections_are_a_level_that_leaves_nothing_behind() {
     world.wait_until(1_600);
     assert!(world.due("a", false).is_empty());
     assert_eq!(world.due("a", true), ["ServerHeartbeatStarted a", "hello on a1"]);
-    assert_eq!(world.deadline("a", true), Some(11_600), "that of the running check");
+    assert_eq!(world.deadline("a", true), Some(2_600), "an answer is overdue");
 }
 
 #[test]

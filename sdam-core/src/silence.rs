@@ -1,0 +1,27 @@
+//! The evidence that a server no longer answers.
+
+use crate::time::Instant;
+
+/// The evidence for and against a server's silence.
+///
+/// A frozen process, a full disk or a cut cable closes no connection: the server's answers just
+/// stop. Until an answer is overdue for as long as the time limits of the checks allow, the server
+/// keeps its type. Evidence alone never changes that.
+///
+/// An answer is a reply to a check or to a measurement, the reply to hello on a pooled connection,
+/// or a reported error that the server has sent. An open connection is none, because the system of
+/// a frozen process accepts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Silence {
+    /// The time of the last answer; `None` if there was none.
+    pub answered: Option<Instant>,
+    /// The time from which on an outstanding answer is late; `None` if there is none. Usually in
+    /// the future, up to `heartbeatFrequencyMS`, or in the past by one round trip.
+    pub expected: Option<Instant>,
+    /// The time at which the server became suspect: its answer was overdue, and another server has
+    /// answered since it was expected. `None` if it is not suspected.
+    pub suspected: Option<Instant>,
+    /// The number of reported operations that timed out since the last answer.
+    pub timeouts: u32,
+}
