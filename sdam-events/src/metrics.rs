@@ -8,6 +8,7 @@
 //! | `sdam_rtt_minimum_seconds` | gauge | s | server | minimum of the last ten |
 //! | `sdam_rtt_p90_seconds` | gauge | s | server | 90th percentile of the last ten |
 //! | `sdam_server_type` | gauge | 0, 1 | server, `type` | 1 for the role the server has |
+//! | `sdam_server_suspected` | gauge | 0, 1 | server | 1 if the server is silent while others answer |
 //! | `sdam_server_losses` | gauge | 1 | server | number of times the server was lost since it joined |
 //! | `sdam_topology_type` | gauge | 0, 1 | `type` | 1 for the type the topology has |
 //! | `sdam_servers` | gauge | 1 | - | servers in the topology |
@@ -209,6 +210,10 @@ impl MetricsSink {
         gauge!(names::SERVER_TYPE, labels).set(flag(is_so));
     }
 
+    fn set_suspected(&self, address: &ServerAddress, is_so: bool) {
+        gauge!(names::SERVER_SUSPECTED, self.of_server(address)).set(flag(is_so));
+    }
+
     fn set_losses(&self, address: &ServerAddress, losses: u64) {
         gauge!(names::SERVER_LOSSES, self.of_server(address)).set(losses as f64);
     }
@@ -300,6 +305,8 @@ impl EventSink for MetricsSink {
                 let without = state.facts.time_without_writes(event.at);
                 gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
             }
+            EventKind::ServerSuspected { address, .. } => self.set_suspected(address, true),
+            EventKind::ServerSuspicionEnded { address, .. } => self.set_suspected(address, false),
             EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
                 self.heartbeat("ok", heartbeat.awaited, Some(*duration));
             }

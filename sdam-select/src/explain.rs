@@ -61,6 +61,9 @@ pub struct ExplainedServer {
     pub error: Option<Error>,
     /// The verdict of selection.
     pub verdict: Verdict,
+    /// The time since the server's last answer, if it is suspected although it is known; set by the
+    /// topology, whose description does not contain it.
+    pub silent_for: Option<Duration>,
 }
 
 /// The verdict of selection on a server.
@@ -161,6 +164,7 @@ pub fn explain(
                 server_type: server.server_type,
                 error: server.error.clone(),
                 verdict,
+                silent_for: None,
             })
             .collect(),
     }

@@ -10,7 +10,11 @@ use std::{sync::Arc, time::Duration};
 
 use sdam_core::{options::Options, time::Instant};
 use sdam_select::{
-    candidate::Candidate, choose, criteria::Criteria, diagnose::diagnose, explain::explain,
+    candidate::Candidate,
+    choose,
+    criteria::Criteria,
+    diagnose::diagnose,
+    explain::{Explanation, explain},
     settings::Settings,
 };
 
@@ -61,6 +65,23 @@ fn choose_from<'s>(
     choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
 }
 
+/// Explains for each server of `snapshot` why a selection would choose or reject it, and how long a
+/// suspected one has been silent.
+pub(crate) fn explain_from(
+    snapshot: &Snapshot,
+    settings: &Settings,
+    criteria: &Criteria,
+    now: Instant,
+) -> Explanation {
+    let mut explanation = explain(&snapshot.description, settings, criteria);
+    for (explained, server) in explanation.servers.iter_mut().zip(snapshot.servers()) {
+        let silence = server.silence();
+        let answered = silence.answered.filter(|_| silence.suspected.is_some());
+        explained.silent_for = answered.map(|answered| now.since(answered));
+    }
+    explanation
+}
+
 /// The time limit of a selection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limit {
@@ -99,7 +120,7 @@ impl Limit {
         at: Instant,
     ) -> Box<SelectionTimeout> {
         let topology = &snapshot.description;
-        let explanation = explain(topology, settings, criteria);
+        let explanation = explain_from(snapshot, settings, criteria, at);
         Box::new(SelectionTimeout {
             criteria: criteria.clone(),
             diagnoses: diagnose(topology, &explanation),

@@ -6,6 +6,7 @@ pub(super) const RTT_AVERAGE: &str = "sdam_rtt_average_seconds";
 pub(super) const RTT_MINIMUM: &str = "sdam_rtt_minimum_seconds";
 pub(super) const RTT_P90: &str = "sdam_rtt_p90_seconds";
 pub(super) const SERVER_TYPE: &str = "sdam_server_type";
+pub(super) const SERVER_SUSPECTED: &str = "sdam_server_suspected";
 pub(super) const SERVER_LOSSES: &str = "sdam_server_losses";
 pub(super) const TOPOLOGY_TYPE: &str = "sdam_topology_type";
 pub(super) const SERVERS: &str = "sdam_servers";
@@ -91,6 +92,12 @@ pub const METRICS: &[Metric] = &[
         kind: Kind::Gauge,
         unit: Unit::Count,
         description: "1 for the type of the server, 0 for every other type.",
+    },
+    Metric {
+        name: SERVER_SUSPECTED,
+        kind: Kind::Gauge,
+        unit: Unit::Count,
+        description: "1 if the server is silent while other servers answer.",
     },
     Metric {
         name: SERVER_LOSSES,

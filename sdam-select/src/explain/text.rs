@@ -46,6 +46,10 @@ impl fmt::Display for ExplainedServer {
             }
             (_, None) if !self.server_type.is_available() => f.write_str("has not answered yet"),
             (Verdict::Rejected(rejection), _) => rejection.fmt(f),
+        }?;
+        match self.silent_for {
+            Some(time) => write!(f, ", and silent for {:.1} s", time.as_secs_f64()),
+            None => Ok(()),
         }
     }
 }

@@ -22,11 +22,7 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_events::{history::History, queue::EventQueue, sink::Interest};
-use sdam_select::{
-    criteria::Criteria,
-    explain::{Explanation, explain},
-    settings::Settings,
-};
+use sdam_select::{criteria::Criteria, explain::Explanation, settings::Settings};
 use sdam_transport::pool::{PoolHost, ServiceConnection};
 use sdam_transport::{
     runtime::Backend,
@@ -45,7 +41,7 @@ use crate::{
         snapshot::Published,
     },
     monitor::connection::MonitorConnection,
-    select::{Limit, events::SelectionContext, waiters::Waiters},
+    select::{Limit, events::SelectionContext, explain_from, waiters::Waiters},
     sync::{Mutex, MutexGuard},
 };
 
@@ -183,8 +179,8 @@ impl Shared {
     /// Explains for each known server why a selection would choose or reject it.
     pub(crate) fn explain(&self, criteria: &Criteria) -> Explanation {
         // No snapshot guard is held while the application's selectors run.
-        let topology = Arc::clone(&self.published.load().description);
-        explain(&topology, &self.settings, criteria)
+        let snapshot = self.published.load_full();
+        explain_from(&snapshot, &self.settings, criteria, self.now())
     }
 
     /// Passes an input to the engine. On return all outputs have run, even after a panic of a pool.

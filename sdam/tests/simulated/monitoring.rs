@@ -2,6 +2,7 @@
 
 mod checks;
 mod pools;
+mod silence;
 mod streams;
 
 use std::{
