@@ -23,7 +23,6 @@ use sdam::{
     sim::ReplicaSet,
     transport::{
         dial::{Dial, DialOptions, DialTarget},
-        net::NetTransport,
         pipe::{self, PipeEnd, Piped},
         system::{self, Epoch, ThreadClock},
     },
@@ -94,8 +93,7 @@ fn carry(mut socket: TcpStream, mut end: PipeEnd) -> io::Result<()> {
 fn runtime() -> Runtime {
     let clock = Arc::new(ThreadClock::new(Epoch::begin()));
     // Parses messages, resolves host names, and tries the addresses of a host in turn.
-    let transport = NetTransport::new(Sockets, clock.clone());
-    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    let backend = Backend::of_sockets(Sockets, clock, system::entropy());
     Runtime::new(backend, Arc::new(Threads))
 }
 

@@ -26,7 +26,6 @@ use sdam_transport::{
     async_trait,
     dial::{Dial, DialOptions, DialTarget},
     local::{self, Remote},
-    net::NetTransport,
     pipe::{PipeEnd, Piped},
     runtime::{Backend, Runtime},
     system::{self, Epoch, ThreadClock},
@@ -54,8 +53,7 @@ impl Monoio {
             Ok(())
         });
         let clock = Arc::new(ThreadClock::new(Epoch::begin()));
-        let transport = NetTransport::new(MonoioDial(remote.clone()), clock.clone());
-        let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+        let backend = Backend::of_sockets(MonoioDial(remote.clone()), clock, system::entropy());
         Self { runtime: Runtime::new(backend, Arc::new(remote)), stop, thread }
     }
 

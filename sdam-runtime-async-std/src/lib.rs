@@ -16,8 +16,6 @@ mod tests;
 use std::sync::Arc;
 
 use sdam_transport::{
-    clock::Clock,
-    net::NetTransport,
     runtime::{Backend, Runtime},
     system,
 };
@@ -28,8 +26,7 @@ use self::{clock::AsyncStdClock, dial::AsyncStdDial, spawner::AsyncStdSpawner};
 ///
 /// The random seed comes from the system's entropy.
 pub fn runtime() -> Runtime {
-    let clock: Arc<dyn Clock> = Arc::new(AsyncStdClock::new());
-    let transport = NetTransport::new(AsyncStdDial, Arc::clone(&clock));
-    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    let clock = Arc::new(AsyncStdClock::new());
+    let backend = Backend::of_sockets(AsyncStdDial, clock, system::entropy());
     Runtime::new(backend, Arc::new(AsyncStdSpawner))
 }

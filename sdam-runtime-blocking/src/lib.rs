@@ -19,7 +19,6 @@ mod tests;
 use std::sync::Arc;
 
 use sdam_transport::{
-    net::NetTransport,
     runtime::Backend,
     system::{self, Epoch},
 };
@@ -32,6 +31,5 @@ use self::{clock::BlockingClock, dial::BlockingDial};
 pub fn backend() -> Backend {
     let epoch = Epoch::begin();
     let clock = Arc::new(BlockingClock::new(epoch));
-    let transport = NetTransport::new(BlockingDial::new(epoch), clock.clone());
-    Backend::new(clock, Arc::new(transport), system::entropy())
+    Backend::of_sockets(BlockingDial::new(epoch), clock, system::entropy())
 }

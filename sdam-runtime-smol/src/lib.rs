@@ -14,8 +14,6 @@ mod tests;
 use std::sync::Arc;
 
 use sdam_transport::{
-    clock::Clock,
-    net::NetTransport,
     runtime::{Backend, Runtime},
     spawn::Spawner,
     system,
@@ -46,8 +44,6 @@ pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
 }
 
 fn with_spawner(spawner: Arc<dyn Spawner>) -> Runtime {
-    let clock: Arc<dyn Clock> = Arc::new(SmolClock::new());
-    let transport = NetTransport::new(SmolDial, Arc::clone(&clock));
-    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
-    Runtime::new(backend, spawner)
+    let clock = Arc::new(SmolClock::new());
+    Runtime::new(Backend::of_sockets(SmolDial, clock, system::entropy()), spawner)
 }

@@ -22,8 +22,6 @@ use std::{
 };
 
 use sdam_transport::{
-    clock::Clock,
-    net::NetTransport,
     runtime::{Backend, Runtime},
     system,
 };
@@ -47,10 +45,9 @@ use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 /// caught here, but panic hooks still see it.
 pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
     let clock = panic::catch_unwind(AssertUnwindSafe(|| TokioClock::new(handle.clone())));
-    let clock: Arc<dyn Clock> = Arc::new(clock.map_err(|_| NoTimers)?);
+    let clock = Arc::new(clock.map_err(|_| NoTimers)?);
     let dial = TokioDial::new(handle.clone());
-    let transport = NetTransport::new(dial, Arc::clone(&clock));
-    let backend = Backend::new(clock, Arc::new(transport), system::entropy());
+    let backend = Backend::of_sockets(dial, clock, system::entropy());
     Ok(Runtime::new(backend, Arc::new(TokioSpawner::new(handle))))
 }
 

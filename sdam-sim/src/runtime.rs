@@ -33,10 +33,7 @@ use std::{
 };
 
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
-use sdam_transport::{
-    net::NetTransport,
-    runtime::{Backend, Runtime},
-};
+use sdam_transport::runtime::{Backend, Runtime};
 
 use self::{
     clock::SimClock,
@@ -104,9 +101,9 @@ impl Sim {
             tasks: executor::Tasks::default(),
         });
         let clock = Arc::new(SimClock::new(Arc::clone(&shared)));
-        let transport = NetTransport::new(SimDial::new(Arc::clone(&shared)), clock.clone());
+        let dial = SimDial::new(Arc::clone(&shared));
         let resolver = SimResolver(Arc::clone(&shared));
-        let backend = Backend::new(clock, Arc::new(transport), io_seed)
+        let backend = Backend::of_sockets(dial, clock, io_seed)
             .with_entropy(Arc::new(SimEntropy::new(rng.fork())))
             .with_resolver(Arc::new(resolver));
         #[cfg(feature = "tls")]

@@ -10,7 +10,9 @@ use sdam_core::rng::mix;
 use crate::{
     clock::Clock,
     connect::Transport,
+    dial::Dial,
     entropy::{Entropy, SystemEntropy},
+    net::NetTransport,
     resolve::Resolver,
     spawn::Spawner,
     tls::TlsProvider,
@@ -23,8 +25,8 @@ use crate::{
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Backend {
-    /// The clock and its timers. The transport is given deadlines of this clock, so build it with
-    /// the same one.
+    /// The clock and its timers. The transport is given deadlines of this clock:
+    /// [`of_sockets`](Self::of_sockets) builds both with the same one.
     pub clock: Arc<dyn Clock>,
     /// Opens connections.
     pub transport: Arc<dyn Transport>,
@@ -43,8 +45,16 @@ pub struct Backend {
 }
 
 impl Backend {
+    /// Creates a bundle of the sockets of `dial`, whose timeouts are measured by `clock`; otherwise
+    /// as [`new`](Self::new).
+    pub fn of_sockets(dial: impl Dial, clock: Arc<dyn Clock>, seed: u64) -> Self {
+        let transport = NetTransport::new(dial, Arc::clone(&clock));
+        Self::new(clock, Arc::new(transport), seed)
+    }
+
     /// Creates a bundle of these parts, without a resolver and without TLS. Identifiers come from
-    /// the [system's entropy](SystemEntropy).
+    /// the [system's entropy](SystemEntropy). If `transport` has a clock of its own, it must be
+    /// `clock`.
     ///
     /// Equal seeds make equal choices, so take `seed` from the operating system's entropy unless
     /// the run must be reproducible.

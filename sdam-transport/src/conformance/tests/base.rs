@@ -19,7 +19,6 @@ use super::*;
 use crate::{
     dial::{DialOptions, DialTarget},
     local,
-    net::NetTransport,
     pipe::{self, PipeEnd, Piped},
     system::{self, Epoch, ThreadClock},
 };
@@ -32,15 +31,14 @@ pub(super) struct Base {
 
 impl Base {
     pub(super) fn start() -> Self {
-        let clock: Arc<dyn Clock> = Arc::new(ThreadClock::new(Epoch::begin()));
-        let transport = NetTransport::new(Threads, Arc::clone(&clock));
+        let clock = Arc::new(ThreadClock::new(Epoch::begin()));
         let (remote, jobs) = local::remote();
         let (stop, stopped) = oneshot::channel();
         let thread = thread::spawn(move || {
             block_on(select(Box::pin(jobs.run()), stopped));
         });
         Self {
-            runtime: Runtime::new(Backend::new(clock, Arc::new(transport), 1), Arc::new(remote)),
+            runtime: Runtime::new(Backend::of_sockets(Threads, clock, 1), Arc::new(remote)),
             stop,
             thread,
         }
