@@ -3,6 +3,7 @@
 use std::{str::FromStr, time::Duration};
 
 use bson::{Bson, Document};
+use sdam_core::names;
 
 use crate::{
     reply::{BAD_VALUE, CommandError},
@@ -36,36 +37,22 @@ pub struct FailCommand {
     pub(crate) write_concern_message: Option<String>,
 }
 
-/// An invalid reply to a command, such as a broken proxy would send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum BadReply {
-    /// A reply to an earlier request, before the correct one.
-    Stray,
-    /// A reply to another request.
-    WrongResponseTo,
-    /// A reply without `ok`.
-    NoOk,
-    /// A reply that is not BSON.
-    Malformed,
-    /// A reply that announces more replies, although the request did not allow them.
-    MoreToCome,
-}
-
-impl BadReply {
-    /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Stray, Self::WrongResponseTo, Self::NoOk, Self::Malformed, Self::MoreToCome];
-
-    /// Returns the name in the text of actions and in `data.badReply` of `configureFailPoint`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Stray => "stray",
-            Self::WrongResponseTo => "wrong-response-to",
-            Self::NoOk => "no-ok",
-            Self::Malformed => "malformed",
-            Self::MoreToCome => "more-to-come",
-        }
+names! {
+    /// An invalid reply to a command, such as a broken proxy would send, with its name in the text
+    /// of actions and in `data.badReply` of `configureFailPoint`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum BadReply {
+        /// A reply to an earlier request, before the correct one.
+        Stray = "stray",
+        /// A reply to another request.
+        WrongResponseTo = "wrong-response-to",
+        /// A reply without `ok`.
+        NoOk = "no-ok",
+        /// A reply that is not BSON.
+        Malformed = "malformed",
+        /// A reply that announces more replies, although the request did not allow them.
+        MoreToCome = "more-to-come",
     }
 }
 
@@ -73,9 +60,10 @@ impl FromStr for BadReply {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        let known = Self::ALL.into_iter().find(|kind| kind.as_str() == name);
+        let known = Self::ALL.iter().copied().find(|kind| kind.as_str() == name);
         known.ok_or_else(|| {
-            let names = Self::ALL.map(Self::as_str).join(", ");
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+            let names = names.join(", ");
             format!("`{name}` is none of {names}")
         })
     }

@@ -12,6 +12,7 @@ use std::fmt;
 
 use sdam_core::{
     ids::ServerId,
+    names,
     pool::PoolClear,
     server::{ServerDescription, ServerType},
     time::Instant,
@@ -20,90 +21,64 @@ use sdam_core::{
 
 pub use self::audit::audit;
 
-/// An invariant. `P1` to `P10` are its names in the design.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Oracle {
-    /// P1: at most one primary; the topology type agrees.
-    OnePrimary,
-    /// P2: elections are only replaced by newer ones.
-    Election,
-    /// P3: every selectable server's pool is ready; the pool of a lost server is cleared.
-    Pools,
-    /// P4: event numbers and pool generations have no gaps.
-    Sequence,
-    /// P5: every heartbeat that was started ends exactly once.
-    Heartbeats,
-    /// P6: checks are neither too early nor too late.
-    Cadence,
-    /// P7: no task, pool, timer or connection outlives its server.
-    Leaks,
-    /// P8: after all faults are healed, the description matches the deployment.
-    Convergence,
-    /// P9: no selection waits while a suitable server exists, or past its timeout.
-    Waiters,
-    /// P10: closing completes.
-    Close,
-    /// Events have no gaps: each change starts from the final state of the previous one.
-    Continuity,
-    /// Known state is never replaced by older state.
-    Freshness,
-    /// Every available server has a round-trip time, because selection compares servers by it. Load
-    /// balancers are exempt.
-    RoundTrip,
-    /// Reported errors have their specified consequences.
-    Errors,
-    /// Nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured proxy.
-    Wire,
-    /// Errors have the stage at which they occurred.
-    Stages,
-    /// A command succeeds only by its own reply, and a connection that received another message is
-    /// not used again.
-    Replies,
-    /// Selected servers are suitable, and every selection that was started ends exactly once.
-    Selection,
-    /// Memory is bounded: tasks, timers, connections, undelivered events.
-    Memory,
-    /// No task runs endlessly without time passing, or too often.
-    BusyLoop,
-    /// Nothing panics.
-    Panic,
-    /// The same seed yields the same run.
-    Determinism,
-    /// The recorded inputs of a client have its events.
-    Replay,
+names! {
+    /// An invariant, with a single word for tables and files. `P1` to `P10` are names of the design.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[non_exhaustive]
+    pub enum Oracle {
+        /// P1: at most one primary; the topology type agrees.
+        OnePrimary = "P1-one-primary",
+        /// P2: elections are only replaced by newer ones.
+        Election = "P2-election",
+        /// P3: every selectable server's pool is ready; the pool of a lost server is cleared.
+        Pools = "P3-pools",
+        /// P4: event numbers and pool generations have no gaps.
+        Sequence = "P4-sequence",
+        /// P5: every heartbeat that was started ends exactly once.
+        Heartbeats = "P5-heartbeats",
+        /// P6: checks are neither too early nor too late.
+        Cadence = "P6-cadence",
+        /// P7: no task, pool, timer or connection outlives its server.
+        Leaks = "P7-leaks",
+        /// P8: after all faults are healed, the description matches the deployment.
+        Convergence = "P8-convergence",
+        /// P9: no selection waits while a suitable server exists, or past its timeout.
+        Waiters = "P9-waiters",
+        /// P10: closing completes.
+        Close = "P10-close",
+        /// Events have no gaps: each change starts from the final state of the previous one.
+        Continuity = "continuity",
+        /// Known state is never replaced by older state.
+        Freshness = "freshness",
+        /// Every available server has a round-trip time, because selection compares servers by it.
+        /// Load balancers are exempt.
+        RoundTrip = "round-trip",
+        /// Reported errors have their specified consequences.
+        Errors = "errors",
+        /// Nothing is sent in plain text if TLS is enabled, and nothing bypasses a configured
+        /// proxy.
+        Wire = "wire",
+        /// Errors have the stage at which they occurred.
+        Stages = "stages",
+        /// A command succeeds only by its own reply, and a connection that received another message
+        /// is not used again.
+        Replies = "replies",
+        /// Selected servers are suitable, and every selection that was started ends exactly once.
+        Selection = "selection",
+        /// Memory is bounded: tasks, timers, connections, undelivered events.
+        Memory = "memory",
+        /// No task runs endlessly without time passing, or too often.
+        BusyLoop = "busy-loop",
+        /// Nothing panics.
+        Panic = "panic",
+        /// The same seed yields the same run.
+        Determinism = "determinism",
+        /// The recorded inputs of a client have its events.
+        Replay = "replay",
+    }
 }
 
 impl Oracle {
-    /// Returns the rule's name in tables and files, a single word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::OnePrimary => "P1-one-primary",
-            Self::Election => "P2-election",
-            Self::Pools => "P3-pools",
-            Self::Sequence => "P4-sequence",
-            Self::Heartbeats => "P5-heartbeats",
-            Self::Cadence => "P6-cadence",
-            Self::Leaks => "P7-leaks",
-            Self::Convergence => "P8-convergence",
-            Self::Waiters => "P9-waiters",
-            Self::Close => "P10-close",
-            Self::Continuity => "continuity",
-            Self::Freshness => "freshness",
-            Self::RoundTrip => "round-trip",
-            Self::Errors => "errors",
-            Self::Wire => "wire",
-            Self::Stages => "stages",
-            Self::Replies => "replies",
-            Self::Selection => "selection",
-            Self::Memory => "memory",
-            Self::BusyLoop => "busy-loop",
-            Self::Panic => "panic",
-            Self::Determinism => "determinism",
-            Self::Replay => "replay",
-        }
-    }
-
     /// Creates a violation of this rule at `at`.
     pub fn violated(self, at: Instant, message: impl Into<String>) -> Violation {
         Violation { oracle: self, at, message: message.into() }

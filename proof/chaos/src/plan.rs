@@ -8,6 +8,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
+    names,
     options::{Options, ServerMonitoringMode},
     pool::PoolOptions,
     rng::Rng,
@@ -21,36 +22,21 @@ pub(crate) const COMMANDS: [&str; 2] = ["ping", "buildInfo"];
 pub(crate) use self::access::SRV_NAME;
 pub use self::access::{Access, ProxyUse};
 
-/// The kind of faults.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Kind {
-    /// All faults, on every kind of deployment.
-    #[default]
-    Random,
-    /// Primaries that step down, die or become unresponsive.
-    Failover,
-    /// Members that are disconnected from each other or the client.
-    Partition,
-    /// Servers and connections that go up and down continually.
-    Flapping,
-    /// Like [`Random`](Self::Random), with a single-threaded client.
-    Scan,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 5] =
-        [Self::Random, Self::Failover, Self::Partition, Self::Flapping, Self::Scan];
-
-    /// Returns the kind's name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Failover => "failover",
-            Self::Partition => "partition",
-            Self::Flapping => "flapping",
-            Self::Scan => "scan",
-        }
+names! {
+    /// The kind of faults.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Kind {
+        /// All faults, on every kind of deployment.
+        #[default]
+        Random = "random",
+        /// Primaries that step down, die or become unresponsive.
+        Failover = "failover",
+        /// Members that are disconnected from each other or the client.
+        Partition = "partition",
+        /// Servers and connections that go up and down continually.
+        Flapping = "flapping",
+        /// Like [`Random`](Self::Random), with a single-threaded client.
+        Scan = "scan",
     }
 }
 
@@ -64,8 +50,9 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(name: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|kind| kind.as_str() == name).ok_or_else(|| {
-            format!("`{name}` is not a scenario; use one of {:?}", Self::ALL.map(Self::as_str))
+        Self::ALL.iter().copied().find(|kind| kind.as_str() == name).ok_or_else(|| {
+            let names: Vec<_> = Self::ALL.iter().map(|kind| kind.as_str()).collect();
+            format!("`{name}` is not a scenario; use one of {names:?}")
         })
     }
 }

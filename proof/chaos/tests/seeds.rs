@@ -9,7 +9,7 @@ use sdam_chaos::{
 
 #[test]
 fn every_kind_of_faults_passes_and_exercises_the_client() {
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         let mut seen = Counts::default();
         for seed in 0..8 {
             seen += run_twice(&Plan::new(seed, kind)).unwrap().counts;

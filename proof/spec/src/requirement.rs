@@ -3,23 +3,26 @@
 use std::fmt;
 
 use bson::Document;
+use sdam_core::names;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The kinds of deployments, by their names in `runOnRequirements`.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
-#[serde(rename_all = "lowercase")]
-pub enum Kind {
-    /// `single`: one server without a replica set.
-    Single,
-    /// `replicaset`: three members.
-    ReplicaSet,
-    /// `sharded`: two mongoses.
-    #[serde(alias = "sharded-replicaset")]
-    Sharded,
-    /// `load-balanced`: mongoses behind a load balancer.
-    #[serde(rename = "load-balanced")]
-    LoadBalanced,
+names! {
+    /// The kinds of deployments, by their names in `runOnRequirements`.
+    #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Kind {
+        /// `single`: one server without a replica set.
+        Single = "single",
+        /// `replicaset`: three members.
+        ReplicaSet = "replicaset",
+        /// `sharded`: two mongoses.
+        #[serde(alias = "sharded-replicaset")]
+        Sharded = "sharded",
+        /// `load-balanced`: mongoses behind a load balancer.
+        #[serde(rename = "load-balanced")]
+        LoadBalanced = "load-balanced",
+    }
 }
 
 /// The properties of a deployment that tests may require.
@@ -60,21 +63,6 @@ enum Serverless {
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Version(pub(crate) [u32; 3]);
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 4] = [Self::Single, Self::ReplicaSet, Self::Sharded, Self::LoadBalanced];
-
-    /// Returns the name in `runOnRequirements`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Single => "single",
-            Self::ReplicaSet => "replicaset",
-            Self::Sharded => "sharded",
-            Self::LoadBalanced => "load-balanced",
-        }
-    }
-}
 
 impl fmt::Display for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,23 +1,27 @@
 use std::str::FromStr;
 
+use sdam_core::names;
+
 use super::EventName;
 use crate::sink::Interest;
 
 /// The default of [`LogConfig::max_document_length`], in characters.
 pub const DEFAULT_MAX_DOCUMENT_LENGTH: usize = 1000;
 
-/// The part of a driver that emits a log message (Logging: "Components").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Component {
-    /// Discovery and monitoring.
-    Topology,
-    /// Server selection.
-    ServerSelection,
-    /// Connections and connection pools.
-    Connection,
-    /// Commands.
-    Command,
+names! {
+    /// The part of a driver that emits a log message (Logging: "Components").
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum Component {
+        /// Discovery and monitoring.
+        Topology = "topology",
+        /// Server selection.
+        ServerSelection = "serverSelection",
+        /// Connections and connection pools.
+        Connection = "connection",
+        /// Commands.
+        Command = "command",
+    }
 }
 
 impl Component {
@@ -31,16 +35,6 @@ impl Component {
             Self::Command
         } else {
             Self::Topology
-        }
-    }
-
-    /// Returns the specification's name, such as `serverSelection`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Topology => "topology",
-            Self::ServerSelection => "serverSelection",
-            Self::Connection => "connection",
-            Self::Command => "command",
         }
     }
 }

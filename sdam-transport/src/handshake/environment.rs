@@ -2,6 +2,8 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+use sdam_core::names;
+
 use super::{cut, set};
 
 /// The environment variables that client metadata uses.
@@ -147,29 +149,19 @@ impl Environment {
     }
 }
 
-/// A provider of functions as a service (FaaS).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum FaasProvider {
-    /// AWS Lambda.
-    AwsLambda,
-    /// Azure Functions.
-    AzureFunctions,
-    /// Google Cloud Functions and Cloud Run.
-    GcpFunctions,
-    /// Vercel.
-    Vercel,
-}
-
-impl FaasProvider {
-    /// Returns the provider's name in `client.env.name`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::AwsLambda => "aws.lambda",
-            Self::AzureFunctions => "azure.func",
-            Self::GcpFunctions => "gcp.func",
-            Self::Vercel => "vercel",
-        }
+names! {
+    /// A provider of functions as a service (FaaS), with its name in `client.env.name`.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[non_exhaustive]
+    pub enum FaasProvider {
+        /// AWS Lambda.
+        AwsLambda = "aws.lambda",
+        /// Azure Functions.
+        AzureFunctions = "azure.func",
+        /// Google Cloud Functions and Cloud Run.
+        GcpFunctions = "gcp.func",
+        /// Vercel.
+        Vercel = "vercel",
     }
 }
 

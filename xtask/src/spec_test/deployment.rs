@@ -42,7 +42,7 @@ pub(super) fn simulated() -> Vec<Environment> {
 /// Returns every kind of deployment of each release, with and without authentication.
 fn environments(releases: &[ServerVersion]) -> Vec<Environment> {
     let mut environments = Vec::new();
-    for kind in Kind::ALL {
+    for &kind in Kind::ALL {
         for release in releases {
             if kind == Kind::LoadBalanced && !release.supports_load_balancers() {
                 continue;

@@ -141,7 +141,7 @@ impl Report {
         for suite in &self.suites {
             for (file, (runtimes, environments)) in self.places(suite) {
                 write!(f, "{suite}/{file} [{}]:", runtimes.join(", "))?;
-                for kind in Kind::ALL {
+                for &kind in Kind::ALL {
                     let own = environments.iter().filter(|it| it.kind == kind);
                     let mut own: Vec<_> = own.map(Environment::short_release).collect();
                     own.dedup();

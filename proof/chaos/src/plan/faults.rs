@@ -72,7 +72,7 @@ pub(super) fn add_bad_replies(seed: u64, deployed: &Deployed, scenario: &mut Sce
         let mut fail = FailCommand::default();
         fail.commands = COMMANDS.map(str::to_owned).to_vec();
         fail.mode = Mode::Times(1 + generator.rng.below(3) as u32);
-        fail.bad_reply = Some(pick(generator.rng, &BadReply::ALL));
+        fail.bad_reply = Some(pick(generator.rng, BadReply::ALL));
         generator.step(Action::FailPoint(target, Some(fail)));
     }
     let steps = &mut generator.steps;

@@ -7,6 +7,7 @@ use hyper::{
     HeaderMap, Uri,
     header::{HeaderName, HeaderValue},
 };
+use sdam_core::names;
 
 use crate::target::redact;
 
@@ -18,24 +19,13 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// The default of OTEL_EXPORTER_OTLP_TIMEOUT.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A kind of telemetry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Signal {
-    Metrics,
-    Logs,
-    Traces,
-}
-
-impl Signal {
-    const ALL: [Self; 3] = [Self::Metrics, Self::Logs, Self::Traces];
-
-    /// Returns the name in paths and, in upper case, in variables.
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Metrics => "metrics",
-            Self::Logs => "logs",
-            Self::Traces => "traces",
-        }
+names! {
+    /// A kind of telemetry, with its name in paths and, in upper case, in variables.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub(super) enum Signal {
+        Metrics = "metrics",
+        Logs = "logs",
+        Traces = "traces",
     }
 }
 
@@ -144,7 +134,7 @@ fn endpoints(option: Option<&str>, variables: &Variables) -> Result<BTreeMap<Sig
         None => read("OTEL_EXPORTER_OTLP_ENDPOINT")?,
     };
     let mut endpoints = BTreeMap::new();
-    for signal in Signal::ALL {
+    for &signal in Signal::ALL {
         let name = signal.as_str().to_uppercase();
         let exporter = variables.get(&format!("OTEL_{name}_EXPORTER"));
         if exporter.is_some_and(|exporters| !exporters.split(',').any(|it| it.trim() == "otlp")) {

@@ -326,7 +326,7 @@ async fn yield_now() {
 
 #[test]
 fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connection() {
-    for bad in BadReply::ALL {
+    for &bad in BadReply::ALL {
         let sim = simulation(3);
         let (topology, mut events) = observed(&sim, "maxPoolSize=1", Interest::POOLS);
         let mut fail = FailCommand::default();
