@@ -193,6 +193,22 @@ impl Model {
                 let words = format!("{total} events lost: the screen may be incomplete");
                 self.log.add(at, "watch", Tone::Bad, words);
             }
+            EventKind::ServerSuspected { address, silence, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.silent_since = Some(at - *silence);
+                }
+                let words =
+                    format!("silent for {:.1} s while others answer", silence.as_secs_f64());
+                self.log.add(at, address, Tone::Bad, words);
+            }
+            EventKind::ServerSuspicionEnded { address, answered, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.silent_since = None;
+                }
+                if *answered {
+                    self.log.add(at, address, Tone::Doubtful, "answers again");
+                }
+            }
             EventKind::TopologyEmptied => {
                 self.log.add(at, "set", Tone::Bad, "no server is left");
             }

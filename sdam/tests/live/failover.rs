@@ -125,6 +125,34 @@ fn a_dead_primary_and_a_silent_one_are_replaced_and_closing_does_not_wait_for_th
     set.members().for_each(|member| member.sigcont().unwrap());
 }
 
+#[test]
+fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers() {
+    let Some(set) = replica_set() else { return };
+    let (observer, mark) = observe(&set, 0, "");
+    let primary = set.primary().unwrap();
+    let host = set.member(primary).host();
+    set.member(primary).sigstop().unwrap();
+    let (silence, mark) = observer.wait_for("a suspicion", mark, |kind| match kind {
+        EventKind::ServerSuspected { address, silence, .. } => {
+            (address.as_str() == host).then_some(*silence)
+        }
+        _ => None,
+    });
+    // A second after an answer that was due within two heartbeats.
+    assert!(silence >= Duration::from_secs(1), "{silence:?}");
+    let described = observer.topology.server(&host.parse().unwrap()).unwrap();
+    assert_eq!(described.description().server_type, ServerType::RsPrimary);
+    set.member(primary).sigcont().unwrap();
+    let (answered, _) = observer.wait_for("its end", mark, |kind| match kind {
+        EventKind::ServerSuspicionEnded { address, answered, .. } => {
+            (address.as_str() == host).then_some(*answered)
+        }
+        _ => None,
+    });
+    assert!(answered);
+    observer.finish();
+}
+
 /// D-5, D-32: a removed member is closed; if it returns, it gets a new server id. F-38, M-33: a
 /// restarted process counts from the beginning, and its replies are accepted.
 #[test]

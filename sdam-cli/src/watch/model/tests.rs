@@ -131,6 +131,15 @@ impl Script {
         reply
     }
 
+    /// Makes the server suspect after a silence of this many milliseconds.
+    pub(in crate::watch) fn falls_silent(mut self, host: &str, millis: u64) -> Self {
+        let address = ServerAddress::parse(host).unwrap();
+        let server = self.ids[&address];
+        let silence = Duration::from_millis(millis);
+        self.emit(EventKind::ServerSuspected { server, address, silence });
+        self
+    }
+
     /// Lets a check of the server fail.
     pub(in crate::watch) fn fails(mut self, host: &str, message: &str) -> Self {
         let address = ServerAddress::parse(host).unwrap();

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sdam_core::{
     address::ServerAddress,
+    server::ServerType,
     time::Instant,
     topology::{Departure, TopologyType},
 };
@@ -40,6 +41,7 @@ pub(super) fn alerts(scene: &View<'_>) -> Vec<Alert> {
     }
     configuration(scene, &mut alerts);
     outage(scene, &mut alerts);
+    silent(scene, &mut alerts);
     servers_down(scene, &mut alerts);
     lagging(scene, &mut alerts);
     last_failover(scene, &mut alerts);
@@ -108,6 +110,38 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         );
         let tone = if waited < PATIENCE { Tone::Doubtful } else { Tone::Bad };
         alerts.push(alert(tone, words));
+    }
+}
+
+/// Adds an alert for each suspected server, with the number of members that name another primary.
+fn silent(scene: &View<'_>, alerts: &mut Vec<Alert>) {
+    let model = scene.model;
+    for server in model.servers() {
+        let Some(since) = server.silent_since else {
+            continue;
+        };
+        let address = &server.description.address;
+        let name = scene.names.of_server(address);
+        let time = age(model.now().since(since));
+        let is_primary = server.description.server_type == ServerType::RsPrimary;
+        let named: Vec<_> = model
+            .servers()
+            .filter_map(|other| other.description.primary.as_ref())
+            .filter(|primary| is_primary && *primary != address)
+            .collect();
+        let (tone, words) = if is_primary {
+            (Tone::Bad, format!("?? PRIMARY {name} SILENT for {time},"))
+        } else {
+            (Tone::Doubtful, format!("?  {name} silent for {time},"))
+        };
+        let others = match named.last() {
+            Some(primary) => {
+                let (count, other) = (named.len(), scene.names.of_server(primary));
+                format!("{count} of {} name {other}", model.servers().len())
+            }
+            None => "others answer".to_owned(),
+        };
+        alerts.push(Alert { tone, parts: vec![words, others], steps: Vec::new() });
     }
 }
 

@@ -122,6 +122,12 @@ fn a_set_without_its_primary() {
 }
 
 #[test]
+fn a_set_with_a_silent_primary() {
+    let script = healthy().at(66_000).falls_silent(HOSTS[0], 6_000).at(69_000);
+    check("silent", &script, &state(), &[(80, 24)], Glyphs::Unicode);
+}
+
+#[test]
 fn a_set_after_a_failover() {
     check("recovered", &recovered(), &state(), &SIZES, Glyphs::Unicode);
 }
