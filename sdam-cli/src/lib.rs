@@ -28,6 +28,7 @@ mod duration;
 pub mod exit;
 pub mod explain;
 pub mod export;
+mod failover;
 mod failure;
 mod file_error;
 pub mod http;

@@ -33,7 +33,7 @@ mod sink;
 #[cfg(test)]
 mod tests;
 
-pub use failover::{Failover, Outage};
+pub use failover::{Bounds, Failover, Loss, Outage};
 pub use sink::FactSink;
 
 /// A fact derived from the events so far. `Display` formats it on one line.
@@ -55,6 +55,9 @@ pub enum Fact {
     OutageStarted(Outage),
     /// A server is writable again after an outage, or one primary directly followed another.
     FailoverEnded(Failover),
+    /// The old primary of the last failover answered just after the new one that it had stepped
+    /// down, so there was no silence; replaces the last [`FailoverEnded`](Self::FailoverEnded).
+    FailoverExplained(Failover),
     /// An available server became unavailable.
     ServerLost {
         /// The time when the change was noticed.
@@ -90,8 +93,10 @@ pub struct ServerFacts {
     pub server_type: ServerType,
     /// The time of the change to this type.
     pub since: Instant,
-    /// The time when the last successful check ended.
-    pub last_success: Option<Instant>,
+    /// The time of the last answer: the end of a successful check or round trip.
+    pub last_answer: Option<Instant>,
+    /// True if the current check waits for a change, so that the server reports one at once.
+    pub streams: bool,
 }
 
 /// Derives facts from the events of one topology.
@@ -108,8 +113,13 @@ pub struct Facts {
     outage: Option<Outage>,
     last_failover: Option<Failover>,
     failovers: u64,
-    time_without_writes: Duration,
+    /// The time without a writable server before the last failover.
+    without_before: Bounds,
     sightings: Sightings,
+    /// The available server that was lost last.
+    last_lost: Option<ServerAddress>,
+    /// The longest wait for an answer of a server that streams.
+    longest_wait: Duration,
 }
 
 /// The last answers of the writable server.
@@ -120,6 +130,21 @@ struct Sightings {
     /// The last answer, whose content is not yet known.
     latest: Option<Instant>,
 }
+
+impl Sightings {
+    fn answered(&mut self, at: Instant) {
+        // A check can be a measured round trip as well.
+        if self.latest != Some(at) {
+            *self = Self { confirmed: self.latest.or(self.confirmed), latest: Some(at) };
+        }
+    }
+}
+
+/// The longest wait of a server that streams, unless a longer one is seen: the default of
+/// `heartbeatFrequencyMS`.
+const USUAL_WAIT: Duration = Duration::from_secs(10);
+/// The delay within which messages of two servers may change order.
+const MOMENT: Duration = Duration::from_secs(1);
 
 const TYPES: [TopologyType; 6] = [
     TopologyType::Unknown,
@@ -132,8 +157,11 @@ const TYPES: [TopologyType; 6] = [
 
 impl Facts {
     /// The events from which facts are derived.
-    pub const INTEREST: Interest =
-        Interest::DESCRIPTIONS.union(Interest::of(&[EventName::ServerHeartbeatSucceeded]));
+    pub const INTEREST: Interest = Interest::DESCRIPTIONS.union(Interest::of(&[
+        EventName::ServerHeartbeatStarted,
+        EventName::ServerHeartbeatSucceeded,
+        EventName::RttMeasured,
+    ]));
 
     /// Creates facts of a topology without events.
     pub fn new() -> Self {
@@ -150,22 +178,26 @@ impl Facts {
                     losses: 0,
                     server_type: ServerType::Unknown,
                     since: event.at,
-                    last_success: None,
+                    last_answer: None,
+                    streams: false,
                 };
                 self.servers.insert(address.clone(), server);
             }
             EventKind::ServerClosed { address, .. } => {
                 self.servers.remove(address);
             }
-            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
                 if let Some(server) = self.servers.get_mut(&heartbeat.address) {
-                    server.last_success = Some(event.at);
-                }
-                if self.primary.as_ref().is_none_or(|primary| *primary == heartbeat.address) {
-                    self.sightings =
-                        Sightings { confirmed: self.sightings.latest, latest: Some(event.at) };
+                    server.streams = heartbeat.awaited;
                 }
             }
+            EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
+                if heartbeat.awaited {
+                    self.longest_wait = self.longest_wait.max(*duration);
+                }
+                self.answered(event.at, &heartbeat.address);
+            }
+            EventKind::RttMeasured { address, .. } => self.answered(event.at, address),
             EventKind::ServerDescriptionChanged { previous, new } => {
                 self.server_changed(event.at, previous, new, &mut facts);
             }
@@ -175,6 +207,15 @@ impl Facts {
             _ => {}
         }
         facts
+    }
+
+    fn answered(&mut self, at: Instant, address: &ServerAddress) {
+        if let Some(server) = self.servers.get_mut(address) {
+            server.last_answer = Some(at);
+        }
+        if self.primary.as_ref().is_none_or(|primary| primary == address) {
+            self.sightings.answered(at);
+        }
     }
 
     fn server_changed(
@@ -198,6 +239,7 @@ impl Facts {
         }
         if previous.server_type.is_available() && !new.server_type.is_available() {
             server.losses += 1;
+            self.last_lost = Some(new.address.clone());
             facts.push(Fact::ServerLost {
                 at,
                 address: new.address.clone(),
@@ -208,6 +250,15 @@ impl Facts {
     }
 
     fn topology_changed(&mut self, at: Instant, new: &TopologyDescription, facts: &mut Vec<Fact>) {
+        if let Some(failover) = &mut self.last_failover
+            && failover.may_be_explained(at)
+            && let Some(old) = failover.outage.lost.as_ref().and_then(|lost| new.server(lost))
+            && old.server_type.is_available()
+            && old.server_type != ServerType::RsPrimary
+        {
+            failover.outage.loss = Loss::SteppedDown(old.server_type);
+            facts.push(Fact::FailoverExplained(failover.clone()));
+        }
         if new.topology_type() != self.topology_type {
             facts.push(self.change_type(at, new.topology_type()));
         }
@@ -260,21 +311,36 @@ impl Facts {
         lost: Option<ServerAddress>,
         new: &TopologyDescription,
     ) -> Outage {
+        let address = lost.as_ref().or(self.last_lost.as_ref());
+        let server = address.and_then(|address| new.server(address));
+        let way = match (new.primary(), server) {
+            (Some(primary), _) => Loss::Replaced(primary.address.clone()),
+            (None, None) => Loss::Left,
+            (None, Some(server)) => match &server.error {
+                Some(error) => Loss::Failed(error.clone()),
+                None if server.server_type.is_available() => Loss::SteppedDown(server.server_type),
+                None => Loss::Left,
+            },
+        };
         let Sightings { confirmed, latest } = self.sightings;
         // A primary that steps down says so in its last answer, so that answer is no proof that it
         // was writable.
-        let stepped_down = lost
-            .as_ref()
-            .and_then(|lost| new.server(lost))
-            .is_some_and(|server| server.server_type.is_available());
-        let seen = if stepped_down { confirmed } else { latest.or(confirmed) };
-        Outage { lost, last_writable: seen.unwrap_or(at), noticed: at, successor_named: None }
+        let seen = match way {
+            Loss::SteppedDown(_) => confirmed,
+            _ => latest.or(confirmed),
+        };
+        let last_writable = seen.unwrap_or(at);
+        let is_overdue = at.since(last_writable) > self.longest_wait.max(USUAL_WAIT) + MOMENT;
+        let facts = address.and_then(|address| self.servers.get(address));
+        let streamed = facts.is_some_and(|facts| facts.streams) && !is_overdue;
+        Outage { lost, loss: way, last_writable, noticed: at, streamed, successor_named: None }
     }
 
     fn end_failover(&mut self, failover: Failover) -> Fact {
         self.failovers += 1;
-        self.time_without_writes += failover.without_primary();
-        self.last_failover = Some(failover.clone());
+        if let Some(before) = self.last_failover.replace(failover.clone()) {
+            self.without_before = self.without_before + before.without_primary();
+        }
         Fact::FailoverEnded(failover)
     }
 
@@ -304,10 +370,15 @@ impl Facts {
     }
 
     /// Returns the total time without a writable server since the first one was found, up to `now`.
-    pub fn time_without_writes(&self, now: Instant) -> Duration {
-        let current = self.outage.as_ref();
-        self.time_without_writes
-            + current.map_or(Duration::ZERO, |outage| now.since(outage.noticed))
+    /// It never decreases.
+    pub fn time_without_writes(&self, now: Instant) -> Bounds {
+        let last = self.last_failover.as_ref().map(|failover| {
+            let Bounds { at_least, at_most } = failover.without_primary();
+            let open = failover.may_be_explained(now);
+            Bounds { at_least, at_most: if open { at_least } else { at_most } }
+        });
+        let current = self.outage.as_ref().map(|outage| outage.without_primary(now));
+        self.without_before + last.unwrap_or_default() + current.unwrap_or_default()
     }
 
     /// Returns the current topology type.

@@ -9,13 +9,16 @@
 //! | `sdam_rtt_p90_seconds` | gauge | s | server | 90th percentile of the last ten |
 //! | `sdam_server_type` | gauge | 0, 1 | server, `type` | 1 for the role the server has |
 //! | `sdam_server_suspected` | gauge | 0, 1 | server | 1 if the server is silent while others answer |
+//! | `sdam_server_last_reply_seconds` | gauge | s | server | time since the server's last answer, to a check or a measured round trip |
 //! | `sdam_server_losses` | gauge | 1 | server | number of times the server was lost since it joined |
 //! | `sdam_topology_type` | gauge | 0, 1 | `type` | 1 for the type the topology has |
 //! | `sdam_servers` | gauge | 1 | - | servers in the topology |
 //! | `sdam_writable` | gauge | 0, 1 | - | 1 if there is a server for writes |
 //! | `sdam_failovers_total` | counter | 1 | - | failovers that have ended |
-//! | `sdam_failover_duration_seconds` | histogram | s | - | time from the last successful check to the new primary |
-//! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times from noticing the loss to finding the new primary |
+//! | `sdam_failover_duration_seconds` | histogram | s | - | time without a primary in each failover, at most |
+//! | `sdam_failover_duration_min_seconds` | histogram | s | - | time without a primary in each failover, at least |
+//! | `sdam_time_without_primary_seconds` | gauge | s | - | sum of the times without a primary, at most |
+//! | `sdam_time_without_primary_min_seconds` | gauge | s | - | sum of the times without a primary, at least |
 //! | `sdam_pool_clears_total` | counter | 1 | `reason` | pools that were cleared, except paused ones |
 //! | `sdam_selections_total` | counter | 1 | `result` | server selections that have ended |
 //! | `sdam_selection_duration_seconds` | histogram | s | `result` | duration of selections |
@@ -31,6 +34,10 @@
 //! | `sdam_event_queue_high_water` | gauge | 1 | - | the maximum depth so far |
 //! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
 //! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
+//!
+//! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the
+//! loss was silent: the lower one begins when the loss was noticed, the upper one with the last
+//! answer of the old primary.
 //!
 //! OpenTelemetry's conventions for database clients name metrics for connections and operations,
 //! but none for discovery. So the names are sdam's own; labels are OpenTelemetry's where they
@@ -67,7 +74,7 @@ use sdam_core::{
 };
 
 use crate::{
-    facts::{Fact, Facts},
+    facts::{Fact, Facts, Failover},
     queue::PendingEvents,
     sink::{EventSink, Interest},
 };
@@ -104,6 +111,8 @@ pub struct MetricsSink {
 #[derive(Debug, Default)]
 struct State {
     facts: Facts,
+    /// A failover whose duration is not recorded yet, because it may still be explained.
+    unexplained: Option<Failover>,
     servers: BTreeMap<ServerAddress, ServerType>,
     topology_type: Option<TopologyType>,
     /// Waiting selections by the address of their `Selection`, which is kept alive so that no other
@@ -147,14 +156,20 @@ impl MetricsSink {
         self
     }
 
-    /// Sets the gauges that change without an event: round-trip times, the time without a primary,
-    /// and the state of the queue. Call it before the metrics are read, or every few seconds.
+    /// Sets the gauges that change without an event: round-trip times, the times since the last
+    /// replies and without a primary, and the state of the queue. Call it before the metrics are read, or every few seconds.
     pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: PendingEvents<'_>) {
         for server in topology.servers() {
             self.set_rtt(server);
         }
-        let without = self.lock().facts.time_without_writes(now);
-        gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
+        let mut state = self.lock();
+        for (address, server) in state.facts.servers() {
+            if let Some(last) = server.last_answer {
+                gauge!(names::LAST_REPLY, self.of_server(address)).set(now.since(last));
+            }
+        }
+        self.set_time_without_primary(&mut state, now);
+        drop(state);
         gauge!(names::QUEUE_DEPTH, self.labels.clone()).set(queue.depth() as f64);
         gauge!(names::QUEUE_HIGH_WATER, self.labels.clone()).set(queue.high_water() as f64);
         counter!(names::QUEUE_DROPPED, self.labels.clone()).absolute(queue.dropped());
@@ -233,7 +248,9 @@ impl MetricsSink {
                     self.set_server_type(address, *old, false);
                     self.set_losses(address, 0);
                     let labels = self.of_server(address);
-                    for name in [names::RTT_AVERAGE, names::RTT_MINIMUM, names::RTT_P90] {
+                    for name in
+                        [names::RTT_AVERAGE, names::RTT_MINIMUM, names::RTT_P90, names::LAST_REPLY]
+                    {
                         gauge!(name, labels.clone()).set(0.0);
                     }
                 }
@@ -262,13 +279,32 @@ impl MetricsSink {
         self.set_servers(state, topology);
     }
 
-    fn follow(&self, fact: &Fact) {
+    /// Sets the times without a primary, and records a failover that is not explained any more.
+    fn set_time_without_primary(&self, state: &mut State, now: Instant) {
+        if let Some(failover) = state.unexplained.take_if(|it| !it.may_be_explained(now)) {
+            self.record(&failover);
+        }
+        let without = state.facts.time_without_writes(now);
+        gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without.at_most);
+        gauge!(names::TIME_WITHOUT_PRIMARY_MIN, self.labels.clone()).set(without.at_least);
+    }
+
+    fn record(&self, failover: &Failover) {
+        let without = failover.without_primary();
+        histogram!(names::FAILOVER_DURATION, self.labels.clone()).record(without.at_most);
+        histogram!(names::FAILOVER_DURATION_MIN, self.labels.clone()).record(without.at_least);
+    }
+
+    fn follow(&self, state: &mut State, fact: Fact) {
         match fact {
             Fact::FailoverEnded(failover) => {
                 counter!(names::FAILOVERS, self.labels.clone()).increment(1);
-                histogram!(names::FAILOVER_DURATION, self.labels.clone()).record(failover.total());
+                if let Some(earlier) = state.unexplained.replace(failover) {
+                    self.record(&earlier);
+                }
             }
-            Fact::ServerLost { address, losses, .. } => self.set_losses(address, *losses),
+            Fact::FailoverExplained(failover) => state.unexplained = Some(failover),
+            Fact::ServerLost { address, losses, .. } => self.set_losses(&address, losses),
             _ => {}
         }
     }
@@ -297,13 +333,12 @@ impl EventSink for MetricsSink {
     fn emit(&self, event: &Event) {
         let mut state = self.lock();
         for fact in state.facts.observe(event) {
-            self.follow(&fact);
+            self.follow(&mut state, fact);
         }
         match &event.kind {
             EventKind::TopologyDescriptionChanged { new, .. } => {
                 self.set_topology(&mut state, new);
-                let without = state.facts.time_without_writes(event.at);
-                gauge!(names::TIME_WITHOUT_PRIMARY, self.labels.clone()).set(without);
+                self.set_time_without_primary(&mut state, event.at);
             }
             EventKind::ServerSuspected { address, .. } => self.set_suspected(address, true),
             EventKind::ServerSuspicionEnded { address, .. } => self.set_suspected(address, false),
@@ -334,7 +369,7 @@ impl EventSink for MetricsSink {
     }
 
     fn interest(&self) -> Interest {
-        Interest::SDAM.union(Interest::POOL_STATES).union(self.more)
+        Interest::SDAM.union(Facts::INTEREST).union(Interest::POOL_STATES).union(self.more)
     }
 }
 

@@ -20,6 +20,7 @@ macro_rules! parsers {
 }
 
 parsers! {
+    compare: Compare,
     replay: Replay,
     report: Report,
     serve: Serve,

@@ -1,3 +1,4 @@
+use sdam_events::facts::Failover;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -7,6 +8,7 @@ use super::{
     text::time,
     views::Subject,
 };
+use crate::{duration::short, failover::cause};
 
 /// Returns the comparison as JSON. Durations are in seconds; times are on the first client's clock.
 pub(super) fn of(comparison: &Comparison) -> Value {
@@ -19,6 +21,7 @@ pub(super) fn of(comparison: &Comparison) -> Value {
             "clockAhead": ahead,
             "clockUncertainty": uncertainty,
             "clockEvidence": evidence,
+            "failovers": client.failovers.iter().map(of_failover).collect::<Vec<_>>(),
         })
     });
     let disagreements = comparison.disagreements.iter().flat_map(|(subject, periods)| {
@@ -36,6 +39,19 @@ pub(super) fn of(comparison: &Comparison) -> Value {
         "agreed": comparison.agreed(),
         "clients": clients.collect::<Vec<_>>(),
         "disagreements": disagreements.collect::<Vec<_>>(),
+    })
+}
+
+/// Returns a failover; `from` and `to` are its primaries.
+fn of_failover((at, failover): &(u64, Failover)) -> Value {
+    let (outage, without) = (&failover.outage, failover.without_primary());
+    json!({
+        "at": time(*at),
+        "from": outage.lost.as_ref().map(ToString::to_string),
+        "to": failover.new.as_ref().map(ToString::to_string),
+        "secondsAtLeast": without.at_least.as_secs_f64(),
+        "secondsAtMost": without.at_most.as_secs_f64(),
+        "cause": cause(outage, short),
     })
 }
 

@@ -9,9 +9,9 @@ use super::{
     sweep::Period,
     views::{Client, Subject},
 };
-use crate::{duration::short, log::timestamp};
+use crate::{duration::short, failover::describe, log::timestamp};
 
-/// The maximum number of periods to show for each subject.
+/// The maximum number of periods to show for each subject, and of failovers for each client.
 const MAX_PERIODS: usize = 20;
 
 /// Formats a time in UTC.
@@ -36,6 +36,13 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
     writeln!(out, "{count} clients, together from {from} for {length}")?;
     for (client, clock) in comparison.clients.iter().zip(&comparison.clocks) {
         writeln!(out, "  {} ({}): {}", client.name, client.file, of_clock(clock))?;
+        let first = client.failovers.len().saturating_sub(MAX_PERIODS);
+        if first > 0 {
+            writeln!(out, "    {first} earlier failovers")?;
+        }
+        for (at, failover) in &client.failovers[first..] {
+            writeln!(out, "    {}: {}", time(*at), describe(failover, short))?;
+        }
     }
     let mut longest = None;
     for (subject, periods) in &comparison.disagreements {

@@ -8,6 +8,8 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
+use sdam_events::facts::{Fact, Facts, Failover};
+
 use crate::recording::Recording;
 
 /// A subject that clients may disagree about.
@@ -28,6 +30,8 @@ pub(super) struct Client {
     /// stopped, in nanoseconds since 1970.
     pub(super) from: u64,
     pub(super) to: u64,
+    /// The failovers and the times at which they ended.
+    pub(super) failovers: Vec<(u64, Failover)>,
     /// State the client believed, with start times; `None` means no primary or not a member.
     views: BTreeMap<Subject, Vec<(u64, Option<String>)>>,
 }
@@ -55,10 +59,20 @@ impl Client {
             name => format!("{name} ({})", others.len() + 1),
         };
         let end = wall(recording.end()).ok_or_else(without)?;
-        let mut client =
-            Self { name, file: recording.name.clone(), from: end, to: end, views: BTreeMap::new() };
+        let mut client = Self {
+            name,
+            file: recording.name.clone(),
+            from: end,
+            to: end,
+            failovers: Vec::new(),
+            views: BTreeMap::new(),
+        };
+        let mut facts = Facts::new();
         for event in &recording.events {
             let at = wall(event.at).ok_or_else(without)?;
+            for fact in facts.observe(event) {
+                client.learn(at, fact);
+            }
             match &event.kind {
                 EventKind::TopologyDescriptionChanged { new, .. } => client.observe(at, new),
                 EventKind::Input(own) if own.input == Input::Close => {
@@ -80,7 +94,20 @@ impl Client {
             file: String::new(),
             from: 0,
             to: 0,
+            failovers: Vec::new(),
             views: [(subject, views.collect())].into(),
+        }
+    }
+
+    fn learn(&mut self, at: u64, fact: Fact) {
+        match fact {
+            Fact::FailoverEnded(failover) => self.failovers.push((at, failover)),
+            Fact::FailoverExplained(explained) => {
+                if let Some((_, last)) = self.failovers.last_mut() {
+                    *last = explained;
+                }
+            }
+            _ => {}
         }
     }
 
@@ -128,7 +155,8 @@ impl Client {
     /// Shifts all times by this many nanoseconds.
     pub(super) fn shift(&mut self, nanos: i64) {
         let views = self.views.values_mut().flatten().map(|(at, _)| at);
-        for at in views.chain([&mut self.from, &mut self.to]) {
+        let failovers = self.failovers.iter_mut().map(|(at, _)| at);
+        for at in views.chain(failovers).chain([&mut self.from, &mut self.to]) {
             *at = at.saturating_add_signed(nanos);
         }
     }

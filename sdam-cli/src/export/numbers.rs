@@ -53,6 +53,7 @@ impl Numbers {
             // If the first failover created its metrics, queries would not see it.
             counter!("sdam_failovers_total").absolute(0);
             let _ = histogram!("sdam_failover_duration_seconds");
+            let _ = histogram!("sdam_failover_duration_min_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         });
         let numbers = Self(Arc::new(Inner {

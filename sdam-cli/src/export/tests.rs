@@ -175,7 +175,7 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     set.step_down().unwrap();
     let page = loop {
         let (_, page) = program.get("/metrics");
-        if page.contains("sdam_failovers_total 1\n") {
+        if page.contains("sdam_failover_duration_seconds_count 1\n") {
             break page;
         }
     };
@@ -185,7 +185,9 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     };
     assert_eq!(value("sdam_servers"), "3");
     assert_eq!(value("sdam_writable"), "1");
-    assert_eq!(value("sdam_failover_duration_seconds_count"), "1");
+    assert_eq!(value("sdam_failovers_total"), "1");
+    assert_eq!(value("sdam_failover_duration_min_seconds_count"), "1");
+    assert!(page.contains("\nsdam_server_last_reply_seconds{server_address="), "{page}");
     assert_eq!(value("sdam_topology_type{type=\"ReplicaSetWithPrimary\"}"), "1");
     assert_eq!(value("sdam_topology_type{type=\"ReplicaSetNoPrimary\"}"), "0");
     assert_ne!(value("sdam_heartbeats_total{mode=\"poll\",result=\"ok\"}"), "0");

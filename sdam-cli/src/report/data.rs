@@ -11,7 +11,7 @@ use super::{
     timeline::{Band, Lane, Row, State, Timeline},
     verdict,
 };
-use crate::recording::Recording;
+use crate::{duration::short, failover::range, recording::Recording};
 
 /// The maximum number of lanes on a page.
 pub(super) const MAX_LANES: usize = 64;
@@ -45,10 +45,10 @@ pub(super) fn data(recording: &Recording, timeline: &Timeline) -> String {
     let epoch = wall.and_then(|wall| wall.duration_since(std::time::UNIX_EPOCH).ok());
     let changes = timeline.changes.iter().filter(|change| change.is_gap());
     let changes = changes.map(|change| {
-        let time = verdict::nanos(change.length(timeline));
+        let time = range(change.without(timeline), short);
         let label = format!("no {} for {time}", verdict::wanted(timeline));
-        let noticed = timeline.offset(change.outage.noticed);
-        json!([noticed / 1000, change.over(timeline).div_ceil(1000), label])
+        let earliest = timeline.offset(change.outage.earliest());
+        json!([earliest / 1000, change.over(timeline).div_ceil(1000), label])
     });
     let gaps = timeline.gaps.iter();
     let data = json!({

@@ -34,7 +34,7 @@ pub(super) fn svg(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String
     }
     let bottom = height - HEIGHT;
     for change in timeline.changes.iter().filter(|change| change.is_gap()).take(50) {
-        let from = x(timeline, timeline.offset(change.outage.noticed));
+        let from = x(timeline, timeline.offset(change.outage.earliest()));
         let to = x(timeline, change.over(timeline)).max(from + 1);
         let width = to - from;
         // Writing to a string cannot fail, here and below.

@@ -8,7 +8,6 @@ use sdam_core::{
     event::EventKind,
     server::{ServerDescription, ServerType},
     time::Instant,
-    topology::TopologyDescription,
 };
 use sdam_events::facts::{Failover, Outage};
 
@@ -112,10 +111,6 @@ pub(super) struct Change {
     pub(super) outage: Outage,
     /// `None` if the recording ends first.
     pub(super) end: Option<Failover>,
-    /// True if the lost server was streaming, so that the client noticed the loss at once.
-    pub(super) is_immediate: bool,
-    /// The reason why the primary was lost.
-    pub(super) cause: Option<String>,
     /// The first pool clear and the first successful selection after the loss.
     pub(super) cleared: Option<Instant>,
     pub(super) selected: Option<Instant>,
@@ -181,27 +176,4 @@ fn gaps(pauses: &[(Instant, Instant)], start: Instant) -> Vec<(u64, u64)> {
     let limit = GAP.max(usual.saturating_mul(3));
     let long = pauses.iter().filter(|pause| length(pause) > limit);
     long.map(|(from, to)| (offset(start, *from), offset(start, *to))).collect()
-}
-
-impl Change {
-    /// Begins a change; `new` is the topology without the lost server, which may have streamed.
-    fn new(outage: Outage, new: &TopologyDescription, streamed: bool) -> Self {
-        let lost = outage.lost.as_ref().and_then(|lost| new.server(lost));
-        let error = lost.and_then(|server| server.error.as_ref());
-        let cause = outage.lost.as_ref().map(|lost| match new.server(lost) {
-            None => "it is not a member any more".to_owned(),
-            Some(server) => match &server.error {
-                Some(error) => format!("{error:#}"),
-                None => format!("it stepped down and is {} now", server.server_type),
-            },
-        });
-        Self {
-            outage,
-            is_immediate: streamed && !error.is_some_and(sdam_core::error::Error::is_timeout),
-            end: None,
-            cause,
-            cleared: None,
-            selected: None,
-        }
-    }
 }

@@ -2,8 +2,13 @@
 
 use std::time::Duration;
 
+use sdam_events::facts::{Bounds, Outage};
+
 use super::timeline::{Band, Change, State, Timeline};
-use crate::duration::short;
+use crate::{
+    duration::short,
+    failover::{cause, range},
+};
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,33 +65,29 @@ impl Verdict {
             return verdict(Severity::Bad, headline, never_found(timeline));
         }
         let gaps: Vec<&Change> = timeline.changes.iter().filter(|it| it.is_gap()).collect();
-        let details = gaps.iter().max_by_key(|change| change.length(timeline));
+        let length = |change: &Change| range(change.without(timeline), short);
+        let details = gaps.iter().max_by_key(|change| change.without(timeline).at_most);
         match (&*gaps, details) {
             ([], _) | (_, None) => without_gap(timeline, wanted, clock),
             ([change], Some(_)) => {
-                let (length, unnoticed) = (change.length(timeline), change.unnoticed());
-                let time = nanos(length);
+                let (time, silence) = (length(change), change.silence());
                 let headline = match change.end {
-                    Some(_) if unnoticed > length => format!(
-                        "Writes may have failed for up to {}: the loss of the {wanted} was noticed \
-                         late",
-                        nanos(length + unnoticed)
-                    ),
-                    Some(_) => format!("No {wanted} for {time}: writes had to wait"),
+                    Some(_) if silence.is_zero() => {
+                        format!("No {wanted} for {time}: writes had to wait")
+                    }
+                    Some(_) => format!("No {wanted} for {time}: the loss was noticed late"),
                     None => format!("No {wanted} for {time}, until the recording ends"),
                 };
                 verdict(Severity::Bad, headline, story(change, timeline, clock))
             }
             (gaps, Some(longest)) => {
-                let total = gaps.iter().map(|change| change.length(timeline)).sum();
                 let headline = format!(
                     "No {wanted} for {} in total, in {} periods: writes had to wait",
-                    nanos(total),
+                    range(without(timeline), short),
                     gaps.len()
                 );
                 let story = story(longest, timeline, clock);
-                let time = nanos(longest.length(timeline));
-                let details = format!("The longest lasted {time}. {story}");
+                let details = format!("The longest lasted {}. {story}", length(longest));
                 verdict(Severity::Bad, headline, details)
             }
         }
@@ -98,27 +99,31 @@ pub(super) fn wanted(timeline: &Timeline) -> &'static str {
     if timeline.is_replica_set { "primary" } else { "writable server" }
 }
 
+/// Returns the total time without a writable server.
+pub(super) fn without(timeline: &Timeline) -> Bounds {
+    let times = timeline.changes.iter().map(|change| change.without(timeline));
+    times.fold(Bounds::default(), |sum, time| sum + time)
+}
+
 impl Change {
-    /// Returns whether there was a period without a writable server.
+    /// Begins a change.
+    pub(super) fn new(outage: Outage) -> Self {
+        Self { outage, end: None, cleared: None, selected: None }
+    }
+
+    /// Returns whether there was or may have been a period without a writable server.
     pub(super) fn is_gap(&self) -> bool {
-        let end = self.end.as_ref();
-        end.is_none_or(|end| !end.without_primary().is_zero())
+        self.end.as_ref().is_none_or(|end| !end.without_primary().at_most.is_zero())
     }
 
     /// Returns the maximum time for which the loss was unnoticed.
-    fn unnoticed(&self) -> u64 {
-        if self.is_immediate {
-            return 0;
-        }
-        let outage = &self.outage;
-        let time = outage.noticed.since(outage.last_writable);
-        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    fn silence(&self) -> Duration {
+        self.outage.noticed.since(self.outage.earliest())
     }
 
-    /// Returns how long no writable server was known.
-    pub(super) fn length(&self, timeline: &Timeline) -> u64 {
-        let noticed = timeline.offset(self.outage.noticed);
-        self.over(timeline).saturating_sub(noticed)
+    /// Returns how long there was no writable server.
+    pub(super) fn without(&self, timeline: &Timeline) -> Bounds {
+        self.outage.without_primary(timeline.start + Duration::from_nanos(self.over(timeline)))
     }
 
     /// Returns when a writable server was known again; the end of the recording if none was.
@@ -130,7 +135,7 @@ impl Change {
     /// Returns the phases of the time since the last proof of the old primary.
     pub(super) fn splits(&self, timeline: &Timeline) -> Vec<Split> {
         let at = |instant| timeline.offset(instant);
-        let (last, noticed) = (at(self.outage.last_writable), at(self.outage.noticed));
+        let (earliest, noticed) = (at(self.outage.earliest()), at(self.outage.noticed));
         let over = self.over(timeline);
         let mut splits = Vec::new();
         let mut split = |name, meaning: String, from: u64, to: u64, class| {
@@ -138,11 +143,9 @@ impl Change {
                 splits.push(Split { name, meaning, from, time: to - from, class });
             }
         };
-        if !self.is_immediate {
-            let meaning = "at most, from the last answer as primary until the client noticed the \
-                           loss: operations in this time may have failed";
-            split("detection", meaning.into(), last, noticed, "detection");
-        }
+        let meaning = "at most, from the last answer as primary until the client noticed the loss: \
+                       operations in this time may have failed";
+        split("detection", meaning.into(), earliest, noticed, "detection");
         let named = self.outage.successor_named.map(at);
         match (named.filter(|named| *named <= over), &self.end) {
             (Some(named), _) => {
@@ -176,9 +179,7 @@ fn story(change: &Change, timeline: &Timeline, clock: &impl Fn(u64) -> String) -
         Some(lost) => format!("the primary {lost}"),
         None => "the last writable server".to_owned(),
     };
-    let cause = change.cause.as_ref();
-    let cause =
-        cause.map_or_else(String::new, |cause| format!(": {}", cause.trim_end_matches('.')));
+    let cause = cause(&change.outage, short);
     let over = clock(change.over(timeline));
     let new = change.end.as_ref().map(|end| &end.new);
     let end = match new {
@@ -192,7 +193,7 @@ fn story(change: &Change, timeline: &Timeline, clock: &impl Fn(u64) -> String) -
             format!("No {wanted} was known when the recording ended at {over}.")
         }
     };
-    format!("At {noticed} the client lost {lost}{cause}. {end}")
+    format!("At {noticed} the client lost {lost}: {cause}. {end}")
 }
 
 fn without_gap(

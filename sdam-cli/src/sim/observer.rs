@@ -76,9 +76,10 @@ impl State {
             self.seen.found.get_or_insert(event.at);
         }
         let last = self.model.stopwatch().last();
-        let known = self.seen.runs.last().map(|run| run.number);
-        if let Some(last) = last.filter(|last| Some(last.number) != known) {
-            self.seen.runs.push(last.clone());
+        match (last, self.seen.runs.last_mut()) {
+            (Some(last), Some(known)) if last.number == known.number => known.clone_from(last),
+            (Some(last), _) => self.seen.runs.push(last.clone()),
+            (None, _) => {}
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::time::{Duration, UNIX_EPOCH};
 
 use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_events::facts::Outage;
 use sdam_sim::action::ActionError;
 use serde_json::{Value, json};
 
@@ -12,6 +13,7 @@ use super::{
 };
 use crate::{
     duration::short,
+    failover,
     terminal::wrap,
     watch::{Access, model::Run, time_of_day},
 };
@@ -63,17 +65,18 @@ impl Outcome {
 
     /// Returns how long no writable server was available to the client in `run`.
     fn length(&self, run: &Run) -> Duration {
-        let begin = self.cause(run).map_or(run.noticed, |step| step.at);
-        run.writable_again.unwrap_or(self.end).since(begin)
+        let begin = self.cause(run).map_or(run.outage.noticed, |step| step.at);
+        run.end.as_ref().map_or(self.end, |end| end.writable_again).since(begin)
     }
 
     /// Returns the step that removed the writable server: one between the last proof of the server
     /// and its loss. Prefers the first step after which another server, or none, is primary.
     fn cause(&self, run: &Run) -> Option<&Taken> {
-        let window = run.last_writable..=run.noticed;
+        let Outage { lost, last_writable, noticed, .. } = &run.outage;
+        let window = *last_writable..=*noticed;
         let taken = self.steps.iter().filter(|step| step.error.is_none());
         let mut taken = taken.filter(|step| window.contains(&step.at));
-        let is_end = |step: &&Taken| run.lost.is_some() && step.primary != run.lost;
+        let is_end = |step: &&Taken| lost.is_some() && step.primary != *lost;
         taken.clone().find(is_end).or_else(|| taken.next_back())
     }
 
@@ -130,54 +133,54 @@ impl Outcome {
 
     /// Describes a loss: its time, its step, and when and why the client noticed it.
     fn loss(&self, run: &Run, wanted: &str) -> String {
-        let lost = match &run.lost {
+        let Outage { lost, noticed, .. } = &run.outage;
+        let lost = match lost {
             Some(lost) => format!("{lost} was lost"),
             None => format!("no {wanted} was left"),
         };
-        let reason = match (&run.cause, &run.lost) {
-            (Some(error), _) => format!(": {error}"),
-            (None, Some(_)) => ": it stepped down".to_owned(),
-            (None, None) => String::new(),
-        };
+        let reason = failover::cause(&run.outage, short);
         match self.cause(run) {
             Some(step) => format!(
-                "{}: {lost} by `{}`; noticed {} later{reason}",
+                "{}: {lost} by `{}`; noticed {} later: {reason}",
                 time(step.at),
                 step.words,
-                short(run.noticed.since(step.at))
+                short(noticed.since(step.at))
             ),
-            None => format!("{}: {lost}{reason}", time(run.noticed)),
+            None => format!("{}: {lost}: {reason}", time(*noticed)),
         }
     }
 
     /// Describes the end of the period without a writable server.
     fn end_of(&self, run: &Run, wanted: &str) -> String {
         let length = short(self.length(run));
-        let Some(end) = run.writable_again else {
+        let Some(end) = &run.end else {
             let end = time(self.end);
             return format!("{end}: the end, without a {wanted} for {length}");
         };
-        let new = match &run.new {
-            Some(new) if Some(new) == run.lost.as_ref() => format!("{new} was primary again"),
+        let new = match &end.new {
+            Some(new) if Some(new) == run.outage.lost.as_ref() => {
+                format!("{new} was primary again")
+            }
             Some(new) => format!("{new} was the new primary"),
             None => "a server was writable again".to_owned(),
         };
-        format!("{}: {new}, {length} after the loss", time(end))
+        format!("{}: {new}, {length} after the loss", time(end.writable_again))
     }
 
     /// Returns the outcome as a JSON object. Times are in milliseconds since the start.
     pub(super) fn json(&self) -> Value {
-        let name = |server: &Option<ServerAddress>| server.as_ref().map(ServerAddress::to_string);
         let outages = self.client.runs.iter().map(|run| {
+            let (outage, end) = (&run.outage, run.end.as_ref());
             json!({
-                "lost": name(&run.lost),
-                "new": name(&run.new),
+                "lost": outage.lost.as_ref().map(ServerAddress::to_string),
+                "new": end.and_then(|end| end.new.as_ref()).map(ServerAddress::to_string),
                 "step": self.cause(run).map(|step| &step.words),
                 "stepMs": self.cause(run).map(|step| millis(step.at)),
-                "lastWritableMs": millis(run.last_writable),
-                "noticedMs": millis(run.noticed),
-                "writableAgainMs": run.writable_again.map(millis),
-                "error": run.cause.as_ref().map(ToString::to_string),
+                "lastWritableMs": millis(outage.last_writable),
+                "earliestMs": millis(outage.earliest()),
+                "noticedMs": millis(outage.noticed),
+                "writableAgainMs": end.map(|end| millis(end.writable_again)),
+                "cause": failover::cause(outage, short),
             })
         });
         json!({

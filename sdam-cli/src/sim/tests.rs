@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::{
-    cli::tests::{replay, report, sim, watch},
+    cli::tests::{compare, replay, report, sim, watch},
     recording::Recording,
     testing::{block_on, capture},
 };
@@ -120,6 +120,52 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
 
     let exit = crate::replay::run(&replay(&["--trace", &path]), io::sink(), io::sink());
     assert_eq!(exit.unwrap(), Exit::SUCCESS);
+}
+
+/// The client's last proof of the old primary is an answer after 10 s, and the set replaces it
+/// after 24.58 s, before its next answer is late.
+#[test]
+fn a_frozen_primary_is_described_alike_by_every_subcommand() {
+    let folder = Folder::with("15s freeze primary");
+    let path = folder.path("frozen.jsonl");
+    let (output, ..) = folder.simulate(&["--record", &path]);
+    let cause = "replaced by db2:27017; last answer 14.6 s before";
+    let expected = format!("by `freeze primary`; noticed 9.584 s later: {cause}");
+    assert!(outcome(&output).contains(&expected), "{output}");
+    let (json, ..) = folder.simulate(&["--seeds", "0..1", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let outage = &json["outages"][0];
+    assert_eq!(
+        (&outage["cause"], &outage["earliestMs"]),
+        (&cause.into(), &outage["lastWritableMs"])
+    );
+
+    let watched = watched(&["--plain", "--from", &path]);
+    let words: Vec<_> = watched.split_whitespace().collect();
+    let expected = "no primary for up to 14.58 s: db0:27017 -> db2:27017, replaced by db2:27017; \
+                    last answer 14.58 s before";
+    assert!(words.join(" ").contains(expected), "{watched}");
+
+    let page = folder.path("frozen.html");
+    let arguments = report(&[&path, "-o", &page]);
+    let exit = crate::report::run(&arguments, io::sink(), io::sink());
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    let page = fs::read_to_string(page).unwrap();
+    assert!(page.contains("No primary for up to 14.6 s: the loss was noticed late"), "{page}");
+    assert!(page.contains(&format!("the client lost the primary db0:27017: {cause}.")), "{page}");
+    assert!(page.contains("<b>up to 14.6 s</b> without a writable server"), "{page}");
+
+    let files = [path.clone(), path];
+    let arguments = compare(&files.each_ref().map(|path| &**path));
+    let mut compared = Vec::new();
+    let exit = crate::compare::run(&arguments, &mut compared, io::sink());
+    assert_eq!(exit.unwrap(), Exit::SUCCESS);
+    let compared = String::from_utf8(compared).unwrap();
+    let expected = "00:00:24.584Z: no primary for up to 14.6 s: db0:27017 -> db2:27017, ";
+    assert!(compared.contains(&format!("{expected}{cause}\n")), "{compared}");
+    for text in [output, watched, page, compared] {
+        assert!(!text.contains("stepped down") && !text.contains("never without"), "{text}");
+    }
 }
 
 #[test]

@@ -18,7 +18,6 @@ use std::{
 
 use sdam_core::{
     address::ServerAddress,
-    error::Error,
     event::{Event, EventKind, EventName},
     options::Options,
     read_preference::ReadPreference,
@@ -275,18 +274,18 @@ impl Model {
         match fact {
             Fact::OutageStarted(outage) => {
                 let lost = outage.lost.as_ref();
-                let cause = match lost.and_then(|lost| self.servers.get(lost)) {
-                    Some(server) => server.description.error.clone(),
-                    None => self.last_error(),
-                };
                 let others = self.servers.keys().filter(|own| Some(*own) != lost);
                 let others = others.cloned().collect();
-                self.stopwatch.start(outage, cause, others);
+                self.stopwatch.start(outage, others);
             }
             Fact::FailoverEnded(failover) => {
                 self.stopwatch.end(failover);
                 let words = screen::describe(failover);
                 self.log.add(at, "set", Tone::Good, words);
+            }
+            Fact::FailoverExplained(failover) => {
+                self.stopwatch.explain(failover);
+                self.log.add(at, "set", Tone::Good, screen::explain(failover));
             }
             Fact::ServerLost { address, .. } => self.flap(at, address),
             Fact::PrimaryChanged { new: Some(new), .. } => {
@@ -314,12 +313,6 @@ impl Model {
             self.flaps.pop_front();
         }
         self.flaps.push_back((at, address.clone()));
-    }
-
-    fn last_error(&self) -> Option<Error> {
-        let troubles = self.servers.values().filter_map(Server::current_trouble);
-        let last = troubles.max_by_key(|trouble| trouble.last)?;
-        Some(last.error.clone())
     }
 
     /// Returns the current time.

@@ -10,7 +10,10 @@ use sdam_core::{
 use sdam_events::facts::{Fact, Failover};
 
 use super::verdict::Access;
-use crate::terminal::{Palette, Tone, WIDTH, columns, wrap};
+use crate::{
+    failover,
+    terminal::{Palette, Tone, WIDTH, columns, wrap},
+};
 
 #[cfg(test)]
 mod tests;
@@ -101,6 +104,9 @@ impl Screen {
                 }
                 Fact::FailoverEnded(failover) => {
                     text += &self.note(time, Tone::Good, &describe(failover));
+                }
+                Fact::FailoverExplained(failover) => {
+                    text += &self.note(time, Tone::Good, &explain(failover));
                 }
                 Fact::PrimaryChanged { new: Some(new), .. } if !has_failover => {
                     text += &self.note(time, Tone::Good, &format!("primary found: {new}"));
@@ -302,17 +308,12 @@ fn others<'t>(servers: impl Iterator<Item = &'t ServerDescription>) -> String {
 }
 
 pub(super) fn describe(failover: &Failover) -> String {
-    let gap = seconds(failover.without_primary());
-    match (&failover.outage.lost, &failover.new) {
-        (Some(old), Some(new)) if old == new => {
-            format!("no primary for {gap}: {new} is primary again")
-        }
-        (Some(old), Some(new)) if failover.without_primary().is_zero() => {
-            format!("never without primary: {old} -> {new}")
-        }
-        (Some(old), Some(new)) => format!("no primary for {gap}: {old} -> {new}"),
-        _ => format!("writable again after {gap}"),
-    }
+    failover::describe(failover, seconds)
+}
+
+/// Describes a failover whose old primary has answered after the new one.
+pub(super) fn explain(failover: &Failover) -> String {
+    format!("{}: {}", describe(failover), failover::cause(&failover.outage, seconds))
 }
 
 /// Formats seconds with two decimals, or with more if these would show almost nothing.

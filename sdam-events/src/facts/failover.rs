@@ -1,8 +1,42 @@
-use std::{fmt, time::Duration};
+use std::{fmt, ops::Add, time::Duration};
 
-use sdam_core::{address::ServerAddress, ids::ObjectId, server::ServerType, time::Instant};
+use sdam_core::{
+    address::ServerAddress, error::Error, ids::ObjectId, server::ServerType, time::Instant,
+};
 
-use super::Fact;
+use super::{Fact, MOMENT};
+
+/// The way in which a client learned that a server is not writable any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The server itself answered that it has this type now.
+    SteppedDown(ServerType),
+    /// A check or an operation failed with this error.
+    Failed(Error),
+    /// This server answered as the new primary. The old primary had neither failed nor said
+    /// anything: it may have been silent for some time, or may still regard itself as primary.
+    Replaced(ServerAddress),
+    /// The server left the topology.
+    Left,
+}
+
+/// The bounds of a duration.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Bounds {
+    /// The lower bound.
+    pub at_least: Duration,
+    /// The upper bound; equal to the lower bound if the duration is known.
+    pub at_most: Duration,
+}
+
+impl Add for Bounds {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { at_least: self.at_least + other.at_least, at_most: self.at_most + other.at_most }
+    }
+}
 
 /// A period without a writable server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,13 +44,41 @@ use super::Fact;
 pub struct Outage {
     /// The primary that was lost; `None` if the topology has no primaries.
     pub lost: Option<ServerAddress>,
-    /// The time of the last check that showed the lost server as writable; equal to `noticed` if
-    /// there was none.
+    /// The way in which the loss was noticed.
+    pub loss: Loss,
+    /// The time of the last answer that showed the lost server as writable, of a check or a round
+    /// trip; equal to `noticed` if there was none.
     pub last_writable: Instant,
-    /// The time when the loss was noticed.
+    /// The time when the client stopped to regard the server as writable.
     pub noticed: Instant,
+    /// True if the lost server reported changes at once, and no answer of it was overdue.
+    pub streamed: bool,
     /// The time when another member first reported a different primary.
     pub successor_named: Option<Instant>,
+}
+
+impl Outage {
+    /// Returns the earliest possible time of the loss: [`noticed`](Self::noticed) if the server
+    /// streamed and said or failed something itself, else [`last_writable`](Self::last_writable).
+    pub fn earliest(&self) -> Instant {
+        let is_told = match &self.loss {
+            Loss::SteppedDown(_) => true,
+            Loss::Failed(error) => !error.is_timeout(),
+            Loss::Replaced(_) | Loss::Left => false,
+        };
+        if is_told && self.streamed { self.noticed } else { self.last_writable }
+    }
+
+    /// Returns the time without a writable server up to `end`: at least since the loss was noticed,
+    /// at most since its [earliest](Self::earliest) possible time.
+    pub fn without_primary(&self, end: Instant) -> Bounds {
+        Bounds { at_least: end.since(self.noticed), at_most: end.since(self.earliest()) }
+    }
+
+    fn fmt_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let age = self.noticed.since(self.last_writable);
+        write!(f, "{}; last seen writable {age:.3?} before", self.loss)
+    }
 }
 
 /// An outage that has ended, or a change of primary without an outage.
@@ -24,7 +86,7 @@ pub struct Outage {
 #[non_exhaustive]
 pub struct Failover {
     /// The outage before the failover. If the new primary was found before the loss of the old one
-    /// was noticed, the outage began and ended at the same instant.
+    /// was noticed, the loss is noticed at the same instant.
     pub outage: Outage,
     /// The primary that was found; `None` if the topology has no primaries.
     pub new: Option<ServerAddress>,
@@ -35,31 +97,50 @@ pub struct Failover {
 }
 
 impl Failover {
-    /// Returns the time from noticing the loss to finding the new primary, during which writes had
-    /// to wait.
-    pub fn without_primary(&self) -> Duration {
-        self.writable_again.since(self.outage.noticed)
+    /// Returns the time without a writable server.
+    pub fn without_primary(&self) -> Bounds {
+        self.outage.without_primary(self.writable_again)
     }
 
-    /// Returns the time from [`last_writable`](Outage::last_writable) to the new primary, during
-    /// which writes may have failed.
-    pub fn total(&self) -> Duration {
-        self.writable_again.since(self.outage.last_writable)
+    /// Returns whether the old primary may still answer that it stepped down, as of `now`; see
+    /// [`Fact::FailoverExplained`].
+    pub fn may_be_explained(&self, now: Instant) -> bool {
+        let is_replaced = matches!(self.outage.loss, Loss::Replaced(_));
+        is_replaced && self.outage.streamed && now.since(self.writable_again) <= MOMENT
     }
+}
 
-    /// Returns the time from [`last_writable`](Outage::last_writable) to noticing the loss.
-    pub fn detection(&self) -> Duration {
-        self.outage.noticed.since(self.outage.last_writable)
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::SteppedDown(now) => write!(f, "it stepped down and is {now} now"),
+            Self::Failed(error) => write!(f, "{error:#}"),
+            Self::Replaced(new) => write!(f, "replaced by {new}"),
+            Self::Left => f.write_str("it is not a member any more"),
+        }
+    }
+}
+
+impl fmt::Display for Bounds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { at_least, at_most } = self;
+        if at_least == at_most {
+            write!(f, "{at_least:.3?}")
+        } else if at_least.is_zero() {
+            write!(f, "up to {at_most:.3?}")
+        } else {
+            write!(f, "{at_least:.3?} to {at_most:.3?}")
+        }
     }
 }
 
 impl fmt::Display for Outage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.lost {
-            Some(address) => write!(f, "primary {address} lost")?,
-            None => f.write_str("no writable server")?,
+            Some(address) => write!(f, "primary {address} lost: ")?,
+            None => f.write_str("no writable server: ")?,
         }
-        write!(f, ", last seen {:.3?} before", self.noticed.since(self.last_writable))
+        self.fmt_cause(f)
     }
 }
 
@@ -72,13 +153,8 @@ impl fmt::Display for Failover {
         if let Some(new) = &self.new {
             write!(f, " to {new}")?;
         }
-        write!(
-            f,
-            " in {:.3?} (detected after {:.3?}, {:.3?} without primary)",
-            self.total(),
-            self.detection(),
-            self.without_primary()
-        )
+        write!(f, ", {} without primary: ", self.without_primary())?;
+        self.outage.fmt_cause(f)
     }
 }
 
@@ -99,6 +175,7 @@ impl fmt::Display for Fact {
             }
             Self::OutageStarted(outage) => outage.fmt(f),
             Self::FailoverEnded(failover) => failover.fmt(f),
+            Self::FailoverExplained(failover) => write!(f, "explained: {failover}"),
             Self::ServerLost { address, losses, reason, .. } => {
                 write!(f, "{address} -> {}, loss {losses}", ServerType::Unknown)?;
                 match reason {

@@ -4,16 +4,16 @@ use bson::doc;
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
-    ids::ObjectId,
-    server::{ServerDescription, ServerType},
+    ids::{ObjectId, ServerId},
+    server::{Rtt, ServerDescription, ServerType},
     time::Instant,
     topology::{DepartureReason, TopologyDescription, TopologyType},
 };
 
-use super::{Fact, FactSink, Facts};
+use super::{Bounds, Fact, FactSink, Facts, Loss};
 use crate::{
     sink::EventSink,
-    test_support::{TOPOLOGY, address, at, description, opening, succeeded},
+    test_support::{TOPOLOGY, address, at, description, heartbeat, opening, succeeded},
 };
 
 const ELECTION: ObjectId = ObjectId::from_bytes([9; 12]);
@@ -36,8 +36,33 @@ impl Script {
         self.facts.observe(&sdam_core::event::Event::new(0, self.now, TOPOLOGY, kind))
     }
 
-    fn answered(&mut self, server: u64) {
+    fn answered(&mut self, server: u64) -> &mut Self {
         assert_eq!(self.push(succeeded(server, &doc! {})), []);
+        self
+    }
+
+    /// Begins a check of the primary whose reply the server sends at the next change.
+    fn streams(&mut self) -> &mut Self {
+        let mut heartbeat = heartbeat(1);
+        heartbeat.awaited = true;
+        assert_eq!(self.push(EventKind::ServerHeartbeatStarted(heartbeat)), []);
+        self
+    }
+
+    /// Measures a round trip to the primary.
+    fn pong(&mut self) -> &mut Self {
+        let (server, rtt) = (ServerId::from_u64(1), Rtt::default());
+        let pong = EventKind::RttMeasured { server, address: address("host1"), rtt };
+        assert_eq!(self.push(pong), []);
+        self
+    }
+
+    /// Checks the total time without a writable server at this time.
+    #[track_caller]
+    fn check_without(&self, now: u64, at_least: u64, at_most: u64) {
+        let without = self.facts.time_without_writes(at(now));
+        let [at_least, at_most] = [at_least, at_most].map(Duration::from_millis);
+        assert_eq!(without, Bounds { at_least, at_most });
     }
 
     /// Emits the events of one reply or error: first the changed servers, then the topology.
@@ -119,11 +144,12 @@ fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() 
             "host1:27017 -> Unknown, loss 1: network error at hello: reset",
             "ReplicaSetWithPrimary -> ReplicaSetNoPrimary after 1.400s",
             "primary host1:27017 -> none",
-            "primary host1:27017 lost, last seen 500.000ms before",
+            "primary host1:27017 lost: network error at hello: reset; last seen writable 500.000ms \
+             before",
         ]
     );
     assert!(!script.facts.is_writable());
-    assert_eq!(script.facts.time_without_writes(at(1600)), Duration::from_millis(100));
+    script.check_without(1600, 100, 600);
 
     // A secondary reports the new primary before the new primary has answered.
     let mut secondary = description(3, ServerType::RsSecondary);
@@ -143,14 +169,14 @@ fn a_failover_lasts_from_the_last_reply_of_the_old_primary_to_the_new_primary() 
     assert_eq!(failover.writable_again, at(2000));
     assert_eq!(
         failover.to_string(),
-        "failover from host1:27017 to host2:27017 in 1.000s (detected after 500.000ms, 500.000ms \
-         without primary)"
+        "failover from host1:27017 to host2:27017, 500.000ms to 1.000s without primary: \
+         network error at hello: reset; last seen writable 500.000ms before"
     );
     assert_eq!(script.facts.failovers(), 1);
     assert_eq!(script.facts.last_failover(), Some(failover));
     assert_eq!(script.facts.outage(), None);
     assert_eq!(script.facts.primary(), Some(&address("host2")));
-    assert_eq!(script.facts.time_without_writes(at(9000)), Duration::from_millis(500));
+    script.check_without(9000, 500, 1000);
 }
 
 #[test]
@@ -164,28 +190,84 @@ fn the_reply_of_a_primary_that_steps_down_does_not_count_as_writable() {
         panic!("{lost:?}");
     };
     assert_eq!((outage.last_writable, outage.noticed), (at(1000), at(1400)));
+    assert_eq!(outage.earliest(), at(1000), "it was asked, so it may have been so for some time");
     assert!(!lost.iter().any(|fact| matches!(fact, Fact::ServerLost { .. })));
 }
 
 #[test]
-fn a_change_of_primary_in_one_step_is_a_failover_without_outage() {
-    let mut script = Script::replica_set();
-    script.at(1000).answered(1);
-    let facts =
-        script.at(1200).change(TopologyType::ReplicaSetWithPrimary, &[primary(2), unreachable(1)]);
-    let Some(Fact::FailoverEnded(failover)) = facts.last() else {
-        panic!("{facts:?}");
+fn the_time_without_a_primary_is_known_if_the_old_one_streamed_and_its_connection_broke() {
+    let check = |kind, age: u64, at_most: u64| {
+        let mut script = Script::replica_set();
+        script.at(1000).answered(1).streams().at(2000).pong().at(2000 + age);
+        let mut lost = unreachable(1);
+        lost.error = Some(Error::new(kind, Stage::Hello, "lost"));
+        script.change(TopologyType::ReplicaSetNoPrimary, &[lost]);
+        script.at(2500 + age).change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
+        script.check_without(99_000, 500, at_most);
     };
-    assert_eq!(failover.without_primary(), Duration::ZERO);
-    assert_eq!(failover.detection(), Duration::from_millis(200));
-    assert_eq!(script.facts.time_without_writes(at(1300)), Duration::ZERO);
+    check(ErrorKind::Network, 10_900, 500);
+    check(ErrorKind::Command, 10_900, 500);
+    // The pong is the last proof that the server was writable.
+    check(ErrorKind::Timeout, 10_900, 11_400);
+    check(ErrorKind::Network, 11_100, 11_600);
+}
+
+/// Returns what a streaming set tells when another member answers as primary at 15 s; the old one
+/// answered 9 s before.
+fn replaced() -> Script {
+    let mut script = Script::replica_set();
+    script.at(1000).answered(1).streams().at(6000).pong();
+    let mut stale = unreachable(1);
+    stale.error = Some(Error::new(ErrorKind::StalePrimary, Stage::Hello, "stale"));
+    let facts = script.at(15_000).change(TopologyType::ReplicaSetWithPrimary, &[primary(2), stale]);
+    assert_eq!(
+        shown(&facts)[2..],
+        ["failover from host1:27017 to host2:27017, up to 9.000s without primary: \
+          replaced by host2:27017; last seen writable 9.000s before"]
+    );
+    script
+}
+
+#[test]
+fn a_primary_that_is_replaced_in_silence_may_have_been_lost_since_its_last_answer() {
+    let mut script = replaced();
+    script.check_without(16_000, 0, 0);
+    script.check_without(16_001, 0, 9000);
+    // Its return proves nothing about the time before.
+    let back = description(1, ServerType::RsSecondary);
+    let facts = script.at(16_001).change(TopologyType::ReplicaSetWithPrimary, &[back]);
+    assert_eq!(facts, []);
+    script.at(20_000).change(TopologyType::ReplicaSetNoPrimary, &[unreachable(2)]);
+    script.at(20_100).change(TopologyType::ReplicaSetWithPrimary, &[primary(2)]);
+    script.check_without(30_000, 100, 14_100);
+}
+
+#[test]
+fn a_primary_that_steps_down_may_answer_after_the_new_one() {
+    let mut script = replaced();
+    let back = description(1, ServerType::RsSecondary);
+    let facts = script.at(15_003).change(TopologyType::ReplicaSetWithPrimary, &[back]);
+    assert_eq!(
+        shown(&facts),
+        [
+            "explained: failover from host1:27017 to host2:27017, 0.000ns without primary: it stepped \
+          down and is RSSecondary now; last seen writable 9.000s before"
+        ]
+    );
+    let outage = &script.facts.last_failover().unwrap().outage;
+    assert_eq!(outage.loss, Loss::SteppedDown(ServerType::RsSecondary));
+    assert_eq!(outage.earliest(), at(15_000));
+    script.check_without(30_000, 0, 0);
+    // It stays so, whatever the server does next.
+    let again = script.at(15_004).change(TopologyType::ReplicaSetWithPrimary, &[unreachable(1)]);
+    assert_eq!(again.len(), 1, "{again:?}");
 }
 
 #[test]
 fn the_first_primary_is_not_a_failover() {
     let script = Script::replica_set();
     assert_eq!(script.facts.failovers(), 0);
-    assert_eq!(script.facts.time_without_writes(at(5000)), Duration::ZERO);
+    script.check_without(5000, 0, 0);
 }
 
 #[test]
@@ -201,7 +283,7 @@ fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
     }
     assert_eq!(script.facts.server(&address("host3")).unwrap().losses, 0);
     script.push(EventKind::ServerClosed {
-        server: sdam_core::ids::ServerId::from_u64(2),
+        server: ServerId::from_u64(2),
         address: address("host2"),
         reason: DepartureReason::HostsChanged,
     });
@@ -229,11 +311,15 @@ fn a_sharded_topology_has_an_outage_when_every_router_is_lost() {
     script.change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
     script.at(200).answered(1);
     let lost = script.at(500).change(TopologyType::Sharded, &[unreachable(1)]);
-    assert_eq!(shown(&lost)[1..], ["no writable server, last seen 300.000ms before"]);
+    assert_eq!(
+        shown(&lost)[1..],
+        ["no writable server: network error at hello: reset; last seen writable 300.000ms before"]
+    );
     let found = script.at(700).change(TopologyType::Sharded, &[description(1, ServerType::Mongos)]);
     assert_eq!(
         shown(&found),
-        ["failover in 500.000ms (detected after 300.000ms, 200.000ms without primary)"]
+        ["failover, 200.000ms to 500.000ms without primary: network error at hello: \
+          reset; last seen writable 300.000ms before"]
     );
 }
 

@@ -7,13 +7,16 @@ pub(super) const RTT_MINIMUM: &str = "sdam_rtt_minimum_seconds";
 pub(super) const RTT_P90: &str = "sdam_rtt_p90_seconds";
 pub(super) const SERVER_TYPE: &str = "sdam_server_type";
 pub(super) const SERVER_SUSPECTED: &str = "sdam_server_suspected";
+pub(super) const LAST_REPLY: &str = "sdam_server_last_reply_seconds";
 pub(super) const SERVER_LOSSES: &str = "sdam_server_losses";
 pub(super) const TOPOLOGY_TYPE: &str = "sdam_topology_type";
 pub(super) const SERVERS: &str = "sdam_servers";
 pub(super) const WRITABLE: &str = "sdam_writable";
 pub(super) const FAILOVERS: &str = "sdam_failovers_total";
 pub(super) const FAILOVER_DURATION: &str = "sdam_failover_duration_seconds";
+pub(super) const FAILOVER_DURATION_MIN: &str = "sdam_failover_duration_min_seconds";
 pub(super) const TIME_WITHOUT_PRIMARY: &str = "sdam_time_without_primary_seconds";
+pub(super) const TIME_WITHOUT_PRIMARY_MIN: &str = "sdam_time_without_primary_min_seconds";
 pub(super) const POOL_CLEARS: &str = "sdam_pool_clears_total";
 pub(super) const SELECTIONS: &str = "sdam_selections_total";
 pub(super) const SELECTION_DURATION: &str = "sdam_selection_duration_seconds";
@@ -100,6 +103,12 @@ pub const METRICS: &[Metric] = &[
         description: "1 if the server is silent while other servers answer.",
     },
     Metric {
+        name: LAST_REPLY,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        description: "Time since the last answer of a server.",
+    },
+    Metric {
         name: SERVER_LOSSES,
         kind: Kind::Gauge,
         unit: Unit::Count,
@@ -133,13 +142,25 @@ pub const METRICS: &[Metric] = &[
         name: FAILOVER_DURATION,
         kind: Kind::Histogram,
         unit: Unit::Seconds,
-        description: "Durations of failovers, from the last reply of the old primary to the new primary.",
+        description: "Times without a primary in each failover, at most.",
+    },
+    Metric {
+        name: FAILOVER_DURATION_MIN,
+        kind: Kind::Histogram,
+        unit: Unit::Seconds,
+        description: "Times without a primary in each failover, at least.",
     },
     Metric {
         name: TIME_WITHOUT_PRIMARY,
         kind: Kind::Gauge,
         unit: Unit::Seconds,
-        description: "Total time without a writable server, from the detection of each loss.",
+        description: "Total time without a writable server, at most.",
+    },
+    Metric {
+        name: TIME_WITHOUT_PRIMARY_MIN,
+        kind: Kind::Gauge,
+        unit: Unit::Seconds,
+        description: "Total time without a writable server, at least.",
     },
     Metric {
         name: POOL_CLEARS,

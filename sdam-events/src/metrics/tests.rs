@@ -26,8 +26,8 @@ use crate::{
     queue::EventQueue,
     sink::{EventSink, Interest},
     test_support::{
-        TOPOLOGY, address, at, command, connection, description, failed, opening, selection,
-        started, succeeded, topology_changed,
+        TOPOLOGY, address, at, command, connection, description, failed, heartbeat, opening,
+        selection, started, succeeded, topology_changed,
     },
 };
 
@@ -260,9 +260,44 @@ fn failovers_are_counted_and_timed() {
     let sink = MetricsSink::new();
     let numbers = measure(&sink, events);
     numbers.check("sdam_failovers_total{}", 1.0);
-    // From the success at 3 ms to the new primary at 7 ms, noticed at 5 ms.
+    // From the success at 3 ms, or the loss at 5 ms, to the new primary at 7 ms.
     numbers.check("sdam_failover_duration_seconds{}", 0.004);
+    numbers.check("sdam_failover_duration_min_seconds{}", 0.002);
+    numbers.check("sdam_time_without_primary_seconds{}", 0.004);
+    numbers.check("sdam_time_without_primary_min_seconds{}", 0.002);
+}
+
+#[test]
+fn a_silent_failover_is_recorded_when_it_cannot_be_explained_any_more() {
+    let with = |number| replica_set(vec![server(number, ServerType::RsPrimary, 1)]);
+    let mut stream = heartbeat(1);
+    stream.awaited = true;
+    let mut events = vec![
+        opening(1),
+        topology_changed(&TopologyDescription::default(), &with(1)),
+        succeeded(1, &doc! {}),
+        EventKind::ServerHeartbeatStarted(stream),
+        topology_changed(&with(1), &with(2)),
+    ];
+    let sink = MetricsSink::new();
+    let numbers = measure(&sink, events.clone());
+    assert_eq!(numbers.value("sdam_failover_duration_seconds{}"), None);
+    numbers.check("sdam_failovers_total{}", 1.0);
+    let queue = EventQueue::new(TOPOLOGY, Interest::SDAM);
+    with_local_recorder(&numbers, || sink.update(at(1005), &with(2), queue.pending()));
+    numbers.check("sdam_failover_duration_seconds{}", 0.002);
+    numbers.check("sdam_failover_duration_min_seconds{}", 0.0);
+    numbers.check("sdam_failover_duration_min_seconds{}#count", 1.0);
     numbers.check("sdam_time_without_primary_seconds{}", 0.002);
+    let last_reply = "sdam_server_last_reply_seconds{server.address=host1,server.port=27017}";
+    numbers.check(last_reply, 1.003);
+
+    let mut both = vec![server(2, ServerType::RsPrimary, 1)];
+    both.push(server(1, ServerType::RsSecondary, 1));
+    events.push(topology_changed(&with(2), &replica_set(both)));
+    let numbers = measure(&MetricsSink::new(), events);
+    numbers.check("sdam_failover_duration_seconds{}", 0.0);
+    numbers.check("sdam_failover_duration_seconds{}#count", 1.0);
 }
 
 #[test]

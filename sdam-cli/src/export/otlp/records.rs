@@ -144,6 +144,10 @@ impl Records {
                 let primaries = primaries(failover.outage.lost.as_ref(), failover.new.as_ref());
                 ("sdam.failover.ended", SeverityNumber::Info, primaries)
             }
+            Fact::FailoverExplained(failover) => {
+                let primaries = primaries(failover.outage.lost.as_ref(), failover.new.as_ref());
+                ("sdam.failover.explained", SeverityNumber::Info, primaries)
+            }
             Fact::TopologyTypeChanged { old, new, .. } => {
                 let types = [("sdam.topology.previous_type", old), ("sdam.topology.type", new)];
                 let types = types.map(|(name, it)| attribute(name, it.as_str()));
@@ -154,7 +158,7 @@ impl Records {
         Some(self.log(time, name, severity, fact, attributes))
     }
 
-    /// Creates the span of a failover, from the last sign of the old primary to the new one.
+    /// Creates the span of a failover, from the earliest possible loss of the old primary to the new one.
     fn span(&self, wall: Wall, failover: &Failover, state: &mut State) -> Span {
         let outage = &failover.outage;
         let split = |name: &str, at, attributes: Vec<KeyValue>| Split {
@@ -165,7 +169,7 @@ impl Records {
         };
         let mut events = vec![split("loss noticed", outage.noticed, vec![])];
         for (at, address) in state.clears.drain(..) {
-            if at >= outage.last_writable && outage.lost.as_ref() == Some(&address) {
+            if at >= outage.earliest() && outage.lost.as_ref() == Some(&address) {
                 events.push(split("pool cleared", at, of_server(&address)));
             }
         }
@@ -177,13 +181,14 @@ impl Records {
         let mut attributes = primaries(outage.lost.as_ref(), failover.new.as_ref());
         attributes
             .extend(failover.election_id.map(|id| attribute("sdam.election_id", id.to_string())));
+        attributes.push(attribute("sdam.failover.cause", outage.loss.to_string()));
         attributes.push(attribute("db.system.name", "mongodb"));
         Span {
             trace_id: [state.ids.next_u64(), state.ids.next_u64()].map(u64::to_be_bytes).concat(),
             span_id: state.ids.next_u64().to_be_bytes().to_vec(),
             name: "failover".to_owned(),
             kind: SpanKind::Internal.into(),
-            start_time_unix_nano: wall.nanos(outage.last_writable),
+            start_time_unix_nano: wall.nanos(outage.earliest()),
             end_time_unix_nano: wall.nanos(failover.writable_again),
             attributes: self.labels.iter().cloned().chain(attributes).collect(),
             events,

@@ -4,11 +4,15 @@ use std::{cmp::Reverse, fmt::Write as _};
 
 use sdam_core::address::ServerAddress;
 
-use crate::report::{
-    data::order,
-    html::{row, table, text},
-    timeline::{Change, Lane, Timeline},
-    verdict::nanos,
+use crate::{
+    duration::short,
+    failover::{cause, range},
+    report::{
+        data::order,
+        html::{row, table, text},
+        timeline::{Change, Lane, Timeline},
+        verdict::{nanos, without},
+    },
 };
 
 /// The number of failovers that are shown in detail.
@@ -16,8 +20,7 @@ const MAX_CHANGES: usize = 20;
 
 /// Returns the key figures: value, name, and whether it is bad.
 pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> {
-    let gaps = timeline.changes.iter().filter(|change| change.is_gap());
-    let without: u64 = gaps.map(|change| change.length(timeline)).sum();
+    let without = without(timeline);
     let sum = |of: fn(&Lane) -> u64| timeline.lanes.iter().map(of).sum::<u64>();
     let count = |count: u64, one, many| (count.to_string(), if count == 1 { one } else { many });
     let bad = |(value, name), is_bad| (value, name, is_bad);
@@ -25,7 +28,7 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     let (failed, cleared) = (sum(|lane| lane.failed), sum(|lane| lane.clears));
     let changes = timeline.changes.len() as u64;
     vec![
-        (nanos(without), "without a writable server", without > 0),
+        (range(without, short), "without a writable server", !without.at_most.is_zero()),
         bad(count(changes, "primary change", "primary changes"), false),
         (format!("{lost} of {}", timeline.lanes.len()), "servers lost", lost > 0),
         bad(count(failed, "failed heartbeat", "failed heartbeats"), failed > 0),
@@ -36,7 +39,7 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
 /// Returns the phases of each failover.
 pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
     let mut shown: Vec<&Change> = timeline.changes.iter().collect();
-    shown.sort_by_key(|change| Reverse(change.length(timeline)));
+    shown.sort_by_key(|change| Reverse(change.without(timeline).at_most));
     let more = shown.len().saturating_sub(MAX_CHANGES);
     shown.truncate(MAX_CHANGES);
     shown.sort_by_key(|change| change.outage.noticed);
@@ -89,22 +92,23 @@ fn failover(
     };
     let new = change.end.as_ref().and_then(|end| end.new.as_ref());
     let title = format!(
-        "<h3>{}: {} \u{2192} {}, {} in all</h3>\n",
+        "<h3>{}: {} \u{2192} {}, {} without</h3>\n",
         clock(timeline.offset(change.outage.noticed)),
         name(change.outage.lost.as_ref()),
         name(new),
-        nanos(total)
+        range(change.without(timeline), short)
     );
-    let cause = change.cause.as_ref().filter(|_| many);
-    let cause = cause.map_or_else(String::new, |cause| {
-        format!("<p>Cause: {}.\n", text(cause.trim_end_matches('.')))
-    });
+    let cause = format!("<p>Cause: {}.\n", text(&cause(&change.outage, short)));
+    let cause = if many { cause } else { String::new() };
     let cleared = change.cleared.map_or_else(String::new, |at| {
         let (lost, at) = (name(change.outage.lost.as_ref()), clock(timeline.offset(at)));
         format!("<p>The pool of {lost} was cleared at {at}.\n")
     });
     let title = if many { title } else { String::new() };
-    let table = table("splits", &["part", "time", "from", "meaning"], &rows);
+    let table = match &*splits {
+        [] => String::new(),
+        _ => table("splits", &["part", "time", "from", "meaning"], &rows),
+    };
     let bar = match &*splits {
         // A bar with a single phase is useless.
         [] | [_] => String::new(),

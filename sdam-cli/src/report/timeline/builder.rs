@@ -6,7 +6,7 @@ use sdam_core::{
     time::Instant,
     topology::TopologyType,
 };
-use sdam_events::facts::{Fact, Facts, Outage};
+use sdam_events::facts::{Fact, Facts};
 
 use super::{Band, Change, Lane, Row, State, Timeline};
 use crate::report::row::{Kind, Subject, Words};
@@ -17,8 +17,6 @@ pub(super) struct Builder {
     facts: Facts,
     lanes: HashMap<String, usize>,
     ids: HashMap<ServerId, usize>,
-    /// True for servers that were streaming at their last heartbeat.
-    streams: HashMap<String, bool>,
     /// The row of the last heartbeat of each lane.
     heartbeats: HashMap<usize, usize>,
 }
@@ -40,7 +38,6 @@ impl Builder {
             facts: Facts::new(),
             lanes: HashMap::new(),
             ids: HashMap::new(),
-            streams: HashMap::new(),
             heartbeats: HashMap::new(),
         }
     }
@@ -64,10 +61,6 @@ impl Builder {
                 if let Some(error) = &new.error {
                     self.timeline.lanes[lane].error = Some(format!("{error:#}"));
                 }
-            }
-            EventKind::ServerHeartbeatStarted(heartbeat) => {
-                let address = heartbeat.address.to_string();
-                self.streams.insert(address, heartbeat.awaited);
             }
             EventKind::RttMeasured { address, rtt, .. } => {
                 self.measured(address.as_str(), nanos(rtt.average));
@@ -145,26 +138,20 @@ impl Builder {
 
     /// Follows the primary or, without a replica set, the availability of writes.
     fn follow(&mut self, event: &Event, at: u64) {
+        let changes = &mut self.timeline.changes;
         for fact in self.facts.observe(event) {
-            match (fact, &event.kind) {
-                (
-                    Fact::OutageStarted(outage),
-                    EventKind::TopologyDescriptionChanged { new, .. },
-                ) => {
-                    let streamed = self.streamed(&outage);
-                    self.timeline.changes.push(Change::new(outage, new, streamed));
-                }
-                (
-                    Fact::FailoverEnded(failover),
-                    EventKind::TopologyDescriptionChanged { new, .. },
-                ) => {
-                    let changes = &self.timeline.changes;
-                    if changes.last().is_none_or(|change| change.end.is_some()) {
-                        let streamed = self.streamed(&failover.outage);
-                        let change = Change::new(failover.outage.clone(), new, streamed);
-                        self.timeline.changes.push(change);
+            match fact {
+                Fact::OutageStarted(outage) => changes.push(Change::new(outage)),
+                Fact::FailoverEnded(failover) | Fact::FailoverExplained(failover) => {
+                    let is_same = |change: &Change| match &change.end {
+                        None => true,
+                        Some(end) => end.writable_again == failover.writable_again,
+                    };
+                    if !changes.last().is_some_and(is_same) {
+                        changes.push(Change::new(failover.outage.clone()));
                     }
-                    if let Some(change) = self.timeline.changes.last_mut() {
+                    if let Some(change) = changes.last_mut() {
+                        change.outage = failover.outage.clone();
                         change.end = Some(failover);
                     }
                 }
@@ -210,12 +197,6 @@ impl Builder {
             }
             _ => {}
         }
-    }
-
-    fn streamed(&self, outage: &Outage) -> bool {
-        let lost = outage.lost.as_ref();
-        let streams = lost.and_then(|lost| self.streams.get(lost.as_str()));
-        streams.copied().unwrap_or(false)
     }
 
     /// Ends the time line.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sdam_core::{address::ServerAddress, error::Error, time::Instant};
+use sdam_core::{address::ServerAddress, time::Instant};
 use sdam_events::facts::{Failover, Outage};
 
 /// The steps of one failover, or of an outage of a deployment without primaries.
@@ -10,26 +10,23 @@ use sdam_events::facts::{Failover, Outage};
 pub(crate) struct Run {
     /// The number of the failover, counted from 1.
     pub(crate) number: u64,
-    /// The primary that was lost; `None` if the deployment has no primaries.
-    pub(crate) lost: Option<ServerAddress>,
-    /// The cause of the loss; `None` if the primary stepped down.
-    pub(crate) cause: Option<Error>,
-    /// The time when it was last known to be writable.
-    pub(crate) last_writable: Instant,
-    /// The time when the loss was noticed.
-    pub(crate) noticed: Instant,
+    /// The loss.
+    pub(crate) outage: Outage,
     /// The time when its pool was cleared.
     pub(crate) pool_cleared: Option<Instant>,
     /// The time when a check of every other server had ended.
     pub(crate) all_checked: Option<Instant>,
-    /// The time when another member first named the new primary.
-    pub(crate) successor_named: Option<Instant>,
-    /// The new primary.
-    pub(crate) new: Option<ServerAddress>,
-    /// The time when a server was writable again.
-    pub(crate) writable_again: Option<Instant>,
+    /// The return of a writable server.
+    pub(crate) end: Option<Failover>,
     /// The servers without a completed check since the loss.
     unchecked: BTreeSet<ServerAddress>,
+}
+
+impl Run {
+    fn conclude(&mut self, failover: &Failover) {
+        self.outage = failover.outage.clone();
+        self.end = Some(failover.clone());
+    }
 }
 
 /// The current outage and the last failover.
@@ -52,33 +49,18 @@ impl Stopwatch {
     }
 
     /// Starts at an outage; `others` are the other servers.
-    pub(super) fn start(
-        &mut self,
-        outage: &Outage,
-        cause: Option<Error>,
-        others: BTreeSet<ServerAddress>,
-    ) {
-        self.current = Some(self.run(outage, cause, others));
+    pub(super) fn start(&mut self, outage: &Outage, others: BTreeSet<ServerAddress>) {
+        self.current = Some(self.run(outage, others));
     }
 
-    fn run(
-        &mut self,
-        outage: &Outage,
-        cause: Option<Error>,
-        unchecked: BTreeSet<ServerAddress>,
-    ) -> Run {
+    fn run(&mut self, outage: &Outage, unchecked: BTreeSet<ServerAddress>) -> Run {
         self.count += 1;
         Run {
             number: self.count,
-            lost: outage.lost.clone(),
-            cause,
-            last_writable: outage.last_writable,
-            noticed: outage.noticed,
+            outage: outage.clone(),
             pool_cleared: None,
             all_checked: None,
-            successor_named: None,
-            new: None,
-            writable_again: None,
+            end: None,
             unchecked,
         }
     }
@@ -103,7 +85,7 @@ impl Stopwatch {
     /// Handles a clear of the server's pool.
     pub(super) fn cleared(&mut self, at: Instant, server: &ServerAddress) {
         if let Some(run) = &mut self.current
-            && run.lost.as_ref().is_none_or(|lost| lost == server)
+            && run.outage.lost.as_ref().is_none_or(|lost| lost == server)
         {
             run.pool_cleared.get_or_insert(at);
         }
@@ -114,11 +96,16 @@ impl Stopwatch {
         // Without a preceding outage, one primary directly followed another.
         let mut run = match self.current.take() {
             Some(run) => run,
-            None => self.run(&failover.outage, None, BTreeSet::new()),
+            None => self.run(&failover.outage, BTreeSet::new()),
         };
-        run.successor_named = failover.outage.successor_named;
-        run.new.clone_from(&failover.new);
-        run.writable_again = Some(failover.writable_again);
+        run.conclude(failover);
         self.last = Some(run);
+    }
+
+    /// Handles the explanation of the last failover.
+    pub(super) fn explain(&mut self, failover: &Failover) {
+        if let Some(run) = &mut self.last {
+            run.conclude(failover);
+        }
     }
 }

@@ -1,6 +1,6 @@
 use bson::{Bson, doc, oid::ObjectId as BsonObjectId};
 use sdam_core::{
-    error::{ErrorKind, Stage},
+    error::{Error, ErrorKind, Stage},
     event::{ConnectionId, Heartbeat},
     hello::Hello,
     ids::{ObjectId, ServerId},
@@ -8,6 +8,7 @@ use sdam_core::{
     read_preference::ReadMode,
     rtt::RttWindow,
 };
+use sdam_events::facts::Loss;
 use sdam_select::explain::Verdict;
 
 use super::*;
@@ -98,11 +99,14 @@ impl Script {
             reply: reply.clone().into(),
         });
         let rtt = times;
-        self.emit(EventKind::RttMeasured { server, address, rtt: rtt.unwrap() });
+        let measured = address.clone();
+        self.emit(EventKind::RttMeasured { server, address: measured, rtt: rtt.unwrap() });
         let outcome = Ok(Hello::parse(&reply).unwrap());
         let input = Input::Checked { server, outcome, rtt };
         let effects = self.machine.handle(self.now, input);
         self.apply(effects);
+        let next = self.heartbeat(&address, self.streaming);
+        self.emit(EventKind::ServerHeartbeatStarted(next));
         self
     }
 
@@ -229,7 +233,8 @@ fn failover() -> Script {
 fn a_primary_that_steps_down_has_no_error_as_cause() {
     let script = Script::replica_set(&["a", "b"]).at(1000).answers("a", Role::Secondary, 2);
     let run = script.model.stopwatch().current().unwrap();
-    assert_eq!((run.cause.as_ref(), run.pool_cleared), (None, None));
+    assert_eq!(run.outage.loss, Loss::SteppedDown(ServerType::RsSecondary));
+    assert_eq!(run.pool_cleared, None);
     assert_eq!(script.model.flaps(None), 1, "a step-down counts");
 }
 

@@ -8,6 +8,7 @@ use sdam_core::{
     time::Instant,
     topology::{Departure, TopologyType},
 };
+use sdam_events::facts::Loss;
 
 use super::{
     super::{
@@ -16,7 +17,7 @@ use super::{
     },
     View, table,
 };
-use crate::terminal::Tone;
+use crate::{failover, terminal::Tone};
 
 /// An alert and its explanation.
 pub(super) struct Alert {
@@ -77,13 +78,13 @@ fn configuration(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
     if let Some(run) = model.stopwatch().current() {
-        let time = running(model.now().since(run.noticed));
-        let cause = match (&run.cause, &run.lost) {
-            (Some(error), _) => brief(error),
-            (None, Some(_)) => "it stepped down".to_owned(),
-            (None, None) => "unknown".to_owned(),
+        let outage = &run.outage;
+        let time = failover::range(outage.without_primary(model.now()), running);
+        let cause = match &outage.loss {
+            Loss::Failed(error) => brief(error),
+            loss => loss.to_string(),
         };
-        let words = match &run.lost {
+        let words = match &outage.lost {
             Some(lost) => {
                 let was = scene.names.of_server(lost);
                 format!("!! NO PRIMARY {time}  was {was}")
@@ -179,7 +180,7 @@ fn servers_down(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 /// Returns whether the alert about the current outage already covers the server.
 fn is_lost_primary(scene: &View<'_>, server: &Server) -> bool {
     let run = scene.model.stopwatch().current();
-    run.is_some_and(|run| run.lost.as_ref() == Some(&server.description.address))
+    run.is_some_and(|run| run.outage.lost.as_ref() == Some(&server.description.address))
 }
 
 fn lagging(scene: &View<'_>, alerts: &mut Vec<Alert>) {
@@ -202,21 +203,23 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let Some(run) = model.stopwatch().last() else {
         return;
     };
-    let end = run.writable_again.unwrap_or(run.noticed);
-    let ago = age(model.now().since(end));
-    let gap = end.since(run.noticed);
+    let Some(end) = &run.end else {
+        return;
+    };
+    let ago = age(model.now().since(end.writable_again));
+    let gap = failover::range(end.without_primary(), |time| format!("{} s", seconds(time)));
     let name = |server: &Option<ServerAddress>| match server {
         Some(address) => scene.names.of_server(address).to_owned(),
         None => "none".to_owned(),
     };
     let number = run.number;
-    let parts = match (&run.lost, &run.new) {
-        (None, None) => vec![format!("OUTAGE {number}: {} s, {ago} ago", seconds(gap))],
+    let parts = match (&run.outage.lost, &end.new) {
+        (None, None) => vec![format!("OUTAGE {number}: {gap}, {ago} ago")],
         (lost, new) => vec![
-            // The new primary may answer before the loss of the old one is noticed.
-            match gap {
+            // The new primary may answer just before the old one says that it stepped down.
+            match end.without_primary().at_most {
                 Duration::ZERO => format!("FAILOVER {number}: never without a primary,"),
-                gap => format!("FAILOVER {number}: {} s without a primary,", seconds(gap)),
+                _ => format!("FAILOVER {number}: {gap} without a primary,"),
             },
             format!("{} > {}, {ago} ago", name(lost), name(new)),
         ],
@@ -244,21 +247,23 @@ fn all_is_well(scene: &View<'_>) -> Alert {
 /// Lists the steps of a failover with the seconds since the loss, so that the cause of a delay is
 /// visible.
 fn steps(scene: &View<'_>, run: &Run) -> Vec<String> {
-    let after = |at: Instant| format!("+{}", seconds(at.since(run.noticed)));
-    let unseen = run.noticed.since(run.last_writable);
+    let outage = &run.outage;
+    let after = |at: Instant| format!("+{}", seconds(at.since(outage.noticed)));
+    let unseen = outage.noticed.since(outage.last_writable);
     let seen = (!unseen.is_zero()).then(|| format!("last seen writable -{}", seconds(unseen)));
     let mut steps: Vec<String> = seen.into_iter().collect();
-    steps.push(format!("lost {}", scene.wall.show(run.noticed)));
+    let lost = if matches!(outage.loss, Loss::Replaced(_)) { "replaced" } else { "lost" };
+    steps.push(format!("{lost} {}", scene.wall.show(outage.noticed)));
     let cleared = run.pool_cleared.map(|at| format!("pool cleared {}", after(at)));
     let checked = run.all_checked.map(|at| format!("others checked {}", after(at)));
-    let named = run.successor_named.map(|at| format!("named {}", after(at)));
+    let named = outage.successor_named.map(|at| format!("named {}", after(at)));
     steps.extend([cleared, checked, named].into_iter().flatten());
-    if let Some(end) = run.writable_again {
-        let step = match &run.new {
+    if let Some(end) = &run.end {
+        let step = match &end.new {
             Some(new) => format!("{} primary", scene.names.of_server(new)),
             None => "writable".to_owned(),
         };
-        steps.push(format!("{step} {}", after(end)));
+        steps.push(format!("{step} {}", after(end.writable_again)));
     }
     steps
 }
