@@ -41,7 +41,7 @@ pub(crate) fn describe(failover: &Failover, format: impl Fn(Duration) -> String)
             let cause = cause(outage, &format);
             format!("no primary for {time}: {end}, {cause}")
         }
-        _ if without.at_most.is_zero() => format!("never without primary: {end}"),
+        _ if without.at_most.is_zero() => format!("no gap noticed: {end}"),
         _ => format!("no primary for {time}: {end}"),
     }
 }

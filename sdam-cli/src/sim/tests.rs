@@ -164,8 +164,21 @@ fn a_frozen_primary_is_described_alike_by_every_subcommand() {
     let expected = "00:00:24.584Z: no primary for up to 14.6 s: db0:27017 -> db2:27017, ";
     assert!(compared.contains(&format!("{expected}{cause}\n")), "{compared}");
     for text in [output, watched, page, compared] {
-        assert!(!text.contains("stepped down") && !text.contains("never without"), "{text}");
+        assert!(!text.contains("stepped down") && !text.contains("no gap"), "{text}");
     }
+}
+
+#[test]
+fn a_primary_whose_step_down_is_heard_after_its_successor_was_not_silent() {
+    let folder = Folder::with("0.1s net latency 0.001 0.1\n15s stepdown");
+    let mut outputs = (0..40).map(|seed| folder.simulate(&["--seed", &seed.to_string()]).0);
+    let output = outputs.find(|output| output.contains("no primary for up to ")).unwrap();
+    let words = output.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (_, after) = words.split_once("no primary for up to ").unwrap();
+    let expected = "no gap noticed: db0:27017 -> db1:27017: it stepped down and is RSSecondary now";
+    assert!(after.contains(expected), "{output}");
+    let cause = " later: it stepped down and is RSSecondary now";
+    assert!(outcome(&output).contains(cause), "{output}");
 }
 
 #[test]

@@ -218,7 +218,7 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
         (lost, new) => vec![
             // The new primary may answer just before the old one says that it stepped down.
             match end.without_primary().at_most {
-                Duration::ZERO => format!("FAILOVER {number}: never without a primary,"),
+                Duration::ZERO => format!("FAILOVER {number}: no gap noticed,"),
                 _ => format!("FAILOVER {number}: {gap} without a primary,"),
             },
             format!("{} > {}, {ago} ago", name(lost), name(new)),
