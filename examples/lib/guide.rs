@@ -9,6 +9,9 @@ struct Reaching;
 #[doc = include_str!("../../docs/guide/src/incidents.md")]
 struct Incidents;
 
+#[doc = include_str!("../../docs/guide/src/silence.md")]
+struct Silence;
+
 #[doc = include_str!("../../docs/guide/src/pool.md")]
 struct Pool;
 

@@ -71,6 +71,8 @@ names! {
         BusyLoop = "busy-loop",
         /// Nothing panics.
         Panic = "panic",
+        /// Only known servers that do not answer are suspected, and every suspicion ends.
+        Silence = "silence",
         /// The same seed yields the same run.
         Determinism = "determinism",
         /// The recorded inputs of a client have its events.

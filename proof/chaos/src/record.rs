@@ -95,6 +95,7 @@ counts! {
     encrypted: "connections with TLS",
     proxied: "connections to a proxy",
     look_ups: "look-ups of SRV records",
+    suspicions: "suspicions of silent servers",
     // By the rules for old releases, their primary is stale.
     excused: "servers whose role need not be known at the end",
     unended: "connections that outlived their topology",

@@ -28,7 +28,7 @@ use sdam_transport::handshake::{ClientMetadata, Environment};
 use crate::record::{Topology, TopologyBuilder};
 use crate::{
     load,
-    oracle::{cadence, elections, pooled, replayed, step::StepOracle, truth::Truth, wire},
+    oracle::{cadence, elections, pooled, replayed, silence, step::StepOracle, truth::Truth, wire},
     plan::{Ending, Kind, Plan, SRV_NAME, Shape},
     record::{Counts, EventRecorder, RecordingPools, RunRecord},
     request::SelectionRequest,
@@ -172,6 +172,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     let traffic = sim.network().traffic();
     let mut counts = *record.counts();
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
+    counts.suspicions = silence::check(&events)?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),

@@ -1,0 +1,60 @@
+//! Suspicions: only of known servers that do not answer, and each ends once.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use sdam_core::{
+    event::{Event, EventKind},
+    ids::ServerId,
+    time::Instant,
+};
+use sdam_sim::oracle::{Oracle, Violation};
+
+/// The least time without an answer after which a server may be suspected.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Checks every suspicion, and returns their number.
+pub(crate) fn check(events: &[Event]) -> Result<u64, Violation> {
+    let mut answered = BTreeMap::<ServerId, Instant>::new();
+    let mut known = BTreeSet::new();
+    let mut suspected = BTreeSet::new();
+    let mut count = 0;
+    for Event { at, kind, .. } in events {
+        let ensure = |right: bool, server: ServerId, what: &str| {
+            let violation = || Oracle::Silence.violated(*at, format!("server {server} {what}"));
+            if right { Ok(()) } else { Err(violation()) }
+        };
+        match kind {
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+                answered.insert(heartbeat.server, *at);
+            }
+            EventKind::RttMeasured { server, .. } => {
+                answered.insert(*server, *at);
+            }
+            EventKind::ServerDescriptionChanged { new, .. } => {
+                known.remove(&new.id);
+                known.extend(new.server_type.is_available().then_some(new.id));
+            }
+            EventKind::ServerSuspected { server, silence, .. } => {
+                let last = answered.get(server).copied().unwrap_or_default();
+                let quiet = at.since(last).min(*silence);
+                ensure(quiet >= PATIENCE, *server, &format!("is suspected after {quiet:?}"))?;
+                ensure(known.contains(server), *server, "is suspected and Unknown")?;
+                ensure(suspected.insert(*server), *server, "is suspected twice")?;
+                count += 1;
+            }
+            EventKind::ServerSuspicionEnded { server, .. } => {
+                ensure(suspected.remove(server), *server, "was not suspected")?;
+            }
+            EventKind::TopologyClosed => {
+                for server in &suspected {
+                    ensure(false, *server, "is suspected after the end")?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(count)
+}
