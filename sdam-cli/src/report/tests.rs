@@ -4,7 +4,10 @@ use std::{
     time::{Duration, UNIX_EPOCH},
 };
 
-use sdam::sim::action::Target;
+use sdam::sim::{
+    MemberId,
+    action::{Action, Target},
+};
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, Event, EventKind, Heartbeat},
@@ -94,6 +97,29 @@ fn the_verdict_of_an_empty_recording_is_that_there_is_nothing() {
     let mut recording = recording();
     recording.events.clear();
     assert_eq!(verdict(&recording).headline, "The recording has no events");
+}
+
+#[test]
+fn the_verdict_of_several_silent_failovers_gives_their_sum() {
+    let sim = simulation();
+    let recording = sim.block_on(async {
+        let client = Client::start(&sim, "web-1", Duration::ZERO);
+        let first = Target::Member(MemberId(0));
+        for step in [Action::Freeze(first), Action::Thaw(first), Action::Freeze(Target::Primary)] {
+            pass(&sim, Duration::from_secs(25)).await;
+            sim.apply(&step).unwrap();
+        }
+        pass(&sim, Duration::from_secs(25)).await;
+        client.stop().await
+    });
+    let verdict = verdict(&Recording::parse("in.jsonl", &recording).unwrap());
+    let headline = &verdict.headline;
+    assert!(headline.starts_with("No primary for up to 2"), "{headline}");
+    assert!(
+        headline.ends_with(" s in total, in 2 periods: losses were noticed late"),
+        "{headline}"
+    );
+    assert!(verdict.details.starts_with("The longest lasted up to 1"), "{}", verdict.details);
 }
 
 #[test]

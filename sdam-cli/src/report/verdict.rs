@@ -81,10 +81,12 @@ impl Verdict {
                 verdict(Severity::Bad, headline, story(change, timeline, clock))
             }
             (gaps, Some(longest)) => {
+                let is_silent = gaps.iter().any(|change| !change.silence().is_zero());
                 let headline = format!(
-                    "No {wanted} for {} in total, in {} periods: writes had to wait",
+                    "No {wanted} for {} in total, in {} periods: {}",
                     range(without(timeline), short),
-                    gaps.len()
+                    gaps.len(),
+                    if is_silent { "losses were noticed late" } else { "writes had to wait" }
                 );
                 let story = story(longest, timeline, clock);
                 let details = format!("The longest lasted {}. {story}", length(longest));
