@@ -1,6 +1,6 @@
 //! The user as which connections authenticate.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use sdam_core::{
     address::ServerAddress,
@@ -68,11 +68,7 @@ impl Account {
     }
 }
 
-impl fmt::Debug for Account {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Account").field("mechanism", &self.method.name()).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Account, |this| mechanism: this.method.name());
 
 #[async_trait]
 impl Authenticator for Account {

@@ -28,7 +28,7 @@ mod mechanism;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
@@ -104,11 +104,7 @@ impl ClientFirst {
     }
 }
 
-impl fmt::Debug for ClientFirst {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientFirst").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(ClientFirst);
 
 /// The server's challenge, which the client answers with its proof.
 pub struct Challenge {
@@ -142,11 +138,7 @@ impl Challenge {
     }
 }
 
-impl fmt::Debug for Challenge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Challenge").field("iterations", &self.iterations).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Challenge, |this| iterations: this.iterations);
 
 /// The client's last message.
 pub struct ClientFinal {
@@ -180,11 +172,7 @@ impl ClientFinal {
     }
 }
 
-impl fmt::Debug for ClientFinal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientFinal").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(ClientFinal);
 
 fn text(message: &[u8]) -> Result<&str, ScramError> {
     str::from_utf8(message).map_err(|_| ScramError::Malformed("text"))

@@ -1,6 +1,6 @@
 //! The server side of SCRAM, for tests and simulated servers.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use base64::{Engine as _, engine::general_purpose::STANDARD as BASE64};
 
@@ -88,11 +88,7 @@ impl ServerConversation {
     }
 }
 
-impl fmt::Debug for ServerConversation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServerConversation").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(ServerConversation);
 
 /// Returns the escaped name and the nonce in a client's first message.
 fn parse(client_first: &[u8]) -> Option<(&str, &str)> {

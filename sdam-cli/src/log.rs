@@ -4,7 +4,7 @@
 //! messages to it, for instance with `sdam::events::trace::TracingSink`.
 
 use std::{
-    env, fmt,
+    env,
     fs::File,
     io::{self, Write},
     sync::{Mutex, PoisonError},
@@ -95,11 +95,7 @@ impl EventSink for LogSink {
     }
 }
 
-impl fmt::Debug for LogSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogSink").field("config", &self.config).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(LogSink, |this| config: this.config);
 
 /// Formats a date and time in UTC (RFC 3339).
 pub(crate) fn timestamp(wall: SystemTime) -> String {

@@ -4,7 +4,6 @@
 //! stopped reading. So a separate thread writes, and the program waits for it only briefly.
 
 use std::{
-    fmt,
     future::pending,
     io::{self, Write},
     mem,
@@ -265,8 +264,4 @@ fn wait_for_the_end_of<P>(_: &P) {
     }
 }
 
-impl fmt::Debug for Output {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Output").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Output);

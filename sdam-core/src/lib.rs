@@ -50,6 +50,7 @@ mod input;
 pub mod machine;
 pub mod monitor;
 mod names;
+mod opaque;
 pub mod options;
 mod output;
 pub mod pool;

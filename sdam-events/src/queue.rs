@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    fmt, mem,
+    mem,
     sync::{OnceLock, PoisonError},
 };
 
@@ -98,11 +98,7 @@ struct State {
 /// The wall clock.
 struct Wall(Box<dyn Fn() -> UnixTime + Send + Sync>);
 
-impl fmt::Debug for Wall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Wall")
-    }
-}
+sdam_core::opaque!(Wall);
 
 /// An event and its approximate size in bytes.
 #[derive(Debug)]

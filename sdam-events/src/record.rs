@@ -86,7 +86,6 @@
 //! `time`, and version 3 `epoch` and `vantage`.
 
 use std::{
-    fmt,
     io::{self, Write},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -225,11 +224,7 @@ impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
     }
 }
 
-impl<W> fmt::Debug for RecordSink<W> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RecordSink").field("selections", &self.selections).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(RecordSink<W>, |this| selections: this.selections);
 
 /// The time and place at which a recording was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

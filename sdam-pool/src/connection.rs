@@ -1,6 +1,6 @@
 //! A checked out connection.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     address::ServerAddress,
@@ -137,11 +137,4 @@ impl Drop for PooledConnection {
     }
 }
 
-impl fmt::Debug for PooledConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PooledConnection")
-            .field("id", &self.id())
-            .field("address", self.address())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(PooledConnection, |this| id: this.id(), address: this.address());

@@ -1,6 +1,6 @@
 //! The handle of the pool of one server.
 
-use std::{fmt, future::Future, sync::Arc};
+use std::{future::Future, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
@@ -134,11 +134,4 @@ impl PoolHandle for Pool {
     }
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("address", self.address())
-            .field("stats", &self.stats())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Pool, |this| address: this.address(), stats: this.stats());

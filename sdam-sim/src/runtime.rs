@@ -25,7 +25,6 @@ mod trace;
 mod traffic;
 
 use std::{
-    fmt,
     future::Future,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -315,7 +314,7 @@ pub enum SchedulerStep {
 }
 
 /// Controls for the faults of the network between the program and the deployment.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Network<'s>(&'s Shared);
 
 impl Network<'_> {
@@ -375,20 +374,6 @@ impl Shared {
     }
 }
 
-impl fmt::Debug for Shared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Shared);
 
-impl fmt::Debug for Sim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sim").field("now", &self.now()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for Network<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Network").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Sim, |this| now: this.now());

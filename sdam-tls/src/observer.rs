@@ -1,6 +1,6 @@
 //! An observer of handshakes.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use rustls::ClientConnection;
 use sdam_core::address::ServerAddress;
@@ -23,8 +23,4 @@ impl Observer {
     }
 }
 
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Observer")
-    }
-}
+sdam_core::opaque!(Observer);

@@ -134,8 +134,4 @@ impl fmt::Debug for Remote {
     }
 }
 
-impl fmt::Debug for Jobs {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jobs").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Jobs);

@@ -1,7 +1,7 @@
 //! Byte streams whose socket is on another thread.
 
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
     task::{Context, Poll, ready},
 };
@@ -85,11 +85,7 @@ impl AsyncWrite for Piped {
     }
 }
 
-impl fmt::Debug for Piped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Piped").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Piped);
 
 fn broken(_: mpsc::SendError) -> io::Error {
     io::Error::new(io::ErrorKind::BrokenPipe, "the socket is closed")

@@ -1,7 +1,6 @@
 //! The spawner trait.
 
 use std::{
-    fmt,
     fmt::Debug,
     future::{Future, poll_fn},
     pin::Pin,
@@ -75,8 +74,4 @@ impl Future for Task {
     }
 }
 
-impl Debug for Task {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Task, |this| name: this.name);

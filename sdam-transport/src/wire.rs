@@ -15,7 +15,7 @@ mod msg;
 #[cfg(test)]
 mod tests;
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
 use self::cursor::Cursor;
 pub use self::{
@@ -184,16 +184,12 @@ impl WireMessage {
     }
 }
 
-impl fmt::Debug for WireMessage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WireMessage")
-            .field("op_code", &self.op_code())
-            .field("request_id", &self.request_id())
-            .field("response_to", &self.response_to())
-            .field("length", &self.bytes.len())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(WireMessage, |this|
+    op_code: this.op_code(),
+    request_id: this.request_id(),
+    response_to: this.response_to(),
+    length: this.bytes.len()
+);
 
 /// The header of every message; 16 bytes long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

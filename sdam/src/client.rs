@@ -15,7 +15,6 @@ mod pinned;
 mod retry;
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicI64, AtomicU32, Ordering},
@@ -308,11 +307,4 @@ impl From<TopologyBuilder> for ClientBuilder {
     }
 }
 
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client")
-            .field("topology", self.topology())
-            .field("settings", &self.0.settings)
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Client, |this| topology: this.topology(), settings: this.0.settings);

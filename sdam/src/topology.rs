@@ -13,7 +13,6 @@ mod tasks;
 mod watch;
 
 use std::{
-    fmt,
     marker::PhantomData,
     pin::pin,
     sync::{Arc, Weak},
@@ -466,16 +465,6 @@ impl Drop for Handle {
     }
 }
 
-impl<P> fmt::Debug for Topology<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Topology")
-            .field("id", &self.shared().events.topology())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Topology<P>, |this| id: this.shared().events.topology());
 
-impl<P> fmt::Debug for WeakTopology<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WeakTopology").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(WeakTopology<P>);

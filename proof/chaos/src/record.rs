@@ -325,8 +325,4 @@ impl PoolHandle for RecordingPool {
     }
 }
 
-impl fmt::Debug for RunRecord {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunRecord").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(RunRecord);

@@ -1,6 +1,6 @@
 //! Hosts of tests: executors of tasks, and the deployments that they start.
 
-use std::{any::Any, fmt, sync::Arc};
+use std::{any::Any, sync::Arc};
 
 use futures::future::BoxFuture;
 use sdam_core::options::Options;
@@ -106,11 +106,7 @@ impl Host {
     }
 }
 
-impl fmt::Debug for Host {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Host").field("spawner", &self.spawner).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Host, |this| spawner: this.spawner);
 
 /// A deployment of one test, and the runtime that reaches it.
 pub struct TestDeployment {
@@ -177,8 +173,4 @@ impl Target {
     }
 }
 
-impl fmt::Debug for TestDeployment {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestDeployment").field("uri", &self.target.uri).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(TestDeployment, |this| uri: this.target.uri);

@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bson::{Document, doc};
 use sdam_core::{address::ServerAddress, time::Instant};
@@ -73,15 +73,7 @@ impl Server {
     }
 }
 
-impl fmt::Debug for Server {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server")
-            .field("refusal", &self.refusal)
-            .field("silent", &self.silent)
-            .field("delay", &self.delay)
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Server, |this| refusal: this.refusal, silent: this.silent, delay: this.delay);
 
 /// Returns a reply that is the same for every request.
 pub fn fixed_reply(body: Option<Vec<u8>>) -> Reply {

@@ -1,5 +1,3 @@
-use std::fmt;
-
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::{Digest as _, Sha1};
 use sha2::Sha256;
@@ -74,11 +72,7 @@ impl Keys {
     }
 }
 
-impl fmt::Debug for Keys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keys").field("mechanism", &self.mechanism).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Keys, |this| mechanism: this.mechanism);
 
 fn mac(mechanism: Mechanism, key: &[u8], message: &[u8]) -> Bytes {
     match mechanism {

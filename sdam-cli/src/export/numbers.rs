@@ -1,6 +1,6 @@
 //! The metrics of one deployment.
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use metrics::{counter, describe_gauge, gauge, histogram, with_local_recorder};
 use metrics_exporter_prometheus::{
@@ -106,11 +106,7 @@ impl EventSink for Numbers {
     }
 }
 
-impl fmt::Debug for Numbers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Numbers").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Numbers);
 
 /// Removes the series of servers that have left the topology: a series that stays at zero would
 /// cause an alert that never ends.

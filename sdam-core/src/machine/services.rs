@@ -1,7 +1,5 @@
 //! The generations of the services behind a load balancer.
 
-use core::fmt;
-
 use hashbrown::HashTable;
 
 use crate::{
@@ -90,15 +88,8 @@ impl Services {
     }
 }
 
-/// Omits the services, because their order in memory must not be visible.
-impl fmt::Debug for Services {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Services")
-            .field("known", &self.known.len())
-            .field("fresh", &self.fresh)
-            .finish_non_exhaustive()
-    }
-}
+// Omits the services, because their order in memory must not be visible.
+crate::opaque!(Services, |this| known: this.known.len(), fresh: this.fresh);
 
 fn spread(seed: u64, id: ObjectId) -> u64 {
     let mut words = [0; 16];

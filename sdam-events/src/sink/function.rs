@@ -1,5 +1,3 @@
-use std::fmt;
-
 use super::{Event, EventSink, Interest};
 
 /// Returns a sink that calls `function`; see [`SinkFn::interested_in`] for events beyond
@@ -39,8 +37,4 @@ where
     }
 }
 
-impl<F> fmt::Debug for SinkFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SinkFn").field("interest", &self.interest).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(SinkFn<F>, |this| interest: this.interest);

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     net::{IpAddr, Ipv4Addr},
     time::Duration,
 };
@@ -272,12 +271,8 @@ pub(super) enum Transmission {
     Reset,
 }
 
-impl fmt::Debug for NetworkState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NetworkState")
-            .field("latency", &self.latency)
-            .field("ports", &self.ports)
-            .field("sockets", &self.sockets)
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(NetworkState, |this|
+    latency: this.latency,
+    ports: this.ports,
+    sockets: this.sockets
+);

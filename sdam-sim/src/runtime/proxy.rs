@@ -4,7 +4,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, task::Waker};
+use std::{collections::BTreeMap, task::Waker};
 
 use sdam_core::address::ServerAddress;
 
@@ -40,7 +40,7 @@ pub enum ProxyFault {
 /// sim.proxies().set_fault(&proxy, Some(ProxyFault::Down));
 /// sim.proxies().set_fault(&proxy, None);
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Proxies<'s>(pub(super) &'s Shared);
 
 impl Proxies<'_> {
@@ -63,12 +63,6 @@ impl Proxies<'_> {
     pub fn reset(&self, address: &ServerAddress) {
         let wakers = self.0.state().reset_proxy(address);
         wakers.into_iter().for_each(Waker::wake);
-    }
-}
-
-impl fmt::Debug for Proxies<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Proxies").finish_non_exhaustive()
     }
 }
 

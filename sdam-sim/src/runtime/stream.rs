@@ -1,7 +1,7 @@
 //! The program's end of a simulated connection.
 
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
@@ -83,8 +83,4 @@ impl Drop for SimStream {
     }
 }
 
-impl fmt::Debug for SimStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SimStream").field("link", &self.socket).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(SimStream, |this| link: this.socket);

@@ -7,7 +7,7 @@ mod server;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, fmt, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use sdam_core::time::Instant;
 
@@ -120,7 +120,7 @@ pub enum TlsFault {
 /// let (now, hour) = (sim.now(), Duration::from_secs(3600));
 /// sim.tls().set_certificate(MemberId(0), certificate.valid(now, now + hour));
 /// ```
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct TlsServers<'s>(pub(super) &'s Shared);
 
 impl TlsServers<'_> {
@@ -170,12 +170,6 @@ impl TlsServers<'_> {
 
     fn with<T>(self, change: impl FnOnce(&mut TlsState) -> T) {
         change(&mut self.0.state().network.tls);
-    }
-}
-
-impl fmt::Debug for TlsServers<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TlsServers").finish_non_exhaustive()
     }
 }
 

@@ -44,20 +44,12 @@ enum Kind {
 /// The name of the listener with this index and port.
 struct Name(Box<dyn Fn(u16, u16) -> ServerAddress + Send>);
 
-impl std::fmt::Debug for Name {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Name")
-    }
-}
+sdam_core::opaque!(Name);
 
 /// A change of the initial configuration.
 struct Configure(Box<dyn FnOnce(&mut SetConfig) + Send>);
 
-impl std::fmt::Debug for Configure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Configure")
-    }
-}
+sdam_core::opaque!(Configure);
 
 impl Builder {
     /// Describes a replica set `rs0` with this many members.

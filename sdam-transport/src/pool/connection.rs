@@ -1,4 +1,4 @@
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use sdam_core::{
     error::{Error, ErrorKind, Stage},
@@ -144,15 +144,11 @@ impl Established {
     }
 }
 
-impl fmt::Debug for Established {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Established")
-            .field("server", &self.reporter.server())
-            .field("generation", &self.generation)
-            .field("service_id", &self.service_id())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Established, |this|
+    server: this.reporter.server(),
+    generation: this.generation,
+    service_id: this.service_id()
+);
 
 /// Sends a request and returns the reply to it.
 pub(super) async fn converse(

@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Arc, Weak},
-};
+use std::sync::{Arc, Weak};
 
 use sdam_core::{
     address::ServerAddress,
@@ -187,14 +184,7 @@ impl Reporter {
     }
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter")
-            .field("server", &self.server)
-            .field("is_attached", &self.is_attached())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Reporter, |this| server: this.server, is_attached: this.is_attached());
 
 /// The topology behind the [`Reporter`]s of its pools.
 ///

@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
@@ -144,11 +143,7 @@ impl Drop for Timer {
     }
 }
 
-impl fmt::Debug for Timer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timer").field("deadline", &self.deadline).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Timer, |this| deadline: this.deadline);
 
 /// The maximum pause of the thread; not every system supports longer waits.
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);

@@ -1,7 +1,7 @@
 //! Servers without sockets, which answer in the call that sends the request.
 
 use std::{
-    fmt, io,
+    io,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard},
     task::{Context, Poll, Waker},
@@ -274,14 +274,6 @@ impl AsyncWrite for End {
     }
 }
 
-impl fmt::Debug for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Servers")
-    }
-}
+sdam_core::opaque!(Servers);
 
-impl fmt::Debug for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("End")
-    }
-}
+sdam_core::opaque!(End);

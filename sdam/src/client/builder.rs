@@ -1,9 +1,6 @@
-use std::{
-    fmt,
-    sync::{
-        Arc, Mutex,
-        atomic::{AtomicI64, AtomicU32},
-    },
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicI64, AtomicU32},
 };
 
 use sdam_core::{
@@ -110,8 +107,4 @@ impl Settings {
     }
 }
 
-impl fmt::Debug for ClientBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ClientBuilder").field("topology", &self.topology).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(ClientBuilder, |this| topology: this.topology);

@@ -1,6 +1,6 @@
 //! Immutable snapshots of a topology.
 
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{ops::Deref, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
@@ -101,15 +101,11 @@ impl<'s> ServerState<'s> {
     }
 }
 
-impl fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Snapshot")
-            .field("version", &self.version)
-            .field("description", &self.description)
-            .field("closed", &self.closed)
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Snapshot, |this|
+    version: this.version,
+    description: this.description,
+    closed: this.closed
+);
 
 /// The part of a topology that is read without its lock.
 #[derive(Debug)]

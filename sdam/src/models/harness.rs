@@ -1,7 +1,6 @@
 //! A topology of the real engine whose tasks run as loom threads.
 
 use std::{
-    fmt,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -217,8 +216,4 @@ fn answer(request: &WireMessage, body: &[u8]) -> WireMessage {
     reply.unwrap()
 }
 
-impl fmt::Debug for Servers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Servers").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Servers);

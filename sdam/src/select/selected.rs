@@ -1,6 +1,6 @@
 //! The result of a server selection.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
 use sdam_core::{
     address::ServerAddress,
@@ -149,13 +149,9 @@ impl<P> Attempted for SelectedServer<P> {
     }
 }
 
-impl<P> fmt::Debug for SelectedServer<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SelectedServer")
-            .field("id", &self.id())
-            .field("address", self.address())
-            .field("server_type", &self.server_type())
-            .field("topology_type", &self.topology_type())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(SelectedServer<P>, |this|
+    id: this.id(),
+    address: this.address(),
+    server_type: this.server_type(),
+    topology_type: this.topology_type()
+);

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeMap,
-    fmt,
     future::Future,
     ops::Deref,
     pin::Pin,
@@ -58,11 +57,7 @@ impl<T> ArcSwap<T> {
     }
 }
 
-impl<T> fmt::Debug for ArcSwap<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ArcSwap").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(ArcSwap<T>);
 
 /// Replaces `arc_swap::Guard`.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! The builder of topologies.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
 use sdam_core::{
     deployment::Input,
@@ -306,12 +306,8 @@ impl Drop for DispatcherGuard {
     }
 }
 
-impl<P> fmt::Debug for TopologyBuilder<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TopologyBuilder")
-            .field("options", &self.options)
-            .field("pools", &self.pools)
-            .field("sinks", &self.sinks)
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(TopologyBuilder<P>, |this|
+    options: this.options,
+    pools: this.pools,
+    sinks: this.sinks
+);

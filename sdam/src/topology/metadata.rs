@@ -1,9 +1,6 @@
 //! The client metadata in the handshakes of new connections.
 
-use std::{
-    fmt,
-    sync::{Arc, PoisonError},
-};
+use std::sync::{Arc, PoisonError};
 
 use sdam_core::{
     hello::{Handshake, HelloRequest},
@@ -120,8 +117,4 @@ fn encode(metadata: &ClientMetadata, load_balanced: bool) -> Handshake {
     Handshake::new(metadata.encode()).with_load_balanced(load_balanced)
 }
 
-impl fmt::Debug for DriverDocument {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DriverDocument").field("is_faas", &self.is_faas).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(DriverDocument, |this| is_faas: this.is_faas);

@@ -1,6 +1,6 @@
 //! Access to the servers of a topology and their pools without a selection.
 
-use std::{fmt, marker::PhantomData, sync::Arc};
+use std::{marker::PhantomData, sync::Arc};
 
 use sdam_core::{address::ServerAddress, ids::ServerId, server::ServerDescription};
 use sdam_transport::pool::{NoPools, PoolHandle};
@@ -82,10 +82,4 @@ impl<P: PoolHandle> KnownServer<P> {
     }
 }
 
-impl<P> fmt::Debug for KnownServer<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KnownServer")
-            .field("description", &self.description)
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(KnownServer<P>, |this| description: this.description);

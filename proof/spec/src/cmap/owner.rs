@@ -1,9 +1,6 @@
 //! The topology of a pool under test, controlled by the test.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard},
-};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use sdam_core::{
     error::{Error, ErrorKind, ErrorOutcome, Stage},
@@ -250,8 +247,4 @@ impl PoolHost for Owner {
     }
 }
 
-impl fmt::Debug for Owner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Owner);

@@ -249,8 +249,4 @@ impl EventSink for Records {
     }
 }
 
-impl fmt::Debug for Records {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Records").field("labels", &self.labels).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(Records, |this| labels: this.labels);
