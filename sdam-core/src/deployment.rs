@@ -403,7 +403,9 @@ impl Deployment {
         if self.awaiting(conn, Waiting::Reply).is_none() {
             return;
         }
-        self.answered(now, (conn.server, reply.trip.at), true, out);
+        // The reply to a check may make the server known.
+        let may_be_known = known || conn.role == Role::Check;
+        self.answered(now, (conn.server, reply.trip.at), may_be_known, out);
         let Some(own) = self.server_mut(conn.server) else {
             return;
         };

@@ -181,6 +181,7 @@ pub fn silence() -> Vec<Step> {
             Step::Connected(check),
             answer(check, reply, false),
             Step::Handshake { on, reply, late: false },
+            Step::Break { link: check, failure: Failure::Command(0) },
             Step::Error { on, error: OperationError::Broken, late: false },
             Step::Error { on, error: OperationError::DuplicateKey, late: false },
         ]);

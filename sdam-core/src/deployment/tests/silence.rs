@@ -101,6 +101,22 @@ fn a_server_that_has_never_answered_or_is_unknown_is_not_suspected() {
 }
 
 #[test]
+fn the_answer_to_a_measurement_does_not_make_an_unknown_server_suspect() {
+    let mut world = World::open(&options(&["a", "b"]));
+    for (name, primary) in [("a", true), ("b", false)] {
+        let _ = world.check(name, &member(primary, 1));
+        let ping = world.conn(name, Role::Ping);
+        let _ = world.connected(ping);
+    }
+    let _ = world.network_error("a");
+    let ping = world.conn("a", Role::Ping);
+    let _ = world.reply(ping, &member(true, 1), false);
+    world.wait_until(1_500);
+    assert_eq!(world.due("a", true), ["ServerHeartbeatStarted a", "connect a2"]);
+    assert_eq!(world.deadline("a", false), Some(11_500), "the time limit of the connection");
+}
+
+#[test]
 fn an_awaited_reply_is_expected_a_heartbeat_later_and_a_ping_at_once() {
     let mut world = World::open(&options(&["a", "b"]));
     for (name, primary) in [("a", true), ("b", false)] {
