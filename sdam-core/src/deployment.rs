@@ -472,7 +472,9 @@ impl Deployment {
         out: &mut Outputs,
     ) {
         match outcome.and_then(|reply| reply.hello) {
-            Ok(hello) => {
+            Ok(mut hello) => {
+                // No connection stays open, so none is counted for a service.
+                hello.service_id = None;
                 let generation = self.generation(server, None).unwrap_or_default();
                 let rtt = Rtt { average: rtt, minimum: rtt, p90: rtt };
                 self.handshake(now, (server, generation, Some(rtt)), hello, out);

@@ -157,7 +157,7 @@ pub enum Input {
     /// The caller has checked the server itself.
     ///
     /// A reply has the effects of a handshake on a new connection, and an error those of a failed
-    /// check.
+    /// check. Ignored for a load balancer.
     Played {
         /// The server.
         server: ServerId,

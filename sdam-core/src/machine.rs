@@ -111,17 +111,19 @@ impl TopologyMachine {
     /// Processes an input at `now` and returns the effects.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
         let is_open = self.phase == LifePhase::Open;
+        // I-50: nothing makes a load balancer Unknown.
+        let is_checked = is_open && self.config.initial_type != TopologyType::LoadBalanced;
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),
             Input::Close if is_open => self.close(),
-            Input::Checked { server, outcome, rtt } if is_open => {
+            Input::Checked { server, outcome, rtt } if is_checked => {
                 self.checked(now, server, outcome, rtt)
             }
             Input::Handshake { server, generation, hello, rtt } if is_open => {
                 self.handshake(now, server, generation, hello, rtt)
             }
             Input::Hosts(hosts) if is_open => self.hosts(now, hosts),
-            Input::MonitorDied { server } if is_open => self.monitor_died(now, server),
+            Input::MonitorDied { server } if is_checked => self.monitor_died(now, server),
             Input::Close => {
                 self.phase = LifePhase::Closed;
                 Effects::default()

@@ -14,7 +14,7 @@ pub enum Input<'a> {
     /// Opens the topology: publishes the opening events and opens the seeds. Repetitions are
     /// ignored.
     Open,
-    /// A check has ended.
+    /// A check has ended. Ignored for a load balancer.
     Checked {
         /// The id of the checked server.
         server: ServerId,
@@ -53,7 +53,7 @@ pub enum Input<'a> {
     Hosts(&'a [ServerAddress]),
     /// The check of a server has ended by a fault of this program: its transport has panicked, or
     /// its task was dropped. The next check, if there is one, comes no sooner than
-    /// `minHeartbeatFrequencyMS` from now.
+    /// `minHeartbeatFrequencyMS` from now. Ignored for a load balancer.
     MonitorDied {
         /// The id of the monitored server.
         server: ServerId,

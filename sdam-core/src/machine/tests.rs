@@ -250,6 +250,11 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     let balancer = &machine.description().servers()[0];
     assert_eq!(balancer.wire_versions, WireVersions::default());
     assert!(machine.description().is_compatible());
+    // I-50
+    let server = balancer.id;
+    assert!(check(&mut machine, "a", hello(ServerType::Mongos)).is_empty());
+    assert!(fail(&mut machine, "a", ErrorKind::Network).is_empty());
+    assert!(machine.handle(NOW, Input::MonitorDied { server }).is_empty());
 }
 
 #[test]

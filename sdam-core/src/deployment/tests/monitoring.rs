@@ -122,9 +122,14 @@ fn a_load_balancer_is_ready_without_checks_and_counts_connections_for_each_servi
     let mut reply = standalone();
     reply.insert("serviceId", bson::oid::ObjectId::from_bytes([7; 12]));
     let generation = Generation::FIRST;
-    let handshake =
-        Input::Handshake { server, generation, reply: HelloReply::parse(reply.to_vec().unwrap()) };
+    let hello = HelloReply::parse(reply.to_vec().unwrap());
+    let failed = Error::new(ErrorKind::Network, Stage::Hello, "played");
+    let handshake = Input::Handshake { server, generation, reply: hello.clone() };
     assert!(world.handle(handshake).is_empty());
+    for outcome in [Ok(hello), Err(failed)] {
+        let rtt = Duration::from_millis(3);
+        assert!(world.handle(Input::Played { server, outcome, rtt }).is_empty());
+    }
     let error = ErrorReport::new(generation, Error::network(Stage::Operation, "reset"));
     let cleared = world.error("a", &error.with_service(Some(service)));
     assert_eq!(cleared, ["clear a to 1"]);
