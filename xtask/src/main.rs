@@ -156,7 +156,8 @@ enum Subcommand {
     /// Drives the machine of a deployment: every step of several alphabets in every state that one or
     /// three servers can reach, breadth first. Elections, members and errors are searched by whole
     /// checks, one server by all single inputs to the end, and three servers by single inputs to a
-    /// limit: connections, replies, failures, pushes, timers, operations. Time moves to the next
+    /// limit: connections, replies, failures, pushes, timers, operations. A load balancer has two
+    /// services with up to two connections each. Time moves to the next
     /// deadline only, and servers that are due together are tried in every order. Prints how many
     /// states there are. A state that breaks an invariant ends the search with a shortest history that
     /// leads to it.

@@ -9,7 +9,8 @@ const LARGEST: &str = "three servers";
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run only this search: elections, membership, errors, everything, "membership, named",
-    /// "membership, direct", "one server", silence, inline, "inline, two", srv or "three servers".
+    /// "membership, direct", "one server", silence, inline, "inline, two", balanced, "balanced,
+    /// inline", srv or "three servers".
     name: Option<String>,
     /// Search until this number of states is known; among those of three servers if no search is
     /// named. Five million take some minutes and a quarter of a gigabyte.

@@ -1,6 +1,8 @@
 //! The alphabets of steps for searches.
 
-use crate::step::{Failure, Link, MEMBERS, OperationError, Release, Reply, Request, Role, Step};
+use crate::step::{
+    Failure, Link, MEMBERS, OperationError, Release, Reply, Request, Role, Step, Which,
+};
 
 /// Returns steps for two elections and two configurations, by both rules, where every member may
 /// be lost in every way.
@@ -191,15 +193,11 @@ pub fn silence() -> Vec<Step> {
 
 /// Returns the steps of a client without tasks and of this number of members of a set.
 pub fn inline(members: u8) -> Vec<Step> {
-    let mut steps: Vec<_> =
-        [Request::Select, Request::Scan, Request::Check, Request::Settle].map(Step::Request).into();
+    let mut steps = requests();
     steps.extend([Step::Wait, Step::Suspended]);
-    steps.extend([false, true].map(|alive| Step::Probed { alive }));
-    let chosen = |server, idle| Step::Chosen { server, idle };
-    steps.extend([chosen(MEMBERS, false), chosen(0, true)]);
     for on in 0..members {
         let (check, _) = links(on);
-        steps.extend([Step::Connected(check), chosen(on, false)]);
+        steps.extend([Step::Connected(check), Step::Chosen { server: on, idle: false }]);
         for role in [Role::Primary, Role::Secondary] {
             let reply = Reply { hosts: (1 << members) - 1, ..Reply::member(role) };
             steps.push(answer(check, reply, false));
@@ -226,6 +224,49 @@ pub fn srv() -> Vec<Step> {
         let failure = Failure::Network;
         steps.push(Step::Failure { on, failure });
     }
+    steps
+}
+
+/// Returns the inputs of a client without tasks behind a load balancer with one service.
+pub fn balanced_inline() -> Vec<Step> {
+    let mut steps = balanced(1);
+    steps.extend(requests());
+    steps.push(Step::Chosen { server: 0, idle: false });
+    steps
+}
+
+/// Returns every input of a load balancer with one or two services, also those that it has to ignore.
+pub fn balanced(services: u8) -> Vec<Step> {
+    let errors = [
+        OperationError::Broken,
+        OperationError::Timeout,
+        OperationError::Overloaded,
+        OperationError::Untrusted,
+        OperationError::Auth,
+        OperationError::NotPrimary(0),
+        OperationError::ShuttingDown(0),
+        OperationError::DuplicateKey,
+    ];
+    let (on, late, reply) = (0, false, Reply::member(Role::Mongos));
+    let mut steps = vec![Step::Handshake { on, reply, late }, Step::Hosts(0b010), Step::Suspended];
+    steps.extend(errors.map(|error| Step::Error { on, error, late }));
+    for service in 0..services {
+        steps.push(Step::ServiceOpened(service));
+        for which in [Which::Newest, Which::Oldest, Which::Closed] {
+            steps.push(Step::ServiceClosed { service, which });
+            steps.extend(errors.map(|error| Step::ServiceError { service, which, error }));
+        }
+    }
+    steps
+}
+
+/// Returns the requests of a client without tasks, a choice that they need, and the ends of probes.
+fn requests() -> Vec<Step> {
+    let chosen = |server, idle| Step::Chosen { server, idle };
+    let requests = [Request::Select, Request::Scan, Request::Check, Request::Settle];
+    let mut steps = vec![chosen(MEMBERS, false), chosen(0, true)];
+    steps.extend(requests.map(Step::Request));
+    steps.extend([false, true].map(|alive| Step::Probed { alive }));
     steps
 }
 

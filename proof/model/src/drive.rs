@@ -284,24 +284,21 @@ impl World {
         let Some(generation) = self.generation(server, late) else {
             return Ok(());
         };
-        let stage = error.stage();
-        let reported = match (error.reply(on), error) {
-            (Some(reply), _) => reply::error(&reply, stage).ok_or("the reply has no error")?,
-            (None, OperationError::Auth) => Error::auth("authentication failed").at(stage),
-            (None, OperationError::Timeout) => Error::timeout(stage, "timed out"),
-            (None, _) => Error::network(stage, "broken"),
-        };
         if error.reply(on).is_some() {
             self.hears(server);
         }
         let description = self.published.server_by_id(server);
         let max_wire_version = description.map_or(0, |server| server.wire_versions.max);
-        let report = ErrorReport::new(generation, reported).with_max_wire_version(max_wire_version);
+        let report = report(on, error, generation)?.with_max_wire_version(max_wire_version);
         let timers = self.timers();
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
         let expected = match error {
             _ if late => Some(ErrorOutcome::Stale),
-            OperationError::Broken | OperationError::Auth => Some(ErrorOutcome::Cleared),
+            // The report names no service.
+            _ if self.start.balanced => Some(ErrorOutcome::Irrelevant),
+            OperationError::Broken | OperationError::Untrusted | OperationError::Auth => {
+                Some(ErrorOutcome::Cleared)
+            }
             _ => None,
         };
         ensure(expected.is_none_or(|expected| outcome == expected), || {
@@ -333,6 +330,23 @@ impl World {
             format!("F-72: the check of server {server} is cancelled before its pool is cleared")
         })
     }
+}
+
+/// Returns the report of an error on a connection of this generation.
+pub(crate) fn report(
+    on: u8,
+    error: OperationError,
+    generation: Generation,
+) -> Result<ErrorReport, String> {
+    let stage = error.stage();
+    let reported = match (error.reply(on), error) {
+        (Some(reply), _) => reply::error(&reply, stage).ok_or("the reply has no error")?,
+        (None, OperationError::Auth) => Error::auth("authentication failed").at(stage),
+        (None, OperationError::Timeout) => Error::timeout(stage, "timed out"),
+        (None, OperationError::Untrusted) => Error::protocol(stage, "unknown issuer"),
+        (None, _) => Error::network(stage, "broken"),
+    };
+    Ok(ErrorReport::new(generation, reported))
 }
 
 fn connection(watch: &Watch, link: Link) -> &Connection {

@@ -33,10 +33,13 @@ impl World {
             start.limit().map(|limit| now + limit + wait)
         };
         match output {
-            Output::OpenServer { server, .. } => {
+            Output::OpenServer { server, monitored, .. } => {
                 let is_new = self.watches.last().is_none_or(|last| last.id < *server);
                 ensure(is_new, || format!("the id {server} is used twice"))?;
-                self.watches.push(Watch::new(*server));
+                ensure(*monitored != start.balanced, || {
+                    format!("D-12: server {server} is monitored: {monitored}")
+                })?;
+                self.watches.push(Watch::new(*server, *monitored));
             }
             Output::CloseServer { server } => {
                 let own = self.own(*server)?;
@@ -83,9 +86,13 @@ impl World {
                 self.own(*server)?;
             }
             Output::PoolReady { server } => {
-                let (after, about) = (Arc::clone(&self.published), call.about);
+                let after = Arc::clone(&self.published);
+                // Only a load balancer is ready without a check.
+                let about = call.about.or(start.balanced.then_some(*server));
                 oracle::ready(&after, about, *server, &mut self.own(*server)?.pool)?;
             }
+            // A clear of a service leaves the pool as it is.
+            Output::PoolClear { .. } if start.balanced => {}
             Output::PoolClear { server, clear } => {
                 let after = Arc::clone(&self.published);
                 oracle::clear(&after, *server, clear, &mut self.own(*server)?.pool)?;

@@ -33,12 +33,13 @@ impl World {
             Step::Wait => self.deployment.deadline_of(Timer::Scan, false).is_some(),
             Step::Chosen { server, idle } => {
                 let chosen = self.chosen(server);
-                let open = chosen.is_some_and(|own| own.check.phase == Phase::Open);
+                let open =
+                    chosen.is_some_and(|own| own.check.phase == Phase::Open) || self.start.balanced;
                 let exists = chosen.is_some() || server >= MEMBERS;
                 self.asked == Some(Output::Choose) && exists && (open || !idle)
             }
             Step::Probed { .. } => matches!(self.asked, Some(Output::Probe { .. })),
-            _ => false,
+            _ => self.can_serve(step),
         }
     }
 
@@ -95,10 +96,11 @@ impl World {
                 };
                 self.reply(Some(server), Input::Probed { server, outcome })
             }
-            _ => {
+            (Step::Suspended, _) => {
                 self.now = self.now + Duration::from_secs(60);
                 Ok(())
             }
+            _ => self.serve(step),
         }
     }
 

@@ -10,6 +10,7 @@ impl World {
     pub(crate) fn key(&self) -> u128 {
         let mut hasher = Mixer::default();
         self.deployment.write_key(self.now, &mut hasher);
+        self.write_services(&mut hasher);
         hasher.key()
     }
 }

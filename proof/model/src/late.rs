@@ -3,7 +3,7 @@
 use sdam_core::{
     deployment::{ConnId, Input, Outputs, Timer},
     error::{Error, ErrorKind, ErrorOutcome, Stage},
-    ids::Generation,
+    ids::{Generation, ServerId},
     report::ErrorReport,
 };
 
@@ -58,6 +58,18 @@ impl World {
 
     fn check_gone(&mut self, conn: ConnId) -> Result<(), String> {
         let server = conn.server;
+        self.check_unwatched(server)?;
+        let error = ErrorReport::new(Generation::FIRST, Error::auth("late"));
+        let (outcome, outputs) = self.deployment.handle_error(self.now, server, &error);
+        if outcome == ErrorOutcome::UnknownServer {
+            quiet(conn, "an error of an operation", &outputs)
+        } else {
+            Err(format!("server {server} has left, and its error is {outcome:?}"))
+        }
+    }
+
+    /// Checks that inputs about the checks of a server without any are ignored.
+    pub(crate) fn check_unwatched(&mut self, server: ServerId) -> Result<(), String> {
         let timer = Timer::Server(server);
         let inputs = [
             Input::Due { timer, wanted: true },
@@ -69,16 +81,12 @@ impl World {
                 rtt: core::time::Duration::ZERO,
             },
         ];
-        for input in inputs {
-            self.ignores(conn, "an input for the server that has left", input)?;
-        }
-        let error = ErrorReport::new(Generation::FIRST, Error::auth("late"));
-        let (outcome, outputs) = self.deployment.handle_error(self.now, server, &error);
-        if outcome == ErrorOutcome::UnknownServer {
-            quiet(conn, "an error of an operation", &outputs)
-        } else {
-            Err(format!("server {server} has left, and its error is {outcome:?}"))
-        }
+        inputs.into_iter().try_for_each(|input| {
+            let outputs = self.deployment.handle(self.now, input.clone());
+            ensure(outputs.is_empty(), || {
+                format!("{input:?} of a server without checks has the outputs {outputs:?}")
+            })
+        })
     }
 
     fn ignores(&mut self, conn: ConnId, what: &str, input: Input) -> Result<(), String> {

@@ -14,10 +14,12 @@ pub mod start;
 pub mod step;
 pub mod world;
 
+mod balanced;
 mod drive;
 mod follow;
 mod inline;
 mod key;
 mod late;
+mod service;
 mod timers;
 mod watch;

@@ -2,7 +2,12 @@
 
 use std::{process::ExitCode, time::Instant};
 
-use sdam_model::{alphabet, search::search, start::Start, step::Step};
+use sdam_model::{
+    alphabet,
+    search::search,
+    start::{Mode, Start},
+    step::Step,
+};
 
 /// A search, and its maximum number of states in the ordinary tests.
 type Search = (&'static str, Start, Vec<Step>, usize);
@@ -13,6 +18,7 @@ fn searches() -> Vec<Search> {
     let direct = Start { direct: true, ..named };
     let two = Start { seeds: 0b011, ..named };
     let one = Start { seeds: 0b001, ..Start::STREAMING };
+    let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
     // The searches to a limit are run to other limits by name.
     let (all, some) = (usize::MAX, 50_000);
     vec![
@@ -26,6 +32,8 @@ fn searches() -> Vec<Search> {
         ("silence", two, alphabet::silence(), 2 * some),
         ("inline", Start::INLINE, alphabet::inline(1), all),
         ("inline, two", Start { seeds: 0b011, ..Start::INLINE }, alphabet::inline(2), some / 2),
+        ("balanced", Start::BALANCED, alphabet::balanced(2), all),
+        ("balanced, inline", inline, alphabet::balanced_inline(), all),
         ("srv", Start::SRV, alphabet::srv(), some / 5),
         ("three servers", Start::STREAMING, alphabet::three_servers(), 3 * some),
     ]

@@ -104,6 +104,30 @@ pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
     })
 }
 
+/// Checks the outputs that open a load balancer (J-13, J-21).
+pub(crate) fn opening(outputs: &Outputs) -> Result<(), String> {
+    let expected = [
+        "TopologyOpening",
+        "OpenServer",
+        "TopologyDescriptionChanged",
+        "ServerOpening",
+        "PoolReady",
+        "Publish",
+        "ServerDescriptionChanged",
+        "TopologyDescriptionChanged",
+    ];
+    let name = |output: &Output| match output {
+        Output::Emit(event) => event.name().as_str(),
+        Output::OpenServer { .. } => "OpenServer",
+        Output::PoolReady { .. } => "PoolReady",
+        Output::Publish(_) => "Publish",
+        _ => "another output",
+    };
+    ensure(outputs.iter().map(name).eq(expected), || {
+        format!("J-21: a load balancer is opened by {outputs:?}")
+    })
+}
+
 /// Checks that a failed check makes the server Unknown and clears its pool, but not after a panic.
 pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> Result<(), String> {
     for output in outputs {
@@ -218,11 +242,9 @@ pub(crate) fn clear(
     clear: &PoolClear,
     pool: &mut Pool,
 ) -> Result<(), String> {
-    ensure(clear.generation == pool.generation.next(), || {
-        format!(
-            "the pool of server {server} goes from generation {} to {}",
-            pool.generation, clear.generation
-        )
+    let whole = clear.service_id.is_none() && clear.generation == pool.generation.next();
+    ensure(whole, || {
+        format!("the pool of server {server} of generation {}: {clear:?}", pool.generation)
     })?;
     ensure(clear.was_paused != pool.ready, || {
         format!("F-63: server {server}: {clear:?} does not match {pool:?}")
@@ -258,9 +280,8 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
             format!("P3: {server} failed, but its pool is ready")
         })?;
         let available = server.server_type.is_available();
-        ensure(available == server.rtt.is_some(), || {
-            format!("G-3: {server} has {:?}", server.rtt)
-        })?;
+        let measured = available && server.server_type != ServerType::LoadBalancer;
+        ensure(measured == server.rtt.is_some(), || format!("G-3: {server} has {:?}", server.rtt))?;
         ensure(!available || server.error.is_none(), || {
             format!("{server} is available, but has the error {:?}", server.error)
         })?;

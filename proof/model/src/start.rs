@@ -17,6 +17,7 @@ use crate::step::{self, MEMBERS, members};
 /// The initial configuration of a deployment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of a connection string")]
 pub struct Start {
     /// The seeds, one bit each; none means all.
     pub seeds: u8,
@@ -28,12 +29,20 @@ pub struct Start {
     pub mode: Mode,
     /// True if the seeds come from an SRV record, which is polled.
     pub srv: bool,
+    /// `loadBalanced=true`, which uses the first seed alone.
+    pub balanced: bool,
 }
 
 impl Start {
     /// Three seeds that are polled, and no other options.
-    pub const DISCOVERY: Self =
-        Self { seeds: 0b111, direct: false, named: false, mode: Mode::Polling, srv: false };
+    pub const DISCOVERY: Self = Self {
+        seeds: 0b111,
+        direct: false,
+        named: false,
+        mode: Mode::Polling,
+        srv: false,
+        balanced: false,
+    };
 
     /// Three members of a set that stream.
     pub const STREAMING: Self = Self { named: true, mode: Mode::Streaming, ..Self::DISCOVERY };
@@ -43,6 +52,9 @@ impl Start {
 
     /// One seed from an SRV record.
     pub const SRV: Self = Self { seeds: 0b001, srv: true, ..Self::DISCOVERY };
+
+    /// A load balancer.
+    pub const BALANCED: Self = Self { seeds: 0b001, balanced: true, ..Self::DISCOVERY };
 
     /// `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
@@ -83,10 +95,11 @@ impl Start {
             0 => 0b111,
             seeds => seeds,
         };
-        let count = if self.direct { 1 } else { usize::from(MEMBERS) };
+        let count = if self.direct || self.balanced { 1 } else { usize::from(MEMBERS) };
         let mut options = Options::new(members(mask).take(count).collect());
-        options.direct_connection = self.direct.then_some(true);
-        options.replica_set = self.named.then(|| step::SET.into());
+        options.load_balanced = self.balanced;
+        options.direct_connection = (self.direct && !self.balanced).then_some(true);
+        options.replica_set = (self.named && !self.balanced).then(|| step::SET.into());
         options.wire_versions = WireVersions { min: 0, max: 29 };
         options.heartbeat_frequency = Some(self.heartbeat());
         options.connect_timeout = self.limit();
@@ -120,6 +133,8 @@ pub(crate) enum Purpose {
     Server,
     /// It is for the request of a client without tasks.
     Request,
+    /// It is for an error that clears the connections to a service.
+    Service,
 }
 
 /// A call of the deployment, as its outputs are judged.

@@ -132,6 +132,36 @@ pub enum Step {
         /// The member.
         on: u8,
     },
+    /// A connection to the service behind a load balancer is open.
+    ServiceOpened(u8),
+    /// A connection to the service is closed, or this is reported again.
+    ServiceClosed {
+        /// The service.
+        service: u8,
+        /// The connection.
+        which: Which,
+    },
+    /// An application reports an error of a connection to the service.
+    ServiceError {
+        /// The service.
+        service: u8,
+        /// The connection.
+        which: Which,
+        /// The error.
+        error: OperationError,
+    },
+}
+
+/// A connection to a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Which {
+    /// The open one that was opened last.
+    Newest,
+    /// The open one that was opened first, if there are several.
+    Oldest,
+    /// The one that was closed last.
+    Closed,
 }
 
 /// A request of a client without tasks.
@@ -233,6 +263,8 @@ pub enum OperationError {
     Timeout,
     /// The connection could not be opened, which the pool attributes to overload.
     Overloaded,
+    /// The server's certificate is not trusted.
+    Untrusted,
     /// Authentication failed.
     Auth,
     /// `NotWritablePrimary`, with this counter of `topologyVersion`; 0 for none.
@@ -267,7 +299,10 @@ impl Step {
             | Self::Request(_)
             | Self::Wait
             | Self::Chosen { .. }
-            | Self::Probed { .. } => None,
+            | Self::Probed { .. }
+            | Self::ServiceOpened(_)
+            | Self::ServiceClosed { .. }
+            | Self::ServiceError { .. } => None,
         }
     }
 }
@@ -355,6 +390,7 @@ impl OperationError {
     pub(crate) fn stage(self) -> Stage {
         match self {
             Self::Overloaded => Stage::Connect,
+            Self::Untrusted => Stage::Tls,
             Self::Auth => Stage::Auth,
             _ => Stage::Operation,
         }
@@ -366,7 +402,9 @@ impl OperationError {
             Self::NotPrimary(counter) => (10_107, counter),
             Self::ShuttingDown(counter) => (91, counter),
             Self::DuplicateKey => (11_000, 0),
-            Self::Broken | Self::Timeout | Self::Overloaded | Self::Auth => return None,
+            Self::Broken | Self::Timeout | Self::Overloaded | Self::Untrusted | Self::Auth => {
+                return None;
+            }
         };
         let mut reply = doc! { "ok": 0, "code": code, "errmsg": "no" };
         if let Some(version) = version(on, counter) {

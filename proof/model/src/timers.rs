@@ -63,7 +63,7 @@ impl World {
             };
             if watch.deserted {
                 let silent = deadlines == [None; 2] && !watch.checking;
-                ensure(silent, || wrong("a deserted server has a timer"))?;
+                ensure(silent, || wrong("a server that is not checked has a timer"))?;
                 continue;
             }
             let [deadline, wanted] = deadlines;

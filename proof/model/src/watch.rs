@@ -83,7 +83,7 @@ pub(crate) struct Rush {
 }
 
 impl Watch {
-    pub(crate) fn new(id: ServerId) -> Self {
+    pub(crate) fn new(id: ServerId, monitored: bool) -> Self {
         Self {
             id,
             pool: Pool::default(),
@@ -91,7 +91,7 @@ impl Watch {
             ping: Connection::new(id, Role::Ping),
             checking: false,
             streamed: false,
-            deserted: false,
+            deserted: !monitored,
             answered: None,
             suspected: None,
             earliest: Instant::EPOCH,
@@ -115,7 +115,7 @@ impl Watch {
             format!("F-40: a second check of server {} is in flight", self.id)
         })?;
         let own = match call.purpose {
-            Purpose::Other => false,
+            Purpose::Other | Purpose::Service => false,
             Purpose::Server => call.about == Some(self.id),
             Purpose::Request => true,
         };

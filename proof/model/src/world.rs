@@ -11,6 +11,7 @@ use sdam_core::{
 
 use crate::{
     oracle::{self, Change, ensure},
+    service::{self, Service},
     start::{Call, Start},
     step::{Step, address},
     watch::{Timers, Watch},
@@ -34,6 +35,8 @@ pub struct World {
     pub(crate) stalled: Option<Instant>,
     /// True if a client without tasks has made a request that has not ended.
     pub(crate) is_requested: bool,
+    /// The services behind a load balancer.
+    pub(crate) services: Vec<Service>,
 }
 
 /// An initial configuration, and steps.
@@ -80,6 +83,7 @@ impl World {
             asked: None,
             stalled: None,
             is_requested: false,
+            services: service::services(start),
         };
         world.handle(Call::default(), Input::Open)?;
         Ok(world)
@@ -132,7 +136,12 @@ impl World {
         let after = Arc::clone(self.deployment.description());
         let before = std::mem::replace(&mut self.published, after);
         let change = Change { before: &before, after: &self.published };
-        oracle::order(outputs, self.reported.servers().is_empty())?;
+        let opening = self.reported.servers().is_empty();
+        if self.start.balanced && opening {
+            oracle::opening(outputs)?;
+        } else {
+            oracle::order(outputs, opening)?;
+        }
         oracle::publication(&change, outputs)?;
         oracle::events(&change, &mut self.reported, outputs)?;
         let known = call
@@ -157,6 +166,9 @@ impl World {
         let pools: Vec<_> = self.watches.iter().map(|own| (own.id, own.pool)).collect();
         oracle::state(&self.deployment, &pools)?;
         self.check_late_answers(call, &gone)?;
+        if self.start.balanced && !opening {
+            self.judge_services(call, outputs)?;
+        }
         if self.start.is_inline() {
             return self.judge_request(call);
         }

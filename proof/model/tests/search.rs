@@ -3,7 +3,7 @@
 use sdam_model::{
     alphabet,
     search::search,
-    start::Start,
+    start::{Mode, Start},
     step::Step,
     world::{History, World},
 };
@@ -25,6 +25,11 @@ fn states_near_the_start_break_no_invariant() {
     check(one, &alphabet::one_server(), 2000);
     // H-1, H-5, F-41
     check(Start::INLINE, &alphabet::inline(1), 2000);
+    // D-12, F-67, I-3, I-50, I-51, I-52, J-21
+    check(Start::BALANCED, &alphabet::balanced(2), 1000);
+    // H-14
+    let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
+    check(inline, &alphabet::balanced_inline(), 500);
     // N-21, N-23
     check(Start::SRV, &alphabet::srv(), 1000);
 }
@@ -64,6 +69,9 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, alphabet::one_server());
     check(Start::INLINE, alphabet::inline(1));
+    let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
+    check(inline, alphabet::balanced_inline());
+    check(Start::BALANCED, alphabet::balanced(2));
     check(Start::SRV, alphabet::srv());
 }
 

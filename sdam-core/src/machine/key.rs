@@ -21,6 +21,7 @@ impl TopologyMachine {
                 pool.ready.hash(hasher);
                 // There are no connections of an earlier generation before the first clear.
                 (pool.generation > Generation::FIRST).hash(hasher);
+                pool.services.write_key(hasher);
             }
         }
     }

@@ -75,6 +75,21 @@ impl Services {
         known.generation
     }
 
+    /// Writes the services by their ids. Of generations, only small distances count.
+    #[cfg(feature = "model")]
+    pub(super) fn write_key(&self, hasher: &mut impl core::hash::Hasher) {
+        let known = self.known.iter().map(|own| {
+            let since = |first: Generation, now: Generation| {
+                now.as_u64().saturating_sub(first.as_u64()).min(2)
+            };
+            let raised = since(own.generation, self.fresh);
+            (own.id, own.connections, since(own.first, own.generation), raised)
+        });
+        let mut known: alloc::vec::Vec<_> = known.collect();
+        known.sort_unstable();
+        core::hash::Hash::hash(&known, hasher);
+    }
+
     fn entry(&mut self, service: ObjectId) -> &mut Service {
         let (seed, fresh) = (self.seed, self.fresh);
         self.known

@@ -1,0 +1,192 @@
+//! The connections to the services behind a load balancer, and their invariants.
+
+use std::hash::{Hash, Hasher};
+
+use sdam_core::{
+    deployment::{Input, Output, Outputs},
+    error::ErrorOutcome,
+    hello::Hello,
+    ids::{Generation, ServerId},
+};
+
+use crate::{
+    drive::report,
+    oracle::ensure,
+    service::{Tunnel, id, place},
+    start::{Call, Purpose, Start},
+    step::{OperationError, Reply, Role, Step, Which},
+    world::World,
+};
+
+/// The maximum number of open connections to a service.
+const MAX_OPEN: usize = 2;
+
+/// The greatest distance of generations that keys distinguish.
+const FARTHEST: u64 = 2;
+
+/// A `maxWireVersion` of servers that support load balancers.
+const WIRE_VERSION: i32 = 17;
+
+impl World {
+    /// Returns whether the step, which is for a service, can be taken.
+    pub(crate) fn can_serve(&self, step: Step) -> bool {
+        let find = |service, which| self.services.get(place(service))?.tunnel(which);
+        match step {
+            Step::ServiceOpened(service) => {
+                let own = self.services.get(place(service));
+                own.is_some_and(|own| own.open.len() < MAX_OPEN)
+            }
+            Step::ServiceClosed { service, which } => {
+                // Only while nothing is counted may the end of a connection be reported twice.
+                find(service, which).is_some_and(|own| which != Which::Closed || own.gone)
+            }
+            Step::ServiceError { service, which, .. } => find(service, which).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Takes such a step.
+    pub(crate) fn serve(&mut self, step: Step) -> Result<(), String> {
+        let Some(server) = self.watches.first().map(|own| own.id) else {
+            return Ok(());
+        };
+        let call = Call { about: Some(server), ..Call::default() };
+        match step {
+            Step::ServiceOpened(service) => {
+                let generation = self.generation_of(server, service).unwrap_or_default();
+                let new = Tunnel { generation, stale: false, gone: false };
+                self.services[place(service)].open.push(new);
+                let reply = Ok(hello(service)).into();
+                let generation = Generation::FIRST;
+                self.handle(call, Input::Handshake { server, generation, reply })
+            }
+            Step::ServiceClosed { service, which } => {
+                let own = &mut self.services[place(service)];
+                let Some(ended) = own.tunnel(which) else {
+                    return Ok(());
+                };
+                match which {
+                    Which::Newest => own.open.truncate(own.open.len() - 1),
+                    Which::Oldest => drop(own.open.remove(0)),
+                    Which::Closed => {}
+                }
+                let last = own.open.is_empty();
+                let (stale, gone) = (ended.stale || last, ended.gone || last);
+                own.closed = Some(Tunnel { stale, gone, ..ended });
+                let (service, generation) = (id(service), ended.generation);
+                self.handle(call, Input::ServiceConnectionClosed { server, service, generation })
+            }
+            Step::ServiceError { service, which, error } => {
+                self.service_error(server, service, which, error)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn service_error(
+        &mut self,
+        server: ServerId,
+        service: u8,
+        which: Which,
+        error: OperationError,
+    ) -> Result<(), String> {
+        let own = &mut self.services[place(service)];
+        let Some(tunnel) = own.tunnel(which) else {
+            return Ok(());
+        };
+        let counts = matches!(
+            error,
+            OperationError::Broken | OperationError::Auth | OperationError::ShuttingDown(_)
+        );
+        let (expected, purpose) = match (tunnel.stale, counts) {
+            (true, _) => (ErrorOutcome::Stale, Purpose::Other),
+            (false, true) => (ErrorOutcome::ServiceCleared, Purpose::Service),
+            (false, false) => (ErrorOutcome::Irrelevant, Purpose::Other),
+        };
+        let clears = purpose == Purpose::Service;
+        if clears {
+            own.tunnels().for_each(|own| own.stale = true);
+        }
+        let report = report(0, error, tunnel.generation)?;
+        let report = report.with_service(id(service)).with_max_wire_version(WIRE_VERSION);
+        let timers = self.timers();
+        let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
+        let cleared = outputs.iter().all(|output| {
+            matches!(output, Output::PoolClear { clear, .. }
+                if clear.service_id == Some(id(service))
+                    && clear.generation == tunnel.generation.next()
+                    && !clear.was_paused
+                    && !clear.interrupt_in_use)
+        });
+        let matches =
+            outcome == expected && cleared && outputs.iter().count() == usize::from(clears);
+        ensure(matches, || {
+            format!(
+                "I-52: {error:?} of {tunnel:?} resulted in {outcome:?} and {outputs:?}, expected \
+                 {expected:?}"
+            )
+        })?;
+        self.judge(Call { about: Some(server), purpose, ..Call::default() }, &timers, &outputs)
+    }
+
+    /// Checks that nothing happens to an open load balancer but clears of services, and that the
+    /// generations are those of its connections.
+    pub(crate) fn judge_services(&mut self, call: Call, outputs: &Outputs) -> Result<(), String> {
+        let Some(server) = self.watches.first().map(|own| own.id) else {
+            return Ok(());
+        };
+        let expected = |output: &Output| match output {
+            Output::PoolClear { .. } => call.purpose == Purpose::Service,
+            Output::Choose | Output::Probe { .. } | Output::Finish(_) => self.start.is_inline(),
+            _ => false,
+        };
+        ensure(outputs.iter().all(expected), || {
+            format!("I-50, J-21: a load balancer has the outputs {outputs:?}")
+        })?;
+        for (number, service) in (0..).zip(&self.services) {
+            let current = self.generation_of(server, number);
+            let holds = |own: &Tunnel| {
+                if own.stale {
+                    Some(own.generation) < current
+                } else {
+                    Some(own.generation) == current
+                }
+            };
+            ensure(service.open.iter().chain(&service.closed).all(holds), || {
+                format!("I-3, F-67: service {number} has generation {current:?}, and {service:?}")
+            })?;
+        }
+        let before = self.key();
+        self.check_unwatched(server)?;
+        let (outcome, rtt) = (Ok(Ok(hello(0)).into()), Start::MINIMUM);
+        let played = self.deployment.handle(self.now, Input::Played { server, outcome, rtt });
+        let waits = self.deployment.deadline(true).is_some();
+        ensure(!waits && played.is_empty() && self.key() == before, || {
+            format!("D-12, H-14: checks concern a load balancer: {:?}", self.deployment)
+        })
+    }
+
+    /// Writes the connections, with the distances of their generations.
+    pub(crate) fn write_services(&self, hasher: &mut impl Hasher) {
+        let server = self.watches.first().map(|own| own.id);
+        for (number, service) in (0..).zip(&self.services) {
+            let current = server.and_then(|server| self.generation_of(server, number));
+            let current = current.map_or(0, Generation::as_u64);
+            service.open.len().hash(hasher);
+            for own in service.open.iter().chain(&service.closed) {
+                let distance = current.saturating_sub(own.generation.as_u64());
+                (distance.min(FARTHEST), own.stale, own.gone).hash(hasher);
+            }
+        }
+    }
+
+    fn generation_of(&self, server: ServerId, service: u8) -> Option<Generation> {
+        self.deployment.generation(server, Some(id(service)))
+    }
+}
+
+fn hello(service: u8) -> Hello {
+    let mut hello = Reply::member(Role::Mongos).hello(0);
+    hello.service_id = Some(id(service));
+    hello
+}
