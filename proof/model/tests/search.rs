@@ -4,7 +4,7 @@ use sdam_model::{
     alphabet,
     search::search,
     start::{Mode, Start},
-    step::Step,
+    step::{Link, OperationError, Reply, Role, Step},
     world::{History, World},
 };
 
@@ -79,4 +79,24 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
 fn a_history_runs_to_its_end() {
     let history = History { start: Start::STREAMING, steps: alphabet::three_servers() };
     history.run().unwrap();
+}
+
+#[test]
+fn the_pong_of_a_server_that_a_stale_reply_left_unknown_wakes_nobody() {
+    let reply = Reply { hosts: 0b001, version: 1, ..Reply::member(Role::Primary) };
+    let link = |ping| Link { on: 0, ping };
+    let answer = |ping| Step::Answer { link: link(ping), reply, more: false };
+    let due = Step::Due { on: 0, wanted: false };
+    let error = OperationError::ShuttingDown(2);
+    let steps = vec![
+        due,
+        Step::Connected(link(false)),
+        Step::Error { on: 0, error, late: false },
+        answer(false),
+        due,
+        Step::Connected(link(true)),
+        answer(true),
+    ];
+    let start = Start { seeds: 0b001, ..Start::STREAMING };
+    History { start, steps }.run().unwrap();
 }

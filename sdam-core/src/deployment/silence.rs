@@ -131,9 +131,8 @@ impl Deployment {
         };
         own.answers.last = own.answers.last.max(Some(at));
         own.answers.timeouts = 0;
-        if may_be_known {
-            own.clear_suspicion(now, true, out);
-        }
+        // An Unknown server whose stale reply made it prompt is excused here.
+        own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
         for other in mem::take(&mut self.evidence.overdue) {
             self.suspect(now, other, out);
