@@ -97,6 +97,8 @@ pub struct ServerFacts {
     pub last_answer: Option<Instant>,
     /// True if the current check waits for a change, so that the server reports one at once.
     pub streams: bool,
+    /// The time at which it became suspect; `None` if it has answered since.
+    pub suspected: Option<Instant>,
 }
 
 /// Derives facts from the events of one topology.
@@ -180,6 +182,7 @@ impl Facts {
                     since: event.at,
                     last_answer: None,
                     streams: false,
+                    suspected: None,
                 };
                 self.servers.insert(address.clone(), server);
             }
@@ -198,6 +201,17 @@ impl Facts {
                 self.answered(event.at, &heartbeat.address);
             }
             EventKind::RttMeasured { address, .. } => self.answered(event.at, address),
+            EventKind::ServerSuspected { address, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.suspected = Some(event.at);
+                }
+            }
+            // A server that was lost stays suspect until it answers.
+            EventKind::ServerSuspicionEnded { address, answered: true, .. } => {
+                if let Some(server) = self.servers.get_mut(address) {
+                    server.suspected = None;
+                }
+            }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 self.server_changed(event.at, previous, new, &mut facts);
             }
@@ -212,6 +226,7 @@ impl Facts {
     fn answered(&mut self, at: Instant, address: &ServerAddress) {
         if let Some(server) = self.servers.get_mut(address) {
             server.last_answer = Some(at);
+            server.suspected = None;
         }
         if self.primary.as_ref().is_none_or(|primary| primary == address) {
             self.sightings.answered(at);
@@ -332,8 +347,17 @@ impl Facts {
         let last_writable = seen.unwrap_or(at);
         let is_overdue = at.since(last_writable) > self.longest_wait.max(USUAL_WAIT) + MOMENT;
         let facts = address.and_then(|address| self.servers.get(address));
-        let streamed = facts.is_some_and(|facts| facts.streams) && !is_overdue;
-        Outage { lost, loss: way, last_writable, noticed: at, streamed, successor_named: None }
+        let suspected = facts.and_then(|facts| facts.suspected);
+        let is_overdue = is_overdue || suspected.is_some();
+        Outage {
+            lost,
+            loss: way,
+            last_writable,
+            suspected,
+            noticed: at,
+            streamed: facts.is_some_and(|facts| facts.streams) && !is_overdue,
+            successor_named: None,
+        }
     }
 
     fn end_failover(&mut self, failover: Failover) -> Fact {

@@ -49,6 +49,8 @@ pub struct Outage {
     /// The time of the last answer that showed the lost server as writable, of a check or a round
     /// trip; equal to `noticed` if there was none.
     pub last_writable: Instant,
+    /// The time at which the lost server became suspect, if it was silent from then on.
+    pub suspected: Option<Instant>,
     /// The time when the client stopped to regard the server as writable.
     pub noticed: Instant,
     /// True if the lost server reported changes at once, and no answer of it was overdue.
@@ -69,10 +71,11 @@ impl Outage {
         if is_told && self.streamed { self.noticed } else { self.last_writable }
     }
 
-    /// Returns the time without a writable server up to `end`: at least since the loss was noticed,
-    /// at most since its [earliest](Self::earliest) possible time.
+    /// Returns the time without a writable server up to `end`: at least since the loss was noticed
+    /// or the server became suspect, at most since its [earliest](Self::earliest) possible time.
     pub fn without_primary(&self, end: Instant) -> Bounds {
-        Bounds { at_least: end.since(self.noticed), at_most: end.since(self.earliest()) }
+        let silent = self.suspected.unwrap_or(self.noticed);
+        Bounds { at_least: end.since(silent), at_most: end.since(self.earliest()) }
     }
 
     fn fmt_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -215,17 +215,42 @@ fn the_time_without_a_primary_is_known_if_the_old_one_streamed_and_its_connectio
 /// Returns what a streaming set tells when another member answers as primary at 15 s; the old one
 /// answered 9 s before.
 fn replaced() -> Script {
+    replaced_after(|_| (), "up to 9.000s")
+}
+
+fn replaced_after(before: impl FnOnce(&mut Script), without: &str) -> Script {
     let mut script = Script::replica_set();
     script.at(1000).answered(1).streams().at(6000).pong();
+    before(&mut script);
     let mut stale = unreachable(1);
     stale.error = Some(Error::new(ErrorKind::StalePrimary, Stage::Hello, "stale"));
     let facts = script.at(15_000).change(TopologyType::ReplicaSetWithPrimary, &[primary(2), stale]);
     assert_eq!(
         shown(&facts)[2..],
-        ["failover from host1:27017 to host2:27017, up to 9.000s without primary: \
-          replaced by host2:27017; last seen writable 9.000s before"]
+        [format!(
+            "failover from host1:27017 to host2:27017, {without} without primary: replaced by \
+             host2:27017; last seen writable 9.000s before"
+        )]
     );
     script
+}
+
+#[test]
+fn a_suspected_primary_that_does_not_answer_was_lost_at_the_suspicion_at_the_latest() {
+    let suspected = |script: &mut Script| {
+        let (server, silence) = (ServerId::from_u64(1), Duration::from_secs(5));
+        let kind = EventKind::ServerSuspected { server, address: address("host1"), silence };
+        assert_eq!(script.at(11_000).push(kind), []);
+    };
+    replaced_after(suspected, "4.000s to 9.000s").check_without(99_000, 4_000, 9_000);
+    let cleared = |script: &mut Script| {
+        suspected(script);
+        let (server, duration) = (ServerId::from_u64(1), Duration::from_secs(1));
+        let address = address("host1");
+        let kind = EventKind::ServerSuspicionEnded { server, address, duration, answered: true };
+        assert_eq!(script.at(12_000).push(kind), []);
+    };
+    replaced_after(cleared, "up to 9.000s");
 }
 
 #[test]
