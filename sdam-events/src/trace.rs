@@ -104,6 +104,10 @@ fn log(message: &LogMessage<'_>) {
                 warning = fields.warning.map(field::display),
                 ignored = fields.ignored,
                 limit = fields.limit,
+                srvName = fields.srv_name,
+                domain = fields.domain,
+                hosts = fields.hosts.map(field::display),
+                remainingTimeMS = fields.remaining_time_ms,
                 dropped = fields.dropped,
                 reason = fields.reason.map(field::display),
             })

@@ -307,6 +307,7 @@ fn losses_of_a_server_are_counted_until_it_leaves_the_topology() {
         script.change(TopologyType::ReplicaSetWithPrimary, &[back]);
     }
     assert_eq!(script.facts.server(&address("host3")).unwrap().losses, 0);
+    assert_eq!(script.facts.failovers(), 0, "the primary has stayed");
     script.push(EventKind::ServerClosed {
         server: ServerId::from_u64(2),
         address: address("host2"),

@@ -11,7 +11,9 @@ mod shedding;
 use super::EventQueue;
 use crate::{
     sink::{EventSink, Interest},
-    test_support::{Recorder, TOPOLOGY, address, at, command, connection, opening, started},
+    test_support::{
+        Recorder, TOPOLOGY, address, at, command, connection, failed, opening, started,
+    },
 };
 
 fn queue() -> EventQueue {
@@ -42,8 +44,14 @@ fn a_queue_without_interest_stays_empty() {
 }
 
 #[test]
-fn operations_whose_ends_the_sink_does_not_receive_delay_nothing() {
+fn the_topology_ends_after_operations_under_way_whose_ends_the_sink_receives() {
     for (start, end) in operations() {
+        let queue = EventQueue::new(TOPOLOGY, Interest::ALL);
+        queue.push(at(1), start.clone());
+        queue.push(at(2), EventKind::TopologyClosed);
+        assert!(!queue.is_closed(), "{end:?}");
+        queue.push(at(3), end.clone());
+        assert!(queue.is_closed(), "{end:?}");
         let interest = Interest::ALL.without(end.name().into());
         let queue = EventQueue::new(TOPOLOGY, interest);
         queue.push(at(1), start);
@@ -52,7 +60,7 @@ fn operations_whose_ends_the_sink_does_not_receive_delay_nothing() {
     }
 }
 
-/// Returns starts of operations, each with its end.
+/// Returns starts of heartbeats and operations, each with its end.
 fn operations() -> Vec<(EventKind, EventKind)> {
     let (server, address) = (ServerId::from_u64(1), address("a"));
     let created =
@@ -81,6 +89,7 @@ fn operations() -> Vec<(EventKind, EventKind)> {
     let (command, document) = command(&bson::doc! { "ping": 1 });
     let error = Error::new(ErrorKind::Network, Stage::Operation, "broken");
     vec![
+        (started(1), failed(1)),
         (created, closed),
         (check_out.clone(), checked_out),
         (check_out, check_out_failed),

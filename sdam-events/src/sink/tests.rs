@@ -1,4 +1,4 @@
-use sdam_core::event::{EventKind, EventName};
+use sdam_core::event::{Event, EventKind, EventName};
 
 use super::{EventSink, Fanout, Filter, Interest, sink_fn};
 use crate::{
@@ -16,6 +16,17 @@ fn send(sink: &dyn EventSink) {
     }
     queue.drain_now(sink);
     assert_eq!(queue.sink_failed(), None);
+}
+
+#[test]
+fn a_sink_receives_all_but_pools_and_operations_unless_it_asks_for_other_events() {
+    #[derive(Debug)]
+    struct Plain;
+    impl EventSink for Plain {
+        fn emit(&self, _: &Event) {}
+    }
+    assert_eq!(Plain.interest(), Interest::SDAM);
+    assert_eq!(Recorder::interested_in(Interest::POOLS).interest(), Interest::POOLS);
 }
 
 #[test]

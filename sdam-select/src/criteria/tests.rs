@@ -135,6 +135,27 @@ fn selectors_run_in_order_and_can_only_remove_servers() {
     assert!(suitable(&empty, &settings, &criteria).unwrap().is_empty());
 }
 
+#[test]
+fn a_logged_selector_names_every_part_that_restricts_the_choice() {
+    // K-7
+    let select = || Arc::new(|_: &mut Candidates<'_>| {});
+    let preference = limited(90).with_tag_sets([tags(&[("dc", "ny")])].into());
+    let read = Criteria::read(preference).unwrap();
+    let restricted = read.with_deprioritized([address(1), address(2)]).with_selector(select());
+    let settings = Settings { selector: Some(select()), ..Settings::default() };
+    let check = |criteria: &Criteria, settings, expected: &str| {
+        assert_eq!(criteria.selector_text(settings).to_string(), expected);
+    };
+    check(
+        &restricted,
+        &settings,
+        "read preference { mode: nearest, tags: [{dc: ny}], maxStalenessSeconds: 90 }, \
+         deprioritized servers [s01:27017, s02:27017], custom selector of the client, custom \
+         selector of the operation",
+    );
+    check(&Criteria::write(), &Settings::default(), "write operation");
+}
+
 /// The server of an attempt, the topology type, and `enableOverloadRetargeting`.
 struct On(ServerAddress, TopologyType, bool);
 

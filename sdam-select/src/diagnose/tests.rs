@@ -259,6 +259,8 @@ fn the_last_criterion_that_excluded_servers_is_reported() {
 fn every_diagnosis_has_its_own_remedy() {
     let addresses = || vec![address(1)];
     let error = || Error::new(ErrorKind::SetName, Stage::Hello, "m");
+    let departed =
+        |reason| Diagnosis::Departed(Departure::new(ServerId::from_u64(1), address(1), reason));
     let all = [
         Diagnosis::Incompatible("m".into()),
         Diagnosis::NoServers { set_name: None },
@@ -273,6 +275,9 @@ fn every_diagnosis_has_its_own_remedy() {
         Diagnosis::TlsExpected { addresses: addresses() },
         Diagnosis::NoMatchingTags,
         Diagnosis::AllStale,
+        departed(DepartureReason::NotListed { primary: address(2) }),
+        departed(DepartureReason::OneOfSeveralSeeds),
+        departed(DepartureReason::HostsChanged),
     ];
     for (index, diagnosis) in all.iter().enumerate() {
         assert!(!diagnosis.to_string().is_empty());

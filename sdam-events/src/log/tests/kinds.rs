@@ -6,7 +6,10 @@ use bson::doc;
 use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
-    event::{CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat},
+    event::{
+        CheckOutFailure, ConnectionClosedReason, ConnectionId, EventKind, Heartbeat,
+        SelectionFailure,
+    },
     ids::{Generation, ObjectId, ServerId},
     options::{Options, Warning},
     pool::{PoolClear, PoolOptions},
@@ -79,6 +82,17 @@ fn topology() -> Vec<EventKind> {
         EventKind::TopologyEmptied,
         EventKind::ServerUnusable { server: server(), address: address("mongo-0"), obstacle },
         EventKind::ConfigWarning(warning()),
+        EventKind::SrvHostsIgnored {
+            name: "_mongodb._tcp.db.example.com".into(),
+            domain: "example.com".into(),
+            hosts: [address("a.other.com"), address("b.other.com")].into(),
+        },
+        EventKind::SrvLookupFailed {
+            name: "_mongodb._tcp.db.example.com".into(),
+            failure: Error::new(ErrorKind::Network, Stage::Dns, "no answer"),
+            next: Duration::from_secs(10),
+        },
+        EventKind::EventsDropped { total: 5 },
     ]
 }
 
@@ -164,5 +178,20 @@ fn selections() -> Vec<EventKind> {
     vec![
         EventKind::ServerSelectionStarted { selection: selection(), description: Arc::default() },
         waiting(None),
+        waiting(Some(Duration::from_millis(20))),
+        EventKind::ServerSelectionSucceeded {
+            selection: selection(),
+            description: Arc::default(),
+            server: server(),
+            address: host(),
+            duration: Duration::ZERO,
+        },
+        EventKind::ServerSelectionFailed {
+            selection: selection(),
+            description: Arc::default(),
+            reason: SelectionFailure::Timeout,
+            failure: "no server".into(),
+            duration: Duration::ZERO,
+        },
     ]
 }

@@ -1,16 +1,21 @@
 //! Load shedding for a slow sink.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use sdam_core::{
+    deployment::{Input, RecordedInput},
     event::{Event, EventKind, EventName, Heartbeat},
     ids::ServerId,
+    server::ServerType,
+    srv::SrvRecords,
 };
 
-use super::super::EventQueue;
+use super::super::{EventQueue, shed::weight};
 use crate::{
     sink::{EventSink, Interest},
-    test_support::{Recorder, TOPOLOGY, address, at, connection, failed, opening, started},
+    test_support::{
+        Recorder, TOPOLOGY, address, at, command, connection, description, failed, opening, started,
+    },
 };
 
 const SERVERS: u64 = 3;
@@ -61,7 +66,7 @@ fn above_the_mark_new_heartbeats_are_dropped_as_a_whole() {
     flood(&queue);
     let most = EventQueue::SHED_BYTES + SERVERS as usize * 4096;
     assert!(queue.bytes() <= most, "{}", queue.bytes());
-    let dropped = queue.dropped();
+    let dropped = queue.pending().dropped();
     assert_eq!(dropped + queue.depth() as u64 - 1, 2 * SERVERS * 100_000);
     let sink = Recorder::shared();
     queue.drain_now(&sink);
@@ -169,4 +174,22 @@ fn without_interest_in_starts_single_ends_are_dropped() {
     let delivered = queue.drain_now(&sink);
     assert_eq!(queue.dropped() + delivered, SERVERS * 100_000);
     assert_eq!(sink.interest(), name.into());
+}
+
+#[test]
+fn an_event_weighs_as_much_as_what_only_it_keeps() {
+    let (info, document) = command(&bson::doc! { "find": "x".repeat(1000) });
+    assert_eq!(weight(&info.started(&document)), 512 + document.len());
+    // Each of three hosts with 128 bytes and its name.
+    let hosts = ["a", "b", "c"].map(address).to_vec();
+    let input = Input::LookedUp(Ok(SrvRecords::new(hosts, Duration::ZERO)));
+    let recorded = RecordedInput { now: at(1), input, setup: None };
+    assert_eq!(weight(&EventKind::Input(Arc::new(recorded))), 512 + 3 * (128 + "a:27017".len()));
+    // Two hosts and a tag, with 64 bytes and their texts.
+    let mut server = description(1, ServerType::RsPrimary);
+    server.hosts = ["a", "b"].map(address).into();
+    server.tags = [("dc", "ny")].into_iter().collect();
+    let [previous, new] = [server.clone(), server].map(Arc::new);
+    let changed = EventKind::ServerDescriptionChanged { previous, new };
+    assert_eq!(weight(&changed), 512 + 512 + 2 * (64 + "a:27017".len()) + 64 + "dcny".len());
 }
