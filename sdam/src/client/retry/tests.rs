@@ -59,3 +59,19 @@ fn without_a_server_the_error_of_the_attempt_before_is_returned() {
     let error = retry.end(unselected(), false).unwrap_err();
     assert_eq!(error.to_string(), "`ping` failed: command error at operation (91): no");
 }
+
+#[test]
+fn the_error_is_that_of_the_last_attempt_that_may_have_taken_effect_or_else_the_first() {
+    for (is_sent, labels, expected) in [
+        (true, &[][..], 11600),
+        (true, &["NoWritesPerformed"], 91),
+        (false, &[], 91),
+        (false, &["NoWritesPerformed"], 91),
+    ] {
+        let mut retry = Retry::new(policy());
+        retry.failed(Failure { is_sent: false, ..failure(91, &["RetryableWriteError"]) }, 0);
+        retry.failed(Failure { is_sent, ..failure(11600, labels) }, 0);
+        let error = retry.give_up(false).unwrap_err();
+        assert_eq!(error.code(), Some(expected), "{is_sent} {labels:?}");
+    }
+}

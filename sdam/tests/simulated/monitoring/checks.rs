@@ -218,7 +218,9 @@ fn closing_takes_no_time_while_monitors_pause() {
     let selected = sim.block_on(topology.select(&Criteria::write()));
     selected.unwrap_err();
     let before = sim.now();
+    assert!(!topology.snapshot().is_closed());
     sim.block_on(topology.close());
+    assert!(topology.snapshot().is_closed());
     assert_eq!(sim.now(), before);
 }
 

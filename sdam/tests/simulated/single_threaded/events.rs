@@ -86,3 +86,21 @@ fn sinks_are_called_while_no_io_is_in_progress() {
     let expected: Vec<u64> = (1..=seen.len() as u64).collect();
     assert_eq!(*seen, expected, "no gap, no repetition");
 }
+
+#[test]
+fn a_selection_that_waits_publishes_the_remaining_time_unless_it_tries_once() {
+    // K-8
+    for try_once in [true, false] {
+        let harness = Harness::default();
+        let (mut topology, mut events) =
+            harness.topology("a", |options| options.server_selection_try_once = Some(try_once));
+        ready(topology.scan());
+        select(&mut topology).unwrap_err();
+        let remaining =
+            std::iter::from_fn(|| events.try_next()).find_map(|event| match event.kind {
+                EventKind::ServerSelectionWaiting { remaining, .. } => Some(remaining),
+                _ => None,
+            });
+        assert_eq!(remaining.unwrap().is_none(), try_once, "{remaining:?}");
+    }
+}
