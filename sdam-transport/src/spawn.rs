@@ -75,3 +75,15 @@ impl Future for Task {
 }
 
 sdam_core::opaque!(Task, |this| name: this.name);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_is_listed_under_its_name() {
+        let task = Task::new("monitor", async {});
+        assert_eq!(task.name(), "monitor");
+        assert_eq!(format!("{task:?}"), r#"Task { name: "monitor", .. }"#);
+    }
+}

@@ -162,6 +162,7 @@ mod tests {
         clock.advance_to(at(5));
         assert_eq!(clock.now(), at(10));
         assert_eq!(clock.now() + Duration::from_millis(1), at(11));
+        assert_eq!(clock.wall(), UnixTime::from_millis(10));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use futures::{
 };
 
 use super::*;
+use crate::stream::NonBlocking;
 
 #[test]
 fn bytes_pass_in_both_directions_in_order() {
@@ -46,6 +47,14 @@ fn dropping_the_stream_ends_the_outgoing_bytes() {
     assert_eq!(end.to_send.next().now_or_never(), Some(None));
     let sent = end.arrived.send(Ok(vec![1])).now_or_never().unwrap();
     assert!(sent.is_err());
+}
+
+#[test]
+fn closing_a_wrapped_stream_ends_the_outgoing_bytes() {
+    let (stream, mut end) = piped();
+    let mut wrapped = NonBlocking(stream);
+    wrapped.close().now_or_never().unwrap().unwrap();
+    assert_eq!(end.to_send.next().now_or_never(), Some(None));
 }
 
 #[test]
