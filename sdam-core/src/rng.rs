@@ -70,7 +70,9 @@ mod tests {
         // The published reference sequence for seed 1234567.
         let mut rng = Rng::new(1_234_567);
         assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
+        let mut same = Rng::new(rng.seed());
         assert_eq!(rng.next_u64(), 3_203_168_211_198_807_973);
+        assert_eq!(same.next_u64(), 3_203_168_211_198_807_973);
     }
 
     #[test]

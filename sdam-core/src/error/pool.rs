@@ -97,6 +97,9 @@ mod tests {
         let check = |error: Error, kind, text: &str, retryable| {
             assert_eq!(format!("{error:#}"), text);
             assert_eq!(error.kind(), kind);
+            let is_in_use = kind == ErrorKind::Interrupted;
+            let stage = if is_in_use { Stage::Operation } else { Stage::CheckOut };
+            assert_eq!(error.stage(), stage);
             assert_eq!(error.is_retryable_pool(), retryable, "{text}");
             assert_eq!(error.is_retryable_read(), retryable, "{text}");
             assert_eq!(error.is_retryable_write(21), retryable, "{text}");

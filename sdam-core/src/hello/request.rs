@@ -22,7 +22,6 @@ impl HelloRequest {
     ) -> Self {
         let modern = server_api.is_some() || handshake.load_balanced;
         Self {
-            modern,
             handshake: Some(handshake),
             op_query: !modern && opcode == HandshakeOpcode::OpQuery,
             ..Self::poll(modern, server_api)

@@ -315,6 +315,51 @@ fn a_server_that_rejoins_gets_a_new_server_id() {
 }
 
 #[test]
+fn members_are_known_by_their_ids_in_whatever_order_a_member_lists_them() {
+    let mut machine = opened(&options(&["a"]));
+    let listed =
+        Hello { hosts: ["a", "c", "b"].map(address).into(), ..hello(ServerType::RsSecondary) };
+    let _ = check(&mut machine, "a", listed);
+    assert!(id(&machine, "c") < id(&machine, "b"));
+    for name in ["a", "b", "c"] {
+        assert!(machine.generation(id(&machine, name), None).is_some(), "{name}");
+    }
+}
+
+#[test]
+fn the_session_timeout_is_that_of_the_servers_that_remain() {
+    let mut machine = opened(&options(&["a", "b"]));
+    for (name, minutes) in [("a", 30), ("b", 10)] {
+        let mongos =
+            Hello { logical_session_timeout_minutes: Some(minutes), ..hello(ServerType::Mongos) };
+        let _ = check(&mut machine, name, mongos);
+    }
+    assert_eq!(machine.description().logical_session_timeout_minutes(), Some(10));
+    let _ = machine.handle(NOW, Input::Hosts(&[address("a")]));
+    assert_eq!(machine.description().logical_session_timeout_minutes(), Some(30));
+}
+
+#[test]
+fn a_handshake_with_an_unavailable_server_makes_it_known_and_requests_a_check() {
+    for (fails, expected) in [(true, true), (false, false)] {
+        let mut machine = opened(&options(&["a"]));
+        let _ = check(&mut machine, "a", hello(ServerType::Mongos));
+        if fails {
+            let _ = fail(&mut machine, "a", ErrorKind::Network);
+        }
+        let server = id(&machine, "a");
+        let generation = machine.generation(server, None).unwrap();
+        let hello = hello(ServerType::Mongos);
+        let input = Input::Handshake { server, generation, hello, rtt: RTT };
+        let effects = machine.handle(NOW, input);
+        let requests = effects.iter().any(|effect| *effect == Effect::RequestCheck { server });
+        assert_eq!(requests, expected);
+        let known = machine.description().server_by_id(server).unwrap();
+        assert_eq!(known.server_type, ServerType::Mongos);
+    }
+}
+
+#[test]
 fn a_standalone_among_several_hosts_of_an_srv_record_is_removed() {
     // D-11, D-20: a topology of type Single has one server, regardless of the number of seeds.
     let mut machine = opened(&options(&["a"]));

@@ -225,6 +225,7 @@ fn a_recording_is_replayed_without_divergence() {
         "PoolCleared",
         "PoolReady",
         "ServerHeartbeatFailed",
+        "\"auth\":\"no\"",
         "\"awaited\":true",
         "\"role\":\"Ping\"",
     ] {

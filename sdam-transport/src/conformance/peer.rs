@@ -216,4 +216,19 @@ mod tests {
         let text = reason(&read().unwrap_err());
         assert_eq!(text, "the connection is still open and silent after 15s");
     }
+
+    /// A connection whose reads fail.
+    struct Failing(io::ErrorKind);
+
+    impl Read for Failing {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_reset_is_closed() {
+        assert!(wait_for_close(&mut Failing(io::ErrorKind::ConnectionReset)).is_ok());
+        assert!(wait_for_close(&mut Failing(io::ErrorKind::TimedOut)).is_err());
+    }
 }

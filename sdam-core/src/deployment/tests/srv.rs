@@ -34,6 +34,12 @@ fn a_record_is_looked_up_every_minute_and_its_hosts_become_servers() {
     let next = Some(Instant::from_millis(121_000));
     assert_eq!(world.deployment.deadline_of(Timer::Srv, false), next);
     assert!(world.handle(Input::LookedUp(Ok(records))).is_empty(), "not outstanding");
+    let failed = || Input::LookedUp(Err(Error::new(ErrorKind::Network, Stage::Dns, "no answer")));
+    assert!(world.handle(failed()).is_empty(), "not outstanding");
+    world.wait_until(121_000);
+    assert_eq!(due(&mut world), ["look up _mongodb._tcp.db.example.com"]);
+    let _ = world.handle(Input::Close);
+    assert!(world.handle(failed()).is_empty(), "closed");
 }
 
 #[test]

@@ -80,6 +80,14 @@ fn a_changed_event_of_an_earlier_version_is_a_divergence() {
 }
 
 #[test]
+fn the_end_of_a_recording_of_an_earlier_version_may_follow_later_inputs() {
+    let close = VERSION_4.lines().find(|line| line.contains("\"input\":\"Close\"")).unwrap();
+    let end = VERSION_4.lines().last().unwrap();
+    let recording = VERSION_4.replacen(end, &format!("{close}\n{end}"), 1);
+    assert_eq!(replay(recording.as_bytes()).unwrap().divergence, None);
+}
+
+#[test]
 fn a_malformed_line_of_an_earlier_version_is_refused_with_the_reason() {
     let header = VERSION_4.lines().next().unwrap();
     let check = |rest: &str, reason: &str| {
