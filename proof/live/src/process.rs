@@ -1,8 +1,11 @@
 //! Child processes that do not outlive this one.
 
+use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+
+use crate::wait::poll;
 
 /// A script that reads process ids from standard input and kills the last one at end of input,
 /// which occurs however the writer ends. An empty line means that there is no process.
@@ -57,7 +60,8 @@ impl Process {
         Some(status)
     }
 
-    /// Sends a signal to the child, named without the prefix `SIG`.
+    /// Sends a signal to the child, named without the prefix `SIG`. After `STOP`, waits until all of
+    /// its threads are stopped.
     ///
     /// # Errors
     /// If the child is not running, or the signal cannot be sent.
@@ -72,7 +76,10 @@ impl Process {
             return Err(io::Error::other("kill failed"));
         }
         match name {
-            "STOP" => self.paused = true,
+            "STOP" => {
+                self.paused = true;
+                wait_until_stopped(&pid)?;
+            }
             "CONT" => self.paused = false,
             _ => {}
         }
@@ -119,6 +126,19 @@ fn detached(command: &mut Command) -> &mut Command {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
     command
+}
+
+/// Waits until no thread of the process runs. A signal that was sent has not always taken effect.
+/// Does nothing on systems without `/proc`.
+fn wait_until_stopped(pid: &str) -> io::Result<()> {
+    let tasks = Path::new("/proc").join(pid).join("task");
+    let is_stopped = || {
+        let threads = fs::read_dir(&tasks).into_iter().flatten().flatten();
+        // A thread that has ended has no state. The state follows the name in parentheses.
+        let mut states = threads.filter_map(|own| fs::read_to_string(own.path().join("stat")).ok());
+        Ok(states.all(|stat| stat.contains(") T ")).then_some(()))
+    };
+    poll("a stopped process", is_stopped).map_err(io::Error::other)
 }
 
 #[cfg(test)]

@@ -193,20 +193,12 @@ impl Model {
                 self.log.add(at, "watch", Tone::Bad, words);
             }
             EventKind::ServerSuspected { address, silence, .. } => {
-                if let Some(server) = self.servers.get_mut(address) {
-                    server.silent_since = Some(at - *silence);
-                }
                 let words =
                     format!("silent for {:.1} s while others answer", silence.as_secs_f64());
                 self.log.add(at, address, Tone::Bad, words);
             }
-            EventKind::ServerSuspicionEnded { address, answered, .. } => {
-                if let Some(server) = self.servers.get_mut(address) {
-                    server.silent_since = None;
-                }
-                if *answered {
-                    self.log.add(at, address, Tone::Doubtful, "answers again");
-                }
+            EventKind::ServerSuspicionEnded { address, answered: true, .. } => {
+                self.log.add(at, address, Tone::Doubtful, "answers again");
             }
             EventKind::TopologyEmptied => {
                 self.log.add(at, "set", Tone::Bad, "no server is left");
@@ -343,6 +335,13 @@ impl Model {
     /// Returns the facts derived so far.
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    /// Returns the time since the last answer of a known server that is suspected.
+    pub(crate) fn silence(&self, server: &Server) -> Option<Duration> {
+        let facts = self.facts.server(&server.description.address)?;
+        let is_suspected = facts.server_type.is_available() && facts.suspected.is_some();
+        facts.last_answer.filter(|_| is_suspected).map(|last| self.now.since(last))
     }
 
     /// Iterates over the servers, by address.

@@ -23,7 +23,10 @@ impl Deployment {
             server.check.write_key(now, hasher);
             server.ping.write_key(now, hasher);
             server.rtt.rtt().is_some().hash(hasher);
-            self.write_suspicion(now, server, hasher);
+            // Without tasks, nobody is suspected.
+            if self.inline.is_none() {
+                self.write_suspicion(now, server, hasher);
+            }
         }
         if let Some(srv) = &self.srv {
             srv.write_key(now, hasher);

@@ -25,13 +25,13 @@ const STALL: Duration = Duration::from_millis(500);
 /// The evidence that concerns all servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
-    /// The two servers that have answered last, the later one first. One of them is another one
-    /// than any server in question.
+    /// The two servers that answered last, the later one first. Two are enough to find the last
+    /// answer of any other server than a given one.
     latest: [Option<(ServerId, Instant)>; 2],
     /// The end of the last stall of this host.
     pub(super) stalled: Option<Instant>,
-    /// The servers whose answers are overdue, but since then no other server has answered, so that
-    /// the cause may be on this side.
+    /// The servers that are overdue and not suspected, because no other server has answered since.
+    /// A list, so that an answer need not look at all servers.
     overdue: Vec<ServerId>,
 }
 
@@ -218,7 +218,9 @@ impl Deployment {
 
 #[cfg(feature = "model")]
 impl Deployment {
-    /// Writes what determines future suspicions of the server.
+    /// Writes what determines the next suspicion of the server. Omits round-trip times and the ages
+    /// of earlier answers and stalls, which decide later ones: a search merges states that differ in
+    /// them only.
     pub(super) fn write_suspicion(
         &self,
         now: Instant,

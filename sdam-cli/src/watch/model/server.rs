@@ -64,8 +64,6 @@ pub(crate) struct Server {
     pub(crate) mode: Option<Mode>,
     /// The time of the last successful check.
     pub(crate) answered: Option<Instant>,
-    /// The time of the last answer before the server became suspect; `None` if it is not suspected.
-    pub(crate) silent_since: Option<Instant>,
     /// The last failed checks.
     pub(crate) trouble: Option<Trouble>,
     /// The state of its pool.
@@ -84,7 +82,6 @@ impl Server {
             history: History::default(),
             mode: None,
             answered: None,
-            silent_since: None,
             trouble: None,
             pool: Pool::default(),
             roles: [(at, ServerType::Unknown)].into(),

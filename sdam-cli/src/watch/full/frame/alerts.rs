@@ -118,12 +118,12 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
 fn silent(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
     for server in model.servers() {
-        let Some(since) = server.silent_since else {
+        let Some(silence) = model.silence(server) else {
             continue;
         };
         let address = &server.description.address;
         let name = scene.names.of_server(address);
-        let time = age(model.now().since(since));
+        let time = age(silence);
         let is_primary = server.description.server_type == ServerType::RsPrimary;
         let named: Vec<_> = model
             .servers()

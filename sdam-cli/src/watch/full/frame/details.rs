@@ -95,7 +95,7 @@ fn trouble(scene: &View<'_>, server: &Server) -> Option<Fact> {
 
 fn chosen(scene: &View<'_>, row: &Row<'_>) -> Fact {
     let mode = scene.state.preference.mode;
-    let (tone, why) = row.why(scene.model.now());
+    let (tone, why) = row.why(scene.model);
     let words = match &row.verdict {
         Some(Verdict::Eligible { .. }) => format!("for {mode}: in the latency window"),
         Some(Verdict::Rejected(rejection)) if row.server.error().is_none() => {

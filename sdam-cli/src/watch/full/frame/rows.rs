@@ -1,6 +1,6 @@
 //! The visible servers in order, with the verdict of selection.
 
-use sdam_core::{server::ServerType, time::Instant};
+use sdam_core::server::ServerType;
 use sdam_select::explain::{Explanation, Rejection, Verdict};
 
 use super::{
@@ -76,7 +76,7 @@ fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict
 
 impl Row<'_> {
     /// Explains in a few words why the server may be chosen, or why not.
-    pub(super) fn why(&self, now: Instant) -> (Tone, String) {
+    pub(super) fn why(&self, model: &Model) -> (Tone, String) {
         let server = self.server;
         if !server.description.server_type.is_available() {
             let Some(error) = server.error() else {
@@ -86,8 +86,8 @@ impl Row<'_> {
             let times = if times > 1 { format!(" x{times}") } else { String::new() };
             return (Tone::Bad, format!("{}{times}", brief(error)));
         }
-        if let Some(since) = server.silent_since {
-            return (Tone::Bad, format!("silent for {}", age(now.since(since))));
+        if let Some(silence) = model.silence(server) {
+            return (Tone::Bad, format!("silent for {}", age(silence)));
         }
         let rejection = match &self.verdict {
             Some(Verdict::Eligible { .. }) => return (Tone::Good, "in window".to_owned()),

@@ -180,7 +180,7 @@ impl Layout {
     fn new(scene: &View<'_>, rows: &[Row<'_>], total: u16) -> Self {
         let names = rows.iter().map(|row| width(name(scene, row, total)));
         let name = names.max().unwrap_or_default().max(6) as u16;
-        let why = rows.iter().map(|row| width(&row.why(scene.model.now()).1)).max();
+        let why = rows.iter().map(|row| width(&row.why(scene.model).1)).max();
         let why = why.unwrap_or_default().max(3) as u16;
         let widths = |columns: &[Column]| -> Vec<u16> {
             let width = |column: &Column| column.width(rows);
@@ -233,7 +233,7 @@ impl Layout {
             place = put(canvas, place, *width, (tone, &text), column.is_number());
         }
         if self.why > 0 {
-            let (tone, why) = row.why(scene.model.now());
+            let (tone, why) = row.why(scene.model);
             canvas.text(place, tone, &why);
         }
     }
@@ -284,7 +284,7 @@ impl Column {
             let known = rtt.filter(|rtt| !rtt.is_zero());
             known.map_or("-".to_owned(), millis)
         };
-        let is_down = server.current_trouble().is_some() || server.silent_since.is_some();
+        let is_down = server.current_trouble().is_some() || model.silence(server).is_some();
         let normal = |text| (Tone::Normal, text);
         match self {
             Self::State => {
