@@ -10,6 +10,7 @@ mod silence;
 mod srv;
 #[cfg(test)]
 mod tests;
+mod trial;
 
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -23,7 +24,7 @@ use crate::{
     ids::{Generation, ObjectId, ServerId},
     machine::{self, TopologyMachine},
     monitor::{Check, MonitorConfig, Reply, Trip, Waiting},
-    options::{HandshakeOpcode, Options, Srv},
+    options::{Detector, HandshakeOpcode, Options, Srv},
     report::ErrorReport,
     rng::Rng,
     scan::Scans,
@@ -100,7 +101,7 @@ impl Deployment {
         Self {
             topology: TopologyMachine::new(options, topology),
             servers: Vec::new(),
-            evidence: Evidence::default(),
+            evidence: Evidence::new(config.detector),
             srv: None,
             max_hosts: options.srv.as_ref().map_or(0, Srv::max_hosts),
             slack: config.heartbeat_frequency / 10,
@@ -126,6 +127,7 @@ impl Deployment {
     #[must_use]
     pub fn with_scans(mut self, options: &Options) -> Self {
         let rng = self.rng.fork();
+        self.evidence = Evidence::default();
         self.inline = Some(Inline::new(Scans::new(options, rng)));
         self
     }
@@ -162,6 +164,7 @@ impl Deployment {
             server_api: None,
             handshake_opcode: HandshakeOpcode::default(),
             retry_before_unknown: setup.retry_before_unknown,
+            detector: setup.detector,
         };
         options.srv.clone_from(&setup.srv);
         options.connect_timeout = setup.connect_timeout;
@@ -201,8 +204,8 @@ impl Deployment {
             Input::Failed { conn, at, error } => self.failed(now, (conn, at), error, out_mut),
             Input::Deserted { server } => self.deserted(now, server, out_mut),
             Input::CheckRequested { server } => {
-                let stalled = self.evidence.stalled;
-                self.with(server, |own| own.request_check(now, stalled, out_mut));
+                let host = self.evidence.host;
+                self.with(server, |own| own.request_check(now, host, out_mut));
             }
             Input::Scan(request) => self.request(now, request, out_mut),
             Input::Chosen { server, idle } => {
@@ -232,6 +235,8 @@ impl Deployment {
             Input::Error { server, report } => {
                 self.apply_error(now, server, &report, out_mut);
             }
+            Input::Late { server, sent } => self.late(server, sent, out_mut),
+            Input::Answered { server } => self.answered_elsewhere(now, server, out_mut),
             Input::LookedUp(outcome) => self.looked_up(now, outcome, out_mut),
             Input::Hosts(hosts) => self.hosts(now, &hosts, out_mut),
             Input::Played { server, outcome, rtt } => {
@@ -271,7 +276,7 @@ impl Deployment {
     pub fn deadline_of(&self, timer: Timer, wanted: bool) -> Option<Instant> {
         match timer {
             Timer::Server(_) if self.inline.is_some() => None,
-            Timer::Server(server) => self.server(server)?.deadline(wanted, self.evidence.stalled),
+            Timer::Server(server) => self.server(server)?.deadline(wanted, self.evidence.host),
             Timer::Srv => self.next_look_up(),
             Timer::Scan => self.next_step(),
         }
@@ -292,6 +297,11 @@ impl Deployment {
     /// `None` if the server has left the topology.
     pub fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         self.topology.generation(server, service)
+    }
+
+    /// Returns the judge of silent servers; `None` if there is none, as always in inline mode.
+    pub fn detector(&self) -> Option<Detector> {
+        self.evidence.detector()
     }
 
     /// Returns the server's round-trip times, as measured by its checks and pings.
@@ -322,6 +332,7 @@ impl Deployment {
             connect_timeout: self.config.connect_timeout,
             streaming: self.config.streaming,
             retry_before_unknown: self.config.retry_before_unknown,
+            detector: self.config.detector,
             scans: self.inline.as_ref().map(|own| own.scans.setup()),
             max_hosts: self.max_hosts,
             srv: self.srv.as_ref().map(SrvPolling::srv),
@@ -378,12 +389,14 @@ impl Deployment {
         }
         let report = own.check.due(now, known, out);
         own.ping.due(now, out);
+        own.probe.due(now, out);
         if let Some(report) = report {
             self.report(now, server, report, out);
         }
         self.proceed(now, server, out);
         if has_tasks {
             self.await_answer(now, server, out);
+            self.judge(now, server, out);
         }
     }
 
@@ -394,6 +407,7 @@ impl Deployment {
         match conn.role {
             Role::Check => own.check.connected(now, conn, out),
             Role::Ping => own.ping.connected(now, conn, out),
+            Role::Probe => own.probe.connected(now, conn, out),
         }
         self.proceed(now, conn.server, out);
     }
@@ -421,8 +435,11 @@ impl Deployment {
                     self.measured(conn.server, sample, out);
                 }
             }
+            // Any answer has ended the probe.
+            Role::Probe => {}
         }
         self.proceed(now, conn.server, out);
+        self.retry(now, out);
     }
 
     fn failed(
@@ -447,6 +464,7 @@ impl Deployment {
                 }
             }
             Role::Ping => own.ping.failed(now, conn, out),
+            Role::Probe => own.probe.failed(now, conn, out),
         }
         self.proceed(now, conn.server, out);
     }
@@ -515,7 +533,7 @@ impl Deployment {
 
     fn deadlines(&self, wanted: bool) -> impl Iterator<Item = (Instant, Timer)> + '_ {
         let server = move |server: &Server| {
-            let deadline = server.deadline(wanted, self.evidence.stalled)?;
+            let deadline = server.deadline(wanted, self.evidence.host)?;
             Some((deadline, Timer::Server(server.id)))
         };
         let has_tasks = self.inline.is_none();

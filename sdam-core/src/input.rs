@@ -8,7 +8,7 @@ use crate::{
     error::Error,
     hello::HelloReply,
     ids::{Generation, ObjectId, ServerId},
-    options::Srv,
+    options::{Detector, Srv},
     report::ErrorReport,
     srv::SrvRecords,
     time::Instant,
@@ -149,6 +149,20 @@ pub enum Input {
         /// The error.
         report: ErrorReport,
     },
+    /// An operation, or a pooled connection that is being opened, has waited for another
+    /// [`Detector::floor`] for an answer of the server. Has no effect without a detector.
+    Late {
+        /// The server.
+        server: ServerId,
+        /// The time at which the wait began.
+        sent: Instant,
+    },
+    /// An operation got its reply, while the server is [asked](crate::server::Silence::asked) or
+    /// after the operation was reported as [`Late`](Self::Late).
+    Answered {
+        /// The server.
+        server: ServerId,
+    },
     /// The look-up of the SRV record has ended.
     LookedUp(Result<SrvRecords, Error>),
     /// The hosts of an SRV record that the caller has looked up and validated. They are sampled by
@@ -210,6 +224,9 @@ pub enum Role {
     /// Measurements of round-trip times, while checks wait for changes (Server Monitoring:
     /// "Measuring RTT").
     Ping,
+    /// A single request that tests whether a silent server answers on a new connection
+    /// ([`Detector`]).
+    Probe,
 }
 
 /// A request of a client without background tasks. It replaces the previous request, except that a
@@ -275,6 +292,9 @@ pub struct Setup {
     pub streaming: bool,
     /// True if a failed check of a known server is retried before it counts.
     pub retry_before_unknown: bool,
+    /// The strategy for leaving silent servers.
+    #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
+    pub detector: Option<Detector>,
     /// The options of scans, in inline mode.
     pub scans: Option<ScanSetup>,
     /// `srvMaxHosts`.

@@ -38,6 +38,7 @@ pub mod address;
 pub mod command;
 mod config_error;
 pub mod deployment;
+mod detector;
 pub mod document;
 #[cfg(feature = "serde")]
 mod encoding;

@@ -16,7 +16,7 @@ use core::time::Duration;
 
 use crate::{
     hello::Handshake,
-    options::{HandshakeOpcode, Options, ServerApi, ServerMonitoringMode},
+    options::{Detector, HandshakeOpcode, Options, ServerApi, ServerMonitoringMode},
 };
 
 pub(crate) use self::{
@@ -47,6 +47,8 @@ pub struct MonitorConfig {
     pub handshake_opcode: HandshakeOpcode,
     /// True to retry a failed check of a known server on a new connection before reporting it.
     pub retry_before_unknown: bool,
+    /// The strategy for leaving silent servers; `None` to wait for the time limit of checks.
+    pub detector: Option<Detector>,
 }
 
 impl MonitorConfig {
@@ -66,6 +68,7 @@ impl MonitorConfig {
             server_api: options.server_api.clone().map(Arc::new),
             handshake_opcode: options.handshake_opcode,
             retry_before_unknown: options.deviations.retry_before_unknown,
+            detector: options.detector,
         }
     }
 }

@@ -18,6 +18,7 @@ mod tests;
 mod validate;
 
 pub use crate::config_error::{ConfigError, Warning};
+pub use crate::detector::Detector;
 pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
 pub use credential::Credential;
 pub(crate) use credential::default_source;
@@ -141,6 +142,12 @@ pub struct Options {
     /// It has an effect on Linux and Android only, and no connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
+    /// The strategy for leaving a server that has fallen silent, before the time limit of its checks;
+    /// `None`, the default, waits for that. No connection string contains it.
+    pub detector: Option<Detector>,
+    /// True if reads avoid [suspected](crate::server::Silence::suspected) servers as long as others
+    /// are eligible. No connection string contains it.
+    pub avoid_suspected: bool,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
     /// The deviations from the specifications, which applications leave alone.
@@ -185,6 +192,8 @@ impl Options {
             tls: None,
             proxy: None,
             tcp_user_timeout: None,
+            detector: None,
+            avoid_suspected: false,
             driver: DriverOptions::default(),
             deviations: Deviations::default(),
             uri_warnings: Vec::new(),

@@ -101,6 +101,31 @@ impl RttWindow {
         self.recent.iter().take(self.count).min().copied().unwrap_or_default()
     }
 
+    /// Returns the lower quartile of the last ten samples by nearest rank; zero if there was never a
+    /// sample.
+    pub(crate) fn lower_quartile(&self) -> Duration {
+        let mut sorted = self.recent;
+        let sorted = sorted.get_mut(..self.count.min(WINDOW)).unwrap_or_default();
+        sorted.sort_unstable();
+        let quartile = sorted.get(sorted.len().div_ceil(4).saturating_sub(1)).copied();
+        quartile.or(self.newest).unwrap_or_default()
+    }
+
+    /// Returns the mean of the last ten samples and their standard deviation; zero if there was
+    /// never a sample.
+    pub(crate) fn distribution(&self) -> (Duration, Duration) {
+        let samples = || self.recent.iter().take(self.count);
+        let count = samples().len() as u32;
+        if count == 0 {
+            return (self.newest.unwrap_or_default(), Duration::ZERO);
+        }
+        let mean = samples().sum::<Duration>() / count;
+        let squares = samples().map(|sample| sample.abs_diff(mean).as_nanos().pow(2));
+        let variance = squares.sum::<u128>() / u128::from(count);
+        let deviation = u64::try_from(variance.isqrt()).unwrap_or(u64::MAX);
+        (mean, Duration::from_nanos(deviation))
+    }
+
     /// Returns the 90th percentile by nearest rank: the second greatest of ten samples, the
     /// greatest of fewer.
     fn p90(&self) -> Duration {

@@ -22,6 +22,9 @@ pub struct Silence {
     /// The time at which the server became suspect: its answer was overdue, and another server has
     /// answered since it was expected. `None` if it is not suspected.
     pub suspected: Option<Instant>,
+    /// The time at which a [detector](crate::options::Detector) asked the server; `None` if it has
+    /// answered since, or there is none.
+    pub asked: Option<Instant>,
     /// The number of reported operations that timed out since the last answer.
     pub timeouts: u32,
 }

@@ -25,6 +25,10 @@ pub struct Settings {
     /// `enableOverloadRetargeting`: true if a retry avoids servers that were overloaded.
     #[doc(alias = "enableOverloadRetargeting")]
     pub retargets_overload: bool,
+    /// True if reads avoid [suspected](sdam_core::server::Silence::suspected) servers as long as
+    /// others are eligible. [`choose`](crate::choose) does not know them: its caller
+    /// [deprioritizes](crate::criteria::Criteria::with_deprioritized) them.
+    pub avoids_suspected: bool,
     /// The application's selector for every operation of the client.
     pub selector: Option<Arc<dyn Selector>>,
 }
@@ -38,6 +42,7 @@ impl Settings {
             strategy: options.selection_strategy,
             min_wire_version: options.wire_versions.min,
             retargets_overload: options.driver.enable_overload_retargeting() == Some(true),
+            avoids_suspected: options.avoid_suspected,
             selector: None,
         }
     }
@@ -75,6 +80,7 @@ impl fmt::Debug for Settings {
             .field("strategy", &self.strategy)
             .field("min_wire_version", &self.min_wire_version)
             .field("retargets_overload", &self.retargets_overload)
+            .field("avoids_suspected", &self.avoids_suspected)
             .field("has_selector", &self.selector.is_some())
             .finish()
     }

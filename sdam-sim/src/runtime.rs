@@ -164,7 +164,9 @@ impl Sim {
         self.shared.queue.wake(main);
         let mut steps = 0;
         loop {
-            while let Some(task) = self.shared.queue.next() {
+            while !self.shared.state().is_stalled()
+                && let Some(task) = self.shared.queue.next()
+            {
                 self.shared.state().trace.task(task);
                 if task == main {
                     if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut cx) {
@@ -183,7 +185,7 @@ impl Sim {
             }
             watch(SchedulerStep::Idle);
             // The watcher may have woken a task.
-            if self.shared.queue.is_empty() {
+            if self.shared.queue.is_empty() || self.shared.state().is_stalled() {
                 steps = 0;
                 let wakers = self.shared.state().advance();
                 assert!(
@@ -200,6 +202,12 @@ impl Sim {
     pub fn run_for(&self, duration: Duration) {
         let deadline = self.now() + duration;
         self.block_on(self.runtime.backend.clock.sleep_until(deadline));
+    }
+
+    /// Stops all tasks of the program for `duration`, as if its host were suspended: time passes and
+    /// bytes arrive, but no task runs, not even the future of [`block_on`](Self::block_on).
+    pub fn stall(&self, duration: Duration) {
+        self.shared.state().stall(duration);
     }
 
     /// Applies `action` to the deployment. Its consequences take virtual time.

@@ -77,6 +77,28 @@ pub async fn within<T>(
     outcome.unwrap_or_else(|elapsed| Err(Error::timeout(stage, message).with_source(elapsed)))
 }
 
+/// Returns the result of `future`, and calls `notice` whenever it is not ready after another
+/// `patience`.
+///
+/// # Cancel safety
+///
+/// As `future`.
+pub(crate) async fn noticing<F: Future>(
+    clock: &dyn Clock,
+    patience: Duration,
+    notice: impl Fn(),
+    future: F,
+) -> F::Output {
+    let mut future = pin!(future);
+    loop {
+        let limit = clock.now() + patience;
+        if let Ok(output) = self::deadline(clock, Some(limit), future.as_mut()).await {
+            return output;
+        }
+        notice();
+    }
+}
+
 /// The error of a deadline that has passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

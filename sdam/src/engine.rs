@@ -230,7 +230,7 @@ impl Engine {
     /// Updates the evidence that a server no longer answers.
     fn note_silence(&self, server: ServerId) {
         if let Some(silence) = self.deployment.silence(server) {
-            self.with(server, |server| *server.silence() = silence);
+            self.with(server, |server| server.set_silence(silence));
         }
     }
 
@@ -275,6 +275,10 @@ impl Engine {
             );
             let events = Arc::clone(&self.events);
             let context = context.with_events(events).with_spawner(self.spawner.clone());
+            let context = match self.deployment.detector() {
+                Some(detector) => context.with_detector(detector, server.asked()),
+                None => context,
+            };
             let pool = self.pools.create_pool(context);
             if self.spawner.is_some() {
                 tasks.extend(pool.background());
@@ -365,6 +369,7 @@ fn subject(input: &Input) -> Option<ServerId> {
         Input::Due { timer: Timer::Server(server), .. }
         | Input::Handshake { server, .. }
         | Input::Played { server, .. }
+        | Input::Answered { server }
         | Input::Error { server, .. } => Some(*server),
         _ => None,
     }

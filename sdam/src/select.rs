@@ -62,7 +62,30 @@ fn choose_from<'s>(
         return Err(SelectionError::Incompatible { description: Arc::clone(topology) });
     }
     let count = |candidate: Candidate<'_>| snapshot.operation_count(candidate.index);
-    choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
+    let choose = |criteria: &Criteria| {
+        choose(topology, settings, criteria, count, random).map_err(SelectionError::InvalidCriteria)
+    };
+    if settings.avoids_suspected
+        && let Some(avoiding) = avoiding_suspected(snapshot, criteria)
+        && let Some(chosen) = choose(&avoiding)?
+        && !snapshot.is_suspected(chosen.index)
+    {
+        return Ok(Some(chosen));
+    }
+    choose(criteria)
+}
+
+/// Returns criteria that deprioritize the suspected servers as well; `None` for a write, or if there
+/// are none.
+fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criteria> {
+    let topology = &snapshot.description;
+    criteria.operation_on(topology).read_preference()?;
+    let servers = topology.servers().iter().enumerate();
+    let mut suspected = servers.filter(|(index, _)| snapshot.is_suspected(*index)).peekable();
+    suspected.peek()?;
+    let suspected = suspected.map(|(_, server)| server.address.clone());
+    let own = criteria.deprioritized().iter().cloned();
+    Some(criteria.clone().with_deprioritized(own.chain(suspected)))
 }
 
 /// Explains for each server of `snapshot` why a selection would choose or reject it, and how long a

@@ -18,6 +18,10 @@ pub(crate) struct Options {
     /// simulation. Equal files before and after a code change show that the behaviour is unchanged.
     #[arg(long, value_name = "FILE")]
     digest: Option<String>,
+    /// Instead, freeze or cut off the primary of a disturbed set in each seed, and print how soon a
+    /// client with this detector leaves it: `none`, `probing` or `phi-accrual`. May be repeated.
+    #[arg(long, value_name = "NAME")]
+    detector: Vec<String>,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -26,6 +30,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     command.args(["run", "--quiet", "--profile=sim", "--package=sdam-chaos", "--"]);
     command.args(["--seeds", &options.seeds, "--scenario", &options.scenario]);
     command.args(options.once.then_some("--once"));
+    command.args(options.detector.iter().flat_map(|name| ["--detector", name]));
     command.args(options.digest.iter().flat_map(|file| ["--digest", file]));
     run_command(&mut command)
 }

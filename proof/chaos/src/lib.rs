@@ -36,6 +36,7 @@ pub mod plan;
 pub mod regression;
 pub mod run;
 pub mod shrink;
+pub mod silent;
 pub mod timeline;
 
 mod balanced;

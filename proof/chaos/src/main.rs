@@ -19,8 +19,10 @@ use sdam_chaos::{
     regression,
     run::{Failure, Stats, run, run_twice},
     shrink::shrink,
+    silent,
     timeline::timeline,
 };
+use sdam_core::options::Detector;
 
 /// The number of concurrent runs.
 const THREADS: usize = 2;
@@ -35,6 +37,8 @@ struct Arguments {
     probe: bool,
     /// The file for the hashes of each seed's run.
     digest: Option<PathBuf>,
+    /// The detectors to be tried on silent servers, with their names, instead of running plans.
+    detectors: Vec<(String, Option<Detector>)>,
 }
 
 fn main() -> ExitCode {
@@ -45,6 +49,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if !arguments.detectors.is_empty() {
+        let passed = arguments.detectors.iter().fold(true, |passed, (name, detector)| {
+            let idle = silent::idle_events(*detector) as f64 / silent::idle_events(None) as f64;
+            try_detector(name, *detector, arguments.seeds.clone(), idle) && passed
+        });
+        return if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     // An oracle detects and reports panics.
     std::panic::set_hook(Box::new(|_| {}));
     match run_seeds(&arguments) {
@@ -64,6 +75,7 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
         once: false,
         probe: false,
         digest: None,
+        detectors: Vec::new(),
     };
     while let Some(argument) = arguments_left.next() {
         let mut value = || arguments_left.next().ok_or(format!("{argument} needs a value"));
@@ -72,11 +84,25 @@ fn parse_arguments(mut arguments_left: impl Iterator<Item = String>) -> Result<A
             "--scenario" => arguments.kind = value()?.parse()?,
             "--once" => arguments.once = true,
             "--probe" => arguments.probe = true,
+            "--detector" => {
+                let name = value()?;
+                let detector = detector(&name)?;
+                arguments.detectors.push((name, detector));
+            }
             "--digest" => arguments.digest = Some(value()?.into()),
             _ => return Err(format!("unexpected argument: {argument}")),
         }
     }
     Ok(arguments)
+}
+
+fn detector(name: &str) -> Result<Option<Detector>, String> {
+    match name {
+        "none" => Ok(None),
+        "probing" => Ok(Some(Detector::PROBING)),
+        "phi-accrual" => Ok(Some(Detector::PHI_ACCRUAL)),
+        _ => Err(format!("`{name}` is none of none, probing, phi-accrual")),
+    }
 }
 
 fn seeds(text: &str) -> Result<Range<u64>, String> {
@@ -144,6 +170,62 @@ fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
             }
         }
     }
+}
+
+/// Tries a detector on the seeds, and prints how soon it leaves silent primaries. Returns whether it
+/// left silent ones only.
+fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle: f64) -> bool {
+    let next = AtomicU64::new(seeds.start);
+    let outcomes = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let outcome = silent::run(seed, detector);
+                    let mut outcomes = outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+                    outcomes.push((seed, outcome));
+                }
+            });
+        }
+    });
+    let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let mut left: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.left).collect();
+    // Those that were not left in time are the last.
+    left.sort_unstable_by_key(|left| left.unwrap_or(Duration::MAX));
+    let at = |percentile: usize| {
+        let index = (left.len() * percentile / 100).min(left.len().saturating_sub(1));
+        let left = left.get(index).copied().flatten();
+        left.map_or("more than 30".to_owned(), |left| format!("{:.2}", left.as_secs_f64()))
+    };
+    let sum = |index: usize| {
+        let counts = outcomes.iter().filter_map(|(_, outcome)| outcome.disturbances.get(index));
+        counts.sum::<u64>()
+    };
+    println!(
+        "{name}: {} silent primaries, left after {} s (p50), {} s (p99), {} s (maximum); idle {:+.1} %",
+        outcomes.len(),
+        at(50),
+        at(99),
+        at(100),
+        (idle - 1.0) * 100.0,
+    );
+    let slowest = outcomes.iter().max_by_key(|(_, own)| own.left.unwrap_or(Duration::MAX));
+    if let Some((seed, _)) = slowest {
+        println!("    the slowest is seed {seed}");
+    }
+    println!("    in {} stalls, {} slow servers, {} lost segments", sum(0), sum(1), sum(2));
+    let wrong = outcomes.iter().filter(|(_, outcome)| !outcome.wrong.is_empty());
+    let wrong: Vec<_> =
+        wrong.map(|(seed, outcome)| format!("seed {seed}: {}", outcome.wrong.join(", "))).collect();
+    println!("    {} seeds with servers that were left and not silent", wrong.len());
+    for line in wrong.iter().take(10) {
+        println!("    {line}");
+    }
+    wrong.is_empty()
 }
 
 fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Result<()> {

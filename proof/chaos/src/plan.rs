@@ -9,7 +9,7 @@ use std::{fmt, str::FromStr, time::Duration};
 use sdam_core::{
     address::ServerAddress,
     names,
-    options::{Options, ServerMonitoringMode},
+    options::{Detector, Options, ServerMonitoringMode},
     pool::PoolOptions,
     rng::Rng,
 };
@@ -164,6 +164,9 @@ impl Plan {
         options.connect_timeout = Some(self.client.connect_timeout);
         options.server_monitoring_mode = self.client.mode;
         self.access.configure(options);
+        // Independent of the other choices, so that a seed's faults stay the same.
+        options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
+            [(self.seed % 4) as usize];
         match self.shape {
             Shape::ReplicaSet => {
                 if self.client.one_seed {

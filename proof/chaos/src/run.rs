@@ -172,7 +172,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     let traffic = sim.network().traffic();
     let mut counts = *record.counts();
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
-    counts.suspicions = silence::check(&events)?;
+    counts.suspicions = silence::check(&options, &events)?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
     Ok(Stats {
         virtual_time: sim.now().since(Instant::EPOCH),

@@ -44,7 +44,7 @@ impl World {
             Output::CloseServer { server } => {
                 let own = self.own(*server)?;
                 let ended =
-                    !own.checking && own.connections().map(|own| own.phase) == [Phase::Closed; 2];
+                    !own.checking && own.connections().map(|own| own.phase) == [Phase::Closed; 3];
                 ensure(ended, || format!("server {server} is closed before its checks: {own:?}"))?;
                 gone.extend(own.connections().map(|own| own.id));
                 self.watches.retain(|own| own.id != *server);

@@ -33,6 +33,7 @@ pub(crate) struct Watch {
     pub(crate) pool: Pool,
     pub(crate) check: Connection,
     pub(crate) ping: Connection,
+    pub(crate) probe: Connection,
     /// True if a heartbeat has started that has not ended.
     pub(crate) checking: bool,
     /// True if the last check waited for a change, so that round trips are measured.
@@ -89,6 +90,7 @@ impl Watch {
             pool: Pool::default(),
             check: Connection::new(id, Role::Check),
             ping: Connection::new(id, Role::Ping),
+            probe: Connection::new(id, Role::Probe),
             checking: false,
             streamed: false,
             deserted: !monitored,
@@ -99,14 +101,15 @@ impl Watch {
         }
     }
 
-    pub(crate) fn connections(&self) -> [&Connection; 2] {
-        [&self.check, &self.ping]
+    pub(crate) fn connections(&self) -> [&Connection; 3] {
+        [&self.check, &self.ping, &self.probe]
     }
 
     pub(crate) fn connection(&mut self, role: Role) -> &mut Connection {
         match role {
             Role::Check => &mut self.check,
             Role::Ping => &mut self.ping,
+            Role::Probe => &mut self.probe,
         }
     }
 
@@ -192,7 +195,7 @@ impl Watch {
             },
             || format!("{conn:?} is {phase:?} while the connection is {own:?}"),
         )?;
-        ensure(checking || conn.role == Role::Ping, || {
+        ensure(checking || conn.role != Role::Check, || {
             format!("{conn:?} is {phase:?} without a check")
         })?;
         *own = Connection { id: conn, phase, since: now, deadline, awaited };

@@ -108,15 +108,15 @@ impl Deployment {
                 }
                 Effect::CancelCheck { server } => self.cancel_check(now, server, out),
                 Effect::RequestCheck { server } => {
-                    let stalled = self.evidence.stalled;
-                    self.with(server, |own| own.request_check(now, stalled, out));
+                    let host = self.evidence.host;
+                    self.with(server, |own| own.request_check(now, host, out));
                 }
             }
         }
     }
 
     fn cancel_check(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let state = (self.is_known(server), self.evidence.stalled);
+        let state = (self.is_known(server), self.evidence.host);
         self.with(server, |own| own.cancel_check(now, state, out));
     }
 }

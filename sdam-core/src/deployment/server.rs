@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use core::time::Duration;
 
-use super::silence::Answers;
+use super::silence::{Answers, Host};
 use crate::{
     address::ServerAddress,
     ids::ServerId,
@@ -20,6 +20,8 @@ pub(super) struct Server {
     pub(super) id: ServerId,
     pub(super) check: Check,
     pub(super) ping: Ping,
+    /// Tests whether the server answers on a new connection.
+    pub(super) probe: Ping,
     pub(super) rtt: RttWindow,
     pub(super) answers: Answers,
 }
@@ -36,7 +38,8 @@ impl Server {
         Self {
             id,
             check: Check::new(Arc::clone(config), id, address),
-            ping: Ping::new(Arc::clone(config), id, slack),
+            ping: Ping::new(Arc::clone(config), (id, Role::Ping), slack),
+            probe: Ping::new(Arc::clone(config), (id, Role::Probe), slack),
             rtt: RttWindow::new(),
             answers: Answers::default(),
         }
@@ -47,16 +50,17 @@ impl Server {
         match conn.role {
             Role::Check => self.check.awaits(conn),
             Role::Ping => self.ping.awaits(conn),
+            Role::Probe => self.probe.awaits(conn),
         }
     }
 
     /// Returns when the server's timer is due; `None` for never.
-    /// `stalled` is the end of this host's last stall.
-    pub(super) fn deadline(&self, wanted: bool, stalled: Option<Instant>) -> Option<Instant> {
+    pub(super) fn deadline(&self, wanted: bool, host: Host) -> Option<Instant> {
         let requested = self.check.earliest().filter(|_| wanted);
         let check = requested.or_else(|| self.check.deadline());
-        let overdue = self.overdue(stalled);
-        [check, self.ping.deadline(), overdue].into_iter().flatten().min()
+        let connections = [check, self.ping.deadline(), self.probe.deadline()];
+        let judgments = [self.overdue(host), self.next_judgment(host)];
+        connections.into_iter().chain(judgments).flatten().min()
     }
 
     /// Begins the check and the measurement that may begin now. A measurement that may begin within
@@ -72,40 +76,35 @@ impl Server {
     }
 
     /// Brings the next check forward.
-    pub(super) fn request_check(
-        &mut self,
-        now: Instant,
-        stalled: Option<Instant>,
-        out: &mut Outputs,
-    ) {
-        self.hastened(stalled, out, |server, _| server.check.request(now));
+    pub(super) fn request_check(&mut self, now: Instant, host: Host, out: &mut Outputs) {
+        self.hastened(host, out, |server, _| server.check.request(now));
     }
 
     /// Closes the connection of the checks and ends the running one.
     pub(super) fn cancel_check(
         &mut self,
         now: Instant,
-        (known, stalled): (bool, Option<Instant>),
+        (known, host): (bool, Host),
         out: &mut Outputs,
     ) {
-        self.hastened(stalled, out, |server, out| server.check.cancel(now, known, out));
+        self.hastened(host, out, |server, out| server.check.cancel(now, known, out));
     }
 
-    /// Ends the running check and the measurement in progress, and begins no others.
+    /// Ends the running check, the measurement and the probe in progress, and begins no others.
     pub(super) fn stop(&mut self, now: Instant, out: &mut Outputs) {
         self.check.stop(now, out);
         self.ping.stop(out);
+        self.probe.stop(out);
     }
 
     /// Applies `change`, and wakes the server's task if its deadline is then earlier.
     pub(super) fn hastened(
         &mut self,
-        stalled: Option<Instant>,
+        host: Host,
         out: &mut Outputs,
         change: impl FnOnce(&mut Self, &mut Outputs),
     ) {
-        let deadlines =
-            |server: &Self| [false, true].map(|wanted| server.deadline(wanted, stalled));
+        let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted, host));
         let before = deadlines(self);
         change(self, out);
         let sooner = deadlines(self).into_iter().zip(before).any(|(after, before)| {

@@ -3,11 +3,12 @@
 use alloc::vec::Vec;
 use core::{mem, time::Duration};
 
-use super::{Deployment, server::Server};
+use super::{Deployment, server::Server, trial::Trial};
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::ServerId,
+    options::Detector,
     output::{Output, Outputs},
     silence::Silence,
     time::Instant,
@@ -20,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const PATIENCE_IN_TRIPS: u32 = 8;
 
 /// The delay of a timer from which on this host counts as stalled, which excuses all servers.
-const STALL: Duration = Duration::from_millis(500);
+pub(super) const STALL: Duration = Duration::from_millis(500);
 
 /// The evidence that concerns all servers.
 #[derive(Clone, Debug, Default)]
@@ -28,23 +29,50 @@ pub(super) struct Evidence {
     /// The two servers that answered last, the later one first. Two are enough to find the last
     /// answer of any other server than a given one.
     latest: [Option<(ServerId, Instant)>; 2],
-    /// The end of the last stall of this host.
-    pub(super) stalled: Option<Instant>,
+    pub(super) host: Host,
     /// The servers that are overdue and not suspected, because no other server has answered since.
     /// A list, so that an answer need not look at all servers.
     overdue: Vec<ServerId>,
+    /// The servers whose trials wait for the answer of another server.
+    pub(super) undecided: Vec<ServerId>,
+}
+
+/// The evidence that this host is to blame for late answers, and the judge of servers.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Host {
+    /// The end of its last stall.
+    pub(super) stalled: Option<Instant>,
+    /// The stalls since the last answers that came in time; each makes waits longer.
+    pub(super) doubts: u8,
+    pub(super) detector: Option<Detector>,
+}
+
+impl Host {
+    /// The maximum of doubts (Lifeguard: "LHM").
+    const MAX_DOUBTS: u8 = 8;
+
+    /// Returns the wait `usual`, which is longer if this host seems to be slow.
+    pub(super) fn extended(self, usual: Duration) -> Duration {
+        usual.saturating_mul(u32::from(self.doubts) + 1)
+    }
+
+    fn stalled(&mut self, now: Instant) {
+        self.stalled = Some(now);
+        self.doubts = (self.doubts + 1).min(Self::MAX_DOUBTS);
+    }
 }
 
 /// The evidence that concerns one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
-    last: Option<Instant>,
+    pub(super) last: Option<Instant>,
     timeouts: u32,
-    standing: Standing,
+    pub(super) standing: Standing,
+    pub(super) trial: Trial,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Standing {
+pub(super) enum Standing {
     /// The server is Unknown, or has never answered.
     #[default]
     Excused,
@@ -54,13 +82,28 @@ enum Standing {
 }
 
 impl Evidence {
+    pub(super) fn new(detector: Option<Detector>) -> Self {
+        Self { host: Host { detector, ..Host::default() }, ..Self::default() }
+    }
+
+    pub(super) fn detector(&self) -> Option<Detector> {
+        self.host.detector
+    }
+
     /// Returns when a server other than `server` last answered.
-    fn witness(&self, server: ServerId) -> Option<Instant> {
+    pub(super) fn witness(&self, server: ServerId) -> Option<Instant> {
         let mut others = self.latest.iter().flatten().filter(|(other, _)| *other != server);
         others.next().map(|(_, at)| *at)
     }
 
+    /// Returns the servers that answered last, other than `server`.
+    pub(super) fn witnesses(&self, server: ServerId) -> impl Iterator<Item = ServerId> + use<> {
+        let others = self.latest.into_iter().flatten().map(|(other, _)| other);
+        others.filter(move |other| *other != server)
+    }
+
     fn answered(&mut self, server: ServerId, at: Instant) {
+        self.host.doubts = self.host.doubts.saturating_sub(1);
         let [first, second] = &mut self.latest;
         if first.is_some_and(|(other, _)| other != server) {
             mem::swap(first, second);
@@ -72,26 +115,49 @@ impl Evidence {
 impl Server {
     /// Returns when the outstanding answers become late. An answer on one connection excuses the
     /// other, and a stall of this host excuses both.
-    fn expected(&self, stalled: Option<Instant>) -> Option<Instant> {
+    fn expected(&self, host: Host) -> Option<Instant> {
         let outstanding = [self.check.expected(), self.ping.expected()];
-        let first = outstanding.into_iter().flatten().min()?;
-        Some(first.max(self.answers.last?).max(stalled.unwrap_or_default()))
+        self.excused(outstanding.into_iter().flatten().min()?, host)
+    }
+
+    /// Returns from when on an answer that was due at `since` is late. `None` if the server has
+    /// never answered.
+    pub(super) fn excused(&self, since: Instant, host: Host) -> Option<Instant> {
+        Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
 
     /// Returns when the server's answer is overdue; `None` if it is already, or nothing is known
     /// about the server.
-    pub(super) fn overdue(&self, stalled: Option<Instant>) -> Option<Instant> {
+    pub(super) fn overdue(&self, host: Host) -> Option<Instant> {
         let is_prompt = self.answers.standing == Standing::Prompt;
-        is_prompt.then(|| self.expected(stalled))?.map(|expected| expected + self.patience())
+        is_prompt.then(|| self.expected(host))?.map(|expected| expected + self.patience(host))
     }
 
-    fn patience(&self) -> Duration {
+    /// Returns how long an answer may be late.
+    pub(super) fn patience(&self, host: Host) -> Duration {
+        if let Some(detector) = host.detector {
+            return host.extended(detector.patience(&self.rtt));
+        }
         let p90 = self.rtt.rtt().map_or(Duration::ZERO, |rtt| rtt.p90);
         PATIENCE.max(p90.saturating_mul(PATIENCE_IN_TRIPS))
     }
 
-    /// Ends a suspicion, and emits the event that says so.
+    /// Suspects the server, unless it is suspected already.
+    pub(super) fn accuse(&mut self, now: Instant, out: &mut Outputs) {
+        if let Standing::Suspected(_) = self.answers.standing {
+            return;
+        }
+        self.answers.standing = Standing::Suspected(now);
+        out.emit(EventKind::ServerSuspected {
+            server: self.id,
+            address: self.check.address().clone(),
+            silence: self.answers.last.map_or(Duration::ZERO, |last| now.since(last)),
+        });
+    }
+
+    /// Ends a suspicion and a trial, and emits the event that says so.
     pub(super) fn clear_suspicion(&mut self, now: Instant, answered: bool, out: &mut Outputs) {
+        self.acquit(out);
         let standing = if answered { Standing::Prompt } else { Standing::Excused };
         if let Standing::Suspected(since) = mem::replace(&mut self.answers.standing, standing) {
             out.emit(EventKind::ServerSuspicionEnded {
@@ -108,13 +174,13 @@ impl Deployment {
     /// Returns the evidence that the server no longer answers; `None` if it is not monitored.
     pub fn silence(&self, server: ServerId) -> Option<Silence> {
         let own = self.server(server)?;
-        let Answers { last, timeouts, standing } = own.answers;
+        let Answers { last, timeouts, standing, trial } = own.answers;
         let suspected = match standing {
             Standing::Suspected(since) => Some(since),
             Standing::Excused | Standing::Prompt | Standing::Overdue => None,
         };
-        let expected = own.expected(self.evidence.stalled);
-        Some(Silence { answered: last, expected, suspected, timeouts })
+        let expected = own.expected(self.evidence.host);
+        Some(Silence { answered: last, expected, suspected, asked: trial.asked(), timeouts })
     }
 
     /// Handles an answer of the server that arrived at `at`. If the server stays or becomes Unknown,
@@ -141,11 +207,11 @@ impl Deployment {
 
     /// Handles an answer of the server to an operation or a pool, after its consequences.
     pub(super) fn answered_elsewhere(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let stalled = self.evidence.stalled;
-        let deadline = |own: &Self| own.server(server).and_then(|own| own.deadline(true, stalled));
+        let deadline = |own: &Self| own.server(server)?.deadline(true, own.evidence.host);
         let before = deadline(self);
         let is_known = self.is_known(server);
         self.answered(now, (server, now), is_known, out);
+        self.retry(now, out);
         // If the server was Unknown, an outstanding answer can be overdue from now on.
         let after = deadline(self);
         if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
@@ -172,17 +238,20 @@ impl Deployment {
 
     /// Notes a stall of this host, if the timer of `server` is handled late.
     pub(super) fn note_stall(&mut self, now: Instant, server: ServerId) {
-        let deadline =
-            self.server(server).and_then(|own| own.deadline(false, self.evidence.stalled));
-        if deadline.is_some_and(|deadline| now.since(deadline) >= STALL) {
-            self.evidence.stalled = Some(now);
+        let host = self.evidence.host;
+        let is_stalled = self.server(server).is_some_and(|own| {
+            let late = own.deadline(false, host).map(|deadline| now.since(deadline));
+            late.is_some_and(|late| late >= own.tolerance(host))
+        });
+        if is_stalled {
+            self.evidence.host.stalled(now);
         }
     }
 
     /// Notes that the server's answer is overdue, if it is at `now`.
     pub(super) fn await_answer(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let stalled = self.evidence.stalled;
-        let overdue = self.server(server).and_then(|own| own.overdue(stalled));
+        let host = self.evidence.host;
+        let overdue = self.server(server).and_then(|own| own.overdue(host));
         if overdue.is_some_and(|overdue| overdue <= now) {
             self.with(server, |own| own.answers.standing = Standing::Overdue);
             self.suspect(now, server, out);
@@ -192,27 +261,22 @@ impl Deployment {
     /// Suspects an overdue server if another one has answered since its answer was expected.
     fn suspect(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let witness = self.evidence.witness(server);
-        let stalled = self.evidence.stalled;
+        let host = self.evidence.host;
         let Some(own) = self.server_mut(server) else {
             return;
         };
         if own.answers.standing != Standing::Overdue {
             return;
         }
-        let expected = own.expected(stalled);
-        let Some(expected) = expected.filter(|expected| *expected + own.patience() <= now) else {
+        let is_late = |expected: &Instant| *expected + own.patience(host) <= now;
+        let Some(expected) = own.expected(host).filter(is_late) else {
             // The request has ended, or the host was stalled.
-            return own.hastened(stalled, out, |own, _| own.answers.standing = Standing::Prompt);
+            return own.hastened(host, out, |own, _| own.answers.standing = Standing::Prompt);
         };
         if witness.is_none_or(|at| at <= expected) {
             return self.evidence.overdue.push(server);
         }
-        own.answers.standing = Standing::Suspected(now);
-        out.emit(EventKind::ServerSuspected {
-            server,
-            address: own.check.address().clone(),
-            silence: own.answers.last.map_or(Duration::ZERO, |last| now.since(last)),
-        });
+        own.accuse(now, out);
     }
 }
 
@@ -229,11 +293,13 @@ impl Deployment {
     ) {
         use core::hash::Hash;
 
-        let stalled = self.evidence.stalled;
-        let expected = own.expected(stalled);
+        let host = self.evidence.host;
+        let expected = own.expected(host);
         let witness = self.evidence.witness(own.id);
         mem::discriminant(&own.answers.standing).hash(hasher);
-        own.overdue(stalled).map(|overdue| overdue.since(now)).hash(hasher);
+        own.answers.trial.write_key(now, hasher);
+        own.next_judgment(host).map(|judgment| judgment.since(now)).hash(hasher);
+        own.overdue(host).map(|overdue| overdue.since(now)).hash(hasher);
         (expected.is_some(), witness.is_some() && expected < witness).hash(hasher);
     }
 }

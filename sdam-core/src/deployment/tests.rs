@@ -5,4 +5,5 @@ mod monitoring;
 mod requests;
 mod silence;
 mod srv;
+mod trial;
 mod world;

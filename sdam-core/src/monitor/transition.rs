@@ -203,6 +203,20 @@ impl Check {
         self.fail(now, known, check, took, error, out)
     }
 
+    /// Ends the running check with `error`, because the server has not answered a
+    /// [`Detector`](crate::options::Detector) either, and closes the connection. The next check may
+    /// begin at once.
+    pub(crate) fn give_up(&mut self, now: Instant, error: Error, out: &mut Outputs) -> Report {
+        let state = mem::replace(&mut self.state, State::Idle(Idle::at_once(now)));
+        if let State::Running(check) = state {
+            let took = now.since(check.since);
+            out.emit(check.failed(took, error.clone()));
+        }
+        self.disconnect(out);
+        self.withheld = false;
+        Report { sample: None, outcome: Err(error) }
+    }
+
     /// Cancels the running check and closes the connection, because operations found the server's
     /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
     ///

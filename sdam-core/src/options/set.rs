@@ -4,7 +4,7 @@ use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
 
 use super::{
-    Credential, Deviations, HandshakeOpcode, Options, SelectionStrategy, ServerApi,
+    Credential, Detector, Deviations, HandshakeOpcode, Options, SelectionStrategy, ServerApi,
     ServerMonitoringMode,
 };
 use crate::{
@@ -99,6 +99,10 @@ impl Options {
 
         /// Sets the time until the system breaks a connection whose peer acknowledges nothing.
         with_tcp_user_timeout(tcp_user_timeout: Duration) = Some(tcp_user_timeout);
+        /// Sets the strategy for leaving a server that has fallen silent.
+        with_detector(detector: Detector) = Some(detector);
+        /// Sets whether reads avoid suspected servers.
+        with_avoid_suspected(avoid_suspected: bool) = avoid_suspected;
 
         /// Sets the user as which pooled connections authenticate.
         with_credential(credential: Credential) = Some(credential);

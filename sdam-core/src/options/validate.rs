@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
 
-use super::{ConfigError, Options, TlsOptions, Warning};
+use super::{ConfigError, Detector, Options, TlsOptions, Warning};
 use crate::topology_type::TopologyType;
 
 /// The maximum length of `appName` in bytes (MongoDB Handshake: "client.application.name").
@@ -53,6 +53,14 @@ impl Options {
                 "serverMonitoringMode",
                 self.server_monitoring_mode.as_str(),
                 "only clients with background monitors have it",
+                "the option is ignored",
+            ));
+        }
+        if let Some(detector) = self.detector {
+            warnings.push(Warning::new(
+                "detector",
+                format!("{detector:?}"),
+                "only clients with background monitors have one",
                 "the option is ignored",
             ));
         }
@@ -112,6 +120,9 @@ impl Options {
                 "the system counts milliseconds, and takes 0 for its own limit",
                 "set at least 1 ms, or `None` for the system's limit",
             ));
+        }
+        if let Some(detector) = self.detector {
+            check_detector(detector)?;
         }
         match self.heartbeat_frequency {
             Some(frequency) if frequency < self.deviations.min_heartbeat_frequency => {
@@ -287,5 +298,22 @@ impl Options {
             _ if self.load_balanced => invalid("`loadBalanced` is true"),
             _ => Ok(()),
         }
+    }
+}
+
+fn check_detector(detector: Detector) -> Outcome {
+    let refuse = |reason: &str, remedy: &str| {
+        Err(ConfigError::new("detector", format!("{detector:?}"), reason, remedy))
+    };
+    match detector {
+        _ if detector.floor() < Duration::from_millis(1) => {
+            refuse("each pause of a server would end it", "set a floor of at least 1 ms")
+        }
+        Detector::PhiAccrual { threshold, .. }
+            if !(1..=Detector::max_threshold()).contains(&usize::from(threshold)) =>
+        {
+            refuse("the threshold is out of range", "set one from 1 to 12")
+        }
+        Detector::Probing { .. } | Detector::PhiAccrual { .. } => Ok(()),
     }
 }

@@ -22,16 +22,22 @@ use crate::{
 /// It emits no events, reports no errors and never resets the round-trip times, because the checks
 /// detect the same failures themselves. After an error it opens a new connection, one heartbeat
 /// later.
+///
+/// It is also the [probe](Role::Probe) of a silent server, which has a connection of its own and
+/// stops after an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
     server: ServerId,
+    role: Role,
     pub(super) state: State,
     /// The negotiation on the open connection.
     pub(super) connection: Option<Negotiation>,
     /// The number of connections requested so far.
     connections: u64,
     slack: Duration,
+    /// True if the measurement in progress was [hastened](Self::hasten).
+    hastened: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -54,8 +60,13 @@ pub(super) enum State {
 impl Ping {
     /// Creates the measurements of `server`, which do not start yet. They are one heartbeat apart,
     /// plus or minus `slack`, so that most need no wake-up of their own.
-    pub(crate) fn new(config: Arc<MonitorConfig>, server: ServerId, slack: Duration) -> Self {
-        Self { config, server, state: State::Stopped, connection: None, connections: 0, slack }
+    pub(crate) fn new(
+        config: Arc<MonitorConfig>,
+        (server, role): (ServerId, Role),
+        slack: Duration,
+    ) -> Self {
+        let (state, connection) = (State::Stopped, None);
+        Self { config, server, role, state, connection, connections: 0, slack, hastened: false }
     }
 
     /// Makes the first measurement due at once, unless the measurements have already started.
@@ -76,7 +87,7 @@ impl Ping {
 
     /// Returns the most recently requested connection.
     pub(crate) fn conn(&self) -> ConnId {
-        ConnId { server: self.server, role: Role::Ping, number: self.connections }
+        ConnId { server: self.server, role: self.role, number: self.connections }
     }
 
     /// Returns the kind of answer outstanding on `conn`.
@@ -95,6 +106,21 @@ impl Ping {
             && from <= now
         {
             self.begin(now, out);
+        }
+    }
+
+    /// Begins a measurement at once, if none is in progress and they have started. Returns whether
+    /// one is in progress then. Its round-trip time does not count, because such measurements are
+    /// made when the server seems slow.
+    pub(crate) fn hasten(&mut self, now: Instant, out: &mut Outputs) -> bool {
+        match self.state {
+            State::Stopped => false,
+            State::Idle { .. } => {
+                self.hastened = true;
+                self.begin(now, out);
+                true
+            }
+            State::Connecting { .. } | State::Measuring { .. } => true,
         }
     }
 
@@ -139,9 +165,10 @@ impl Ping {
             return None;
         };
         *negotiation = Negotiation::after(hello, &self.config);
-        self.pause(now);
         // A reply after the deadline was delayed by this host, which was suspended or stalled.
-        (!trip.is_late(self.limit(since))).then(|| trip.duration())
+        let counts = !self.hastened && !trip.is_late(self.limit(since));
+        self.pause(now);
+        counts.then(|| trip.duration())
     }
 
     /// Handles a failure to open `conn`, or its breaking.
@@ -199,6 +226,7 @@ impl Ping {
     }
 
     fn pause(&mut self, now: Instant) {
+        self.hastened = false;
         let next = now + self.config.wait();
         self.state = State::Idle { from: next - self.slack, until: next + self.slack };
     }

@@ -20,6 +20,8 @@ use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action:
 #[derive(Debug)]
 pub(crate) struct SimState {
     now: Instant,
+    /// The end of the stall of the program's host.
+    stalled: Option<Instant>,
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,
     pub(super) trace: Trace,
@@ -64,6 +66,7 @@ impl SimState {
     pub(super) fn new(deployment: Deployment, rng: Rng) -> Self {
         Self {
             now: Instant::EPOCH,
+            stalled: None,
             deployment,
             network: NetworkState::new(rng),
             trace: Trace::default(),
@@ -106,10 +109,15 @@ impl SimState {
             self.timers.first_key_value().map(|((at, _), _)| *at),
             self.deliveries.first_key_value().map(|((at, _), _)| *at),
             self.deployment.next_deadline(),
+            self.stalled.filter(|_| self.is_stalled()),
         ];
         let next = next.into_iter().flatten().min()?;
         // A deployment without clients always has timers, which must not hide a deadlock.
-        if self.timers.is_empty() && self.deliveries.is_empty() && self.network.sockets.is_empty() {
+        if !self.is_stalled()
+            && self.timers.is_empty()
+            && self.deliveries.is_empty()
+            && self.network.sockets.is_empty()
+        {
             return None;
         }
         self.now = self.now.max(next);
@@ -129,6 +137,15 @@ impl SimState {
             wakers.push(entry.remove());
         }
         Some(wakers)
+    }
+
+    pub(super) fn stall(&mut self, duration: Duration) {
+        self.stalled = self.stalled.max(Some(self.now + duration));
+    }
+
+    /// Returns whether the program's tasks are stopped.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled.is_some_and(|end| self.now < end)
     }
 
     pub(super) fn apply(&mut self, action: &Action) -> Result<Vec<Waker>, ActionError> {

@@ -103,8 +103,10 @@ impl Established {
         self.connection.set_deadline(deadline);
         let request = self.exchange.command(command);
         let conversation = converse(&mut *self.connection, &mut self.exchange, request, stage);
+        let conversation = self.reporter.noticing(&*clock, conversation);
         let outcome = race::within(&*clock, deadline, (stage, NO_ANSWER), conversation).await;
         let message = outcome.map_err(|error| self.report(error))?;
+        self.reporter.handle_answer();
         let reply = CommandReply::check(message, |error| self.report(error));
         if let Err(error) = &reply
             && error.kind() == ErrorKind::Protocol

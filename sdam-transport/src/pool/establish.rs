@@ -203,6 +203,7 @@ impl Attempt<'_> {
         step: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
         let clock = &*self.context.backend.clock;
+        let step = self.context.reporter.noticing(clock, step);
         let outcome = race::within(clock, self.deadline, (stage, NO_ANSWER), step).await;
         outcome.map_err(|error| self.broken(error))
     }

@@ -1,4 +1,11 @@
-use std::sync::{Arc, Weak};
+use std::{
+    future::Future,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use sdam_core::{
     address::ServerAddress,
@@ -6,10 +13,12 @@ use sdam_core::{
     event::{NoEvents, Publish},
     hello::{HelloFields, HelloRequest},
     ids::{Generation, ObjectId, ServerId},
+    options::Detector,
     report::ErrorReport,
+    time::Instant,
 };
 
-use crate::{runtime::Backend, spawn::Spawner};
+use crate::{clock::Clock, race, runtime::Backend, spawn::Spawner};
 
 /// The context of a new pool: its server, the runtime, and a handle to report errors to the
 /// topology.
@@ -46,7 +55,7 @@ impl PoolContext {
             server,
             address,
             generation: Generation::FIRST,
-            reporter: Reporter { server, host: None },
+            reporter: Reporter { server, host: None, trial: None },
             backend,
             spawner: None,
             events: Arc::new(NoEvents),
@@ -65,7 +74,7 @@ impl PoolContext {
         let host = Some(host);
         Self {
             generation,
-            reporter: Reporter { server, host },
+            reporter: Reporter { server, host, trial: None },
             ..Self::detached(server, address, backend)
         }
     }
@@ -84,6 +93,13 @@ impl PoolContext {
     #[must_use]
     pub fn with_hello_fields(mut self, fields: HelloFields) -> Self {
         self.hello_fields = Some(fields);
+        self
+    }
+
+    /// Sets the detector of the topology. `asked` is true while it asks whether the server answers.
+    #[must_use]
+    pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
+        self.reporter.trial = Some((detector.floor(), asked));
         self
     }
 
@@ -110,6 +126,8 @@ impl PoolContext {
 pub struct Reporter {
     server: ServerId,
     host: Option<Weak<dyn PoolHost>>,
+    /// The wait after which answers are late, and whether answers have to be reported.
+    trial: Option<(Duration, Arc<AtomicBool>)>,
 }
 
 impl Reporter {
@@ -167,6 +185,43 @@ impl Reporter {
         }
     }
 
+    /// Reports that a connection waits for an answer of the server since `sent`, for example to an
+    /// operation. Call it whenever the wait has lasted for another [`patience`](Self::patience).
+    ///
+    /// It is a hint for the [detector](Detector) of the topology, which asks the server whether it
+    /// answers at all. Report replies as [answers](Self::handle_answer) then.
+    pub fn handle_late(&self, sent: Instant) {
+        if let Some(host) = self.host() {
+            host.handle_late(self.server, sent);
+        }
+    }
+
+    /// Returns after how long a wait is reported as [late](Self::handle_late); `None` for never,
+    /// because the topology has no detector.
+    pub fn patience(&self) -> Option<Duration> {
+        self.trial.as_ref().map(|(patience, _)| *patience)
+    }
+
+    /// Reports the reply to an operation, if the detector waits for an answer of the server. Costs
+    /// next to nothing otherwise.
+    pub fn handle_answer(&self) {
+        if let Some((_, asked)) = &self.trial
+            && asked.load(Ordering::Relaxed)
+            && let Some(host) = self.host()
+        {
+            host.handle_answer(self.server);
+        }
+    }
+
+    /// Waits for an answer of the server, and reports it if it is late.
+    pub(super) async fn noticing<F: Future>(&self, clock: &dyn Clock, answer: F) -> F::Output {
+        let Some(patience) = self.patience() else {
+            return answer.await;
+        };
+        let sent = clock.now();
+        race::noticing(clock, patience, || self.handle_late(sent), answer).await
+    }
+
     /// Returns the generation of newly opened connections; behind a load balancer, of connections
     /// to `service`. `None` if the server has left the topology.
     pub fn generation(&self, service: Option<ObjectId>) -> Option<Generation> {
@@ -204,6 +259,18 @@ pub trait PoolHost: Send + Sync {
     /// Applies the end of a counted connection; see
     /// [`Reporter::handle_service_connection_closed`].
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection);
+
+    /// Takes a late answer into account; see [`Reporter::handle_late`]. Without a detector, does
+    /// nothing.
+    fn handle_late(self: Arc<Self>, server: ServerId, sent: Instant) {
+        let _ = (server, sent);
+    }
+
+    /// Takes the answer into account; see [`Reporter::handle_answer`]. Without a detector, does
+    /// nothing.
+    fn handle_answer(self: Arc<Self>, server: ServerId) {
+        let _ = server;
+    }
 
     /// Returns the generation of new connections; see [`Reporter::generation`].
     fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation>;

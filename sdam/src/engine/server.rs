@@ -31,6 +31,10 @@ pub(crate) struct Server {
     pub(crate) orders: Orders,
     failures: Mutex<ServerFailures>,
     silence: Mutex<Silence>,
+    /// True if `silence` says that the server is suspected, for readers that take no lock.
+    suspected: AtomicBool,
+    /// True if answers to operations have to be reported, because a detector has asked the server.
+    asked: Arc<std::sync::atomic::AtomicBool>,
     abandoned: AtomicBool,
     /// The pool's generation. Written under the topology lock.
     generation: AtomicU64,
@@ -67,6 +71,8 @@ impl Server {
             orders: Orders::default(),
             failures: Mutex::default(),
             silence: Mutex::default(),
+            suspected: AtomicBool::new(false),
+            asked: Arc::default(),
             abandoned: AtomicBool::new(false),
             generation: AtomicU64::new(Generation::FIRST.as_u64()),
         }
@@ -111,9 +117,26 @@ impl Server {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Locks the evidence of the server's silence; hold the guard only briefly.
-    pub(crate) fn silence(&self) -> MutexGuard<'_, Silence> {
-        self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Returns the evidence of the server's silence.
+    pub(crate) fn silence(&self) -> Silence {
+        *self.silence.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_silence(&self, silence: Silence) {
+        *self.silence.lock().unwrap_or_else(PoisonError::into_inner) = silence;
+        self.suspected.store(silence.suspected.is_some(), Ordering::Relaxed);
+        self.asked.store(silence.asked.is_some(), Ordering::Relaxed);
+    }
+
+    /// Returns the flag for connections whose answers have to be reported.
+    pub(crate) fn asked(&self) -> Arc<std::sync::atomic::AtomicBool> {
+        Arc::clone(&self.asked)
+    }
+
+    /// Returns whether the server is suspected.
+    #[inline]
+    pub(crate) fn is_suspected(&self) -> bool {
+        self.suspected.load(Ordering::Relaxed)
     }
 
     /// Marks the server as abandoned: its task was dropped before it left the topology.

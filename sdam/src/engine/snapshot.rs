@@ -64,6 +64,11 @@ impl Snapshot {
         self.servers().find(|server| server.description.id == id)
     }
 
+    /// Returns whether the server at this index is suspected.
+    pub(crate) fn is_suspected(&self, index: usize) -> bool {
+        self.servers.get(index).is_some_and(|server| server.is_suspected())
+    }
+
     /// Returns the number of operations in progress on the server at this index.
     #[inline]
     pub(crate) fn operation_count(&self, index: usize) -> u32 {
@@ -97,7 +102,7 @@ impl<'s> ServerState<'s> {
     /// Returns the current evidence that the server no longer answers. Empty behind a load
     /// balancer, which is not checked.
     pub fn silence(&self) -> Silence {
-        self.server.map(|server| *server.silence()).unwrap_or_default()
+        self.server.map(|server| server.silence()).unwrap_or_default()
     }
 }
 

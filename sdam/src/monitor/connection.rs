@@ -59,7 +59,7 @@ impl Answer {
                     at: reply.at,
                     reply: match conn.role {
                         Role::Check => HelloReply::parse(document),
-                        Role::Ping => Hello::parse(document).into(),
+                        Role::Ping | Role::Probe => Hello::parse(document).into(),
                     },
                     more_to_come: reply.more_to_come,
                 }

@@ -1,4 +1,4 @@
-//! The two connections of a server's task.
+//! The connections of a server's task.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -13,13 +13,15 @@ use sdam_core::{
 
 use super::connection::{Answer, MonitorConnection};
 
-/// The two connections of a server, for checks and for measurements of the round-trip time.
+/// The connections of a server, one for each [`Role`].
 ///
 /// If the transport panics, the operation in progress fails with an error of kind `Internal`.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
     check: Link,
     ping: Link,
+    /// Unused as long as the server answers.
+    probe: Option<Box<Link>>,
 }
 
 #[derive(Debug, Default)]
@@ -55,7 +57,8 @@ impl Links {
         now: impl Fn() -> Instant,
         cx: &mut Context<'_>,
     ) -> Poll<(ConnId, Answer)> {
-        for link in [&mut self.check, &mut self.ping] {
+        let probe = self.probe.as_deref_mut();
+        for link in [&mut self.check, &mut self.ping].into_iter().chain(probe) {
             if let (Some(conn), Poll::Ready(answer)) = (link.conn, link.poll(&now, cx)) {
                 return Poll::Ready((conn, answer));
             }
@@ -67,6 +70,7 @@ impl Links {
         match role {
             Role::Check => &mut self.check,
             Role::Ping => &mut self.ping,
+            Role::Probe => self.probe.get_or_insert_default(),
         }
     }
 }

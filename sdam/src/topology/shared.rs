@@ -494,6 +494,14 @@ impl PoolHost for Shared {
         Self::handle_service_connection_closed(&self, &connection);
     }
 
+    fn handle_late(self: Arc<Self>, server: ServerId, sent: Instant) {
+        self.handle(Input::Late { server, sent });
+    }
+
+    fn handle_answer(self: Arc<Self>, server: ServerId) {
+        self.handle(Input::Answered { server });
+    }
+
     fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
         Self::generation(self, server, service)
     }

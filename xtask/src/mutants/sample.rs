@@ -150,7 +150,7 @@ fn every_test() -> Result<BTreeSet<String>> {
             let path = entry?.path();
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             if !WITH_SERVERS.contains(&&*name)
-                && (path.is_dir() || path.extension() == Some("rs".as_ref()))
+                && (path.join("main.rs").is_file() || path.extension() == Some("rs".as_ref()))
             {
                 tests.insert(format!("--test={name}"));
             }

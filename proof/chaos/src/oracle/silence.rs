@@ -8,15 +8,17 @@ use std::{
 use sdam_core::{
     event::{Event, EventKind},
     ids::ServerId,
+    options::{Detector, Options},
     time::Instant,
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// The least time without an answer after which a server may be suspected.
+/// The least time without an answer after which a server may be suspected, if there is no detector.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Checks every suspicion, and returns their number.
-pub(crate) fn check(events: &[Event]) -> Result<u64, Violation> {
+pub(crate) fn check(options: &Options, events: &[Event]) -> Result<u64, Violation> {
+    let patience = options.detector.map_or(PATIENCE, Detector::floor);
     let mut answered = BTreeMap::<ServerId, Instant>::new();
     let mut known = BTreeSet::new();
     let mut suspected = BTreeSet::new();
@@ -40,7 +42,7 @@ pub(crate) fn check(events: &[Event]) -> Result<u64, Violation> {
             EventKind::ServerSuspected { server, silence, .. } => {
                 let last = answered.get(server).copied().unwrap_or_default();
                 let quiet = at.since(last).min(*silence);
-                ensure(quiet >= PATIENCE, *server, &format!("is suspected after {quiet:?}"))?;
+                ensure(quiet >= patience, *server, &format!("is suspected after {quiet:?}"))?;
                 ensure(known.contains(server), *server, "is suspected and Unknown")?;
                 ensure(suspected.insert(*server), *server, "is suspected twice")?;
                 count += 1;

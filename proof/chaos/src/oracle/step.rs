@@ -158,16 +158,19 @@ impl<'w> StepOracle<'w> {
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
         // One task per server and per pool, one that delivers events, and one that polls SRV
-        // records. A server has two connections.
+        // records. A server has two connections, and with a detector a third one. Each exchange on a
+        // pooled connection has another timer then.
+        let judged = usize::from(topology.options().detector.is_some());
         let polling = usize::from(self.access.srv);
         let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load);
-        let connections = (self.sim.connections(), 2 * servers + opened);
+        let connections = (self.sim.connections(), (2 + judged) * servers + opened);
         let timers = (
             self.sim.timers(),
-            (2 * TIMERS - 1) * servers
+            ((2 + judged) * TIMERS - 1) * servers
                 + pools
                 + TIMERS * (pending + polling)
-                + TASK_TIMERS * (load + 1),
+                + TASK_TIMERS * (load + 1)
+                + judged * (pending + load),
         );
         for (what, oracle, (there, max)) in [
             ("tasks", Oracle::Leaks, tasks),

@@ -17,7 +17,7 @@ pub(super) use crate::{
     error::{Error, ErrorKind, Stage},
     hello::Handshake,
     ids::{Generation, ObjectId},
-    options::{Options, ServerMonitoringMode},
+    options::{Detector, Options, ServerMonitoringMode},
     report::ErrorReport,
     server::ServerType,
 };
@@ -144,6 +144,7 @@ impl World {
         match role {
             Role::Check => server.check.conn(),
             Role::Ping => server.ping.conn(),
+            Role::Probe => server.probe.conn(),
         }
     }
 
@@ -185,6 +186,7 @@ impl World {
             match conn.role {
                 Role::Check => format!("{name}{}", conn.number),
                 Role::Ping => format!("{name}{} for pings", conn.number),
+                Role::Probe => format!("{name}{} for a probe", conn.number),
             }
         };
         match output {

@@ -1,0 +1,206 @@
+//! Silent servers in front of a detector.
+
+use std::{string::String, vec::Vec};
+
+use super::world::*;
+
+const LOST: [&str; 4] =
+    ["ServerSuspected a", "ServerHeartbeatFailed a", "disconnect a1", "disconnect a1 for pings"];
+
+/// Returns a world with the primary `a` and the secondary `b`, which stream and have been measured
+/// at 1000 ms; their detector waits for 750 ms.
+fn streaming_set() -> World {
+    let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
+    for (name, primary) in [("a", true), ("b", false)] {
+        let _ = world.check(name, &member(primary, 1));
+        let ping = world.conn(name, Role::Ping);
+        let _ = world.connected(ping);
+        pong(&mut world, name);
+    }
+    world
+}
+
+fn pong(world: &mut World, name: &str) {
+    let ping = world.conn(name, Role::Ping);
+    let _ = world.reply(ping, &member(name == "a", 1), false);
+}
+
+/// Reports that an operation on `a` waits since `sent`.
+fn late(world: &mut World, sent: u64) -> Vec<String> {
+    world.handle(Input::Late { server: world.id("a"), sent: Instant::from_millis(sent) })
+}
+
+/// An operation waits since 2,000 ms, and both servers are asked at 2,750 ms.
+fn asked() -> World {
+    let mut world = streaming_set();
+    world.wait_until(2_750);
+    assert_eq!(late(&mut world, 2_000), ["wake a"]);
+    assert_eq!(world.due("a", false), ["hello on a1 for pings", "hello on b1 for pings", "wake b"]);
+    assert_eq!(world.deadline("a", false), Some(2_850));
+    world
+}
+
+/// The same, and the server gets a second ping on a new connection at 2,850 ms.
+fn probed() -> World {
+    let mut world = asked();
+    world.wait_until(2_850);
+    assert_eq!(world.due("a", false), ["connect a1 for a probe"]);
+    let probe = world.conn("a", Role::Probe);
+    assert_eq!(world.connected(probe), ["hello on a1 for a probe"]);
+    assert_eq!(world.deadline("a", false), Some(3_500), "the ping is overdue then");
+    world
+}
+
+#[test]
+fn a_server_that_answers_neither_an_operation_nor_a_ping_is_lost_if_another_one_answers() {
+    let mut world = probed();
+    world.wait_until(2_860);
+    pong(&mut world, "b");
+    world.wait_until(3_600);
+    let outputs = world.due("a", false);
+    assert_eq!(outputs[..4], LOST);
+    assert!(outputs.contains(&"clear a to 1".into()), "{outputs:?}");
+    assert_eq!(world.server_type("a"), ServerType::Unknown);
+    assert_eq!(world.deadline("a", false), Some(3_600), "the next check begins at once");
+    assert_eq!(world.due("a", false)[..2], ["ServerHeartbeatStarted a", "connect a2"]);
+    assert_eq!(world.deadline("a", false), Some(13_600), "an Unknown server is not judged");
+}
+
+#[test]
+fn any_answer_ends_the_trial() {
+    // An answer to the check excuses the ping for another wait.
+    for (role, next) in [(Role::Ping, 11_750), (Role::Check, 4_150), (Role::Probe, 4_150)] {
+        let mut world = probed();
+        world.wait_until(3_400);
+        pong(&mut world, "b");
+        let conn = world.conn("a", role);
+        let outputs = world.reply(conn, &member(true, 1), role == Role::Check);
+        assert_eq!(outputs.first().unwrap(), "disconnect a1 for a probe");
+        assert_eq!(world.deadline("a", false), Some(next), "{role:?}");
+    }
+    let mut world = probed();
+    let answered = world.handle(Input::Answered { server: world.id("a") });
+    assert_eq!(answered, ["disconnect a1 for a probe"], "of an operation");
+}
+
+#[test]
+fn an_operation_counts_from_the_last_answer_on_because_it_may_be_slow() {
+    let mut world = streaming_set();
+    world.wait_until(1_300);
+    assert_eq!(late(&mut world, 500), ["wake a"]);
+    assert_eq!(world.deadline("a", false), Some(1_750));
+    world.wait_until(1_400);
+    let answered = world.handle(Input::Answered { server: world.id("a") });
+    assert!(answered.is_empty(), "{answered:?}");
+    assert_eq!(world.deadline("a", false), Some(11_750), "its reply has come");
+    let mut world = World::open(&options(&["a", "b"]));
+    let _ = world.check("a", &member(true, 1));
+    world.wait_until(2_750);
+    assert!(late(&mut world, 2_000).is_empty(), "there is no detector");
+}
+
+#[test]
+fn nobody_is_lost_while_all_are_silent_and_later_all_are_asked_again() {
+    let mut world = probed();
+    world.wait_until(3_600);
+    assert!(world.due("a", false).is_empty());
+    assert_eq!(world.deadline("a", false), Some(12_750), "the time limit of the ping");
+    world.wait_until(8_000);
+    let ping = world.conn("b", Role::Ping);
+    let outputs = world.reply(ping, &member(false, 1), false);
+    let again = ["disconnect a1 for a probe", "connect a2 for a probe", "wake a"];
+    assert_eq!(outputs[..1], ["ServerSuspected a"]);
+    assert_eq!(outputs[1..4], again, "on a new connection");
+    assert_eq!(outputs[4..], ["hello on b1 for pings", "wake b"]);
+    let probe = world.conn("a", Role::Probe);
+    let _ = world.connected(probe);
+    assert_eq!(world.deadline("a", false), Some(8_750));
+    world.wait_until(8_700);
+    pong(&mut world, "b");
+    let outputs = world.reply(probe, &member(true, 1), false);
+    assert_eq!(outputs, ["disconnect a2 for a probe", "ServerSuspicionEnded a"]);
+    assert_eq!(world.server_type("a"), ServerType::RsPrimary);
+}
+
+#[test]
+fn a_stall_of_this_host_begins_the_wait_again_and_makes_it_longer() {
+    let mut world = probed();
+    pong(&mut world, "b");
+    world.wait_until(3_800);
+    assert!(world.due("a", false).is_empty(), "200 ms late");
+    assert_eq!(world.deadline("a", false), Some(3_800 + 2 * 750));
+    world.wait_until(5_300);
+    let outputs = world.due("a", false);
+    assert_eq!(outputs[..2], ["disconnect a1 for a probe", "connect a2 for a probe"]);
+    assert_eq!(outputs[2..], ["hello on b1 for pings", "wake b"], "b's answer is too old");
+    pong(&mut world, "b");
+    assert_eq!(world.deadline("a", false), Some(6_050), "b has answered in time");
+}
+
+#[test]
+fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
+    let mut world = streaming_set();
+    world.wait_until(10_500);
+    // A change of `a` is the last that is heard of it; its ping rides on that.
+    let check = world.conn("a", Role::Check);
+    let outputs = world.reply(check, &member(true, 2), true);
+    assert!(outputs.contains(&"hello on a1 for pings".into()), "{outputs:?}");
+    world.wait_until(11_250);
+    let outputs = world.due("a", false);
+    assert_eq!(outputs, ["connect a1 for a probe", "hello on b1 for pings"]);
+    let probe = world.conn("a", Role::Probe);
+    let _ = world.connected(probe);
+    world.wait_until(11_260);
+    pong(&mut world, "b");
+    assert_eq!(world.deadline("a", false), Some(12_000));
+    world.wait_until(12_000);
+    let outputs = world.due("a", false);
+    assert!(outputs.contains(&"disconnect a1 for a probe".into()), "{outputs:?}");
+    assert_eq!(world.server_type("a"), ServerType::Unknown);
+}
+
+#[test]
+fn a_server_that_is_polled_is_probed_on_a_new_connection_and_its_witness_checked() {
+    let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
+    for (name, primary) in [("a", true), ("b", false)] {
+        let _ = world.check(name, &member(primary, 1));
+    }
+    world.wait_until(2_750);
+    let _ = late(&mut world, 2_000);
+    let outputs = world.due("a", false);
+    assert_eq!(outputs, ["connect a1 for a probe", "wake b"]);
+    assert_eq!(world.due("a", false), ["ServerHeartbeatStarted a", "hello on a1"]);
+    assert_eq!(world.due("b", false), ["ServerHeartbeatStarted b", "hello on b1"]);
+    let conn = world.conn("b", Role::Check);
+    world.wait_until(2_760);
+    let _ = world.reply(conn, &member(false, 1), false);
+    world.wait_until(3_500);
+    let outputs = world.due("a", false);
+    assert_eq!(outputs[..2], LOST[..2]);
+    assert_eq!(world.server_type("a"), ServerType::Unknown);
+}
+
+#[test]
+fn a_probe_that_is_refused_proves_nothing() {
+    let mut world = World::open(&polled(&["a", "b"]).with_detector(Detector::PROBING));
+    for (name, primary) in [("a", true), ("b", false)] {
+        let _ = world.check(name, &member(primary, 1));
+    }
+    world.wait_until(2_750);
+    let _ = late(&mut world, 2_000);
+    for _ in 0..2 {
+        let _ = world.due("a", false);
+    }
+    let probe = world.conn("a", Role::Probe);
+    let _ = world.failed(probe, ErrorKind::Network);
+    assert_eq!(
+        world.deadline("a", false),
+        Some(3_500),
+        "only the check is outstanding, and overdue then"
+    );
+    world.wait_until(4_600);
+    for _ in 0..2 {
+        let _ = world.due("a", false);
+    }
+    assert_eq!(world.server_type("a"), ServerType::RsPrimary);
+}

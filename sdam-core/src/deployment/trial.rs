@@ -1,0 +1,227 @@
+//! Trials of silent servers by a [`Detector`](crate::options::Detector).
+
+use core::{mem, time::Duration};
+
+use super::{
+    Deployment,
+    server::Server,
+    silence::{Host, STALL, Standing},
+};
+use crate::{
+    error::{Error, ErrorKind, Stage},
+    ids::ServerId,
+    output::{Output, Outputs},
+    time::Instant,
+};
+
+/// The longest time from a probe until a requested check begins.
+const LATEST_CHECK: Duration = Duration::from_millis(600);
+
+/// The trial of a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Trial {
+    /// When the longest wait of an operation began; `None` if none is known to wait. It begins a
+    /// trial, and says nothing in it, because the operation may be slow.
+    late: Option<Instant>,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    /// No answer is overdue.
+    #[default]
+    None,
+    /// The server and the witnesses were asked at this time.
+    Asked(Instant),
+    /// The same, and then a probe was begun.
+    Probed { asked: Instant, at: Instant },
+    /// Neither the server nor a witness has answered, so the network or this host may be to blame.
+    /// Once a witness answers, all are asked again.
+    Undecided { asked: Instant },
+}
+
+impl Trial {
+    /// Writes what determines the verdict.
+    #[cfg(feature = "model")]
+    pub(super) fn write_key(&self, now: Instant, hasher: &mut impl core::hash::Hasher) {
+        use core::hash::Hash;
+
+        self.late.map(|late| now.since(late)).hash(hasher);
+        mem::discriminant(&self.state).hash(hasher);
+    }
+
+    /// Returns when the server was asked; `None` if it was not.
+    pub(super) fn asked(&self) -> Option<Instant> {
+        match self.state {
+            State::Asked(asked) | State::Probed { asked, .. } | State::Undecided { asked } => {
+                Some(asked)
+            }
+            State::None => None,
+        }
+    }
+}
+
+impl Server {
+    /// Returns when each outstanding answer is overdue, the earliest first.
+    fn signals(&self, host: Host) -> [Option<Instant>; 3] {
+        let begun = match self.answers.trial.state {
+            State::Probed { at, .. } => at,
+            State::None | State::Asked(_) | State::Undecided { .. } => Instant::EPOCH,
+        };
+        let outstanding = [self.check.expected(), self.ping.expected(), self.probe.expected()];
+        let mut signals =
+            outstanding.map(|since| Some(self.excused(since?.max(begun), host)? + self.wait(host)));
+        signals.sort_unstable_by_key(|signal| signal.unwrap_or(Instant::MAX));
+        signals
+    }
+
+    /// Returns when the detector has to judge the server again; `None` for never.
+    pub(super) fn next_judgment(&self, host: Host) -> Option<Instant> {
+        let detector = host.detector.filter(|_| self.answers.standing != Standing::Excused)?;
+        let [first, second, _] = self.signals(host);
+        match self.answers.trial.state {
+            State::None => {
+                let late = self.answers.trial.late.and_then(|late| self.excused(late, host));
+                first.into_iter().chain(late.map(|late| late + self.wait(host))).min()
+            }
+            State::Asked(asked) => Some(self.excused(asked, host)? + detector.hurry(&self.rtt)),
+            State::Probed { .. } => second,
+            State::Undecided { .. } => None,
+        }
+    }
+
+    /// Returns how long an answer may take now. During a trial, those of a ping and of a probe
+    /// count.
+    fn wait(&self, host: Host) -> Duration {
+        match (self.answers.trial.state, host.detector) {
+            (State::None, Some(detector)) => host.extended(detector.prompt(&self.rtt)),
+            _ => self.patience(host),
+        }
+    }
+
+    /// Returns by how much a timer may be late before this host counts as stalled. A trial
+    /// tolerates less, because a stall must not look like silence.
+    pub(super) fn tolerance(&self, host: Host) -> Duration {
+        match self.answers.trial.state {
+            State::None | State::Undecided { .. } => STALL,
+            State::Asked(_) | State::Probed { .. } => STALL.min(self.wait(host) / 4),
+        }
+    }
+
+    /// Sends a ping on the connection of measurements, or a probe if that is silent, too.
+    fn ask(&mut self, now: Instant, host: Host, out: &mut Outputs) {
+        let overdue = self.ping.expected().and_then(|since| self.excused(since, host));
+        let is_silent = overdue.is_some_and(|overdue| overdue + self.wait(host) <= now);
+        self.answers.trial.state = State::Asked(now);
+        let pings = self.ping.hasten(now, out);
+        if !pings {
+            // The checks are polled, so the second connection is theirs.
+            self.check.request(now);
+        }
+        if is_silent || !pings {
+            self.begin_probe(now, out);
+        }
+    }
+
+    /// Returns whether the answers of witnesses are too old for a trial whose probe began at `at`:
+    /// this host has stalled, or the second silent connection was asked long after.
+    fn is_outdated(&self, at: Instant, now: Instant, host: Host) -> bool {
+        self.excused(at, host) != Some(at) || now.since(at) > self.wait(host) + LATEST_CHECK
+    }
+
+    /// Sends a hello on a new connection.
+    fn begin_probe(&mut self, now: Instant, out: &mut Outputs) {
+        let asked = self.answers.trial.asked().unwrap_or(now);
+        self.answers.trial.state = State::Probed { asked, at: now };
+        // An earlier probe may wait for TCP to repeat what an outage has swallowed.
+        self.probe.stop(out);
+        self.probe.start();
+        let _ = self.probe.hasten(now, out);
+    }
+
+    /// Ends the trial, because the server has answered, is Unknown or has left.
+    pub(super) fn acquit(&mut self, out: &mut Outputs) {
+        self.answers.trial = Trial::default();
+        self.probe.stop(out);
+    }
+}
+
+impl Deployment {
+    /// Takes into account that an operation still waits for an answer since `sent`. Any answer ends
+    /// what is known of it, because it may just be slow.
+    pub(super) fn late(&mut self, server: ServerId, sent: Instant, out: &mut Outputs) {
+        let host = self.evidence.host;
+        if host.detector.is_some() {
+            self.with(server, |own| {
+                own.hastened(host, out, |own, _| {
+                    let late = &mut own.answers.trial.late;
+                    *late = Some(late.map_or(sent, |earlier| earlier.min(sent)));
+                });
+            });
+        }
+    }
+
+    /// Judges the server, if that is due at `now`, in a call for its timer.
+    pub(super) fn judge(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+        let host = self.evidence.host;
+        let witness = self.evidence.witness(server);
+        let Some(own) = self.server_mut(server) else {
+            return;
+        };
+        if own.next_judgment(host).is_none_or(|judgment| judgment > now) {
+            return;
+        }
+        match own.answers.trial.state {
+            State::None => self.ask(now, server, out),
+            State::Asked(_) => own.begin_probe(now, out),
+            State::Probed { at, .. } if own.is_outdated(at, now, host) => {
+                self.ask(now, server, out)
+            }
+            State::Probed { asked, .. } if witness.is_none_or(|at| at <= asked) => {
+                own.answers.trial.state = State::Undecided { asked };
+                self.evidence.undecided.push(server);
+            }
+            State::Probed { .. } => self.convict(now, server, out),
+            State::Undecided { .. } => {}
+        }
+    }
+
+    /// Asks the servers and the witnesses of undecided trials again, after an answer of any server.
+    pub(super) fn retry(&mut self, now: Instant, out: &mut Outputs) {
+        for server in mem::take(&mut self.evidence.undecided) {
+            let state = self.server(server).map(|own| own.answers.trial.state);
+            if let Some(State::Undecided { .. }) = state {
+                self.ask(now, server, out);
+            }
+        }
+    }
+
+    fn ask(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+        let host = self.evidence.host;
+        self.with(server, |own| own.hastened(host, out, |own, out| own.ask(now, host, out)));
+        for witness in self.evidence.witnesses(server) {
+            self.with(witness, |own| {
+                own.hastened(host, out, |own, out| {
+                    if !own.ping.hasten(now, out) {
+                        own.check.request(now);
+                    }
+                });
+            });
+        }
+    }
+
+    /// Treats the server's silence as a time-out of its check.
+    fn convict(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+        let Some(own) = self.server_mut(server) else {
+            return;
+        };
+        own.accuse(now, out);
+        // Without the time that has passed, so that repeated failures have one text.
+        let message = "no answer, not even to a ping, while another server answers";
+        let error = Error::new(ErrorKind::Timeout, Stage::Hello, message);
+        let report = own.check.give_up(now, error, out);
+        own.ping.failed(now, own.ping.conn(), out);
+        self.report(now, server, report, out);
+        out.push(Output::Wake { server });
+    }
+}
