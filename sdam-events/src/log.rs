@@ -75,7 +75,7 @@ pub(crate) mod tests;
 mod unstructured;
 
 pub use config::{Component, DEFAULT_MAX_DOCUMENT_LENGTH, LogConfig, LogOutput, Severity};
-pub use fields::{Failure, HostList, LogFields, Reason, Value};
+pub use fields::{LogFields, Value};
 
 /// The log message for one event.
 #[derive(Clone, Debug)]

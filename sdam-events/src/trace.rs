@@ -16,7 +16,7 @@ use sdam_core::event::Event;
 use tracing::{Level, field};
 
 use crate::{
-    log::{Component, LogConfig, LogMessage, Severity},
+    log::{Component, LogConfig, LogMessage, Severity, Value},
     sink::{EventSink, Interest},
 };
 
@@ -66,85 +66,64 @@ impl EventSink for TracingSink {
 /// Logs `message`. Target and level must be constants in the macro, so each pair has its own call.
 /// So does each component, because a `tracing` event has at most 32 fields.
 fn log(message: &LogMessage<'_>) {
-    let fields = message.fields();
-    /// Records the fields of a message; visitors do not see absent values.
+    let recorded = |name| Some(recorded(message.fields().get(name)?));
     macro_rules! event {
-        ($target:literal, $level:ident, { $($own:tt)* }) => {
+        ($target:literal, $level:ident, $($name:ident)*) => {
             tracing::event!(
                 target: $target,
                 Level::$level,
-                serverHost = fields.server_host,
-                serverPort = fields.server_port,
-                failure = fields.failure.map(field::display),
-                $($own)*
+                $($name = recorded(stringify!($name)),)*
                 "{}",
                 message.text()
             )
         };
     }
-    macro_rules! connection_ids {
-        ($target:literal, $level:ident, { $($own:tt)* }) => {
-            event!($target, $level, {
-                driverConnectionId = fields.driver_connection_id,
-                serverConnectionId = fields.server_connection_id,
-                serviceId = fields.service_id.map(field::display),
-                durationMS = fields.duration_ms,
-                reply = fields.reply.map(field::display),
-                $($own)*
-            })
-        };
-    }
     macro_rules! topology {
         ($level:ident) => {
-            connection_ids!("mongodb::topology", $level, {
-                topologyId = fields.topology_id.map(field::display),
-                awaited = fields.awaited,
-                previousDescription = fields.previous_description.map(field::display),
-                newDescription = fields.new_description.map(field::display),
-                warning = fields.warning.map(field::display),
-                ignored = fields.ignored,
-                limit = fields.limit,
-                srvName = fields.srv_name,
-                domain = fields.domain,
-                hosts = fields.hosts.map(field::display),
-                remainingTimeMS = fields.remaining_time_ms,
-                dropped = fields.dropped,
-                reason = fields.reason.map(field::display),
-            })
+            event!(
+                "mongodb::topology", $level,
+                topologyId serverHost serverPort driverConnectionId serverConnectionId
+                awaited durationMS reply failure previousDescription newDescription warning
+                ignored limit srvName domain hosts remainingTimeMS dropped reason
+            )
         };
     }
     macro_rules! selection {
         ($level:ident) => {
-            event!("mongodb::server_selection", $level, {
-                selector = fields.selector,
-                operation = fields.operation,
-                operationId = fields.operation_id,
-                topologyDescription = fields.topology_description.map(field::display),
-                remainingTimeMS = fields.remaining_time_ms,
-            })
+            event!(
+                "mongodb::server_selection", $level,
+                selector operation operationId topologyDescription remainingTimeMS serverHost
+                serverPort failure
+            )
         };
     }
     match (message.component(), message.severity()) {
         (Component::Topology, Severity::Warn) => topology!(WARN),
+        (Component::Topology, Severity::Info) => topology!(INFO),
         (Component::Topology, _) => topology!(DEBUG),
         (Component::ServerSelection, Severity::Info) => selection!(INFO),
         (Component::ServerSelection, _) => selection!(DEBUG),
-        (Component::Connection, _) => connection_ids!("mongodb::connection", DEBUG, {
-            topologyId = fields.topology_id.map(field::display),
-            reason = fields.reason.map(field::display),
-            error = fields.error.map(field::display),
-            maxIdleTimeMS = fields.max_idle_time_ms,
-            minPoolSize = fields.min_pool_size,
-            maxPoolSize = fields.max_pool_size,
-            maxConnecting = fields.max_connecting,
-            waitQueueTimeoutMS = fields.wait_queue_timeout_ms,
-        }),
-        (Component::Command, _) => connection_ids!("mongodb::command", DEBUG, {
-            command = fields.command.map(field::display),
-            commandName = fields.command_name,
-            databaseName = fields.database_name,
-            requestId = fields.request_id,
-            operationId = fields.operation_id,
-        }),
+        (Component::Connection, _) => event!(
+            "mongodb::connection", DEBUG,
+            topologyId serverHost serverPort driverConnectionId serverConnectionId serviceId
+            durationMS reason error maxIdleTimeMS minPoolSize maxPoolSize maxConnecting
+            waitQueueTimeoutMS
+        ),
+        (Component::Command, _) => event!(
+            "mongodb::command", DEBUG,
+            command commandName databaseName requestId operationId serverHost serverPort
+            driverConnectionId serverConnectionId serviceId durationMS reply failure
+        ),
+    }
+}
+
+/// Returns the value as `tracing` records it.
+fn recorded(value: Value<'_>) -> Box<dyn tracing::Value + '_> {
+    match value {
+        Value::Text(text) => Box::new(text.to_owned()),
+        Value::Integer(number) => Box::new(number),
+        Value::Number(number) => Box::new(number),
+        Value::Bool(truth) => Box::new(truth),
+        shown => Box::new(field::display(shown)),
     }
 }

@@ -4,23 +4,26 @@ use sdam_core::{
     address::ServerAddress,
     document::ExtendedJson,
     event::{CheckOutFailure, CommandInfo, ConnectionId, Event, EventKind, Heartbeat, Selection},
+    ids::ObjectId,
     pool::PoolOptions,
     topology::TopologyDescription,
 };
 
-use super::fields::{Failure, HostList, LogFields, Reason};
+use super::{Component, LogFields, Value};
 
 impl<'e> LogFields<'e> {
     /// Returns the fields of the message for `event`.
     pub(super) fn of(event: &'e Event, max_document_length: usize) -> Self {
-        let shown = |document| ExtendedJson::new(document).limited_to(max_document_length);
-        let common = Self { topology_id: Some(event.topology), ..Self::default() };
+        let shown =
+            |document| Value::Document(ExtendedJson::new(document).limited_to(max_document_length));
         let kind = &event.kind;
-        discovery(common.clone(), kind, shown)
-            .or_else(|| connection(common.clone(), kind))
-            .or_else(|| command(kind, shown))
-            .or_else(|| selection(kind))
-            .unwrap_or(common)
+        let topology = || Self::default().with("topologyId", Value::Shown(&event.topology));
+        match Component::of(kind.name()) {
+            Component::Topology => discovery(topology(), kind, shown),
+            Component::Connection => connection(topology(), kind),
+            Component::Command => command(kind, shown),
+            Component::ServerSelection => selection(kind),
+        }
     }
 }
 
@@ -28,141 +31,118 @@ impl<'e> LogFields<'e> {
 fn discovery<'e>(
     fields: LogFields<'e>,
     kind: &'e EventKind,
-    shown: impl Fn(&'e [u8]) -> ExtendedJson<'e>,
-) -> Option<LogFields<'e>> {
-    Some(match kind {
+    shown: impl Fn(&'e [u8]) -> Value<'e>,
+) -> LogFields<'e> {
+    match kind {
         EventKind::ServerOpening { address, .. } => fields.server(address),
         EventKind::ServerClosed { address, reason, .. } => {
-            LogFields { reason: Some(Reason::Departure(reason)), ..fields.server(address) }
+            fields.server(address).with("reason", Value::Shown(reason))
         }
         EventKind::ServerUnusable { address, obstacle, .. } => {
-            LogFields { reason: Some(Reason::Obstacle(obstacle)), ..fields.server(address) }
+            fields.server(address).with("reason", Value::Obstacle(obstacle))
         }
         EventKind::ServerSuspected { address, silence, .. } => {
-            LogFields { duration_ms: Some(millis(*silence)), ..fields.server(address) }
+            fields.server(address).lasted(*silence)
         }
-        EventKind::ServerSuspicionEnded { address, duration, answered, .. } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            reason: Some(Reason::Text(if *answered { "answered" } else { "lost" })),
-            ..fields.server(address)
-        },
-        EventKind::TopologyDescriptionChanged { previous, new } => {
-            LogFields { previous_description: Some(previous), new_description: Some(new), ..fields }
-        }
-        EventKind::ConfigWarning(warning) => LogFields { warning: Some(warning), ..fields },
+        EventKind::ServerSuspicionEnded { address, duration, answered, .. } => fields
+            .server(address)
+            .lasted(*duration)
+            .with("reason", if *answered { "answered" } else { "lost" }),
+        EventKind::TopologyDescriptionChanged { previous, new } => fields
+            .with("previousDescription", Value::Shown(previous))
+            .with("newDescription", Value::Shown(new)),
+        EventKind::ConfigWarning(warning) => fields.with("warning", Value::Shown(warning)),
         EventKind::MembersIgnored { ignored, limit } => {
-            LogFields { ignored: Some(*ignored), limit: Some(*limit), ..fields }
+            fields.with("ignored", *ignored as i64).with("limit", *limit as i64)
         }
-        EventKind::SrvHostsIgnored { name, domain, hosts } => LogFields {
-            srv_name: Some(name),
-            domain: Some(domain),
-            hosts: Some(HostList(hosts)),
-            ..fields
-        },
-        EventKind::SrvLookupFailed { name, failure, next } => LogFields {
-            srv_name: Some(name),
-            failure: Some(Failure::Error(failure)),
-            remaining_time_ms: Some(whole_millis(*next)),
-            ..fields
-        },
-        EventKind::EventsDropped { total } => LogFields { dropped: Some(*total), ..fields },
+        EventKind::SrvHostsIgnored { name, domain, hosts } => fields
+            .with("srvName", &**name)
+            .with("domain", &**domain)
+            .with("hosts", Value::Hosts(hosts)),
+        EventKind::SrvLookupFailed { name, failure, next } => fields
+            .with("srvName", &**name)
+            .with("failure", failure)
+            .with("remainingTimeMS", whole_millis(*next)),
+        EventKind::EventsDropped { total } => fields.with("dropped", *total as i64),
         EventKind::ServerHeartbeatStarted(heartbeat) => fields.heartbeat(heartbeat),
-        EventKind::ServerHeartbeatSucceeded { heartbeat, duration, reply } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            reply: Some(shown(reply)),
-            ..fields.heartbeat(heartbeat)
-        },
-        EventKind::ServerHeartbeatFailed { heartbeat, duration, failure } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            failure: Some(Failure::Error(failure)),
-            ..fields.heartbeat(heartbeat)
-        },
-        _ => return None,
-    })
+        EventKind::ServerHeartbeatSucceeded { heartbeat, duration, reply } => {
+            fields.heartbeat(heartbeat).lasted(*duration).with("reply", shown(reply))
+        }
+        EventKind::ServerHeartbeatFailed { heartbeat, duration, failure } => {
+            fields.heartbeat(heartbeat).lasted(*duration).with("failure", failure)
+        }
+        _ => fields,
+    }
 }
 
 /// Returns the fields of messages about pools and their connections (CMAP: "Connection Pool
 /// Logging").
-fn connection<'e>(fields: LogFields<'e>, kind: &'e EventKind) -> Option<LogFields<'e>> {
-    Some(match kind {
+fn connection<'e>(fields: LogFields<'e>, kind: &'e EventKind) -> LogFields<'e> {
+    match kind {
         EventKind::PoolCreated { address, options, .. } => fields.server(address).pool(options),
         EventKind::PoolReady { address, .. }
         | EventKind::PoolClosed { address, .. }
         | EventKind::ConnectionCheckOutStarted { address, .. } => fields.server(address),
         EventKind::PoolCleared { address, clear, .. } => {
-            LogFields { service_id: clear.service_id, ..fields.server(address) }
+            fields.server(address).with_some("serviceId", clear.service_id.as_ref().map(shown_id))
         }
         EventKind::ConnectionCreated { address, connection, .. }
         | EventKind::ConnectionCheckedIn { address, connection, .. } => {
             fields.connection(address, connection)
         }
         EventKind::ConnectionReady { address, connection, duration, .. }
-        | EventKind::ConnectionCheckedOut { address, connection, duration, .. } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            ..fields.connection(address, connection)
-        },
-        EventKind::ConnectionClosed { address, connection, reason, error, .. } => LogFields {
-            reason: Some(Reason::Text(reason.text())),
-            error: error.as_ref().map(Failure::Error),
-            ..fields.connection(address, connection)
-        },
-        EventKind::ConnectionCheckOutFailed { address, reason, failure, duration, .. } => {
-            LogFields {
-                reason: Some(Reason::Text(reason.text())),
-                error: (*reason == CheckOutFailure::ConnectionError)
-                    .then_some(Failure::Text(failure)),
-                duration_ms: Some(millis(*duration)),
-                ..fields.server(address)
-            }
+        | EventKind::ConnectionCheckedOut { address, connection, duration, .. } => {
+            fields.connection(address, connection).lasted(*duration)
         }
-        _ => return None,
-    })
+        EventKind::ConnectionClosed { address, connection, reason, error, .. } => fields
+            .connection(address, connection)
+            .with("reason", reason.text())
+            .with_some("error", error.as_ref()),
+        EventKind::ConnectionCheckOutFailed { address, reason, failure, duration, .. } => {
+            let error = (*reason == CheckOutFailure::ConnectionError).then_some(&**failure);
+            let fields = fields.server(address).lasted(*duration);
+            fields.with("reason", reason.text()).with_some("error", error)
+        }
+        _ => fields,
+    }
 }
 
 /// Returns the fields of messages about commands, which do not name the topology (Command Logging
 /// and Monitoring: "Common Fields").
-fn command<'e>(
-    kind: &'e EventKind,
-    shown: impl Fn(&'e [u8]) -> ExtendedJson<'e>,
-) -> Option<LogFields<'e>> {
-    Some(match kind {
+fn command<'e>(kind: &'e EventKind, shown: impl Fn(&'e [u8]) -> Value<'e>) -> LogFields<'e> {
+    match kind {
         EventKind::CommandStarted { command, document } => {
-            LogFields { command: Some(shown(document)), ..LogFields::command(command) }
+            LogFields::command(command).with("command", shown(document))
         }
-        EventKind::CommandSucceeded { command, duration, reply } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            reply: Some(shown(reply)),
-            ..LogFields::command(command)
-        },
-        EventKind::CommandFailed { command, duration, failure } => LogFields {
-            duration_ms: Some(millis(*duration)),
-            failure: Some(Failure::Error(failure)),
-            ..LogFields::command(command)
-        },
-        _ => return None,
-    })
+        EventKind::CommandSucceeded { command, duration, reply } => {
+            LogFields::command(command).lasted(*duration).with("reply", shown(reply))
+        }
+        EventKind::CommandFailed { command, duration, failure } => {
+            LogFields::command(command).lasted(*duration).with("failure", failure)
+        }
+        _ => LogFields::default(),
+    }
 }
 
 /// Returns the fields of messages about selections, which do not name the topology (Server
 /// Selection: "Common Fields").
-fn selection(kind: &EventKind) -> Option<LogFields<'_>> {
-    Some(match kind {
+fn selection(kind: &EventKind) -> LogFields<'_> {
+    match kind {
         EventKind::ServerSelectionStarted { selection, description } => {
             LogFields::selection(selection, description)
         }
-        EventKind::ServerSelectionWaiting { selection, description, remaining } => LogFields {
-            remaining_time_ms: remaining.map(whole_millis),
-            ..LogFields::selection(selection, description)
-        },
+        EventKind::ServerSelectionWaiting { selection, description, remaining } => {
+            LogFields::selection(selection, description)
+                .with_some("remainingTimeMS", remaining.map(whole_millis))
+        }
         EventKind::ServerSelectionSucceeded { selection, description, address, .. } => {
             LogFields::selection(selection, description).server(address)
         }
-        EventKind::ServerSelectionFailed { selection, description, failure, .. } => LogFields {
-            failure: Some(Failure::Text(failure)),
-            ..LogFields::selection(selection, description)
-        },
-        _ => return None,
-    })
+        EventKind::ServerSelectionFailed { selection, description, failure, .. } => {
+            LogFields::selection(selection, description).with("failure", &**failure)
+        }
+        _ => LogFields::default(),
+    }
 }
 
 /// Converts to whole milliseconds.
@@ -170,63 +150,56 @@ fn whole_millis(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Converts to fractional milliseconds, with a precision of microseconds.
-fn millis(duration: Duration) -> f64 {
-    duration.as_micros() as f64 / 1000.0
+fn shown_id(id: &ObjectId) -> Value<'_> {
+    Value::Shown(id)
 }
 
 impl<'e> LogFields<'e> {
     fn server(self, address: &'e ServerAddress) -> Self {
-        Self { server_host: Some(address.host()), server_port: address.port(), ..self }
+        self.with("serverHost", address.host()).with_some("serverPort", address.port())
+    }
+
+    fn lasted(self, duration: Duration) -> Self {
+        self.with("durationMS", Value::Number(duration.as_micros() as f64 / 1000.0))
     }
 
     fn heartbeat(self, heartbeat: &'e Heartbeat) -> Self {
-        Self {
-            awaited: Some(heartbeat.awaited),
-            ..self.connection(&heartbeat.address, &heartbeat.connection)
-        }
+        let fields = self.connection(&heartbeat.address, &heartbeat.connection);
+        fields.with("awaited", heartbeat.awaited)
     }
 
     fn connection(self, address: &'e ServerAddress, connection: &ConnectionId) -> Self {
-        Self {
-            driver_connection_id: Some(connection.driver),
-            server_connection_id: connection.server,
-            ..self.server(address)
-        }
+        self.server(address)
+            .with("driverConnectionId", connection.driver as i64)
+            .with_some("serverConnectionId", connection.server)
     }
 
     /// Adds the options that differ from their defaults.
     fn pool(self, options: &PoolOptions) -> Self {
         let default = PoolOptions::default();
         let changed = |own: u32, default: u32| (own != default).then_some(own);
-        Self {
-            max_idle_time_ms: options.max_idle_time.map(whole_millis),
-            min_pool_size: changed(options.min_pool_size, default.min_pool_size),
-            max_pool_size: changed(options.max_pool_size, default.max_pool_size),
-            max_connecting: changed(options.max_connecting, default.max_connecting),
-            wait_queue_timeout_ms: options.wait_queue_timeout.map(whole_millis),
-            ..self
-        }
+        self.with_some("maxIdleTimeMS", options.max_idle_time.map(whole_millis))
+            .with_some("minPoolSize", changed(options.min_pool_size, default.min_pool_size))
+            .with_some("maxPoolSize", changed(options.max_pool_size, default.max_pool_size))
+            .with_some("maxConnecting", changed(options.max_connecting, default.max_connecting))
+            .with_some("waitQueueTimeoutMS", options.wait_queue_timeout.map(whole_millis))
     }
 
     fn command(command: &'e CommandInfo) -> Self {
-        Self {
-            command_name: Some(&command.name),
-            database_name: Some(&command.database),
-            request_id: Some(command.request_id),
-            operation_id: command.operation_id,
-            service_id: command.service_id,
-            ..Self::default().connection(&command.address, &command.connection)
-        }
+        Self::default()
+            .connection(&command.address, &command.connection)
+            .with("commandName", &*command.name)
+            .with("databaseName", &*command.database)
+            .with("requestId", command.request_id)
+            .with_some("operationId", command.operation_id)
+            .with_some("serviceId", command.service_id.as_ref().map(shown_id))
     }
 
     fn selection(selection: &'e Selection, description: &'e TopologyDescription) -> Self {
-        Self {
-            selector: Some(&selection.selector),
-            operation: selection.operation.as_deref(),
-            operation_id: selection.operation_id,
-            topology_description: Some(description),
-            ..Self::default()
-        }
+        Self::default()
+            .with("selector", &*selection.selector)
+            .with_some("operation", selection.operation.as_deref())
+            .with_some("operationId", selection.operation_id)
+            .with("topologyDescription", Value::Shown(description))
     }
 }

@@ -53,7 +53,7 @@ impl From<&LogMessage<'_>> for Message {
     fn from(message: &LogMessage<'_>) -> Self {
         let mut data = Map::new();
         data.insert("message".to_owned(), message.text().into());
-        message.fields().for_each(|name, value| {
+        for (name, value) in message.fields().iter() {
             let value = match value {
                 Field::Integer(number) => number.into(),
                 Field::Number(number) => number.into(),
@@ -61,7 +61,7 @@ impl From<&LogMessage<'_>> for Message {
                 text => text.to_string().into(),
             };
             data.insert(name.to_owned(), value);
-        });
+        }
         Self {
             level: message.severity(),
             component: message.component().as_str(),

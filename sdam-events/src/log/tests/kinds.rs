@@ -93,6 +93,17 @@ fn topology() -> Vec<EventKind> {
             next: Duration::from_secs(10),
         },
         EventKind::EventsDropped { total: 5 },
+        EventKind::ServerSuspected {
+            server: server(),
+            address: host(),
+            silence: Duration::from_micros(1500),
+        },
+        EventKind::ServerSuspicionEnded {
+            server: server(),
+            address: host(),
+            duration: Duration::from_millis(20),
+            answered: false,
+        },
     ]
 }
 
