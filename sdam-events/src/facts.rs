@@ -109,7 +109,7 @@ pub struct Facts {
     topology_type: TopologyType,
     type_since: Instant,
     /// The time spent in each type up to `type_since`.
-    time_in_type: [Duration; TYPES.len()],
+    time_in_type: [Duration; TopologyType::ALL.len()],
     primary: Option<ServerAddress>,
     writable: bool,
     outage: Option<Outage>,
@@ -147,15 +147,6 @@ impl Sightings {
 const USUAL_WAIT: Duration = Duration::from_secs(10);
 /// The delay within which messages of two servers may change order.
 const MOMENT: Duration = Duration::from_secs(1);
-
-const TYPES: [TopologyType; 6] = [
-    TopologyType::Unknown,
-    TopologyType::Single,
-    TopologyType::ReplicaSetNoPrimary,
-    TopologyType::ReplicaSetWithPrimary,
-    TopologyType::Sharded,
-    TopologyType::LoadBalanced,
-];
 
 impl Facts {
     /// The events from which facts are derived.
@@ -316,7 +307,7 @@ impl Facts {
         let old = std::mem::replace(&mut self.topology_type, new);
         let lasted = at.since(self.type_since);
         self.type_since = at;
-        self.time_in_type[type_index(old)] += lasted;
+        self.time_in_type[old as usize] += lasted;
         Fact::TopologyTypeChanged { at, old, new, lasted }
     }
 
@@ -417,7 +408,7 @@ impl Facts {
         } else {
             Duration::ZERO
         };
-        self.time_in_type[type_index(topology_type)] + current
+        self.time_in_type[topology_type as usize] + current
     }
 
     /// Returns the facts about the servers of the topology, by address.
@@ -429,8 +420,4 @@ impl Facts {
     pub fn server(&self, address: &ServerAddress) -> Option<&ServerFacts> {
         self.servers.get(address)
     }
-}
-
-fn type_index(topology_type: TopologyType) -> usize {
-    TYPES.iter().position(|own| *own == topology_type).unwrap_or_default()
 }

@@ -89,22 +89,18 @@ pub trait EventSink: Send + Sync + Debug + 'static {
     }
 }
 
-impl<S: EventSink + ?Sized> EventSink for Arc<S> {
-    fn emit(&self, event: &Event) {
-        (**self).emit(event);
-    }
+macro_rules! pointers {
+    ($($pointer:ident),*) => {$(
+        impl<S: EventSink + ?Sized> EventSink for $pointer<S> {
+            fn emit(&self, event: &Event) {
+                (**self).emit(event);
+            }
 
-    fn interest(&self) -> Interest {
-        (**self).interest()
-    }
+            fn interest(&self) -> Interest {
+                (**self).interest()
+            }
+        }
+    )*};
 }
 
-impl<S: EventSink + ?Sized> EventSink for Box<S> {
-    fn emit(&self, event: &Event) {
-        (**self).emit(event);
-    }
-
-    fn interest(&self) -> Interest {
-        (**self).interest()
-    }
-}
+pointers!(Arc, Box);

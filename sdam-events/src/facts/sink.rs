@@ -1,7 +1,4 @@
-use std::{
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{Event, Fact, Facts, Interest};
 use crate::sink::EventSink;
@@ -49,8 +46,4 @@ impl<F: Fn(&Fact) + Send + Sync + 'static> EventSink for FactSink<F> {
     }
 }
 
-impl<F> fmt::Debug for FactSink<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FactSink").field("facts", &self.facts).finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(FactSink<F>, |this| facts: this.facts);

@@ -39,31 +39,33 @@ impl Component {
     }
 }
 
-/// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare as
-/// less.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// A limit that disables all messages.
-    #[default]
-    Off,
-    /// The system is unusable.
-    Emergency,
-    /// Immediate action is required.
-    Alert,
-    /// A critical condition.
-    Critical,
-    /// An error that the user has to handle.
-    Error,
-    /// A condition that may become an error for the user.
-    Warn,
-    /// An unusual condition that is not an error.
-    Notice,
-    /// A normal event.
-    Info,
-    /// Details that help a user to find a problem.
-    Debug,
-    /// Details that help a developer of this crate to find a problem.
-    Trace,
+names! {
+    /// The severity of a log message (Logging: "Log Severity Levels"). More severe values compare as
+    /// less.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Severity {
+        /// A limit that disables all messages.
+        #[default]
+        Off = "off",
+        /// The system is unusable.
+        Emergency = "emergency",
+        /// Immediate action is required.
+        Alert = "alert",
+        /// A critical condition.
+        Critical = "critical",
+        /// An error that the user has to handle.
+        Error = "error",
+        /// A condition that may become an error for the user.
+        Warn = "warn",
+        /// An unusual condition that is not an error.
+        Notice = "notice",
+        /// A normal event.
+        Info = "info",
+        /// Details that help a user to find a problem.
+        Debug = "debug",
+        /// Details that help a developer of this crate to find a problem.
+        Trace = "trace",
+    }
 }
 
 impl Severity {
@@ -89,22 +91,8 @@ impl FromStr for Severity {
 
     /// Parses a level as in MONGODB_LOG_ALL, case-insensitively.
     fn from_str(text: &str) -> Result<Self, ()> {
-        const NAMES: [(&str, Severity); 10] = [
-            ("off", Severity::Off),
-            ("emergency", Severity::Emergency),
-            ("alert", Severity::Alert),
-            ("critical", Severity::Critical),
-            ("error", Severity::Error),
-            ("warn", Severity::Warn),
-            ("notice", Severity::Notice),
-            ("info", Severity::Info),
-            ("debug", Severity::Debug),
-            ("trace", Severity::Trace),
-        ];
-        NAMES
-            .into_iter()
-            .find_map(|(name, severity)| name.eq_ignore_ascii_case(text).then_some(severity))
-            .ok_or(())
+        let mut all = Self::ALL.iter().copied();
+        all.find(|severity| severity.as_str().eq_ignore_ascii_case(text)).ok_or(())
     }
 }
 
