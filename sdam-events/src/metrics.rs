@@ -316,12 +316,17 @@ impl MetricsSink {
         result: &'static str,
         duration: Duration,
     ) {
-        let labels = self.with("result", result);
-        histogram!(names::SELECTION_DURATION, labels.clone()).record(duration);
-        counter!(names::SELECTIONS, labels).increment(1);
+        self.ended([names::SELECTIONS, names::SELECTION_DURATION], result, duration);
         if state.waiting.remove(&identity(selection)).is_some() {
             self.set_waiters(state);
         }
+    }
+
+    /// Counts an operation that has ended, with its duration.
+    fn ended(&self, [count, time]: [&'static str; 2], result: &'static str, duration: Duration) {
+        let labels = self.with("result", result);
+        histogram!(time, labels.clone()).record(duration);
+        counter!(count, labels).increment(1);
     }
 
     fn set_waiters(&self, state: &State) {

@@ -1,9 +1,10 @@
-use std::time::Duration;
-
 use ::metrics::{counter, histogram};
 use sdam_core::event::EventKind;
 
 use super::{MetricsSink, names};
+
+const CHECK_OUT: [&str; 2] = [names::CHECK_OUTS, names::CHECK_OUT_DURATION];
+const COMMAND: [&str; 2] = [names::COMMANDS, names::COMMAND_DURATION];
 
 impl MetricsSink {
     /// Counts an event of a pool, a connection or a command.
@@ -19,27 +20,17 @@ impl MetricsSink {
                 let labels = self.with("reason", reason.as_str());
                 counter!(names::CONNECTIONS_CLOSED, labels).increment(1);
             }
-            EventKind::ConnectionCheckedOut { duration, .. } => self.check_out("ok", *duration),
-            EventKind::ConnectionCheckOutFailed { reason, duration, .. } => {
-                self.check_out(reason.as_str(), *duration);
+            EventKind::ConnectionCheckedOut { duration, .. } => {
+                self.ended(CHECK_OUT, "ok", *duration);
             }
-            EventKind::CommandSucceeded { duration, .. } => self.command("ok", *duration),
+            EventKind::ConnectionCheckOutFailed { reason, duration, .. } => {
+                self.ended(CHECK_OUT, reason.as_str(), *duration);
+            }
+            EventKind::CommandSucceeded { duration, .. } => self.ended(COMMAND, "ok", *duration),
             EventKind::CommandFailed { failure, duration, .. } => {
-                self.command(failure.kind().as_str(), *duration);
+                self.ended(COMMAND, failure.kind().as_str(), *duration);
             }
             _ => {}
         }
-    }
-
-    fn check_out(&self, result: &'static str, duration: Duration) {
-        let labels = self.with("result", result);
-        histogram!(names::CHECK_OUT_DURATION, labels.clone()).record(duration);
-        counter!(names::CHECK_OUTS, labels).increment(1);
-    }
-
-    fn command(&self, result: &'static str, duration: Duration) {
-        let labels = self.with("result", result);
-        histogram!(names::COMMAND_DURATION, labels.clone()).record(duration);
-        counter!(names::COMMANDS, labels).increment(1);
     }
 }
