@@ -46,10 +46,7 @@ mod tests;
 ///
 /// The stream grows without bound while it is not read. After it is dropped, events are discarded.
 pub fn unbounded() -> (ChannelSink, EventStream) {
-    let (sender, receiver) = mpsc::unbounded();
-    let counters = Arc::new(Counters::default());
-    let sink = ChannelSink { sender, counters: Arc::clone(&counters), interest: Interest::SDAM };
-    (sink, EventStream { receiver, counters })
+    bounded(usize::MAX)
 }
 
 /// Returns a sink and a stream of its events that drops heartbeats and the events of operations while
@@ -63,10 +60,17 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
 ///
 /// So the stream holds at most `capacity` events, one heartbeat end for each server, and the
 /// changes since the last read. [`EventStream::dropped`] counts the dropped events.
-pub fn bounded(capacity: usize) -> (BoundedSink, EventStream) {
-    let (inner, stream) = unbounded();
-    let sink = BoundedSink { inner, capacity, skipped: Mutex::default() };
-    (sink, stream)
+pub fn bounded(capacity: usize) -> (ChannelSink, EventStream) {
+    let (sender, receiver) = mpsc::unbounded();
+    let counters = Arc::new(Counters::default());
+    let sink = ChannelSink {
+        sender,
+        counters: Arc::clone(&counters),
+        interest: Interest::SDAM,
+        capacity,
+        skipped: Mutex::default(),
+    };
+    (sink, EventStream { receiver, counters })
 }
 
 #[derive(Debug, Default)]
@@ -75,7 +79,7 @@ struct Counters {
     dropped: AtomicU64,
 }
 
-/// The sending half of [`unbounded`].
+/// The sending half of a channel.
 ///
 /// The stream ends when the sink is dropped, which happens after the last event of its topology. An
 /// `Arc` of the sink can serve several topologies; the stream then ends after the last.
@@ -84,6 +88,9 @@ pub struct ChannelSink {
     sender: UnboundedSender<Event>,
     counters: Arc<Counters>,
     interest: Interest,
+    capacity: usize,
+    /// The servers whose current heartbeat was dropped. Only `emit` takes the lock.
+    skipped: Mutex<BTreeSet<(ObjectId, ServerId)>>,
 }
 
 impl ChannelSink {
@@ -93,42 +100,12 @@ impl ChannelSink {
         self.interest = interest;
         self
     }
-}
-
-impl EventSink for ChannelSink {
-    fn emit(&self, event: &Event) {
-        // Counted before the event can be read, so that the count never falls below zero.
-        self.counters.waiting.fetch_add(1, Ordering::Relaxed);
-        // Sending fails only if the stream was dropped.
-        if self.sender.unbounded_send(event.clone()).is_err() {
-            self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-
-    fn interest(&self) -> Interest {
-        self.interest
-    }
-}
-
-/// The sending half of [`bounded`].
-#[derive(Debug)]
-pub struct BoundedSink {
-    inner: ChannelSink,
-    capacity: usize,
-    /// The servers whose current heartbeat was dropped. Only `emit` takes the lock.
-    skipped: Mutex<BTreeSet<(ObjectId, ServerId)>>,
-}
-
-impl BoundedSink {
-    /// Sets the events that the sink receives.
-    #[must_use]
-    pub fn interested_in(mut self, interest: Interest) -> Self {
-        self.inner.interest = interest;
-        self
-    }
 
     fn leaves_out(&self, event: &Event) -> bool {
-        let is_full = || self.inner.counters.waiting.load(Ordering::Relaxed) >= self.capacity;
+        let is_full = || self.counters.waiting.load(Ordering::Relaxed) >= self.capacity;
+        if self.capacity == usize::MAX {
+            return false;
+        }
         let key = |heartbeat: &Heartbeat| (event.topology, heartbeat.server);
         let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
         match &event.kind {
@@ -142,17 +119,22 @@ impl BoundedSink {
     }
 }
 
-impl EventSink for BoundedSink {
+impl EventSink for ChannelSink {
     fn emit(&self, event: &Event) {
         if self.leaves_out(event) {
-            self.inner.counters.dropped.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.inner.emit(event);
+            self.counters.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        // Counted before the event can be read, so that the count never falls below zero.
+        self.counters.waiting.fetch_add(1, Ordering::Relaxed);
+        // Sending fails only if the stream was dropped.
+        if self.sender.unbounded_send(event.clone()).is_err() {
+            self.counters.waiting.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     fn interest(&self) -> Interest {
-        self.inner.interest
+        self.interest
     }
 }
 
