@@ -71,6 +71,7 @@ impl EventQueue {
     ) -> bool {
         let shedding = self.is_shedding(state, at);
         let whole = interest.contains_all(Interest::HEARTBEATS);
+        let in_part = Interest::HEARTBEATS.union(Interest::CHECK_OUTS);
         let skipped = &mut state.shedding.skipped;
         let admitted = match kind {
             EventKind::ServerHeartbeatStarted(heartbeat) if whole => {
@@ -85,21 +86,9 @@ impl EventQueue {
             {
                 !skipped.remove(&heartbeat.server)
             }
-            EventKind::ServerHeartbeatStarted(_)
-            | EventKind::ServerHeartbeatSucceeded { .. }
-            | EventKind::ServerHeartbeatFailed { .. }
-            | EventKind::ConnectionCheckOutStarted { .. }
-            | EventKind::ConnectionCheckOutFailed { .. }
-            | EventKind::ConnectionCheckedOut { .. }
-            | EventKind::ConnectionCheckedIn { .. } => !shedding,
+            kind if in_part.contains(kind.name()) => !shedding,
             // Selections and commands that were not admitted push no events.
-            EventKind::CommandStarted { .. }
-            | EventKind::CommandSucceeded { .. }
-            | EventKind::CommandFailed { .. }
-            | EventKind::ServerSelectionStarted { .. }
-            | EventKind::ServerSelectionWaiting { .. }
-            | EventKind::ServerSelectionSucceeded { .. }
-            | EventKind::ServerSelectionFailed { .. } => true,
+            kind if Interest::OPERATIONS.contains(kind.name()) => true,
             _ => self.bytes() < Self::FULL_BYTES,
         };
         if !admitted {
