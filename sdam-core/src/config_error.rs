@@ -3,6 +3,61 @@
 use alloc::boxed::Box;
 use core::fmt;
 
+/// Declares the constructor, the parts and the texts of an error or a warning.
+macro_rules! about_option {
+    ($name:ident, $(#[$new:meta])* new, $(#[$doc:meta])* $outcome:ident) => {
+        impl $name {
+            $(#[$new])*
+            pub fn new(
+                option: impl Into<Box<str>>,
+                value: impl Into<Box<str>>,
+                reason: impl Into<Box<str>>,
+                $outcome: impl Into<Box<str>>,
+            ) -> Self {
+                Self(Box::new(Parts {
+                    option: option.into(),
+                    value: value.into(),
+                    reason: reason.into(),
+                    outcome: $outcome.into(),
+                }))
+            }
+
+            /// Returns the option, named as in connection strings, or the invalid part of the
+            /// string.
+            pub fn option(&self) -> &str {
+                &self.0.option
+            }
+
+            /// Returns the value as given; empty if there is none to show.
+            pub fn value(&self) -> &str {
+                &self.0.value
+            }
+
+            /// Returns the problem with the value.
+            pub fn reason(&self) -> &str {
+                &self.0.reason
+            }
+
+            $(#[$doc])*
+            pub fn $outcome(&self) -> &str {
+                &self.0.outcome
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
 /// The error of an unusable configuration.
 ///
 /// It never contains passwords, or text that might be part of one. `Debug` prints the same text as
@@ -10,55 +65,14 @@ use core::fmt;
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError(Box<Parts>);
 
-impl ConfigError {
+about_option! {
+    ConfigError,
     /// Creates the error that `option` cannot have this `value`, with a `reason` and a remedy.
     ///
     /// The value may be empty if its absence is the error.
-    pub fn new(
-        option: impl Into<Box<str>>,
-        value: impl Into<Box<str>>,
-        reason: impl Into<Box<str>>,
-        remedy: impl Into<Box<str>>,
-    ) -> Self {
-        Self(Box::new(Parts {
-            option: option.into(),
-            value: value.into(),
-            reason: reason.into(),
-            outcome: remedy.into(),
-        }))
-    }
-
-    /// Returns the option, named as in connection strings, or the invalid part of the string.
-    pub fn option(&self) -> &str {
-        &self.0.option
-    }
-
-    /// Returns the value as given; empty if there is none to show.
-    pub fn value(&self) -> &str {
-        &self.0.value
-    }
-
-    /// Returns the reason why the value cannot be used.
-    pub fn reason(&self) -> &str {
-        &self.0.reason
-    }
-
+    new,
     /// Returns the remedy.
-    pub fn remedy(&self) -> &str {
-        &self.0.outcome
-    }
-}
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
+    remedy
 }
 
 impl core::error::Error for ConfigError {}
@@ -68,56 +82,15 @@ impl core::error::Error for ConfigError {}
 /// The core does not log: the engine publishes each warning as an
 /// [event](crate::event::EventKind::ConfigWarning) when a topology opens.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Warning(Parts);
+pub struct Warning(Box<Parts>);
 
-impl Warning {
+about_option! {
+    Warning,
     /// Creates the warning that `option` should not have this `value`, with a `reason` and the
     /// consequence.
-    pub fn new(
-        option: impl Into<Box<str>>,
-        value: impl Into<Box<str>>,
-        reason: impl Into<Box<str>>,
-        consequence: impl Into<Box<str>>,
-    ) -> Self {
-        Self(Parts {
-            option: option.into(),
-            value: value.into(),
-            reason: reason.into(),
-            outcome: consequence.into(),
-        })
-    }
-
-    /// Returns the option, named as in connection strings.
-    pub fn option(&self) -> &str {
-        &self.0.option
-    }
-
-    /// Returns the value as given; empty if there is none to show.
-    pub fn value(&self) -> &str {
-        &self.0.value
-    }
-
-    /// Returns the problem with the value.
-    pub fn reason(&self) -> &str {
-        &self.0.reason
-    }
-
+    new,
     /// Returns the consequence, for instance that the option is ignored.
-    pub fn consequence(&self) -> &str {
-        &self.0.outcome
-    }
-}
-
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl fmt::Debug for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
+    consequence
 }
 
 /// The fields shared by errors and warnings.
