@@ -458,66 +458,9 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Returns the kind without its payload.
-    pub fn name(&self) -> EventName {
-        match self {
-            Self::TopologyOpening => EventName::TopologyOpening,
-            Self::TopologyDescriptionChanged { .. } => EventName::TopologyDescriptionChanged,
-            Self::TopologyClosed => EventName::TopologyClosed,
-            Self::ConfigWarning(_) => EventName::ConfigWarning,
-            Self::ServerOpening { .. } => EventName::ServerOpening,
-            Self::ServerDescriptionChanged { .. } => EventName::ServerDescriptionChanged,
-            Self::ServerClosed { .. } => EventName::ServerClosed,
-            Self::MembersIgnored { .. } => EventName::MembersIgnored,
-            Self::TopologyEmptied => EventName::TopologyEmptied,
-            Self::SrvHostsIgnored { .. } => EventName::SrvHostsIgnored,
-            Self::SrvLookupFailed { .. } => EventName::SrvLookupFailed,
-            Self::ServerUnusable { .. } => EventName::ServerUnusable,
-            Self::ServerSuspected { .. } => EventName::ServerSuspected,
-            Self::ServerSuspicionEnded { .. } => EventName::ServerSuspicionEnded,
-            Self::EventsDropped { .. } => EventName::EventsDropped,
-            Self::ServerHeartbeatStarted(_) => EventName::ServerHeartbeatStarted,
-            Self::ServerHeartbeatSucceeded { .. } => EventName::ServerHeartbeatSucceeded,
-            Self::ServerHeartbeatFailed { .. } => EventName::ServerHeartbeatFailed,
-            Self::PoolCreated { .. } => EventName::PoolCreated,
-            Self::PoolReady { .. } => EventName::PoolReady,
-            Self::PoolCleared { .. } => EventName::PoolCleared,
-            Self::PoolClosed { .. } => EventName::PoolClosed,
-            Self::ConnectionCreated { .. } => EventName::ConnectionCreated,
-            Self::ConnectionReady { .. } => EventName::ConnectionReady,
-            Self::ConnectionClosed { .. } => EventName::ConnectionClosed,
-            Self::ConnectionCheckOutStarted { .. } => EventName::ConnectionCheckOutStarted,
-            Self::ConnectionCheckOutFailed { .. } => EventName::ConnectionCheckOutFailed,
-            Self::ConnectionCheckedOut { .. } => EventName::ConnectionCheckedOut,
-            Self::ConnectionCheckedIn { .. } => EventName::ConnectionCheckedIn,
-            Self::CommandStarted { .. } => EventName::CommandStarted,
-            Self::CommandSucceeded { .. } => EventName::CommandSucceeded,
-            Self::CommandFailed { .. } => EventName::CommandFailed,
-            Self::ServerSelectionStarted { .. } => EventName::ServerSelectionStarted,
-            Self::ServerSelectionWaiting { .. } => EventName::ServerSelectionWaiting,
-            Self::ServerSelectionSucceeded { .. } => EventName::ServerSelectionSucceeded,
-            Self::ServerSelectionFailed { .. } => EventName::ServerSelectionFailed,
-            Self::RttMeasured { .. } => EventName::RttMeasured,
-            Self::Input(_) => EventName::Input,
-        }
-    }
-
     /// Returns the address of the server that the event concerns, if any.
     pub fn address(&self) -> Option<&ServerAddress> {
         match self {
-            Self::TopologyOpening
-            | Self::TopologyDescriptionChanged { .. }
-            | Self::TopologyClosed
-            | Self::ConfigWarning(_)
-            | Self::MembersIgnored { .. }
-            | Self::TopologyEmptied
-            | Self::SrvHostsIgnored { .. }
-            | Self::SrvLookupFailed { .. }
-            | Self::EventsDropped { .. }
-            | Self::ServerSelectionStarted { .. }
-            | Self::ServerSelectionWaiting { .. }
-            | Self::ServerSelectionFailed { .. }
-            | Self::Input(_) => None,
             Self::ServerOpening { address, .. }
             | Self::ServerClosed { address, .. }
             | Self::ServerUnusable { address, .. }
@@ -543,6 +486,7 @@ impl EventKind {
             Self::CommandStarted { command, .. }
             | Self::CommandSucceeded { command, .. }
             | Self::CommandFailed { command, .. } => Some(&command.address),
+            _ => None,
         }
     }
 }

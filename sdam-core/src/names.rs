@@ -1,6 +1,7 @@
 //! Enumerations whose values have names.
 
 /// Declares an enumeration of names, in any crate of sdam: each value once, with its spelling.
+/// `Display` writes the name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! names {
@@ -19,6 +20,12 @@ macro_rules! names {
                 match self {
                     $(Self::$value => $text,)*
                 }
+            }
+        }
+
+        impl ::core::fmt::Display for $name {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                f.pad(self.as_str())
             }
         }
     };

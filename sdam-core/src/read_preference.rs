@@ -2,6 +2,7 @@
 
 use alloc::{
     boxed::Box,
+    collections::BTreeMap,
     format,
     string::{String, ToString as _},
     vec::Vec,
@@ -156,12 +157,6 @@ impl ReadMode {
     }
 }
 
-impl fmt::Display for ReadMode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
 /// A set of tags: unique names with one value each, sorted by name.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct TagSet(Box<[(Box<str>, Box<str>)]>);
@@ -194,19 +189,8 @@ impl TagSet {
 impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for TagSet {
     /// Builds a tag set; the last value for a name counts.
     fn from_iter<I: IntoIterator<Item = (N, V)>>(pairs: I) -> Self {
-        let mut tags: Vec<(Box<str>, Box<str>)> = Vec::new();
-        for (name, value) in pairs {
-            let (name, value) = (name.into(), value.into());
-            match tags.binary_search_by(|(own, _)| own.cmp(&name)) {
-                Ok(index) => {
-                    if let Some(tag) = tags.get_mut(index) {
-                        tag.1 = value;
-                    }
-                }
-                Err(index) => tags.insert(index, (name, value)),
-            }
-        }
-        Self(tags.into())
+        let pairs = pairs.into_iter().map(|(name, value)| (name.into(), value.into()));
+        Self(pairs.collect::<BTreeMap<_, _>>().into_iter().collect())
     }
 }
 

@@ -1,7 +1,5 @@
 //! The roles of servers.
 
-use core::fmt;
-
 use crate::names::names;
 
 names! {
@@ -50,11 +48,5 @@ impl ServerType {
                 | Self::RsSecondary
                 | Self::LoadBalancer
         )
-    }
-}
-
-impl fmt::Display for ServerType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

@@ -1,7 +1,5 @@
 //! The kinds of deployments.
 
-use core::fmt;
-
 use crate::names::names;
 
 names! {
@@ -35,11 +33,5 @@ impl TopologyType {
     /// Discovery: "Implementation"). A topology of another type never returns to one of these.
     pub const fn polls_srv(self) -> bool {
         matches!(self, Self::Unknown | Self::Sharded)
-    }
-}
-
-impl fmt::Display for TopologyType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
     }
 }

@@ -8,8 +8,6 @@ mod selections;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use sdam_core::{
     ids::ServerId,
     names,
@@ -97,12 +95,6 @@ pub fn without_round_trip_time(topology: &TopologyDescription) -> Option<&Server
             && server.rtt.is_none()
     });
     without_round_trip_time.map(|server| &**server)
-}
-
-impl fmt::Display for Oracle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
 }
 
 /// A violation of an invariant.

@@ -1,7 +1,5 @@
 //! Stages of a connection.
 
-use core::fmt;
-
 use crate::names::names;
 
 names! {
@@ -45,11 +43,5 @@ impl Stage {
     /// balancer, is unknown.
     pub fn is_before_hello_completes(self) -> bool {
         self <= Self::Hello
-    }
-}
-
-impl fmt::Display for Stage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
     }
 }

@@ -1,3 +1,5 @@
+use super::EventKind;
+
 /// Declares the names in the order of their indices.
 macro_rules! event_names {
     ($($name:ident),* $(,)?) => {
@@ -20,6 +22,15 @@ macro_rules! event_names {
             pub fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+
+        impl EventKind {
+            /// Returns the kind without its payload.
+            pub fn name(&self) -> EventName {
+                match self {
+                    $(Self::$name { .. } => EventName::$name,)*
                 }
             }
         }
