@@ -5,21 +5,13 @@ mod outcome;
 mod pool;
 mod remedy;
 mod retry;
-#[cfg(feature = "serde")]
-mod serial;
 mod stage;
 mod state_change;
 #[cfg(test)]
 mod tests;
 mod text;
 
-use alloc::{
-    boxed::Box,
-    format,
-    string::{String, ToString},
-    sync::Arc,
-    vec::Vec,
-};
+use alloc::{boxed::Box, format, string::String, sync::Arc, vec::Vec};
 use core::error::Error as StdError;
 
 pub use self::{kind::ErrorKind, outcome::ErrorOutcome, stage::Stage, state_change::StateChange};
@@ -62,9 +54,15 @@ impl Labelled for Error {
 /// It has the size of a pointer and is cheap to clone. Comparisons ignore sources, replies and
 /// outcomes.
 #[derive(Clone)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Error(Arc<Inner>);
 
 #[derive(Clone)]
+#[cfg_attr(
+    feature = "serde",
+    derive(serde::Serialize, serde::Deserialize),
+    serde(rename_all = "camelCase", deny_unknown_fields)
+)]
 struct Inner {
     kind: ErrorKind,
     stage: Stage,
@@ -73,14 +71,24 @@ struct Inner {
     labels: Box<[Box<str>]>,
     /// The attempted action and all causes.
     message: Box<str>,
-    /// The length of the message without the text of the source.
-    own: usize,
     topology_version: Option<TopologyVersion>,
+    /// The length of the text of the source at the end of the message.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    causes: usize,
+    /// Not serialized, because the containing object has the address.
+    #[cfg_attr(feature = "serde", serde(skip))]
+    context: Context,
+    #[cfg_attr(feature = "serde", serde(skip))]
+    source: Option<Arc<dyn StdError + Send + Sync>>,
+}
+
+/// What an error in a description or an event does not repeat.
+#[derive(Clone, Default, PartialEq, Eq)]
+struct Context {
     address: Option<ServerAddress>,
     command: Option<FailedCommand>,
     reply: Option<Arc<[u8]>>,
     outcome: Option<ErrorOutcome>,
-    source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
 /// The command that failed with an error.
@@ -95,20 +103,16 @@ struct FailedCommand {
 impl Error {
     /// Creates an error of `kind` at `stage` with a message and no other details.
     pub fn new(kind: ErrorKind, stage: Stage, message: impl Into<Box<str>>) -> Self {
-        let message = message.into();
         Self(Arc::new(Inner {
             kind,
             stage,
             code: None,
             code_name: None,
             labels: Box::default(),
-            own: message.len(),
-            message,
+            message: message.into(),
             topology_version: None,
-            address: None,
-            command: None,
-            reply: None,
-            outcome: None,
+            causes: 0,
+            context: Context::default(),
             source: None,
         }))
     }
@@ -182,28 +186,28 @@ impl Error {
     /// Sets the address of the server. The text then begins with it.
     #[must_use]
     pub fn with_address(mut self, address: &ServerAddress) -> Self {
-        self.inner().address = Some(address.clone());
+        self.inner().context.address = Some(address.clone());
         self
     }
 
     /// Sets the server's reply with the error, a BSON document.
     #[must_use]
     pub fn with_reply(mut self, reply: impl Into<Arc<[u8]>>) -> Self {
-        self.inner().reply = Some(reply.into());
+        self.inner().context.reply = Some(reply.into());
         self
     }
 
     /// Sets the effect of the reported error on the topology.
     #[must_use]
     pub fn with_outcome(mut self, outcome: ErrorOutcome) -> Self {
-        self.inner().outcome = Some(outcome);
+        self.inner().context.outcome = Some(outcome);
         self
     }
 
     /// Sets the name of the failed command. The text then begins with it.
     #[must_use]
     pub fn with_command(mut self, name: &str) -> Self {
-        self.inner().command =
+        self.inner().context.command =
             Some(FailedCommand { name: name.into(), retries: 0, is_late: false });
         self
     }
@@ -211,7 +215,7 @@ impl Error {
     /// Sets the number of retries of the [command](Self::with_command).
     #[must_use]
     pub fn retried(mut self, retries: u32) -> Self {
-        if let Some(command) = &mut self.inner().command {
+        if let Some(command) = &mut self.inner().context.command {
             command.retries = retries;
         }
         self
@@ -221,7 +225,7 @@ impl Error {
     /// allowed no further attempt (Client Side Operations Timeout: "Retryability").
     #[must_use]
     pub fn out_of_time(mut self) -> Self {
-        if let Some(command) = &mut self.inner().command {
+        if let Some(command) = &mut self.inner().context.command {
             command.is_late = true;
         }
         self
@@ -231,13 +235,8 @@ impl Error {
     /// which name the server themselves and may be kept for a long time.
     #[must_use]
     pub fn without_context(mut self) -> Self {
-        let Inner { address, command, reply, outcome, .. } = &*self.0;
-        if address.is_some() || command.is_some() || reply.is_some() || outcome.is_some() {
-            let inner = self.inner();
-            inner.address = None;
-            inner.command = None;
-            inner.reply = None;
-            inner.outcome = None;
+        if self.0.context != Context::default() {
+            self.inner().context = Context::default();
         }
         self
     }
@@ -247,8 +246,9 @@ impl Error {
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let source = source.into();
         let inner = self.inner();
-        inner.own = inner.message.len();
-        inner.message = format!("{}: {}", inner.message, chain(&*source)).into();
+        let causes = chain(&*source);
+        inner.message = format!("{}{causes}", inner.message).into();
+        inner.causes = causes.len();
         inner.source = Some(source.into());
         self
     }
@@ -264,7 +264,6 @@ impl Error {
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {
         let inner = self.inner();
-        inner.own += context.len() + ": ".len();
         inner.message = format!("{context}: {}", inner.message).into();
         self
     }
@@ -322,31 +321,31 @@ impl Error {
     /// Returns the server; `None` if it is unknown, or if the description or event that contains
     /// the error names it.
     pub fn address(&self) -> Option<&ServerAddress> {
-        self.0.address.as_ref()
+        self.0.context.address.as_ref()
     }
 
     /// Returns the name of the failed command; `None` if there is none, or if the event that
     /// contains the error names it.
     pub fn command(&self) -> Option<&str> {
-        Some(&self.0.command.as_ref()?.name)
+        Some(&self.0.context.command.as_ref()?.name)
     }
 
     /// Returns the number of retries before the command failed with this error.
     pub fn retries(&self) -> u32 {
-        self.0.command.as_ref().map_or(0, |command| command.retries)
+        self.0.context.command.as_ref().map_or(0, |command| command.retries)
     }
 
     /// Returns the server's reply with the error, a BSON document; `None` if there was none, or if
     /// the error is kept in a description or an event. Without a reply it is unknown whether a
     /// command took effect.
     pub fn reply(&self) -> Option<&[u8]> {
-        self.0.reply.as_deref()
+        self.0.context.reply.as_deref()
     }
 
     /// Returns the effect of the reported error on the topology; `None` if the error was not
     /// reported.
     pub fn outcome(&self) -> Option<ErrorOutcome> {
-        self.0.outcome
+        self.0.context.outcome
     }
 
     /// Returns the underlying error of the operating system, a library or a driver, if it is an
@@ -372,7 +371,7 @@ impl Error {
                 | ErrorKind::TimeLimit
                 | ErrorKind::WaitQueueTimeout
         ) || self.kind() == ErrorKind::Command && self.code() == Some(MAX_TIME_MS_EXPIRED)
-            || self.0.command.as_ref().is_some_and(|own| own.is_late)
+            || self.0.context.command.as_ref().is_some_and(|own| own.is_late)
     }
 
     /// Returns whether the server could not accept the connection or the command due to load.
@@ -404,8 +403,8 @@ impl PartialEq for Error {
             && own.labels == other.labels
             && own.message == other.message
             && own.topology_version == other.topology_version
-            && own.address == other.address
-            && own.command == other.command
+            && own.context.address == other.context.address
+            && own.context.command == other.context.command
     }
 }
 
@@ -426,13 +425,8 @@ impl From<ConfigError> for Error {
     }
 }
 
-/// Returns the texts of `error` and its causes.
+/// Returns the texts of an error and all its causes, as they are appended to a message.
 fn chain(error: &dyn StdError) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        text.extend([": ", &cause.to_string()]);
-        next = cause.source();
-    }
-    text
+    let causes = error.source().map(chain).unwrap_or_default();
+    format!(": {error}{causes}")
 }

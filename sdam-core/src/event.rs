@@ -79,7 +79,6 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(skip))]
         previous: Arc<TopologyDescription>,
         /// The description after the change.
-        #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::summary"))]
         new: Arc<TopologyDescription>,
     },
     /// The last event of a topology.

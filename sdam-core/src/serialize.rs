@@ -6,12 +6,13 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
 use crate::{
     address::ServerAddress,
-    ids::{ElectionTuple, ObjectId},
+    ids::ObjectId,
     options::Warning,
     read_preference::TagSet,
+    server::ServerDescription,
     server_type::ServerType,
-    topology::{DepartureReason, Obstacle, TopologyDescription},
-    topology_type::TopologyType,
+    time::UnixTime,
+    topology::{DepartureReason, Obstacle},
 };
 
 /// Serializes types as the text that `Display` writes.
@@ -25,19 +26,26 @@ macro_rules! as_text {
     )*};
 }
 
-as_text!(DepartureReason, Obstacle, ObjectId, ServerAddress, ServerType);
+as_text!(DepartureReason, Obstacle, ObjectId, ServerAddress, ServerType, UnixTime);
+
+/// Deserializes types from the text that `FromStr` parses.
+macro_rules! from_text {
+    ($($name:ty),*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+from_text!(ServerAddress, UnixTime);
 
 impl<'de> Deserialize<'de> for ObjectId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
         let wrong = || D::Error::custom(format_args!("`{text}` is not 24 hexadecimal digits"));
         Self::parse_hex(&text).ok_or_else(wrong)
-    }
-}
-
-impl<'de> Deserialize<'de> for ServerAddress {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::parse(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
 }
 
@@ -59,38 +67,10 @@ impl Serialize for Warning {
     }
 }
 
-/// Serializes the topology's own fields, and the types of its servers by address.
-pub(crate) fn summary<S: Serializer>(
-    topology: &Arc<TopologyDescription>,
+/// Serializes the types of servers by address.
+pub(crate) fn types<S: Serializer>(
+    servers: &[Arc<ServerDescription>],
     serializer: S,
 ) -> Result<S::Ok, S::Error> {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Summary<'t> {
-        r#type: TopologyType,
-        set_name: Option<&'t str>,
-        max_election: ElectionTuple,
-        logical_session_timeout_minutes: Option<i32>,
-        compatibility_error: Option<&'t str>,
-        servers: Servers<'t>,
-    }
-
-    struct Servers<'t>(&'t TopologyDescription);
-
-    impl Serialize for Servers<'_> {
-        fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-            let servers = self.0.servers().iter();
-            serializer.collect_map(servers.map(|server| (&server.address, server.server_type)))
-        }
-    }
-
-    let summary = Summary {
-        r#type: topology.topology_type(),
-        set_name: topology.set_name(),
-        max_election: topology.max_election(),
-        logical_session_timeout_minutes: topology.logical_session_timeout_minutes(),
-        compatibility_error: topology.compatibility_error(),
-        servers: Servers(topology),
-    };
-    summary.serialize(serializer)
+    serializer.collect_map(servers.iter().map(|server| (&server.address, server.server_type)))
 }

@@ -26,14 +26,20 @@ use crate::{
 /// Servers are sorted by address, so that the iteration order is defined and look-up is a binary
 /// search. Equality decides whether a change is published. It compares type, set name, maxima,
 /// compatibility, session timeout, and the servers by their own equality. Departures do not count.
+///
+/// The feature `serde` serializes only the types of the servers, by address.
 #[derive(Clone, Debug, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct TopologyDescription {
+    #[cfg_attr(feature = "serde", serde(rename = "type"))]
     pub(crate) topology_type: TopologyType,
     pub(crate) set_name: Option<Arc<str>>,
     pub(crate) max_election: ElectionTuple,
-    pub(crate) servers: Vec<Arc<ServerDescription>>,
-    pub(crate) compatibility_error: Option<Arc<str>>,
     pub(crate) logical_session_timeout_minutes: Option<i32>,
+    pub(crate) compatibility_error: Option<Arc<str>>,
+    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::types"))]
+    pub(crate) servers: Vec<Arc<ServerDescription>>,
+    #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) departures: Arc<[Departure]>,
 }
 

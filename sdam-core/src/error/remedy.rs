@@ -26,13 +26,7 @@ impl Error {
             ErrorKind::TimeLimit => {
                 Some("raise the time limit, or find out why the server is slow")
             }
-            ErrorKind::Cancelled
-            | ErrorKind::Command
-            | ErrorKind::Internal
-            | ErrorKind::Invalid
-            | ErrorKind::Selection
-            | ErrorKind::SelectionTimeout
-            | ErrorKind::StalePrimary => None,
+            _ => None,
         }
     }
 

@@ -9,7 +9,7 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_head(f)?;
         let message = self.message();
-        let own = message.get(..self.0.own).filter(|_| !f.alternate());
+        let own = message.get(..message.len() - self.0.causes).filter(|_| !f.alternate());
         f.write_str(own.unwrap_or(message))
     }
 }
@@ -32,25 +32,14 @@ impl Error {
             ErrorKind::Network => Some("network error"),
             ErrorKind::Protocol => Some("protocol error"),
             ErrorKind::Timeout => Some("timeout"),
-            ErrorKind::Interrupted
-            | ErrorKind::Invalid
-            | ErrorKind::PoolCleared
-            | ErrorKind::PoolClosed
-            | ErrorKind::PoolNotReady
-            | ErrorKind::RuntimeShutDown
-            | ErrorKind::Selection
-            | ErrorKind::SelectionTimeout
-            | ErrorKind::SetName
-            | ErrorKind::StalePrimary
-            | ErrorKind::TimeLimit
-            | ErrorKind::WaitQueueTimeout => None,
+            _ => None,
         }
     }
 
     /// Writes the command, the server, the kind, the stage and the code.
     fn fmt_head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = self.kind_text();
-        match (&self.0.command, self.address()) {
+        match (&self.0.context.command, self.address()) {
             (Some(command), address) => command.fmt_head(f, address)?,
             (None, Some(address)) if kind.is_some() => write!(f, "{address}: ")?,
             (None, _) => {}

@@ -55,21 +55,6 @@ impl FromStr for UnixTime {
 #[error("a time is written like 2026-11-22T22:17:46.123Z")]
 pub struct MalformedTime;
 
-#[cfg(feature = "serde")]
-impl serde::Serialize for UnixTime {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-#[cfg(feature = "serde")]
-impl<'de> serde::Deserialize<'de> for UnixTime {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <alloc::string::String as serde::Deserialize>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
