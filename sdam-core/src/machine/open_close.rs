@@ -2,7 +2,7 @@
 
 use alloc::{sync::Arc, vec::Vec};
 
-use super::{Effect, Effects, LifePhase, Pool, Services, TopologyMachine, update::Consequences};
+use super::{Effect, Effects, LifePhase, Pool, TopologyMachine, update::Consequences};
 use crate::{
     address::ServerAddress,
     event::EventKind,
@@ -67,9 +67,7 @@ impl TopologyMachine {
                 previous: Arc::clone(server),
                 new: Arc::clone(&balancer),
             });
-            let services = Services::new(self.topology);
             if let Some(pool) = self.pool_mut(server.id) {
-                pool.services = services;
                 pool.ready = true;
                 effects.push(Effect::PoolReady { server: server.id });
             }

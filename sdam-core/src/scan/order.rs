@@ -1,6 +1,6 @@
 //! The order in which a scan checks servers (SDAM: "Scanning order").
 
-use alloc::vec::Vec;
+use alloc::collections::BTreeMap;
 
 use crate::{
     address::ServerAddress,
@@ -25,7 +25,7 @@ pub(super) struct Scan {
     ///
     /// The key is the address rather than the server id: otherwise, servers that repeatedly remove
     /// and add each other would make a scan endless.
-    checks: Vec<(ServerAddress, u8)>,
+    checks: BTreeMap<ServerAddress, u8>,
     /// True for the check of a single server.
     single: bool,
     /// True if the call that began the scan was abandoned, so that any length of time may have
@@ -36,7 +36,7 @@ pub(super) struct Scan {
 impl Scan {
     /// Creates a scan of all servers that begins at `now`.
     pub(super) fn new(now: Instant) -> Self {
-        Self { started: now, checks: Vec::new(), single: false, resumed: false }
+        Self { started: now, checks: BTreeMap::new(), single: false, resumed: false }
     }
 
     /// Creates the check of one server at `now`.
@@ -99,14 +99,8 @@ impl Scan {
 
     /// Counts a check of `address`.
     pub(super) fn count(&mut self, address: &ServerAddress) {
-        match self.position(address) {
-            Ok(index) => {
-                if let Some((_, checks)) = self.checks.get_mut(index) {
-                    *checks = checks.saturating_add(1);
-                }
-            }
-            Err(index) => self.checks.insert(index, (address.clone(), 1)),
-        }
+        let checks = self.checks.entry(address.clone()).or_default();
+        *checks = checks.saturating_add(1);
     }
 
     /// Returns whether `address` may be retried after a network error.
@@ -131,14 +125,7 @@ impl Scan {
     }
 
     fn checks_of(&self, address: &ServerAddress) -> u8 {
-        self.position(address)
-            .ok()
-            .and_then(|index| self.checks.get(index))
-            .map_or(0, |(_, checks)| *checks)
-    }
-
-    fn position(&self, address: &ServerAddress) -> Result<usize, usize> {
-        self.checks.binary_search_by(|(own, _)| own.cmp(address))
+        self.checks.get(address).copied().unwrap_or_default()
     }
 }
 
