@@ -31,21 +31,18 @@ impl<'a> CommandFields<'a> {
     pub fn of(document: &'a [u8]) -> Self {
         let mut own = Self::default();
         // A malformed command is refused when it is sent.
-        let _ = Fields::of(document).and_then(|fields| {
-            fields.each(|field| {
-                match field.key() {
-                    name if own.name.is_empty() => own.name = name,
-                    "readConcern" => own.has_read_concern = true,
-                    "writeConcern" => own.has_write_concern = true,
-                    "autocommit" => own.is_in_transaction = true,
-                    "maxTimeMS" => own.max_time = field.integer(),
-                    "tailable" => own.is_tailable = field.truth().unwrap_or_default(),
-                    "awaitData" => own.awaits_data = field.truth().unwrap_or_default(),
-                    _ => {}
-                }
-                Ok(())
-            })
-        });
+        for field in Fields::readable(document) {
+            match field.key() {
+                name if own.name.is_empty() => own.name = name,
+                "readConcern" => own.has_read_concern = true,
+                "writeConcern" => own.has_write_concern = true,
+                "autocommit" => own.is_in_transaction = true,
+                "maxTimeMS" => own.max_time = field.integer(),
+                "tailable" => own.is_tailable = field.truth().unwrap_or_default(),
+                "awaitData" => own.awaits_data = field.truth().unwrap_or_default(),
+                _ => {}
+            }
+        }
         own
     }
 

@@ -66,34 +66,47 @@ impl Malformed {
     }
 }
 
-/// The fields of a document, which has the right length and ends with zero.
-pub(crate) struct Fields<'a>(&'a [u8]);
+/// The fields of a document, in order, up to the first malformed one.
+pub(crate) struct Fields<'a> {
+    document: &'a [u8],
+    rest: &'a [u8],
+}
 
 impl<'a> Fields<'a> {
     /// Returns the fields of the document that exactly fills `bytes`.
     pub(crate) fn of(bytes: &'a [u8]) -> Result<Self, Malformed> {
         match document_in(bytes) {
-            Some(length) if length == bytes.len() => Ok(Self(bytes)),
+            Some(length) if length == bytes.len() => Ok(Self::within(bytes)),
             _ => Err(Malformed::of(bytes)),
         }
     }
 
-    /// Calls `visit` with every field, in order, up to the first malformed one.
+    /// Returns the fields of the document in `bytes` that can be read.
+    pub(crate) fn readable(bytes: &'a [u8]) -> impl Iterator<Item = Field<'a>> {
+        Self::of(bytes).into_iter().flatten().map_while(Result::ok)
+    }
+
+    /// Returns the fields of a document that has the right length and ends with zero.
+    fn within(document: &'a [u8]) -> Self {
+        let end = document.len().saturating_sub(1);
+        Self { document, rest: document.get(size_of::<i32>()..end).unwrap_or_default() }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, Malformed>;
+
     #[inline]
-    pub(crate) fn each(
-        self,
-        mut visit: impl FnMut(Field<'a>) -> Result<(), Malformed>,
-    ) -> Result<(), Malformed> {
-        let end = self.0.len().saturating_sub(1);
-        let mut rest = self.0.get(size_of::<i32>()..end).unwrap_or_default();
-        while !rest.is_empty() {
-            let Some((field, others)) = Field::split(rest) else {
-                return Err(Malformed::of(self.0));
-            };
-            visit(field)?;
-            rest = others;
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
         }
-        Ok(())
+        let Some((field, rest)) = Field::split(self.rest) else {
+            self.rest = &[];
+            return Some(Err(Malformed::of(self.document)));
+        };
+        self.rest = rest;
+        Some(Ok(field))
     }
 }
 
@@ -159,8 +172,8 @@ impl<'a> Field<'a> {
     }
 
     /// Returns the text of a string, with replacement characters for invalid UTF-8.
-    pub(crate) fn text_lossy(self) -> Option<String> {
-        Some(String::from_utf8_lossy(self.string()?).into_owned())
+    pub(crate) fn text_lossy(self) -> Option<Box<str>> {
+        Some(String::from_utf8_lossy(self.string()?).into())
     }
 
     fn string(self) -> Option<&'a [u8]> {
@@ -212,30 +225,31 @@ impl<'a> Field<'a> {
         self.bytes(ElementType::DateTime).map(i64::from_le_bytes)
     }
 
-    /// Returns the fields of an embedded document.
-    pub(crate) fn fields(self) -> Option<Fields<'a>> {
-        (self.kind == ElementType::EmbeddedDocument).then_some(Fields(self.value))
+    pub(crate) fn is_document(self) -> bool {
+        self.kind == ElementType::EmbeddedDocument
     }
 
-    /// Returns the elements of an array; their keys have no meaning.
-    pub(crate) fn elements(self) -> Option<Fields<'a>> {
-        (self.kind == ElementType::Array).then_some(Fields(self.value))
+    /// Returns the fields of an embedded document; none for another type.
+    pub(crate) fn fields(self) -> Fields<'a> {
+        Fields::within(if self.is_document() { self.value } else { &[] })
+    }
+
+    /// Returns the elements of an array, whose keys have no meaning; none for another type.
+    pub(crate) fn elements(self) -> Fields<'a> {
+        Fields::within(if self.kind == ElementType::Array { self.value } else { &[] })
     }
 
     /// Returns a topology version; both of its fields are required.
     pub(crate) fn topology_version(self) -> Result<Option<TopologyVersion>, Malformed> {
-        let Some(fields) = self.fields() else {
-            return Ok(None);
-        };
         let (mut process_id, mut counter) = (None, None);
-        fields.each(|field| {
+        for field in self.fields() {
+            let field = field?;
             match field.name() {
                 b"processId" => process_id = field.object_id(),
                 b"counter" => counter = field.integer(),
                 _ => {}
             }
-            Ok(())
-        })?;
+        }
         Ok(process_id
             .zip(counter)
             .map(|(process_id, counter)| TopologyVersion { process_id, counter }))

@@ -31,7 +31,8 @@ const MAX_LABELS: usize = 64;
 /// the bytes are not BSON: the connection that delivered them is unusable.
 pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     let mut failure = Failure::default();
-    let read = Fields::of(bytes).and_then(|fields| fields.each(|field| failure.take(field)));
+    let read =
+        Fields::of(bytes).and_then(|mut fields| fields.try_for_each(|field| failure.take(field?)));
     match read {
         Ok(()) => match failure.check(stage) {
             Ok(error) => Ok(error.map(|error| error.with_reply(bytes))),
@@ -68,34 +69,24 @@ pub struct WriteError {
 
 /// Returns the errors of individual writes in the reply `bytes`, in order.
 pub fn write_errors(bytes: &[u8]) -> Vec<WriteError> {
-    let mut errors = Vec::new();
+    let mut lists = Fields::readable(bytes);
+    let list = lists.find(|field| field.name() == b"writeErrors");
     // An unreadable element ends the list.
-    let _ = Fields::of(bytes).and_then(|fields| {
-        fields.each(|field| match field.elements() {
-            Some(elements) if field.name() == b"writeErrors" => elements.each(|element| {
-                errors.extend(WriteError::read(element)?);
-                Ok(())
-            }),
-            _ => Ok(()),
-        })
-    });
-    errors
+    let elements = list.into_iter().flat_map(Field::elements);
+    elements.map_while(|element| WriteError::read(element.ok()?).ok()).flatten().collect()
 }
 
 impl WriteError {
     fn read(element: Field<'_>) -> Result<Option<Self>, Malformed> {
-        let Some(fields) = element.fields() else {
-            return Ok(None);
-        };
         let mut index = None;
         let mut failure = Failure::default();
-        fields.each(|field| match field.name() {
-            b"index" => {
-                index = field.integer();
-                Ok(())
+        for field in element.fields() {
+            let field = field?;
+            match field.name() {
+                b"index" => index = field.integer(),
+                _ => failure.take(field)?,
             }
-            _ => failure.take(field),
-        })?;
+        }
         Ok(index.and_then(|index| {
             Some(Self {
                 index: index.try_into().ok()?,
@@ -117,15 +108,12 @@ pub fn base_backoff(bytes: &[u8]) -> Option<Duration> {
 /// Returns the integer in the field `name`.
 fn integer(bytes: &[u8], name: &str) -> Option<i64> {
     let mut found = None;
-    let fields = Fields::of(bytes).ok()?;
-    fields
-        .each(|field| {
-            if field.name() == name.as_bytes() {
-                found = field.integer();
-            }
-            Ok(())
-        })
-        .ok()?;
+    for field in Fields::of(bytes).ok()? {
+        let field = field.ok()?;
+        if field.name() == name.as_bytes() {
+            found = field.integer();
+        }
+    }
     found
 }
 
@@ -206,26 +194,23 @@ impl<'a> Failure<'a> {
 
 impl<'a> WriteConcernError<'a> {
     fn read(field: Field<'a>) -> Result<Option<Self>, Malformed> {
-        let Some(fields) = field.fields() else {
-            return Ok(None);
-        };
         let mut error = Self::default();
-        fields.each(|field| {
+        for field in field.fields() {
+            let field = field?;
             match field.name() {
                 b"errmsg" => error.message = Some(field),
                 b"code" => error.code = field.int32(),
                 b"codeName" => error.code_name = field.text(),
                 _ => {}
             }
-            Ok(())
-        })?;
-        Ok(Some(error))
+        }
+        Ok(field.is_document().then_some(error))
     }
 }
 
 /// Returns the text of a message, even if it is not UTF-8, because it may quote user data.
 fn text(field: Option<Field<'_>>) -> Option<Box<str>> {
-    Some(field?.text_lossy()?.into())
+    field?.text_lossy()
 }
 
 fn reason(message: Option<Box<str>>) -> Box<str> {
@@ -233,15 +218,7 @@ fn reason(message: Option<Box<str>>) -> Box<str> {
 }
 
 /// Returns the labels. Unreadable ones are omitted, so that the error is kept.
-fn labels(field: Option<Field<'_>>) -> Vec<Box<str>> {
-    let mut labels: Vec<Box<str>> = Vec::new();
-    if let Some(elements) = field.and_then(Field::elements) {
-        let _ = elements.each(|label| {
-            if labels.len() < MAX_LABELS {
-                labels.extend(label.text().map(Box::from));
-            }
-            Ok(())
-        });
-    }
-    labels
+fn labels(field: Option<Field<'_>>) -> impl Iterator<Item = &str> {
+    let elements = field.into_iter().flat_map(Field::elements).map_while(Result::ok);
+    elements.filter_map(Field::text).take(MAX_LABELS)
 }

@@ -11,14 +11,10 @@ type Elements = Vec<(String, ElementType, usize)>;
 
 /// Reads the keys, types and lengths of all fields by our reader; `None` if it finds an error.
 fn ours(bytes: &[u8]) -> Option<Elements> {
-    let mut elements = Vec::new();
-    let read = Fields::of(bytes).and_then(|fields| {
-        fields.each(|field| {
-            elements.push((field.key().into(), field.kind, field.value.len()));
-            Ok(())
-        })
-    });
-    read.is_ok().then_some(elements)
+    let fields = Fields::of(bytes).ok()?;
+    fields
+        .map(|field| field.map(|own| (own.key().into(), own.kind, own.value.len())).ok())
+        .collect()
 }
 
 fn theirs(bytes: &[u8]) -> Option<Elements> {

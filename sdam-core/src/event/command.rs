@@ -131,29 +131,21 @@ fn classify(command: &[u8]) -> (&str, bool) {
         "copydb",
     ];
     let (mut name, mut speculates) = (None, false);
-    let visit = |key| {
-        name.get_or_insert(key);
-        speculates |= key == "speculativeAuthenticate";
-    };
-    let is_whole = keys(command, visit);
+    let read = Fields::of(command).and_then(|mut fields| {
+        fields.try_for_each(|field| {
+            let key = field?.key();
+            name.get_or_insert(key);
+            speculates |= key == "speculativeAuthenticate";
+            Ok(())
+        })
+    });
     let name = name.unwrap_or_default();
     let is = |own: &str| name.eq_ignore_ascii_case(own);
     let is_hello = is("hello") || is("isMaster");
     // A malformed command may contain anything.
-    let is_sensitive = !is_whole || ALWAYS.iter().any(|own| is(own)) || (is_hello && speculates);
+    let is_sensitive =
+        read.is_err() || ALWAYS.iter().any(|own| is(own)) || (is_hello && speculates);
     (name, is_sensitive)
-}
-
-/// Calls `visit` with each key of a document; returns whether the document is well-formed.
-fn keys<'d>(document: &'d [u8], mut visit: impl FnMut(&'d str)) -> bool {
-    Fields::of(document)
-        .and_then(|fields| {
-            fields.each(|field| {
-                visit(field.key());
-                Ok(())
-            })
-        })
-        .is_ok()
 }
 
 /// Returns the error without its message, reply and source, which may quote the command.

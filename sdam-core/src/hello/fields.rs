@@ -1,6 +1,6 @@
 //! Driver-specific fields of a handshake.
 
-use alloc::{borrow::ToOwned as _, sync::Arc};
+use alloc::{borrow::ToOwned as _, sync::Arc, vec::Vec};
 
 use super::auth::{SASL_SUPPORTED_MECHS, SPECULATIVE_AUTHENTICATE};
 use crate::{
@@ -38,22 +38,16 @@ impl HelloFields {
     ///
     /// If it is malformed, or contains a field that a handshake sets itself.
     pub fn new(document: &[u8]) -> Result<Self, ConfigError> {
-        let mut taken = None;
-        let visit = Fields::of(document).and_then(|fields| {
-            fields.each(|field| {
-                taken = taken.or_else(|| OWN.contains(&field.key()).then(|| field.key()));
-                Ok(())
-            })
-        });
         let refused = |value: &str, reason, remedy| {
             Err(ConfigError::new("hello", value.to_owned(), reason, remedy))
         };
-        match (visit, taken) {
-            (Err(_), _) => refused("", "the fields are not a BSON document", "encode them as BSON"),
-            (Ok(()), Some(key)) => {
-                refused(key, "the handshake sets this field itself", "leave it out")
-            }
-            (Ok(()), None) => Ok(Self(document.into())),
+        let read = Fields::of(document).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let Ok(fields) = read else {
+            return refused("", "the fields are not a BSON document", "encode them as BSON");
+        };
+        match fields.iter().map(|field| field.key()).find(|key| OWN.contains(key)) {
+            Some(key) => refused(key, "the handshake sets this field itself", "leave it out"),
+            None => Ok(Self(document.into())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! A one-pass parser for hello replies.
 
-use alloc::{boxed::Box, string::String};
+use alloc::boxed::Box;
 
 use smallvec::SmallVec;
 
@@ -97,7 +97,9 @@ struct Role {
 impl<'a> Reply<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let mut reply = Self::default();
-        Fields::of(bytes)?.each(|field| reply.take(field))?;
+        for field in Fields::of(bytes)? {
+            reply.take(field?)?;
+        }
         Ok(reply)
     }
 
@@ -120,7 +122,8 @@ impl<'a> Reply<'a> {
             b"passives" => hello.passives = members(field)?,
             b"arbiters" => hello.arbiters = members(field)?,
             b"tags" => hello.tags = tags(field)?,
-            b"setName" => hello.set_name = set_name(field),
+            // An invalid UTF-8 name counts, because its server is not standalone.
+            b"setName" => hello.set_name = field.text_lossy(),
             b"setVersion" => hello.election.set_version = field.integer(),
             b"electionId" => hello.election.election_id = field.object_id(),
             b"lastWrite" => hello.last_write_date = last_write_date(field)?,
@@ -195,24 +198,14 @@ impl Role {
     }
 }
 
-/// Returns the set name. An invalid UTF-8 name counts, because its server is not standalone.
-fn set_name(field: Field<'_>) -> Option<Box<str>> {
-    match field.text() {
-        Some(name) => Some(name.into()),
-        None => field.text_lossy().map(String::into_boxed_str),
-    }
-}
-
 /// Returns the members, sorted and without duplicates.
 fn members(field: Field<'_>) -> Result<Box<[ServerAddress]>, Malformed> {
     let mut members = SmallVec::<[ServerAddress; 8]>::new();
-    if let Some(elements) = field.elements() {
-        elements.each(|element| {
-            if members.len() < Hello::MAX_MEMBERS {
-                members.extend(element.text().and_then(|text| ServerAddress::read(text).ok()));
-            }
-            Ok(())
-        })?;
+    for element in field.elements() {
+        let element = element?;
+        if members.len() < Hello::MAX_MEMBERS {
+            members.extend(element.text().and_then(|text| ServerAddress::read(text).ok()));
+        }
     }
     members.sort_unstable();
     members.dedup();
@@ -221,26 +214,22 @@ fn members(field: Field<'_>) -> Result<Box<[ServerAddress]>, Malformed> {
 
 fn tags(field: Field<'_>) -> Result<TagSet, Malformed> {
     let mut tags = SmallVec::<[(&str, &str); 8]>::new();
-    if let Some(fields) = field.fields() {
-        fields.each(|tag| {
-            if tags.len() < Hello::MAX_MEMBERS {
-                tags.extend(tag.text().map(|value| (tag.key(), value)));
-            }
-            Ok(())
-        })?;
+    for tag in field.fields() {
+        let tag = tag?;
+        if tags.len() < Hello::MAX_MEMBERS {
+            tags.extend(tag.text().map(|value| (tag.key(), value)));
+        }
     }
     Ok(tags.into_iter().collect())
 }
 
 fn last_write_date(field: Field<'_>) -> Result<Option<i64>, Malformed> {
     let mut date = None;
-    if let Some(fields) = field.fields() {
-        fields.each(|field| {
-            if field.name() == b"lastWriteDate" {
-                date = field.date();
-            }
-            Ok(())
-        })?;
+    for field in field.fields() {
+        let field = field?;
+        if field.name() == b"lastWriteDate" {
+            date = field.date();
+        }
     }
     Ok(date)
 }
