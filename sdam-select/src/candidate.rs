@@ -1,7 +1,7 @@
 //! Servers during selection, and application-provided server selectors.
 
 use alloc::sync::Arc;
-use core::ops::Deref;
+use core::{fmt, ops::Deref};
 
 use sdam_core::{server::ServerDescription, topology::TopologyDescription};
 use smallvec::SmallVec;
@@ -72,6 +72,12 @@ pub trait Selector: Send + Sync {
     /// Removes servers from `suitable`. If none is left, selection waits for the topology to
     /// change.
     fn select(&self, suitable: &mut Candidates<'_>);
+}
+
+impl fmt::Debug for dyn Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Selector")
+    }
 }
 
 impl<S: Selector + ?Sized> Selector for alloc::sync::Arc<S> {

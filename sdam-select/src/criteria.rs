@@ -45,7 +45,7 @@ pub use selector::SelectorText;
 /// | a command written by the user | `read` with the preference given for it, else mode primary |
 /// | `getMore`, `killCursors`, the rest of a sharded transaction | none: uses the server selected before |
 /// | checks, authentication | none: concerns one server |
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Criteria {
     operation: Operation,
     /// The operation to use for an aggregation with a write stage if servers are too old to run it
@@ -233,19 +233,6 @@ impl fmt::Display for Operation {
             Self::Read(preference) => write!(f, "query with ReadPreference {preference}"),
             Self::Write => f.write_str("write operation"),
         }
-    }
-}
-
-impl fmt::Debug for Criteria {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Criteria")
-            .field("operation", &self.operation)
-            .field("has_write_stage", &self.fallback.is_some())
-            .field("deprioritized", &self.deprioritized())
-            .field("has_selector", &self.selector.is_some())
-            .field("name", &self.name)
-            .field("id", &self.id)
-            .finish()
     }
 }
 

@@ -1,7 +1,7 @@
 //! The client's settings for selection.
 
 use alloc::{sync::Arc, vec::Vec};
-use core::{fmt, time::Duration};
+use core::time::Duration;
 
 use sdam_core::options::{Options, SelectionStrategy};
 
@@ -11,7 +11,7 @@ use crate::candidate::Selector;
 ///
 /// The specification forbids setting these per operation (Server Selection: "localThresholdMS"), so
 /// they are not part of [`Criteria`](crate::criteria::Criteria).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
     /// `localThresholdMS`: the maximum difference in latency to the fastest suitable server.
@@ -69,19 +69,5 @@ impl Default for Settings {
     /// Returns the settings of a client with background monitors and default options.
     fn default() -> Self {
         Self::new(&Options::new(Vec::new()))
-    }
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
-            .field("local_threshold", &self.local_threshold)
-            .field("heartbeat_frequency", &self.heartbeat_frequency)
-            .field("strategy", &self.strategy)
-            .field("min_wire_version", &self.min_wire_version)
-            .field("retargets_overload", &self.retargets_overload)
-            .field("avoids_suspected", &self.avoids_suspected)
-            .field("has_selector", &self.selector.is_some())
-            .finish()
     }
 }

@@ -2,7 +2,6 @@
 //! Authentication"; Authentication: "Mechanism Negotiation via Handshake").
 
 use alloc::{borrow::Cow, boxed::Box};
-use core::fmt;
 
 use crate::document::{self, DocumentWriter};
 
@@ -44,17 +43,10 @@ impl HelloAuth {
     }
 }
 
-impl fmt::Debug for HelloAuth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HelloAuth")
-            .field("sasl_supported_mechs", &self.sasl_supported_mechs)
-            .field(
-                "speculative_authenticate",
-                &self.speculative_authenticate.as_ref().map(|_| "<hidden>"),
-            )
-            .finish()
-    }
-}
+crate::opaque!(HelloAuth, |this|
+    sasl_supported_mechs: this.sasl_supported_mechs,
+    speculative_authenticate: this.speculative_authenticate.as_ref().map(|_| "<hidden>"),
+);
 
 /// Returns the reply to a handshake without the contained reply to the speculative authentication,
 /// which events and recordings must not show (Command Logging and Monitoring: "Redaction").
