@@ -48,6 +48,7 @@ mod handshake_options;
 pub mod hello;
 pub mod ids;
 mod input;
+mod joined;
 pub mod machine;
 pub mod monitor;
 mod names;
@@ -74,3 +75,6 @@ mod topology_type;
 pub mod uri;
 pub mod uri_options;
 mod wire_versions;
+
+#[doc(hidden)]
+pub use joined::Joined;

@@ -9,7 +9,7 @@ use alloc::{
 };
 use core::{fmt, time::Duration};
 
-use crate::{config_error::ConfigError, names::names};
+use crate::{config_error::ConfigError, joined::Joined, names::names};
 
 /// The members of a replica set from which an operation may read (Server Selection: "Read
 /// preference").
@@ -116,12 +116,7 @@ impl fmt::Display for ReadPreference {
         let limit = self.max_staleness.map(|limit| limit.as_secs_f64());
         if tagged {
             f.write_str(if limit.is_some() { "," } else { " and" })?;
-            f.write_str(" tag set list [")?;
-            for (index, tags) in self.tag_sets.iter().enumerate() {
-                let separator = if index > 0 { ", " } else { "" };
-                write!(f, "{separator}{tags}")?;
-            }
-            f.write_str("]")?;
+            write!(f, " tag set list [{}]", Joined(&self.tag_sets, ", "))?;
         }
         if let Some(limit) = limit {
             let comma = if tagged { "," } else { "" };
@@ -176,7 +171,7 @@ impl TagSet {
     }
 
     /// Iterates over names and values, by name.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> {
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
         self.0.iter().map(|(name, value)| (&**name, &**value))
     }
 
@@ -196,17 +191,8 @@ impl<N: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(N, V)> for TagSet {
 
 impl fmt::Display for TagSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut text = String::from("{");
-        for (index, (name, value)) in self.iter().enumerate() {
-            if index > 0 {
-                text.push_str(", ");
-            }
-            text.push_str(name);
-            text.push_str(": ");
-            text.push_str(value);
-        }
-        text.push('}');
-        f.pad(&text)
+        let tags = self.iter().map(|(name, value)| format!("{name}: {value}"));
+        f.pad(&format!("{{{}}}", Joined(tags, ", ")))
     }
 }
 

@@ -6,7 +6,7 @@ mod sampling;
 #[cfg(test)]
 mod tests;
 
-use alloc::{string::String, sync::Arc, vec::Vec};
+use alloc::{sync::Arc, vec::Vec};
 use core::fmt;
 
 pub use self::{
@@ -18,6 +18,7 @@ pub use crate::topology_type::TopologyType;
 use crate::{
     address::ServerAddress,
     ids::{ElectionTuple, ServerId},
+    joined::Joined,
     server::{ServerDescription, ServerType},
 };
 
@@ -215,19 +216,9 @@ impl fmt::Display for TopologyDescription {
         if let Some(error) = self.compatibility_error() {
             write!(f, ", compatibilityError: {error}")?;
         }
-        f.write_str(", servers: [")?;
-        for (index, server) in self.servers.iter().enumerate() {
-            if index > 0 {
-                f.write_str(", ")?;
-            }
-            fmt::Display::fmt(&**server, f)?;
-        }
-        f.write_str("]")?;
-        if self.servers.is_empty() {
-            for (index, departure) in self.departures.iter().enumerate() {
-                let separator = if index > 0 { "; " } else { ", left: " };
-                write!(f, "{separator}{departure}")?;
-            }
+        write!(f, ", servers: [{}]", Joined(&self.servers, ", "))?;
+        if self.servers.is_empty() && !self.departures.is_empty() {
+            write!(f, ", left: {}", Joined(&*self.departures, "; "))?;
         }
         f.write_str(" }")
     }
@@ -243,7 +234,7 @@ impl fmt::Display for ServerDescription {
             write!(f, ", tags: {}", self.tags)?;
         }
         if let Some(error) = &self.error {
-            write!(f, ", error: {}", String::from(error.message()))?;
+            write!(f, ", error: {}", error.message())?;
         }
         f.write_str(" }")
     }

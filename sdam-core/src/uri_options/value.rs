@@ -5,7 +5,7 @@ use core::{fmt, time::Duration};
 
 use zeroize::Zeroizing;
 
-use crate::read_preference::TagSet;
+use crate::{joined::Joined, read_preference::TagSet};
 
 /// The placeholder in messages for a value that is, or may be part of, a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";
@@ -47,22 +47,10 @@ impl fmt::Display for Value {
             Self::Duration(time) => time.as_millis().fmt(f),
             Self::Text(text) => text.fmt(f),
             Self::Secret(_) | Self::Properties(_) => f.write_str(HIDDEN),
-            Self::List(items) => separated(f, items, ","),
-            Self::TagSets(sets) => separated(f, sets, ", "),
+            Self::List(items) => Joined(items, ",").fmt(f),
+            Self::TagSets(sets) => Joined(sets, ", ").fmt(f),
         }
     }
-}
-
-fn separated<T: fmt::Display>(
-    f: &mut fmt::Formatter<'_>,
-    items: &[T],
-    separator: &str,
-) -> fmt::Result {
-    for (index, item) in items.iter().enumerate() {
-        f.write_str(if index > 0 { separator } else { "" })?;
-        item.fmt(f)?;
-    }
-    Ok(())
 }
 
 /// A secret text: its `Debug` output does not reveal it, and its memory is wiped when it is

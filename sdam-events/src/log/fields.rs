@@ -1,6 +1,8 @@
 use std::fmt::{self, Display};
 
-use sdam_core::{address::ServerAddress, document::ExtendedJson, error::Error, topology::Obstacle};
+use sdam_core::{
+    Joined, address::ServerAddress, document::ExtendedJson, error::Error, topology::Obstacle,
+};
 
 /// The named values of a log message; absent values are omitted, never null.
 ///
@@ -108,9 +110,7 @@ impl Display for Value<'_> {
             Self::Document(document) => document.fmt(f),
             Self::Error(error) => write!(f, "{error:#}"),
             Self::Obstacle(obstacle) => write!(f, "{obstacle}; {}", obstacle.remedy()),
-            Self::Hosts(hosts) => {
-                f.write_str(&hosts.iter().map(ServerAddress::as_str).collect::<Vec<_>>().join(", "))
-            }
+            Self::Hosts(hosts) => Joined(*hosts, ", ").fmt(f),
             Self::Integer(number) => number.fmt(f),
             Self::Number(number) => number.fmt(f),
             Self::Bool(value) => value.fmt(f),

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use sdam_core::read_preference::ReadPreference;
+use sdam_core::{Joined, read_preference::ReadPreference};
 
 use super::{Criteria, Operation};
 use crate::settings::Settings;
@@ -36,8 +36,8 @@ impl fmt::Display for SelectorText<'_> {
             f.write_str(", with a write stage")?;
         }
         if !criteria.deprioritized().is_empty() {
-            f.write_str(", deprioritized servers ")?;
-            fmt_list(f, criteria.deprioritized())?;
+            let addresses = Joined(criteria.deprioritized(), ", ");
+            write!(f, ", deprioritized servers [{addresses}]")?;
         }
         if settings.selector.is_some() {
             f.write_str(", custom selector of the client")?;
@@ -53,8 +53,7 @@ impl fmt::Display for SelectorText<'_> {
 fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fmt::Result {
     write!(f, "read preference {{ mode: {}", preference.mode)?;
     if !preference.tag_sets.is_empty() {
-        f.write_str(", tags: ")?;
-        fmt_list(f, &preference.tag_sets)?;
+        write!(f, ", tags: [{}]", Joined(&preference.tag_sets, ", "))?;
     }
     if let Some(limit) = preference.max_staleness {
         write!(f, ", maxStalenessSeconds: {}", limit.as_secs_f64())?;
@@ -63,12 +62,4 @@ fn fmt_preference(f: &mut fmt::Formatter<'_>, preference: &ReadPreference) -> fm
         write!(f, ", hedge: {{ enabled: {enabled} }}")?;
     }
     f.write_str(" }")
-}
-
-fn fmt_list(f: &mut fmt::Formatter<'_>, items: &[impl fmt::Display]) -> fmt::Result {
-    for (index, item) in items.iter().enumerate() {
-        let separator = if index > 0 { ", " } else { "[" };
-        write!(f, "{separator}{item}")?;
-    }
-    f.write_str("]")
 }

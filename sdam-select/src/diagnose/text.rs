@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use sdam_core::{
+    Joined,
     address::ServerAddress,
     error::Error,
     topology::{DepartureReason, Obstacle},
@@ -92,21 +93,31 @@ impl fmt::Display for Diagnosis {
             Self::NotAnsweredYet => f.write_str("no server has answered yet"),
             Self::WrongSetName { address, error } => write!(f, "{address} {}", error.message()),
             Self::Unresolvable { addresses, advertised } => {
-                write!(f, "{}{} cannot be resolved from here", named(*advertised), List(addresses))
+                write!(
+                    f,
+                    "{}{} cannot be resolved from here",
+                    named(*advertised),
+                    Joined(addresses, ", ")
+                )
             }
             Self::NothingReachable { addresses, timed_out: true } => {
-                write!(f, "no server can be reached in time: {}", List(addresses))
+                write!(f, "no server can be reached in time: {}", Joined(addresses, ", "))
             }
             Self::NothingReachable { addresses, .. } => {
-                write!(f, "no server accepts connections: {}", List(addresses))
+                write!(f, "no server accepts connections: {}", Joined(addresses, ", "))
             }
             Self::Unreachable { addresses, advertised } => {
-                write!(f, "{}{} cannot be reached from here", named(*advertised), List(addresses))
+                write!(
+                    f,
+                    "{}{} cannot be reached from here",
+                    named(*advertised),
+                    Joined(addresses, ", ")
+                )
             }
             Self::ProxyFailed { failures } => fmt_proxy_failures(f, failures),
             Self::TlsFailed { failures } => fmt_tls_failures(f, failures),
             Self::TlsExpected { addresses } => {
-                write!(f, "{} closes connections without a reply", List(addresses))
+                write!(f, "{} closes connections without a reply", Joined(addresses, ", "))
             }
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message())
@@ -185,7 +196,7 @@ fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Re
         let (same, others): (Vec<_>, _) =
             rest.into_iter().partition(|(_, error)| error.message() == first.message());
         let addresses: Vec<_> = same.iter().map(|(address, _)| address.clone()).collect();
-        write!(f, "{separator}{}: {}", List(&addresses), first.message())?;
+        write!(f, "{separator}{}: {}", Joined(&addresses, ", "), first.message())?;
         (rest, separator) = (others, "; and with ");
     }
     Ok(())
@@ -197,17 +208,4 @@ type Failure = (ServerAddress, Error);
 /// Returns the words for the origin of the addresses that follow.
 fn named(advertised: bool) -> &'static str {
     if advertised { "named as members by the replica set: " } else { "" }
-}
-
-/// Addresses, separated by commas.
-struct List<'a>(&'a [ServerAddress]);
-
-impl fmt::Display for List<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, address) in self.0.iter().enumerate() {
-            let separator = if index > 0 { ", " } else { "" };
-            write!(f, "{separator}{address}")?;
-        }
-        Ok(())
-    }
 }

@@ -1,0 +1,18 @@
+//! Lists as text.
+
+use core::fmt::{self, Display};
+
+/// Displays items with a separator between them. For the crates of sdam only.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Joined<'a, I>(pub I, pub &'a str);
+
+impl<I: Clone + IntoIterator<Item: Display>> Display for Joined<'_, I> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, item) in self.0.clone().into_iter().enumerate() {
+            f.write_str(if index > 0 { self.1 } else { "" })?;
+            item.fmt(f)?;
+        }
+        Ok(())
+    }
+}
