@@ -1,6 +1,6 @@
 //! The list of actions that a call returns.
 
-use core::slice;
+use core::{iter, slice};
 
 use smallvec::SmallVec;
 
@@ -11,13 +11,15 @@ pub struct Actions<T>(SmallVec<[T; 8]>);
 
 impl<T> Actions<T> {
     pub(crate) fn one(action: T) -> Self {
-        let mut actions = Self::default();
-        actions.push(action);
-        actions
+        Self(iter::once(action).collect())
     }
 
     pub(crate) fn push(&mut self, action: T) {
         self.0.push(action);
+    }
+
+    pub(crate) fn extend(&mut self, actions: impl IntoIterator<Item = T>) {
+        self.0.extend(actions);
     }
 
     /// Returns whether there are no actions.

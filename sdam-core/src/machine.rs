@@ -44,7 +44,7 @@ use crate::{
 ))]
 #[derive(Clone, Debug)]
 pub struct TopologyMachine {
-    config: Config,
+    config: Arc<Config>,
     topology: ObjectId,
     phase: LifePhase,
     description: Arc<TopologyDescription>,
@@ -90,7 +90,7 @@ impl TopologyMachine {
     /// Creates a topology that is not open yet. `options` should be validated.
     pub fn new(options: &Options, topology: ObjectId) -> Self {
         Self {
-            config: Config {
+            config: Arc::new(Config {
                 initial_type: options.topology_type(),
                 seeds: options.distinct_seeds(),
                 set_name: options.replica_set.clone(),
@@ -98,7 +98,7 @@ impl TopologyMachine {
                 driver_name: options.driver_name.clone(),
                 max_servers: options.max_servers,
                 handshake_errors_mark_unknown: options.deviations.handshake_errors_mark_unknown,
-            },
+            }),
             topology,
             phase: LifePhase::New,
             description: Arc::default(),

@@ -43,9 +43,7 @@ impl TopologyMachine {
             self.open_load_balancer(&mut effects, &mut events);
         }
         effects.push(Effect::Publish(Arc::clone(&self.description)));
-        for event in events {
-            effects.push(Effect::Emit(event));
-        }
+        effects.extend(events.into_iter().map(Effect::Emit));
         effects
     }
 
@@ -55,9 +53,7 @@ impl TopologyMachine {
     fn open_load_balancer(&mut self, effects: &mut Effects, events: &mut Vec<EventKind>) {
         let previous = Arc::clone(&self.description);
         let mut next = (*previous).clone();
-        for event in events.drain(..) {
-            effects.push(Effect::Emit(event));
-        }
+        effects.extend(events.drain(..).map(Effect::Emit));
         for server in &previous.servers {
             let balancer = Arc::new(ServerDescription {
                 server_type: ServerType::LoadBalancer,
@@ -119,7 +115,6 @@ impl TopologyMachine {
         for address in hosts {
             transition.add(address);
         }
-        let outcome = transition.finish();
-        self.commit(outcome, None, Consequences::default())
+        self.commit(transition, None, Consequences::default())
     }
 }

@@ -19,19 +19,11 @@ use crate::{
 const ELECTION_ID_FIRST: i32 = 17;
 
 /// The next description of a topology, under construction.
-pub(super) struct Transition<'m> {
-    next: TopologyDescription,
-    config: &'m Config,
-    last_id: &'m mut u64,
-    now: Instant,
-    displaced: SmallVec<[Arc<ServerDescription>; 1]>,
-    departed: Vec<Departure>,
-    ignored: usize,
-}
-
-/// The result of a transition.
-pub(super) struct Outcome {
+pub(super) struct Transition {
     pub(super) next: TopologyDescription,
+    config: Arc<Config>,
+    pub(super) last_id: u64,
+    now: Instant,
     /// The previous descriptions of former primaries that are now Unknown.
     pub(super) displaced: SmallVec<[Arc<ServerDescription>; 1]>,
     /// The servers that have left, by address.
@@ -41,11 +33,11 @@ pub(super) struct Outcome {
 }
 
 impl TopologyMachine {
-    pub(super) fn transition(&mut self, now: Instant) -> Transition<'_> {
+    pub(super) fn transition(&self, now: Instant) -> Transition {
         Transition {
             next: (*self.description).clone(),
-            config: &self.config,
-            last_id: &mut self.last_id,
+            config: Arc::clone(&self.config),
+            last_id: self.last_id,
             now,
             displaced: SmallVec::new(),
             departed: Vec::new(),
@@ -54,16 +46,7 @@ impl TopologyMachine {
     }
 }
 
-impl Transition<'_> {
-    pub(super) fn finish(self) -> Outcome {
-        Outcome {
-            next: self.next,
-            displaced: self.displaced,
-            departed: self.departed,
-            ignored: self.ignored,
-        }
-    }
-
+impl Transition {
     /// Installs the new description of a server and updates the topology from it.
     pub(super) fn run(&mut self, server: &Arc<ServerDescription>) {
         self.next.put(Arc::clone(server));
@@ -325,7 +308,7 @@ impl Transition<'_> {
             self.ignored += 1;
             return;
         }
-        let server = TopologyMachine::next_id(self.last_id);
+        let server = TopologyMachine::next_id(&mut self.last_id);
         let description = ServerDescription::unknown(server, address.clone());
         self.next.servers.insert(index, Arc::new(description));
     }

@@ -5,7 +5,7 @@ use core::mem::discriminant;
 
 use smallvec::SmallVec;
 
-use super::{Effect, Effects, Pool, TopologyMachine, transition::Outcome};
+use super::{Effect, Effects, Pool, TopologyMachine, transition::Transition};
 use crate::{
     error::Error,
     event::EventKind,
@@ -48,8 +48,7 @@ impl TopologyMachine {
         let new = Arc::new(new);
         let mut transition = self.transition(now);
         transition.run(&new);
-        let outcome = transition.finish();
-        self.commit(outcome, Some(&new), consequences)
+        self.commit(transition, Some(&new), consequences)
     }
 
     /// Makes the outcome of a transition the current description.
@@ -57,11 +56,12 @@ impl TopologyMachine {
     /// `responder` is the description that caused it, before the topology evaluated it.
     pub(super) fn commit(
         &mut self,
-        outcome: Outcome,
+        transition: Transition,
         responder: Option<&Arc<ServerDescription>>,
         mut consequences: Consequences,
     ) -> Effects {
-        let Outcome { mut next, displaced, departed, ignored } = outcome;
+        let Transition { mut next, displaced, departed, ignored, .. } = transition;
+        self.last_id = transition.last_id;
         let previous = Arc::clone(&self.description);
         let diff = Diff::between(&previous, &next);
         let events = diff.server_events(&previous, &next, responder, &departed);
@@ -93,9 +93,7 @@ impl TopologyMachine {
         if is_visible(&previous, &next, &diff) {
             effects.push(Effect::Publish(Arc::clone(&next)));
         }
-        for event in events {
-            effects.push(Effect::Emit(event));
-        }
+        effects.extend(events.into_iter().map(Effect::Emit));
         if ignored != core::mem::replace(&mut self.ignored, ignored) && ignored > 0 {
             let limit = self.config.max_servers;
             effects.push(Effect::Emit(EventKind::MembersIgnored { ignored, limit }));
@@ -108,9 +106,7 @@ impl TopologyMachine {
             let new = next;
             effects.push(Effect::Emit(EventKind::TopologyDescriptionChanged { previous, new }));
         }
-        for event in unusable {
-            effects.push(Effect::Emit(event));
-        }
+        effects.extend(unusable.into_iter().map(Effect::Emit));
         if emptied {
             effects.push(Effect::Emit(EventKind::TopologyEmptied));
         }
