@@ -101,7 +101,8 @@ impl ConnectionString {
         let place = if parts.srv { Place::Srv } else { Place::Standard };
         let mut query = Query::read(parts.query, place, parts.confidential)?;
         let srv = host.map(|host| {
-            srv::default_tls(&mut query.settings);
+            // Initial DNS Seedlist Discovery: "TLS".
+            query.settings.entry("tls").or_insert(Value::Flag(true));
             srv::lookup(&host, &query.settings)
         });
         warnings.append(&mut query.warnings);
@@ -318,45 +319,32 @@ impl FromStr for Options {
 
 /// Applies the settings that concern the framework.
 fn apply(settings: &Settings, options: &mut Options) {
-    for (name, value) in settings {
-        match (*name, value) {
-            ("appname", Value::Text(text)) => options.app_name = Some((&**text).into()),
-            ("connectTimeoutMS", Value::Duration(time)) => options.connect_timeout = limit(*time),
-            ("directConnection", Value::Flag(on)) => options.direct_connection = Some(*on),
-            ("heartbeatFrequencyMS", Value::Duration(time)) => {
-                options.heartbeat_frequency = Some(*time);
-            }
-            ("loadBalanced", Value::Flag(on)) => options.load_balanced = *on,
-            ("localThresholdMS", Value::Duration(time)) => options.local_threshold = *time,
-            ("maxStalenessSeconds", Value::Number(seconds)) => {
-                let limit = u64::try_from(*seconds).ok().map(Duration::from_secs);
-                options.read_preference.max_staleness = limit;
-            }
-            ("readPreference", Value::Text(mode)) => {
-                options.read_preference.mode = ReadMode::parse(mode).unwrap_or_default();
-            }
-            ("readPreferenceTags", Value::TagSets(sets)) => {
-                options.read_preference.tag_sets.clone_from(sets);
-            }
-            ("replicaSet", Value::Text(name)) => options.replica_set = Some((&**name).into()),
-            ("serverMonitoringMode", Value::Text(mode)) => {
-                options.server_monitoring_mode = match &**mode {
-                    "stream" => ServerMonitoringMode::Stream,
-                    "poll" => ServerMonitoringMode::Poll,
-                    _ => ServerMonitoringMode::Auto,
-                };
-            }
-            ("serverSelectionTimeoutMS", Value::Duration(time)) => {
-                options.server_selection_timeout = *time;
-            }
-            ("serverSelectionTryOnce", Value::Flag(on)) => {
-                options.server_selection_try_once = Some(*on);
-                options.uri_try_once = Some(*on);
-            }
-            ("socketCheckIntervalMS", Value::Duration(time)) => {
-                options.socket_check_interval = *time;
-            }
-            _ => {}
-        }
+    let text = |name| typed::<&str>(settings, name);
+    let time = |name| match settings.get(name) {
+        Some(Value::Duration(time)) => Some(*time),
+        _ => None,
+    };
+    options.app_name = text("appname").map(Into::into);
+    options.connect_timeout = time("connectTimeoutMS").map_or(options.connect_timeout, limit);
+    options.direct_connection = typed(settings, "directConnection");
+    options.heartbeat_frequency = time("heartbeatFrequencyMS");
+    options.load_balanced = typed(settings, "loadBalanced").unwrap_or_default();
+    options.local_threshold = time("localThresholdMS").unwrap_or(options.local_threshold);
+    let staleness = typed(settings, "maxStalenessSeconds").map(u32::into);
+    options.read_preference.max_staleness = staleness.map(Duration::from_secs);
+    let mode = text("readPreference").and_then(ReadMode::parse);
+    options.read_preference.mode = mode.unwrap_or_default();
+    if let Some(Value::TagSets(sets)) = settings.get("readPreferenceTags") {
+        options.read_preference.tag_sets.clone_from(sets);
     }
+    options.replica_set = text("replicaSet").map(Into::into);
+    let mut modes = ServerMonitoringMode::ALL.iter().copied();
+    let mode = modes.find(|mode| text("serverMonitoringMode") == Some(mode.as_str()));
+    options.server_monitoring_mode = mode.unwrap_or_default();
+    let timeout = time("serverSelectionTimeoutMS");
+    options.server_selection_timeout = timeout.unwrap_or(options.server_selection_timeout);
+    options.uri_try_once = typed(settings, "serverSelectionTryOnce");
+    options.server_selection_try_once = options.uri_try_once;
+    let interval = time("socketCheckIntervalMS");
+    options.socket_check_interval = interval.unwrap_or(options.socket_check_interval);
 }

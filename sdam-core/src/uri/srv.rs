@@ -5,7 +5,7 @@ use alloc::{boxed::Box, format, string::ToString, vec::Vec};
 use super::query::{Place, Query};
 use crate::{
     options::{ConfigError, Srv, Warning},
-    uri_options::{Settings, Value, typed},
+    uri_options::{Settings, typed},
 };
 
 /// Creates the look-up of `host` from the options.
@@ -52,9 +52,4 @@ pub(super) fn merge_txt(
         Warning::new(option, value, warning.reason(), warning.consequence())
     }));
     Ok(())
-}
-
-/// Turns encryption on unless it is turned off (Initial DNS Seedlist Discovery: "TLS").
-pub(super) fn default_tls(settings: &mut Settings) {
-    settings.entry("tls").or_insert(Value::Flag(true));
 }

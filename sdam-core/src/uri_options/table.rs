@@ -167,14 +167,7 @@ pub(crate) fn rows() -> &'static [Row] {
 }
 
 const fn framework(name: &'static str, kind: Kind) -> Row {
-    Row {
-        name,
-        kind,
-        user: User::Framework,
-        repetition: Repetition::Warning,
-        srv_only: false,
-        guards: false,
-    }
+    Row { user: User::Framework, ..driver(name, kind) }
 }
 
 const fn driver(name: &'static str, kind: Kind) -> Row {
