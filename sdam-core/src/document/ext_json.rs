@@ -5,7 +5,7 @@ use core::fmt::{self, Write};
 use base64::{display::Base64Display, engine::general_purpose::STANDARD};
 use bson::{
     DateTime,
-    raw::{RawBsonRef, RawDocument},
+    raw::{RawArray, RawBsonRef, RawDocument},
 };
 
 #[cfg(test)]
@@ -38,8 +38,8 @@ impl fmt::Display for ExtendedJson<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = Limited { out: f, left: self.limit, cut: false };
         let written = match RawDocument::from_bytes(self.bytes) {
-            Ok(document) => write_document(&mut out, document),
-            Err(_) => write_malformed(&mut out),
+            Ok(document) => write!(out, "{}", Document(document)),
+            Err(_) => out.write_str(MALFORMED),
         };
         // The limit is reported as an error, which stops the writers.
         if out.cut {
@@ -84,134 +84,119 @@ impl Write for Limited<'_, '_> {
     }
 }
 
-fn write_malformed(out: &mut impl Write) -> fmt::Result {
-    out.write_str("<malformed BSON>")
-}
+const MALFORMED: &str = "<malformed BSON>";
 
-fn write_document(out: &mut impl Write, document: &RawDocument) -> fmt::Result {
-    out.write_char('{')?;
-    let mut separator = "";
-    for element in document {
-        let Ok((key, value)) = element else {
-            return write_malformed(out);
-        };
-        out.write_str(separator)?;
-        separator = ",";
-        write_string(out, key.as_str())?;
-        out.write_char(':')?;
-        write_value(out, value)?;
+struct Document<'b>(&'b RawDocument);
+
+impl fmt::Display for Document<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('{')?;
+        for (index, element) in self.0.into_iter().enumerate() {
+            let Ok((key, value)) = element else {
+                return f.write_str(MALFORMED);
+            };
+            let separator = if index > 0 { "," } else { "" };
+            write!(f, "{separator}{}:{}", Text(key.as_str()), Value(value))?;
+        }
+        f.write_char('}')
     }
-    out.write_char('}')
 }
 
-fn write_value(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
-    match value {
-        RawBsonRef::Double(number) => write_double(out, number),
-        RawBsonRef::String(text) => write_string(out, text),
-        RawBsonRef::Array(array) => {
-            out.write_char('[')?;
-            let mut separator = "";
-            for element in array {
-                let Ok(value) = element else {
-                    return write_malformed(out);
-                };
-                out.write_str(separator)?;
-                separator = ",";
-                write_value(out, value)?;
+struct Value<'b>(RawBsonRef<'b>);
+
+impl fmt::Display for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            RawBsonRef::Double(number) => fmt_double(f, number),
+            RawBsonRef::String(text) => Text(text).fmt(f),
+            RawBsonRef::Array(array) => fmt_array(f, array),
+            RawBsonRef::Document(document) => Document(document).fmt(f),
+            RawBsonRef::Boolean(value) => value.fmt(f),
+            RawBsonRef::Null => f.write_str("null"),
+            RawBsonRef::Int32(number) => number.fmt(f),
+            RawBsonRef::Int64(number) => number.fmt(f),
+            RawBsonRef::ObjectId(id) => write!(f, r#"{{"$oid":"{id}"}}"#),
+            RawBsonRef::DateTime(date) => fmt_date(f, date),
+            RawBsonRef::Timestamp(time) => {
+                write!(f, r#"{{"$timestamp":{{"t":{},"i":{}}}}}"#, time.time, time.increment)
             }
-            out.write_char(']')
+            RawBsonRef::Binary(binary) => {
+                let base64 = Base64Display::new(binary.bytes, &STANDARD);
+                let subtype = u8::from(binary.subtype);
+                write!(f, r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#)
+            }
+            RawBsonRef::Decimal128(number) => write!(f, r#"{{"$numberDecimal":"{number}"}}"#),
+            RawBsonRef::RegularExpression(regex) => {
+                let (pattern, options) =
+                    (Text(regex.pattern.as_str()), Text(regex.options.as_str()));
+                write!(f, r#"{{"$regularExpression":{{"pattern":{pattern},"options":{options}}}}}"#)
+            }
+            RawBsonRef::JavaScriptCode(code) => write!(f, r#"{{"$code":{}}}"#, Text(code)),
+            RawBsonRef::JavaScriptCodeWithScope(code) => {
+                write!(f, r#"{{"$code":{},"$scope":{}}}"#, Text(code.code), Document(code.scope))
+            }
+            RawBsonRef::Symbol(symbol) => write!(f, r#"{{"$symbol":{}}}"#, Text(symbol)),
+            RawBsonRef::Undefined => f.write_str(r#"{"$undefined":true}"#),
+            RawBsonRef::MinKey => f.write_str(r#"{"$minKey":1}"#),
+            RawBsonRef::MaxKey => f.write_str(r#"{"$maxKey":1}"#),
+            // Only the deprecated DBPointer remains, whose fields the `bson` crate does not expose.
+            _ => f.write_str(r#"{"$dbPointer":{}}"#),
         }
-        RawBsonRef::Document(document) => write_document(out, document),
-        RawBsonRef::Boolean(value) => write!(out, "{value}"),
-        RawBsonRef::Null => out.write_str("null"),
-        RawBsonRef::Int32(number) => write!(out, "{number}"),
-        RawBsonRef::Int64(number) => write!(out, "{number}"),
-        RawBsonRef::ObjectId(id) => write!(out, r#"{{"$oid":"{id}"}}"#),
-        RawBsonRef::DateTime(date) => write_date(out, date),
-        RawBsonRef::Timestamp(time) => {
-            write!(out, r#"{{"$timestamp":{{"t":{},"i":{}}}}}"#, time.time, time.increment)
-        }
-        RawBsonRef::Binary(binary) => {
-            let base64 = Base64Display::new(binary.bytes, &STANDARD);
-            let subtype = u8::from(binary.subtype);
-            write!(out, r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype:02x}"}}}}"#)
-        }
-        other => write_rare(out, other),
     }
 }
 
-/// Writes the types that never occur in hello replies.
-fn write_rare(out: &mut impl Write, value: RawBsonRef<'_>) -> fmt::Result {
-    match value {
-        RawBsonRef::Decimal128(number) => write!(out, r#"{{"$numberDecimal":"{number}"}}"#),
-        RawBsonRef::RegularExpression(regex) => {
-            out.write_str(r#"{"$regularExpression":{"pattern":"#)?;
-            write_string(out, regex.pattern.as_str())?;
-            out.write_str(r#","options":"#)?;
-            write_string(out, regex.options.as_str())?;
-            out.write_str("}}")
-        }
-        RawBsonRef::JavaScriptCode(code) => {
-            out.write_str(r#"{"$code":"#)?;
-            write_string(out, code)?;
-            out.write_char('}')
-        }
-        RawBsonRef::JavaScriptCodeWithScope(code) => {
-            out.write_str(r#"{"$code":"#)?;
-            write_string(out, code.code)?;
-            out.write_str(r#","$scope":"#)?;
-            write_document(out, code.scope)?;
-            out.write_char('}')
-        }
-        RawBsonRef::Symbol(symbol) => {
-            out.write_str(r#"{"$symbol":"#)?;
-            write_string(out, symbol)?;
-            out.write_char('}')
-        }
-        RawBsonRef::Undefined => out.write_str(r#"{"$undefined":true}"#),
-        RawBsonRef::MinKey => out.write_str(r#"{"$minKey":1}"#),
-        RawBsonRef::MaxKey => out.write_str(r#"{"$maxKey":1}"#),
-        // Only the deprecated DBPointer remains, whose fields the `bson` crate does not expose.
-        _ => out.write_str(r#"{"$dbPointer":{}}"#),
+fn fmt_array(f: &mut fmt::Formatter<'_>, array: &RawArray) -> fmt::Result {
+    f.write_char('[')?;
+    for (index, element) in array.into_iter().enumerate() {
+        let Ok(value) = element else {
+            return f.write_str(MALFORMED);
+        };
+        let separator = if index > 0 { "," } else { "" };
+        write!(f, "{separator}{}", Value(value))?;
     }
+    f.write_char(']')
 }
 
-fn write_double(out: &mut impl Write, number: f64) -> fmt::Result {
+fn fmt_double(f: &mut fmt::Formatter<'_>, number: f64) -> fmt::Result {
     if number.is_finite() {
         // `Debug` keeps the `.0` that distinguishes a double from an integer.
-        write!(out, "{number:?}")
+        write!(f, "{number:?}")
     } else if number.is_nan() {
-        out.write_str(r#"{"$numberDouble":"NaN"}"#)
+        f.write_str(r#"{"$numberDouble":"NaN"}"#)
     } else {
         let sign = if number < 0.0 { "-" } else { "" };
-        write!(out, r#"{{"$numberDouble":"{sign}Infinity"}}"#)
+        write!(f, r#"{{"$numberDouble":"{sign}Infinity"}}"#)
     }
 }
 
 /// Writes a date: as ISO 8601 for the years 1970 to 9999, otherwise as a number (relaxed Extended
 /// JSON).
-fn write_date(out: &mut impl Write, date: DateTime) -> fmt::Result {
+fn fmt_date(f: &mut fmt::Formatter<'_>, date: DateTime) -> fmt::Result {
     let millis = date.timestamp_millis();
     match super::rfc_3339(millis) {
         // Milliseconds have three digits, or none if they are zero.
-        Some((text, 0)) => write!(out, r#"{{"$date":"{text}Z"}}"#),
-        Some((text, fraction)) => write!(out, r#"{{"$date":"{text}.{fraction:03}Z"}}"#),
-        None => write!(out, r#"{{"$date":{{"$numberLong":"{millis}"}}}}"#),
+        Some((text, 0)) => write!(f, r#"{{"$date":"{text}Z"}}"#),
+        Some((text, fraction)) => write!(f, r#"{{"$date":"{text}.{fraction:03}Z"}}"#),
+        None => write!(f, r#"{{"$date":{{"$numberLong":"{millis}"}}}}"#),
     }
 }
 
-/// Writes `text` as a quoted and escaped JSON string.
-fn write_string(out: &mut impl Write, text: &str) -> fmt::Result {
-    out.write_char('"')?;
-    for c in text.chars() {
-        match c {
-            '\n' => out.write_str("\\n")?,
-            '\r' => out.write_str("\\r")?,
-            '\t' => out.write_str("\\t")?,
-            '"' | '\\' => write!(out, "\\{c}")?,
-            c if c.is_ascii_control() => write!(out, "\\u{:04x}", u32::from(c))?,
-            c => out.write_char(c)?,
+/// A text as a quoted and escaped JSON string.
+struct Text<'b>(&'b str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                '"' | '\\' => write!(f, "\\{c}")?,
+                c if c.is_ascii_control() => write!(f, "\\u{:04x}", u32::from(c))?,
+                c => f.write_char(c)?,
+            }
         }
+        f.write_char('"')
     }
-    out.write_char('"')
 }
