@@ -35,23 +35,6 @@ pub(crate) enum Step {
     Output(Output),
 }
 
-/// The configuration of scans.
-#[derive(Clone, Debug)]
-struct Config {
-    /// `heartbeatFrequencyMS`: the time for which the outcome of a scan is valid.
-    frequency: Duration,
-    /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
-    min_frequency: Duration,
-    /// `serverSelectionTryOnce`: true if a selection scans at most once.
-    try_once: bool,
-    /// `socketCheckIntervalMS`: the idle time after which a connection is probed before it is used.
-    socket_check_interval: Duration,
-    /// True to check a server at once after its "not writable primary" error.
-    immediate_check: bool,
-    /// The maximum number of addresses in one scan.
-    max_servers: usize,
-}
-
 /// The state of a topology that its scans depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'t> {
@@ -74,7 +57,11 @@ pub(crate) struct View<'t> {
 /// start.
 #[derive(Clone, Debug)]
 pub(crate) struct Scans {
-    config: Config,
+    setup: ScanSetup,
+    /// `minHeartbeatFrequencyMS`: the minimum time between two scans, 500 ms outside tests.
+    min_frequency: Duration,
+    /// The maximum number of addresses in one scan.
+    max_servers: usize,
     rng: Rng,
     /// True if the next selection needs a scan (SDAM: "stale").
     stale: bool,
@@ -112,14 +99,14 @@ impl Scans {
     /// Creates the scans of a single-threaded client that has not scanned yet.
     pub(crate) fn new(options: &Options, rng: Rng) -> Self {
         Self {
-            config: Config {
+            setup: ScanSetup {
                 frequency: options.scan_frequency(),
-                min_frequency: options.deviations.min_heartbeat_frequency,
                 try_once: options.server_selection_try_once.unwrap_or(true),
                 socket_check_interval: options.socket_check_interval,
                 immediate_check: options.deviations.single_threaded_immediate_check,
-                max_servers: options.max_servers,
             },
+            min_frequency: options.deviations.min_heartbeat_frequency,
+            max_servers: options.max_servers,
             rng,
             stale: false,
             last_scan: None,
@@ -131,12 +118,7 @@ impl Scans {
 
     /// Returns the options that decide the scans.
     pub(crate) fn setup(&self) -> ScanSetup {
-        ScanSetup {
-            frequency: self.config.frequency,
-            try_once: self.config.try_once,
-            socket_check_interval: self.config.socket_check_interval,
-            immediate_check: self.config.immediate_check,
-        }
+        self.setup
     }
 
     /// Begins a request.
@@ -226,7 +208,7 @@ impl Scans {
     pub(crate) fn server_lost(&mut self, topology: &TopologyDescription, server: ServerId) {
         let error = topology.server_by_id(server).and_then(|server| server.error.as_ref());
         match error.and_then(Error::state_change) {
-            Some(StateChange::NotWritablePrimary) if self.config.immediate_check => {
+            Some(StateChange::NotWritablePrimary) if self.setup.immediate_check => {
                 self.urgent = Some(server);
             }
             Some(StateChange::NotWritablePrimary | StateChange::ShuttingDown) => self.stale = true,
@@ -237,7 +219,7 @@ impl Scans {
     }
 
     fn is_due(&self, now: Instant) -> bool {
-        self.last_scan.is_none_or(|last| last + self.config.frequency < now)
+        self.last_scan.is_none_or(|last| last + self.setup.frequency < now)
     }
 
     /// Begins the new request, after the check or probe in progress if there is one.
@@ -278,10 +260,10 @@ impl Scans {
         if !stale || view.is_load_balanced() {
             return self.attempt(view);
         }
-        let earliest = self.last_scan.map(|last| last + self.config.min_frequency);
+        let earliest = self.last_scan.map(|last| last + self.min_frequency);
         if let Some(earliest) = earliest {
             if let Some(selection) = &self.selection
-                && !self.config.try_once
+                && !self.setup.try_once
                 && earliest > selection.deadline
             {
                 return self.finish(Err(ScanFailure::Timeout));
@@ -316,7 +298,7 @@ impl Scans {
 
     /// Makes the next check of the scan, or ends the scan.
     fn go_on(&mut self, view: View<'_>, scan: Scan) -> Step {
-        let next = scan.next(view.topology, self.config.max_servers, &mut self.rng);
+        let next = scan.next(view.topology, self.max_servers, &mut self.rng);
         if let Some(server) = next {
             return self.check(view, scan, server);
         }

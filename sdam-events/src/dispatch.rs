@@ -50,9 +50,7 @@ impl Future for Dispatcher {
         if let Some(sink) = &this.sink {
             // The waker is registered before the queue is read, so that no push is missed.
             this.queue.waker.register(cx.waker());
-            let delivery = this.queue.deliver(&**sink, BUDGET);
-            this.delivered += delivery.delivered;
-            match delivery.stopped {
+            match this.queue.deliver(&**sink, BUDGET, &mut this.delivered) {
                 // If events are left, returning the batch wakes the dispatcher.
                 Stopped::Budget | Stopped::Empty | Stopped::Busy => return Poll::Pending,
                 Stopped::Closed | Stopped::Failed => this.sink = None,

@@ -28,7 +28,6 @@ mod shed;
 mod tests;
 mod under_way;
 
-use batch::{Batch, Next};
 pub(crate) use deliver::Stopped;
 pub use pending::PendingEvents;
 use shed::{Shedding, weight};
@@ -267,11 +266,10 @@ impl EventQueue {
     pub fn drain_now(&self, sink: &dyn EventSink) -> u64 {
         let mut delivered = 0;
         loop {
-            let round = self.deliver(sink, usize::MAX);
-            delivered += round.delivered;
+            let stopped = self.deliver(sink, usize::MAX, &mut delivered);
             // A consumer that found this one busy returned 0, so its events may require another
             // round.
-            if round.stopped != Stopped::Empty || self.depth() == 0 {
+            if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }
         }

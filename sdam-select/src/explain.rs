@@ -137,36 +137,28 @@ pub fn explain(
     settings: &Settings,
     criteria: &Criteria,
 ) -> Explanation {
-    let (refusal, verdicts) = match Suitability::new(topology, settings, criteria) {
-        Ok(suitability) => {
-            let explainer = Explainer::new(topology, settings, criteria, suitability);
-            let servers = topology.servers().iter().enumerate();
-            let verdicts = servers.map(|(index, server)| explainer.verdict(index, server));
-            (refusal(topology), verdicts.collect())
-        }
-        Err(error) => {
-            let verdicts = topology.servers().iter().map(|_| Verdict::NotConsidered);
-            let refusal = match refusal(topology) {
-                Some(Refusal::Incompatible(error)) => Refusal::Incompatible(error),
-                _ => Refusal::Criteria(error),
-            };
-            (Some(refusal), verdicts.collect::<Vec<_>>())
-        }
+    let explainer = Suitability::new(topology, settings, criteria)
+        .map(|suitability| Explainer::new(topology, settings, criteria, suitability));
+    let verdict = |index, server| match &explainer {
+        Ok(explainer) => explainer.verdict(index, server),
+        Err(_) => Verdict::NotConsidered,
     };
-    let servers = topology.servers().iter().zip(verdicts);
+    let servers = topology.servers().iter().enumerate().map(|(index, server)| ExplainedServer {
+        address: server.address.clone(),
+        server_type: server.server_type,
+        error: server.error.clone(),
+        verdict: verdict(index, server),
+        silent_for: None,
+    });
     Explanation {
         operation: criteria.operation_on(topology).clone(),
         topology_type: topology.topology_type(),
-        refusal,
-        servers: servers
-            .map(|(server, verdict)| ExplainedServer {
-                address: server.address.clone(),
-                server_type: server.server_type,
-                error: server.error.clone(),
-                verdict,
-                silent_for: None,
-            })
-            .collect(),
+        servers: servers.collect(),
+        refusal: match (refusal(topology), explainer) {
+            (Some(Refusal::Incompatible(error)), _) => Some(Refusal::Incompatible(error)),
+            (_, Err(error)) => Some(Refusal::Criteria(error)),
+            (refusal, Ok(_)) => refusal,
+        },
     }
 }
 

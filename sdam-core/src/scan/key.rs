@@ -17,7 +17,7 @@ impl Scans {
         topology: &TopologyDescription,
         hasher: &mut impl Hasher,
     ) {
-        let valid = self.config.frequency.max(COOLDOWN) + Duration::from_secs(1);
+        let valid = self.setup.frequency.max(COOLDOWN) + Duration::from_secs(1);
         let age = |instant: Instant| now.since(instant).min(valid);
         let address = |server: ServerId| {
             let server = topology.server_by_id(server);

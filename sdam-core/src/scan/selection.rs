@@ -62,7 +62,7 @@ impl Scans {
         let Some(server) = server else {
             return self.not_found(view);
         };
-        let unused = idle.is_some_and(|idle| idle >= self.config.socket_check_interval);
+        let unused = idle.is_some_and(|idle| idle >= self.setup.socket_check_interval);
         if unused && !selection.probed {
             selection.probed = true;
             self.state = State::Probing { server, superseded: false };
@@ -79,7 +79,7 @@ impl Scans {
         }
         self.stale = true;
         let selection = self.selection.as_ref();
-        if self.config.try_once {
+        if self.setup.try_once {
             if selection.is_some_and(|selection| selection.scanned) {
                 return self.finish(Err(ScanFailure::TriedOnce));
             }
@@ -105,7 +105,7 @@ impl Scans {
         {
             selection.probed = true;
             selection.scanned = false;
-            if !self.config.try_once && view.now > selection.deadline {
+            if !self.setup.try_once && view.now > selection.deadline {
                 // There is no time for a scan, but another server may be known.
                 return self.attempt(view);
             }

@@ -1,6 +1,6 @@
 use std::{collections::VecDeque, mem};
 
-use super::{Event, EventQueue, Queued, total};
+use super::{Event, EventQueue, Queued, Stopped, total};
 
 /// The exclusive right to deliver events, and the events taken so far.
 ///
@@ -23,27 +23,20 @@ impl EventQueue {
 }
 
 impl Batch<'_> {
-    /// Returns the next event. The lock is taken once for all events that have accumulated.
-    pub(crate) fn next(&mut self) -> Next {
-        if let Some(queued) = self.events.pop_front() {
-            return self.hand_out(queued);
-        }
-        let mut state = self.queue.lock();
-        // Both buffers keep their capacity, so steady traffic allocates nothing.
-        mem::swap(&mut self.events, &mut state.buffer);
-        match self.events.pop_front() {
-            Some(queued) => {
-                drop(state);
-                self.hand_out(queued)
+    /// Returns the next event, or why there is none. The lock is taken once for all events that have
+    /// accumulated.
+    pub(crate) fn next(&mut self) -> Result<Event, Stopped> {
+        if self.events.is_empty() {
+            let mut state = self.queue.lock();
+            // Both buffers keep their capacity, so steady traffic allocates nothing.
+            mem::swap(&mut self.events, &mut state.buffer);
+            if self.events.is_empty() && state.closed {
+                return Err(Stopped::Closed);
             }
-            None if state.closed => Next::Closed,
-            None => Next::Empty,
         }
-    }
-
-    fn hand_out(&mut self, queued: Queued) -> Next {
+        let queued = self.events.pop_front().ok_or(Stopped::Empty)?;
         self.bytes = queued.bytes;
-        Next::Event(queued.event)
+        Ok(queued.event)
     }
 
     /// Marks the last returned event as delivered.
@@ -69,13 +62,4 @@ impl Drop for Batch<'_> {
             self.queue.waker.wake();
         }
     }
-}
-
-/// The result of [`Batch::next`].
-pub(crate) enum Next {
-    Event(Event),
-    /// The queue is currently empty.
-    Empty,
-    /// The queue is closed and empty.
-    Closed,
 }

@@ -1,14 +1,7 @@
 //! Delivers the events of a queue to a sink.
 
-use super::{Batch, EventQueue, Next};
+use super::EventQueue;
 use crate::sink::{self, EventSink};
-
-/// The result of one round of delivery.
-#[derive(Debug)]
-pub(crate) struct Delivery {
-    pub(crate) delivered: u64,
-    pub(crate) stopped: Stopped,
-}
 
 /// The reason why a round of delivery ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,29 +15,21 @@ pub(crate) enum Stopped {
 }
 
 impl EventQueue {
-    /// Delivers up to `budget` events.
-    pub(crate) fn deliver(&self, sink: &dyn EventSink, budget: usize) -> Delivery {
-        let Some(mut batch) = self.take_batch() else {
-            return Delivery { delivered: 0, stopped: Stopped::Busy };
-        };
-        self.warn_of_depth();
-        let mut delivered = 0;
-        let stopped = self.deliver_batch(&mut batch, sink, budget, &mut delivered);
-        Delivery { delivered, stopped }
-    }
-
-    fn deliver_batch(
+    /// Delivers up to `budget` events, and counts them.
+    pub(crate) fn deliver(
         &self,
-        batch: &mut Batch<'_>,
         sink: &dyn EventSink,
         budget: usize,
         delivered: &mut u64,
     ) -> Stopped {
+        let Some(mut batch) = self.take_batch() else {
+            return Stopped::Busy;
+        };
+        self.warn_of_depth();
         for _ in 0..budget {
             let event = match batch.next() {
-                Next::Event(event) => event,
-                Next::Empty => return Stopped::Empty,
-                Next::Closed => return Stopped::Closed,
+                Ok(event) => event,
+                Err(stopped) => return stopped,
             };
             let outcome = sink::call(sink, &event);
             batch.delivered();
