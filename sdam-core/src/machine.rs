@@ -26,7 +26,7 @@ use crate::{
     hello::Hello,
     ids::{Generation, ObjectId, ServerId},
     options::Options,
-    server::{Rtt, ServerDescription, WireVersions},
+    server::{Rtt, ServerDescription},
     time::Instant,
     topology::{TopologyDescription, TopologyType},
 };
@@ -44,7 +44,7 @@ use crate::{
 ))]
 #[derive(Clone, Debug)]
 pub struct TopologyMachine {
-    config: Arc<Config>,
+    options: Arc<Options>,
     topology: ObjectId,
     phase: LifePhase,
     description: Arc<TopologyDescription>,
@@ -53,19 +53,6 @@ pub struct TopologyMachine {
     /// The last number of members ignored because of `max_servers`.
     ignored: usize,
     last_id: u64,
-}
-
-/// The options that the machine uses.
-#[derive(Clone, Debug)]
-struct Config {
-    initial_type: TopologyType,
-    /// Without duplicates.
-    seeds: Vec<ServerAddress>,
-    set_name: Option<Arc<str>>,
-    wire_versions: WireVersions,
-    driver_name: Arc<str>,
-    max_servers: usize,
-    handshake_errors_mark_unknown: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,15 +77,7 @@ impl TopologyMachine {
     /// Creates a topology that is not open yet. `options` should be validated.
     pub fn new(options: &Options, topology: ObjectId) -> Self {
         Self {
-            config: Arc::new(Config {
-                initial_type: options.topology_type(),
-                seeds: options.distinct_seeds(),
-                set_name: options.replica_set.clone(),
-                wire_versions: options.wire_versions,
-                driver_name: options.driver_name.clone(),
-                max_servers: options.max_servers,
-                handshake_errors_mark_unknown: options.deviations.handshake_errors_mark_unknown,
-            }),
+            options: Arc::new(options.clone()),
             topology,
             phase: LifePhase::New,
             description: Arc::default(),
@@ -112,7 +91,7 @@ impl TopologyMachine {
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
         let is_open = self.phase == LifePhase::Open;
         // I-50: nothing makes a load balancer Unknown.
-        let is_checked = is_open && self.config.initial_type != TopologyType::LoadBalanced;
+        let is_checked = is_open && self.options.topology_type() != TopologyType::LoadBalanced;
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),
             Input::Close if is_open => self.close(),

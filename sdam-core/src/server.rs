@@ -95,26 +95,10 @@ impl ServerDescription {
     /// Returns the description of a server that has not been checked yet (SDAM:
     /// "default description").
     pub fn unknown(id: ServerId, address: ServerAddress) -> Self {
+        let nothing = Hello::default();
         Self {
-            id,
-            address,
-            server_type: ServerType::Unknown,
-            error: None,
-            rtt: None,
             last_update_time: None,
-            last_write_date: None,
-            wire_versions: WireVersions::default(),
-            me: None,
-            hosts: Box::default(),
-            passives: Box::default(),
-            arbiters: Box::default(),
-            tags: TagSet::default(),
-            set_name: None,
-            election: ElectionTuple::default(),
-            primary: None,
-            logical_session_timeout_minutes: None,
-            topology_version: None,
-            is_cryptd: None,
+            ..Self::from_hello(id, address, nothing, None, Instant::EPOCH)
         }
     }
 

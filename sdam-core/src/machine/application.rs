@@ -16,14 +16,6 @@ use crate::{
     topology::TopologyType,
 };
 
-/// The consequences of an error.
-struct Verdict {
-    error: Error,
-    clear: bool,
-    cancel_check: bool,
-    request_check: bool,
-}
-
 impl TopologyMachine {
     /// Processes an error of a pooled connection at `now` and returns its outcome.
     ///
@@ -51,59 +43,56 @@ impl TopologyMachine {
         if current.is_newer_than_error(report.error.topology_version()) {
             return ignored(ErrorOutcome::Stale);
         }
-        let Some(verdict) = self.judge(report) else {
+        let Some((error, consequences)) = self.judge(report) else {
             return ignored(ErrorOutcome::Irrelevant);
         };
+        let clears = consequences.clear.is_some();
         if load_balanced {
-            let counts = verdict.clear && !report.error.stage().is_before_hello_completes();
+            let counts = clears && !error.stage().is_before_hello_completes();
             return match service.filter(|_| counts) {
-                Some(service) => self.clear_service(server, service, verdict.error),
+                Some(service) => self.clear_service(server, service, error),
                 None => ignored(ErrorOutcome::Irrelevant),
             };
         }
-        let outcome =
-            if verdict.clear { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
-        let cause = verdict.error;
-        let new = ServerDescription::failed(server, current.address.clone(), cause.clone(), now);
-        let effects = self.update(
-            now,
-            new,
-            Consequences {
-                clear: verdict.clear.then_some(Clear { cause, interrupt_in_use: false }),
-                cancel_check: verdict.cancel_check,
-                request_check: verdict.request_check,
-                checked: false,
-            },
-        );
+        let outcome = if clears { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
+        let new = ServerDescription::failed(server, current.address.clone(), error, now);
+        let effects = self.update(now, new, consequences);
         (outcome, effects)
     }
 
-    /// Returns the consequences of an error; `None` if it says nothing about the server's state.
-    fn judge(&self, report: &ErrorReport) -> Option<Verdict> {
+    /// Returns an error without its context, and its consequences; `None` if it says nothing about the server's state.
+    fn judge(&self, report: &ErrorReport) -> Option<(Error, Consequences)> {
         let error = report.error.clone().without_context();
         if error.stage() == Stage::CheckOut {
             return None;
         }
         let establishing = error.stage().is_before_handshake_completes();
-        if establishing && error.is_overload() && !self.config.handshake_errors_mark_unknown {
+        if establishing
+            && error.is_overload()
+            && !self.options.deviations.handshake_errors_mark_unknown
+        {
             return None;
         }
         let state_change = error.state_change();
-        if let (Some(state_change), false) = (state_change, establishing) {
-            let clear = state_change == StateChange::ShuttingDown
-                || report.max_wire_version.is_some_and(|own| own < KEEPS_CONNECTIONS);
-            return Some(Verdict { error, clear, cancel_check: false, request_check: true });
-        }
-        let relevant = establishing || error.kind() == ErrorKind::Network;
-        // A server that reports a state change is alive, so a check is requested instead. A failed
-        // authentication always cancels (I-14).
-        let cancel_check = state_change.is_none() || error.stage() == Stage::Auth;
-        relevant.then_some(Verdict {
-            error,
-            clear: true,
+        let consequences = |clears: bool, cancel_check, request_check| Consequences {
+            clear: clears.then(|| Clear { cause: error.clone(), interrupt_in_use: false }),
             cancel_check,
-            request_check: state_change.is_some(),
-        })
+            request_check,
+            checked: false,
+        };
+        let consequences = if let (Some(state_change), false) = (state_change, establishing) {
+            let clears = state_change == StateChange::ShuttingDown
+                || report.max_wire_version.is_some_and(|own| own < KEEPS_CONNECTIONS);
+            consequences(clears, false, true)
+        } else if establishing || error.kind() == ErrorKind::Network {
+            // A server that reports a state change is alive, so a check is requested instead. A
+            // failed authentication always cancels (I-14).
+            let cancel_check = state_change.is_none() || error.stage() == Stage::Auth;
+            consequences(true, cancel_check, state_change.is_some())
+        } else {
+            return None;
+        };
+        Some((error, consequences))
     }
 
     /// Clears one service (Load Balancers: "Error handling"): only its connections become stale,

@@ -15,14 +15,14 @@ impl TopologyMachine {
     /// Opens the topology (SDAM Logging and Monitoring: "Publishing Semantics", J-16, J-21).
     pub(super) fn open(&mut self) -> Effects {
         self.phase = LifePhase::Open;
-        let load_balanced = self.config.initial_type == TopologyType::LoadBalanced;
+        let load_balanced = self.options.topology_type() == TopologyType::LoadBalanced;
         let previous = Arc::clone(&self.description);
         let mut initial = TopologyDescription {
-            topology_type: self.config.initial_type,
-            set_name: self.config.set_name.clone().filter(|_| !load_balanced),
+            topology_type: self.options.topology_type(),
+            set_name: self.options.replica_set.clone().filter(|_| !load_balanced),
             ..TopologyDescription::default()
         };
-        let seeds = self.config.seeds.clone();
+        let seeds = self.options.distinct_seeds();
         // Emitted first, so that it precedes the event of a load balancer's pool.
         let mut effects = Effects::one(Effect::Emit(EventKind::TopologyOpening));
         let mut openings = Vec::with_capacity(seeds.len());

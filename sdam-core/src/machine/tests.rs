@@ -20,7 +20,7 @@ use super::*;
 use crate::{
     event::EventKind,
     ids::{ElectionTuple, TopologyVersion},
-    server::ServerType,
+    server::{ServerType, WireVersions},
     topology::DepartureReason,
 };
 

@@ -5,11 +5,12 @@ use alloc::{format, string::ToString, sync::Arc, vec::Vec};
 
 use smallvec::SmallVec;
 
-use super::{Config, TopologyMachine};
+use super::TopologyMachine;
 use crate::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
     ids::ElectionTuple,
+    options::Options,
     server::{ServerDescription, ServerType},
     time::Instant,
     topology::{Departure, DepartureReason, TopologyDescription, TopologyType},
@@ -21,7 +22,7 @@ const ELECTION_ID_FIRST: i32 = 17;
 /// The next description of a topology, under construction.
 pub(super) struct Transition {
     pub(super) next: TopologyDescription,
-    config: Arc<Config>,
+    options: Arc<Options>,
     pub(super) last_id: u64,
     now: Instant,
     /// The previous descriptions of former primaries that are now Unknown.
@@ -36,7 +37,7 @@ impl TopologyMachine {
     pub(super) fn transition(&self, now: Instant) -> Transition {
         Transition {
             next: (*self.description).clone(),
-            config: Arc::clone(&self.config),
+            options: Arc::clone(&self.options),
             last_id: self.last_id,
             now,
             displaced: SmallVec::new(),
@@ -110,7 +111,7 @@ impl Transition {
 
     /// Marks a server with another set name Unknown (SDAM: "TopologyType Single", D-70).
     fn enforce_set_name(&mut self, server: &Arc<ServerDescription>) {
-        let Some(wanted) = &self.config.set_name else {
+        let Some(wanted) = &self.options.replica_set else {
             return;
         };
         if !server.server_type.is_available() || server.set_name.as_deref() == Some(&**wanted) {
@@ -123,7 +124,7 @@ impl Transition {
     /// Applies SDAM: "updateUnknownWithStandalone". A topology with one seed may have several
     /// servers after a change of its SRV record, but TopologyType Single has exactly one.
     fn update_unknown_with_standalone(&mut self, server: &ServerDescription) {
-        if self.config.seeds.len() == 1 && self.next.servers.len() == 1 {
+        if self.options.distinct_seeds().len() == 1 && self.next.servers.len() == 1 {
             self.next.topology_type = TopologyType::Single;
         } else {
             self.remove(server, DepartureReason::OneOfSeveralSeeds);
@@ -304,7 +305,7 @@ impl Transition {
         let Err(index) = self.next.position(address) else {
             return;
         };
-        if self.next.servers.len() >= self.config.max_servers {
+        if self.next.servers.len() >= self.options.max_servers {
             self.ignored += 1;
             return;
         }

@@ -95,7 +95,7 @@ impl TopologyMachine {
         }
         effects.extend(events.into_iter().map(Effect::Emit));
         if ignored != core::mem::replace(&mut self.ignored, ignored) && ignored > 0 {
-            let limit = self.config.max_servers;
+            let limit = self.options.max_servers;
             effects.push(Effect::Emit(EventKind::MembersIgnored { ignored, limit }));
         }
         let emptied = next.servers.is_empty() && !diff.removed.is_empty();
@@ -199,8 +199,8 @@ impl TopologyMachine {
     /// Returns a message that names the first incompatible server (SDAM: "Checking wire protocol
     /// compatibility").
     fn incompatibility(&self, next: &TopologyDescription) -> Option<Arc<str>> {
-        let own = self.config.wire_versions;
-        let driver = &self.config.driver_name;
+        let own = self.options.wire_versions;
+        let driver = &self.options.driver_name;
         let incompatible = next.servers.iter().find(|server| {
             server.server_type.is_available()
                 && server.server_type != ServerType::LoadBalancer
