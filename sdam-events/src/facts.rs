@@ -83,7 +83,7 @@ pub enum Fact {
 }
 
 /// Facts about one server beyond its description.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerFacts {
     /// The number of times that the server was lost, that is, changed from available to
@@ -167,23 +167,14 @@ impl Facts {
         match &event.kind {
             EventKind::TopologyOpening => self.type_since = event.at,
             EventKind::ServerOpening { address, .. } => {
-                let server = ServerFacts {
-                    losses: 0,
-                    server_type: ServerType::Unknown,
-                    since: event.at,
-                    last_answer: None,
-                    streams: false,
-                    suspected: None,
-                };
+                let server = ServerFacts { since: event.at, ..ServerFacts::default() };
                 self.servers.insert(address.clone(), server);
             }
             EventKind::ServerClosed { address, .. } => {
                 self.servers.remove(address);
             }
             EventKind::ServerHeartbeatStarted(heartbeat) => {
-                if let Some(server) = self.servers.get_mut(&heartbeat.address) {
-                    server.streams = heartbeat.awaited;
-                }
+                self.update(&heartbeat.address, |server| server.streams = heartbeat.awaited);
             }
             EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } => {
                 if heartbeat.awaited {
@@ -193,15 +184,11 @@ impl Facts {
             }
             EventKind::RttMeasured { address, .. } => self.answered(event.at, address),
             EventKind::ServerSuspected { address, .. } => {
-                if let Some(server) = self.servers.get_mut(address) {
-                    server.suspected = Some(event.at);
-                }
+                self.update(address, |server| server.suspected = Some(event.at));
             }
             // A server that was lost stays suspect until it answers.
             EventKind::ServerSuspicionEnded { address, answered: true, .. } => {
-                if let Some(server) = self.servers.get_mut(address) {
-                    server.suspected = None;
-                }
+                self.update(address, |server| server.suspected = None);
             }
             EventKind::ServerDescriptionChanged { previous, new } => {
                 self.server_changed(event.at, previous, new, &mut facts);
@@ -214,11 +201,17 @@ impl Facts {
         facts
     }
 
-    fn answered(&mut self, at: Instant, address: &ServerAddress) {
+    fn update(&mut self, address: &ServerAddress, change: impl FnOnce(&mut ServerFacts)) {
         if let Some(server) = self.servers.get_mut(address) {
+            change(server);
+        }
+    }
+
+    fn answered(&mut self, at: Instant, address: &ServerAddress) {
+        self.update(address, |server| {
             server.last_answer = Some(at);
             server.suspected = None;
-        }
+        });
         if self.primary.as_ref().is_none_or(|primary| primary == address) {
             self.sightings.answered(at);
         }

@@ -76,7 +76,7 @@ pub struct EventQueue {
     failure: OnceLock<SinkPanicked>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct State {
     /// Pushed events that have not been taken.
     buffer: VecDeque<Queued>,
@@ -118,16 +118,7 @@ impl EventQueue {
             topology,
             wall: None,
             interest: AtomicU64::new(interest.bits()),
-            state: Mutex::new(State {
-                buffer: VecDeque::new(),
-                batch: Some(VecDeque::new()),
-                last_seq: 0,
-                last_at: Instant::EPOCH,
-                under_way: UnderWay::default(),
-                closing: None,
-                closed: false,
-                shedding: Shedding::default(),
-            }),
+            state: Mutex::new(State { batch: Some(VecDeque::new()), ..State::default() }),
             depth: AtomicUsize::new(0),
             high_water: 0.into(),
             bytes: 0.into(),

@@ -6,7 +6,7 @@ use sdam_core::event::{Event, EventKind, EventName};
 use crate::{
     dispatch::Dispatcher,
     queue::EventQueue,
-    sink::{EventSink, Interest},
+    sink::{EventSink, Interest, sink_fn},
     sync::{atomic::Ordering, explore},
     test_support::{Recorder, TOPOLOGY, at, failed, opening, started},
 };
@@ -37,24 +37,6 @@ impl EventSink for Exclusive {
         );
         self.recorder.emit(event);
         self.busy.store(false, Ordering::SeqCst);
-    }
-
-    fn interest(&self) -> Interest {
-        Interest::SDAM
-    }
-}
-
-/// A sink that panics at the first event, without calling the panic hook.
-#[derive(Debug)]
-struct Panicking;
-
-impl EventSink for Panicking {
-    fn emit(&self, _: &Event) {
-        resume_unwind(Box::new("no"));
-    }
-
-    fn interest(&self) -> Interest {
-        Interest::SDAM
     }
 }
 
@@ -142,7 +124,8 @@ fn after_a_panic_of_the_sink_the_queue_becomes_empty() {
         let queue = queue();
         let pusher = push_from_thread(&queue, vec![opening(1), opening(2)]);
         let other = push_from_thread(&queue, vec![opening(3)]);
-        let dispatched = block_on(Dispatcher::new(Arc::clone(&queue), Arc::new(Panicking)));
+        let panicking = Arc::new(sink_fn(|_| resume_unwind(Box::new("no"))));
+        let dispatched = block_on(Dispatcher::new(Arc::clone(&queue), panicking));
         assert_eq!(dispatched.delivered, 0);
         assert_eq!(dispatched.failure.map(|failure| failure.seq), Some(1));
         pusher.join().unwrap();

@@ -18,7 +18,7 @@ use sdam_core::{
     time::{Instant, UnixTime},
     topology::TopologyDescription,
 };
-use serde::{Deserialize, Deserializer, de::Error as _};
+use serde::Deserialize;
 
 use super::read::{misfit, parse};
 use crate::sink::Interest;
@@ -56,8 +56,7 @@ pub(super) enum Recorded {
     Handshake {
         server: ServerId,
         generation: Generation,
-        #[serde(deserialize_with = "document")]
-        reply: SharedDocument,
+        reply: HelloReply,
         rtt: Option<Rtt>,
     },
     ServiceConnectionClosed {
@@ -152,12 +151,6 @@ impl HeartbeatLine {
     }
 }
 
-fn document<'de, D: Deserializer<'de>>(from: D) -> Result<SharedDocument, D::Error> {
-    let bytes = STANDARD.decode(String::deserialize(from)?);
-    let wrong = |error| D::Error::custom(format_args!("not base64: {error}"));
-    bytes.map(SharedDocument::from).map_err(wrong)
-}
-
 /// A topology whose checks are not replayed.
 pub(super) struct Unmonitored {
     machine: TopologyMachine,
@@ -191,45 +184,36 @@ impl Unmonitored {
         now: Instant,
         input: &Recorded,
     ) -> Result<Vec<Output>, Box<str>> {
+        let mut handle =
+            |shown, input| (Some(recorded(now, shown)), self.machine.handle(now, input));
         let (shown, effects) = match input {
-            Recorded::Open => {
-                (Some(recorded(now, Input::Open)), self.machine.handle(now, machine::Input::Open))
-            }
-            Recorded::Close => {
-                (Some(recorded(now, Input::Close)), self.machine.handle(now, machine::Input::Close))
-            }
+            Recorded::Open => handle(Input::Open, machine::Input::Open),
+            Recorded::Close => handle(Input::Close, machine::Input::Close),
             Recorded::Checked { server, error, rtt } => {
                 self.checked(now, (*server, *rtt), error.as_ref())?
             }
             Recorded::Handshake { server, generation, reply, rtt } => {
-                let (server, generation) = (*server, *generation);
-                let reply = HelloReply::parse(reply.clone());
+                let (server, generation, reply) = (*server, *generation, reply.clone());
                 let hello = reply.hello.clone().map_err(|error| error.to_string())?;
                 let input = machine::Input::Handshake { server, generation, hello, rtt: *rtt };
-                let shown = Input::Handshake { server, generation, reply };
-                (Some(recorded(now, shown)), self.machine.handle(now, input))
+                handle(Input::Handshake { server, generation, reply }, input)
             }
             Recorded::ServiceConnectionClosed { server, service, generation } => {
                 let (server, service, generation) = (*server, *service, *generation);
                 let input = machine::Input::ServiceConnectionClosed { server, service, generation };
-                let shown = Input::ServiceConnectionClosed { server, service, generation };
-                (Some(recorded(now, shown)), self.machine.handle(now, input))
+                handle(Input::ServiceConnectionClosed { server, service, generation }, input)
             }
             Recorded::Error { server, report } => {
                 let shown = Input::Error { server: *server, report: report.clone() };
                 let (_, effects) = self.machine.handle_error(now, *server, report);
                 (Some(recorded(now, shown)), effects)
             }
-            Recorded::Hosts(hosts) => (
-                Some(recorded(now, Input::Hosts(hosts.clone()))),
-                self.machine.handle(now, machine::Input::Hosts(hosts)),
-            ),
+            Recorded::Hosts(hosts) => {
+                handle(Input::Hosts(hosts.clone()), machine::Input::Hosts(hosts))
+            }
             Recorded::MonitorDied { server } => {
                 let server = *server;
-                (
-                    Some(recorded(now, Input::Deserted { server })),
-                    self.machine.handle(now, machine::Input::MonitorDied { server }),
-                )
+                handle(Input::Deserted { server }, machine::Input::MonitorDied { server })
             }
         };
         let outputs = effects.into_iter().filter_map(output);

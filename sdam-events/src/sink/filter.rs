@@ -30,11 +30,7 @@ impl<S: EventSink> Filter<S> {
     }
 }
 
-impl<S, F> Filter<S, F>
-where
-    S: EventSink,
-    F: Fn(&Event) -> bool + Send + Sync + 'static,
-{
+impl<S: EventSink, F: Fn(&Event) -> bool + Send + Sync + 'static> Filter<S, F> {
     /// Creates a filter that forwards the events for which `keep` returns true.
     ///
     /// `keep` decides about each event separately, so it may keep the start of a heartbeat without
@@ -44,11 +40,7 @@ where
     }
 }
 
-impl<S, F> EventSink for Filter<S, F>
-where
-    S: EventSink,
-    F: Fn(&Event) -> bool + Send + Sync + 'static,
-{
+impl<S: EventSink, F: Fn(&Event) -> bool + Send + Sync + 'static> EventSink for Filter<S, F> {
     fn emit(&self, event: &Event) {
         if self.names.contains(event.kind.name()) && (self.keep)(event) {
             self.sink.emit(event);

@@ -2,10 +2,7 @@ use super::{Event, EventSink, Interest};
 
 /// Returns a sink that calls `function`; see [`SinkFn::interested_in`] for events beyond
 /// [`Interest::SDAM`].
-pub fn sink_fn<F>(function: F) -> SinkFn<F>
-where
-    F: Fn(&Event) + Send + Sync + 'static,
-{
+pub fn sink_fn<F: Fn(&Event) + Send + Sync + 'static>(function: F) -> SinkFn<F> {
     SinkFn { function, interest: Interest::SDAM }
 }
 
@@ -24,10 +21,7 @@ impl<F> SinkFn<F> {
     }
 }
 
-impl<F> EventSink for SinkFn<F>
-where
-    F: Fn(&Event) + Send + Sync + 'static,
-{
+impl<F: Fn(&Event) + Send + Sync + 'static> EventSink for SinkFn<F> {
     fn emit(&self, event: &Event) {
         (self.function)(event);
     }
