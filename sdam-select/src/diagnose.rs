@@ -170,10 +170,11 @@ impl<'t> Evidence<'t> {
         })
     }
 
-    /// Returns the servers whose error matches `is`, with their errors.
-    fn failures(&self, is: impl Fn(&Error) -> bool) -> Vec<(ServerAddress, Error)> {
-        let failed = self.failed(is);
-        failed.map(|(server, error)| (server.address.clone(), error.clone())).collect()
+    /// Returns the servers that have failed at `stage`, with their errors; `None` if there are none.
+    fn failures(&self, stage: Stage) -> Option<Vec<(ServerAddress, Error)>> {
+        let failed = self.failed(|error| error.stage() == stage);
+        let failed = failed.map(|(server, error)| (server.address.clone(), error.clone()));
+        Some(failed.collect()).filter(|failures: &Vec<_>| !failures.is_empty())
     }
 
     fn addresses(&self, is: impl Fn(&Error) -> bool) -> Vec<ServerAddress> {
@@ -240,14 +241,10 @@ impl<'t> Evidence<'t> {
             let advertised = self.advertised(&addresses);
             found.push(Diagnosis::Unreachable { addresses, advertised });
         }
-        let failures = self.failures(|error| error.stage() == Stage::Proxy);
-        if !failures.is_empty() {
-            found.push(Diagnosis::ProxyFailed { failures });
-        }
-        let failures = self.failures(|error| error.stage() == Stage::Tls);
-        if !failures.is_empty() {
-            found.push(Diagnosis::TlsFailed { failures });
-        }
+        let failures = self.failures(Stage::Proxy);
+        found.extend(failures.map(|failures| Diagnosis::ProxyFailed { failures }));
+        let failures = self.failures(Stage::Tls);
+        found.extend(failures.map(|failures| Diagnosis::TlsFailed { failures }));
         // If any server answers, both sides agree about TLS, so this is a restart.
         let broken = |error: &Error| {
             error.stage() == Stage::Hello
