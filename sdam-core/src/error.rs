@@ -82,7 +82,7 @@ struct Inner {
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// What an error in a description or an event does not repeat.
+/// The parts that an error in a description or an event does not repeat.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Context {
     address: Option<ServerAddress>,

@@ -139,8 +139,8 @@ impl fmt::Display for Value<'_> {
             RawBsonRef::Undefined => f.write_str(r#"{"$undefined":true}"#),
             RawBsonRef::MinKey => f.write_str(r#"{"$minKey":1}"#),
             RawBsonRef::MaxKey => f.write_str(r#"{"$maxKey":1}"#),
-            // Only the deprecated DBPointer remains, whose fields the `bson` crate does not expose.
-            _ => f.write_str(r#"{"$dbPointer":{}}"#),
+            // The `bson` crate does not expose the fields of this deprecated type.
+            RawBsonRef::DbPointer(_) => f.write_str(r#"{"$dbPointer":{}}"#),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::Hello;
 use crate::{
     address::ServerAddress,
     document::{Field, Fields, Malformed},
-    error::{Error, ErrorKind, Stage},
+    error::{Error, Stage},
     ids::ObjectId,
     read_preference::TagSet,
     reply::Failure,
@@ -40,8 +40,7 @@ impl Hello {
     /// "Connection Pooling").
     pub fn load_balanced_service(&self) -> Result<ObjectId, Error> {
         self.service_id.ok_or_else(|| {
-            Error::new(
-                ErrorKind::Protocol,
+            Error::protocol(
                 Stage::Hello,
                 "Driver attempted to initialize in load balancing mode, but the server does not \
                  support this mode.",
@@ -59,11 +58,12 @@ impl Hello {
     /// # Errors
     ///
     /// If `ok` is not 1: the server's error with its code, labels and topology version
-    /// ([`ErrorKind::Command`]). If the bytes are not a BSON document, or have no `ok`: an
-    /// [`ErrorKind::Protocol`] error. The stage is [`Stage::Hello`].
+    /// ([`ErrorKind::Command`](crate::error::ErrorKind::Command)). If the bytes are not a BSON document, or have no `ok`: an
+    /// [`ErrorKind::Protocol`](crate::error::ErrorKind::Protocol) error. The stage is [`Stage::Hello`].
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
-        let protocol = |text: Box<str>| Error::new(ErrorKind::Protocol, Stage::Hello, text);
-        let reply = Reply::read(bytes).map_err(|malformed| protocol(malformed.into_message()))?;
+        let protocol =
+            |malformed: Malformed| Error::protocol(Stage::Hello, malformed.into_message());
+        let reply = Reply::read(bytes).map_err(protocol)?;
         if !reply.failure.is_ok() {
             reply.failure.check(Stage::Hello)?;
         }

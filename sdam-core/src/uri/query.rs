@@ -235,27 +235,17 @@ impl Query {
     /// Checks the rules that involve several driver options.
     fn check(&self) -> Result<(), ConfigError> {
         let given = |name| self.settings.contains_key(name);
-        let exclusive = uri_options::EXCLUSIVE.iter();
-        if let Some((one, other)) =
-            exclusive.copied().find(|&(one, other)| given(one) && given(other))
-        {
-            return Err(ConfigError::new(
-                one,
-                "",
-                format!("it contradicts `{other}`"),
-                "give one of the two",
-            ));
+        for (one, other) in uri_options::EXCLUSIVE.iter().copied() {
+            if given(one) && given(other) {
+                let reason = format!("it contradicts `{other}`");
+                return Err(ConfigError::new(one, "", reason, "give one of the two"));
+            }
         }
-        let requires = uri_options::REQUIRES.iter();
-        if let Some((one, other)) =
-            requires.copied().find(|&(one, other)| given(one) && !given(other))
-        {
-            return Err(ConfigError::new(
-                one,
-                "",
-                format!("it means nothing without `{other}`"),
-                format!("give `{other}` too"),
-            ));
+        for (one, other) in uri_options::REQUIRES.iter().copied() {
+            if given(one) && !given(other) {
+                let reason = format!("it means nothing without `{other}`");
+                return Err(ConfigError::new(one, "", reason, format!("give `{other}` too")));
+            }
         }
         Ok(())
     }

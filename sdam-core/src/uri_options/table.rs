@@ -113,9 +113,9 @@ const ROWS: &[Row] = &[
 
 const ALIASES: &[Alias] = &[
     alias("ssl", "tls", false),
-    deprecated("j", "journal"),
-    deprecated("secondaryAcceptableLatencyMS", "localThresholdMS"),
-    deprecated("wtimeout", "wTimeoutMS"),
+    alias("j", "journal", true),
+    alias("secondaryAcceptableLatencyMS", "localThresholdMS", true),
+    alias("wtimeout", "wTimeoutMS", true),
 ];
 
 /// The name prefixes of options that protect connections. An unknown option with such a name, such
@@ -201,8 +201,4 @@ impl Row {
 
 const fn alias(other_name: &'static str, name: &'static str, deprecated: bool) -> Alias {
     Alias { other_name, name, deprecated }
-}
-
-const fn deprecated(name: &'static str, instead: &'static str) -> Alias {
-    alias(name, instead, true)
 }
