@@ -21,7 +21,7 @@ use std::{
     collections::BTreeSet,
     pin::Pin,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
@@ -37,7 +37,7 @@ use sdam_core::{
     ids::{ObjectId, ServerId},
 };
 
-use crate::sink::{EventSink, Interest};
+use crate::sink::{EventSink, Interest, lock};
 
 #[cfg(test)]
 mod tests;
@@ -107,7 +107,7 @@ impl ChannelSink {
             return false;
         }
         let key = |heartbeat: &Heartbeat| (event.topology, heartbeat.server);
-        let mut skipped = self.skipped.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut skipped = lock(&self.skipped);
         match &event.kind {
             EventKind::ServerHeartbeatStarted(heartbeat) => {
                 is_full() && skipped.insert(key(heartbeat))

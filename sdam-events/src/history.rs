@@ -11,11 +11,7 @@
 //! # drop(sink);
 //! ```
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::VecDeque, fmt, sync::Mutex};
 
 use sdam_core::{
     address::ServerAddress,
@@ -27,7 +23,7 @@ use sdam_core::{
     topology::{DepartureReason, TopologyType},
 };
 
-use crate::sink::{EventSink, Interest};
+use crate::sink::{EventSink, Interest, lock};
 
 #[cfg(test)]
 mod tests;
@@ -133,22 +129,18 @@ impl History {
 
     /// Returns the transitions, oldest first.
     pub fn transitions(&self) -> Vec<Transition> {
-        self.lock().transitions.iter().cloned().collect()
+        lock(&self.state).transitions.iter().cloned().collect()
     }
 
     /// Returns the number of old transitions that were discarded to keep the capacity.
     pub fn forgotten(&self) -> u64 {
-        self.lock().forgotten
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state).forgotten
     }
 }
 
 impl EventSink for History {
     fn emit(&self, event: &Event) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let Some((change, cause)) = state.take_in(event) else {
             return;
         };

@@ -59,7 +59,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
     time::Duration,
 };
 
@@ -76,7 +76,7 @@ use sdam_core::{
 use crate::{
     facts::{Fact, Facts, Failover},
     queue::PendingEvents,
-    sink::{EventSink, Interest},
+    sink::{EventSink, Interest, lock},
 };
 
 mod names;
@@ -162,7 +162,7 @@ impl MetricsSink {
         for server in topology.servers() {
             self.set_rtt(server);
         }
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for (address, server) in state.facts.servers() {
             if let Some(last) = server.last_answer {
                 gauge!(names::LAST_REPLY, self.of_server(address)).set(now.since(last));
@@ -179,10 +179,6 @@ impl MetricsSink {
     /// [`EventStream::dropped`](crate::channel::EventStream::dropped).
     pub fn set_dropped(&self, events: u64) {
         counter!(names::EVENTS_DROPPED, self.labels.clone()).absolute(events);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with(&self, name: &'static str, value: &'static str) -> Vec<Label> {
@@ -336,7 +332,7 @@ impl MetricsSink {
 
 impl EventSink for MetricsSink {
     fn emit(&self, event: &Event) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         for fact in state.facts.observe(event) {
             self.follow(&mut state, fact);
         }

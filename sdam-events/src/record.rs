@@ -87,7 +87,7 @@
 
 use std::{
     io::{self, Write},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
@@ -101,7 +101,7 @@ use sdam_core::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::sink::{EventSink, Interest};
+use crate::sink::{EventSink, Interest, lock};
 
 #[cfg(test)]
 mod tests;
@@ -167,7 +167,7 @@ impl<W: Write + Send + 'static> RecordSink<W> {
 
     /// Returns the error that ended the recording early. A second call returns `None`.
     pub fn take_error(&self) -> Option<io::Error> {
-        self.lock().error.take()
+        lock(&self.out).error.take()
     }
 
     /// Flushes and returns the writer.
@@ -182,10 +182,6 @@ impl<W: Write + Send + 'static> RecordSink<W> {
             Some(error) => Err(error),
             None => writer.flush().map(|()| writer),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Out<W>> {
-        self.out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -208,7 +204,7 @@ impl<W: Write> Out<W> {
 
 impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
     fn emit(&self, event: &Event) {
-        let mut out = self.lock();
+        let mut out = lock(&self.out);
         if out.is_broken {
             return;
         }

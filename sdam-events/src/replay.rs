@@ -34,7 +34,7 @@ use crate::{
 };
 
 use self::{
-    earlier::{EarlierEntry, Unmonitored},
+    earlier::Unmonitored,
     lines::Lines,
     read::{Entry, Record},
 };
@@ -223,15 +223,11 @@ impl Replayer {
 
     /// Processes one line.
     fn step(&mut self, record: &Record, text: &str) -> Result<Step, Box<str>> {
-        let is_input =
-            matches!(record.entry, Entry::Input(_) | Entry::Earlier(EarlierEntry::Input(_)));
+        let is_input = matches!(record.entry, Entry::Input(_) | Entry::EarlierInput(_));
         if is_input && let Some(missing) = self.expected.pop_front() {
             return Ok(Step::Differs(Some(line(record, missing)?)));
         }
-        let is_replayed = match &record.entry {
-            Entry::Event(name) => self.is_replayed(*name),
-            _ => false,
-        };
+        let is_replayed = matches!(&record.entry, Entry::Event(name) if self.is_replayed(*name));
         match (&record.entry, &mut self.machine) {
             (Entry::Input(recorded), Machine::Deployment(deployment)) => {
                 let deployment = if let Some(deployment) = deployment {
@@ -246,11 +242,11 @@ impl Replayer {
                 let outputs = deployment.handle(recorded.now, recorded.input.clone());
                 self.expect(outputs);
             }
-            (Entry::Earlier(EarlierEntry::Input(input)), Machine::Topology(topology)) => {
+            (Entry::EarlierInput(input), Machine::Topology(topology)) => {
                 let outputs = topology.handle(record.at, input)?;
                 self.expect(outputs);
             }
-            (Entry::Earlier(EarlierEntry::Heartbeat(kind)), Machine::Topology(topology)) => {
+            (Entry::EarlierHeartbeat(kind), Machine::Topology(topology)) => {
                 topology.note(kind);
                 self.shown.push(kind.clone());
             }

@@ -1,6 +1,9 @@
 //! Event sinks: the trait, combinators, and the set of events that a sink receives.
 
-use std::{fmt::Debug, sync::Arc};
+use std::{
+    fmt::Debug,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use sdam_core::event::{Event, EventName};
 
@@ -104,3 +107,8 @@ macro_rules! pointers {
 }
 
 pointers!(Arc, Box);
+
+/// Locks what a sink keeps. Poisoning is ignored: a sink that has panicked is not called again.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

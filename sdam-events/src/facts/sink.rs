@@ -1,7 +1,7 @@
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::{Event, Fact, Facts, Interest};
-use crate::sink::EventSink;
+use crate::sink::{EventSink, lock};
 
 /// A sink that derives facts from the events of one topology and calls a function with each fact.
 pub struct FactSink<F = fn(&Fact)> {
@@ -19,11 +19,7 @@ impl<F: Fn(&Fact) + Send + Sync + 'static> FactSink<F> {
 impl<F> FactSink<F> {
     /// Returns a copy of the current facts.
     pub fn facts(&self) -> Facts {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.facts).clone()
     }
 }
 
@@ -37,7 +33,7 @@ impl Default for FactSink {
 impl<F: Fn(&Fact) + Send + Sync + 'static> EventSink for FactSink<F> {
     fn emit(&self, event: &Event) {
         // The function runs without the lock, so it may call `facts`.
-        let facts = self.lock().observe(event);
+        let facts = lock(&self.facts).observe(event);
         facts.iter().for_each(&self.tell);
     }
 

@@ -4,7 +4,8 @@ use sdam_core::event::EventName as Name;
 
 use crate::sink::Interest;
 
-/// What is counted: the event that begins it, and all events of its kind. Heartbeats come first.
+/// The kinds that are counted: the event that begins one, and all of its events. Heartbeats come
+/// first.
 const COUNTED: [(Name, Interest); 4] = [
     (Name::ServerHeartbeatStarted, Interest::HEARTBEATS),
     (Name::ConnectionCreated, Interest::of(&[Name::ConnectionCreated, Name::ConnectionClosed])),

@@ -21,16 +21,9 @@ use sdam_core::{
 use serde::Deserialize;
 
 use super::read::{misfit, parse};
-use crate::sink::Interest;
 
 /// The first version with the inputs of a deployment.
 const END: u32 = 5;
-
-/// A line that later versions do not have in this form.
-pub(super) enum EarlierEntry {
-    Input(Recorded),
-    Heartbeat(EventKind),
-}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -56,7 +49,7 @@ pub(super) enum Recorded {
     Handshake {
         server: ServerId,
         generation: Generation,
-        reply: HelloReply,
+        reply: Box<HelloReply>,
         rtt: Option<Rtt>,
     },
     ServiceConnectionClosed {
@@ -103,19 +96,14 @@ pub(super) fn is_of(version: u32) -> bool {
     version < END
 }
 
-/// Returns whether a line with this event, or with an input, differs from those of later versions.
-pub(super) fn is_special(version: u32, event: Option<EventName>) -> bool {
-    is_of(version) && event.is_none_or(|name| Interest::HEARTBEATS.contains(name))
+/// Reads a line with an input.
+pub(super) fn input(text: &str) -> Result<Recorded, Box<str>> {
+    Ok(parse::<InputLine>(text)?.input)
 }
 
-impl EarlierEntry {
-    /// Reads a line with this event, or with an input.
-    pub(super) fn read(text: &str, event: Option<EventName>) -> Result<Self, Box<str>> {
-        Ok(match event {
-            None => Self::Input(parse::<InputLine>(text)?.input),
-            Some(_) => Self::Heartbeat(parse::<HeartbeatLine>(text)?.event()?),
-        })
-    }
+/// Reads a line with a heartbeat.
+pub(super) fn heartbeat(text: &str) -> Result<EventKind, Box<str>> {
+    parse::<HeartbeatLine>(text)?.event()
 }
 
 impl HeartbeatLine {
@@ -193,7 +181,7 @@ impl Unmonitored {
                 self.checked(now, (*server, *rtt), error.as_ref())?
             }
             Recorded::Handshake { server, generation, reply, rtt } => {
-                let (server, generation, reply) = (*server, *generation, reply.clone());
+                let (server, generation, reply) = (*server, *generation, (**reply).clone());
                 let hello = reply.hello.clone().map_err(|error| error.to_string())?;
                 let input = machine::Input::Handshake { server, generation, hello, rtt: *rtt };
                 handle(Input::Handshake { server, generation, reply }, input)

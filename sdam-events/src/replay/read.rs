@@ -11,7 +11,7 @@ use sdam_core::{
 };
 use serde::{Deserialize, de::DeserializeOwned};
 
-use super::earlier::{self, EarlierEntry};
+use super::earlier::{self, Recorded};
 use crate::{
     record::{Header, Origin, VERSION},
     sink::Interest,
@@ -31,7 +31,9 @@ pub(super) struct Record {
 
 pub(super) enum Entry {
     Input(Box<RecordedInput>),
-    Earlier(EarlierEntry),
+    /// An input or a heartbeat of a version that has them in another form.
+    EarlierInput(Recorded),
+    EarlierHeartbeat(EventKind),
     Selection(SelectionLine),
     /// Any other event; a replay compares its line as text.
     Event(EventName),
@@ -111,8 +113,9 @@ impl Record {
     pub(super) fn read(text: &str, version: u32) -> Result<Self, Box<str>> {
         let line: Line = parse(text)?;
         let entry = match line.event {
-            name if earlier::is_special(version, name) => {
-                Entry::Earlier(EarlierEntry::read(text, name)?)
+            None if earlier::is_of(version) => Entry::EarlierInput(earlier::input(text)?),
+            Some(name) if earlier::is_of(version) && Interest::HEARTBEATS.contains(name) => {
+                Entry::EarlierHeartbeat(earlier::heartbeat(text)?)
             }
             None => {
                 let InputLine { now, input, setup, .. } = parse(text)?;
