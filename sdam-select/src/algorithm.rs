@@ -47,14 +47,13 @@ pub fn choose<'t>(
         let is_suitable = |server: &ServerDescription| types.contains(server.server_type);
         return Ok(choose_where(topology, is_suitable, settings, load, random));
     }
-    let suitability = Suitability::new(topology, settings, criteria)?;
     if has_selector {
-        let suitable =
-            apply_selectors(suitable_candidates(topology, &suitability), settings, criteria);
+        let suitable = suitable(topology, settings, criteria)?;
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         let at = |index: usize| suitable.get(index).copied();
         return Ok(pick_in_window(latencies, at, settings, load, random));
     }
+    let suitability = Suitability::new(topology, settings, criteria)?;
     let is_suitable = |server: &ServerDescription| suitability.is_suitable(server);
     Ok(choose_where(topology, is_suitable, settings, load, random))
 }
@@ -90,7 +89,7 @@ pub fn suitable<'t>(
     criteria: &Criteria,
 ) -> Result<Candidates<'t>, ConfigError> {
     let suitability = Suitability::new(topology, settings, criteria)?;
-    Ok(apply_selectors(suitable_candidates(topology, &suitability), settings, criteria))
+    Ok(selected(topology, &suitability, settings, criteria))
 }
 
 /// Returns the servers of `suitable` whose average round-trip time exceeds the fastest one's by at
@@ -117,19 +116,14 @@ pub fn pick<'t>(
     pick_among(window.len(), at, strategy, load, random)
 }
 
-pub(crate) fn suitable_candidates<'t>(
+/// Returns the suitable servers that no selector drops.
+pub(crate) fn selected<'t>(
     topology: &'t TopologyDescription,
     suitability: &Suitability<'_>,
-) -> Candidates<'t> {
-    Candidates::of(topology, |server| suitability.is_suitable(server))
-}
-
-/// Applies the client's selector, then the operation's.
-pub(crate) fn apply_selectors<'t>(
-    mut suitable: Candidates<'t>,
     settings: &Settings,
     criteria: &Criteria,
 ) -> Candidates<'t> {
+    let mut suitable = Candidates::of(topology, |server| suitability.is_suitable(server));
     for selector in [settings.selector.as_ref(), criteria.selector()] {
         if let Some(selector) = selector
             && !suitable.is_empty()

@@ -13,7 +13,7 @@ use sdam_core::{
 };
 
 use crate::{
-    algorithm::{apply_selectors, latency, latency_limit, suitable_candidates},
+    algorithm::{latency, latency_limit, selected},
     criteria::{Criteria, Operation},
     settings::Settings,
     suitability::{ServerTypes, Suitability, TagFilter},
@@ -226,8 +226,7 @@ impl<'a> Explainer<'a> {
                     suitability.deprioritized,
                 )
             });
-        let suitable =
-            apply_selectors(suitable_candidates(topology, &suitability), settings, criteria);
+        let suitable = selected(topology, &suitability, settings, criteria);
         let latencies = suitable.iter().map(|candidate| latency(candidate.server));
         Self {
             suitability,
