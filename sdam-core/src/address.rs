@@ -52,7 +52,8 @@ impl ServerAddress {
         if let Some(port) = port_of_usual(text) {
             return Ok(Self { text: text.into(), port: Some(port) });
         }
-        if is_socket_path(text) {
+        // The rule of connection strings, because SDAM has none.
+        if text.strip_suffix(".sock").is_some() {
             return Ok(Self::unix(text));
         }
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -131,12 +132,6 @@ fn port_of_usual(text: &str) -> Option<u16> {
         return None;
     }
     digits.parse().ok()
-}
-
-/// Returns whether `text` ends in `.sock`, which is the rule of connection strings, because SDAM
-/// has none.
-fn is_socket_path(text: &str) -> bool {
-    text.strip_suffix(".sock").is_some()
 }
 
 /// Returns the problem if `text` contains a colon other than the one before a port.

@@ -74,7 +74,7 @@ pub struct Hello {
 }
 
 /// A `hello` or legacy hello command, to be encoded for the wire.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct HelloRequest {
     /// True to send `hello` instead of legacy hello.

@@ -1,5 +1,6 @@
 //! Identifiers, and their orders.
 
+use alloc::{borrow::ToOwned as _, string::ToString as _};
 use core::{cmp::Ordering, fmt};
 
 /// A BSON ObjectId: twelve opaque bytes, compared from the most significant byte.
@@ -169,17 +170,9 @@ impl ElectionTuple {
 
 impl fmt::Display for ElectionTuple {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("(electionId: ")?;
-        match self.election_id {
-            Some(id) => id.fmt(f)?,
-            None => f.write_str("null")?,
-        }
-        f.write_str(", setVersion: ")?;
-        match self.set_version {
-            Some(version) => version.fmt(f)?,
-            None => f.write_str("null")?,
-        }
-        f.write_str(")")
+        let id = self.election_id.map_or_else(|| "null".to_owned(), |id| id.to_string());
+        let version = self.set_version.map_or_else(|| "null".to_owned(), |own| own.to_string());
+        write!(f, "(electionId: {id}, setVersion: {version})")
     }
 }
 

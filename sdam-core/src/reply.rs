@@ -31,16 +31,14 @@ const MAX_LABELS: usize = 64;
 /// the bytes are not BSON: the connection that delivered them is unusable.
 pub fn check(bytes: &[u8], stage: Stage) -> Result<Option<Error>, Error> {
     let mut failure = Failure::default();
-    let read =
-        Fields::of(bytes).and_then(|mut fields| fields.try_for_each(|field| failure.take(field?)));
-    match read {
-        Ok(()) => match failure.check(stage) {
-            Ok(error) => Ok(error.map(|error| error.with_reply(bytes))),
-            Err(error) if error.kind() == ErrorKind::Command => Err(error.with_reply(bytes)),
-            Err(error) => Err(error),
-        },
-        Err(malformed) => Err(Error::new(ErrorKind::Protocol, stage, malformed.into_message())),
-    }
+    let read = Fields::of(bytes);
+    read.and_then(|mut fields| fields.try_for_each(|field| failure.take(field?)))
+        .map_err(|malformed| Error::protocol(stage, malformed.into_message()))?;
+    let with_reply = |error: Error| match error.kind() {
+        ErrorKind::Command => error.with_reply(bytes),
+        _ => error,
+    };
+    failure.check(stage).map(|error| error.map(with_reply)).map_err(with_reply)
 }
 
 /// Returns the error in the reply to a command if it can affect SDAM: the error found by [`check`],

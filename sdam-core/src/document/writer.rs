@@ -1,10 +1,8 @@
 use alloc::{string::ToString, vec::Vec};
 
-use bson::{
-    raw::RawDocument,
-    spec::{BinarySubtype, ElementType},
-};
+use bson::spec::{BinarySubtype, ElementType};
 
+use super::Fields;
 use crate::ids::ObjectId;
 
 /// Writes a BSON document field by field, in the order of the calls.
@@ -215,10 +213,7 @@ impl Default for DocumentWriter {
 const EMPTY: usize = 5;
 
 fn check_frame(document: &[u8]) -> Result<(), MalformedDocument> {
-    match RawDocument::from_bytes(document) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(MalformedDocument),
-    }
+    Fields::of(document).map(drop).map_err(|_| MalformedDocument)
 }
 
 /// The error for bytes that are not framed as a BSON document: their length differs from the
@@ -232,7 +227,7 @@ pub struct MalformedDocument;
 mod tests {
     use alloc::vec;
 
-    use bson::{Document, doc};
+    use bson::{Document, doc, raw::RawDocument};
 
     use super::*;
 

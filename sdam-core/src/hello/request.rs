@@ -34,16 +34,7 @@ impl HelloRequest {
     /// Without it, and without a declared API version, the message is another legacy hello (Server
     /// Monitoring: "hello or legacy hello").
     pub fn poll(hello_ok: bool, server_api: Option<Arc<ServerApi>>) -> Self {
-        Self {
-            modern: hello_ok || server_api.is_some(),
-            handshake: None,
-            awaiting: None,
-            exhaust_allowed: false,
-            op_query: false,
-            server_api,
-            auth: None,
-            fields: None,
-        }
+        Self { modern: hello_ok || server_api.is_some(), server_api, ..Self::default() }
     }
 
     /// Creates a later message that is answered when the server's topology version differs from
