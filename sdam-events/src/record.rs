@@ -257,16 +257,10 @@ impl Origin {
 /// Returns the line of an event, with its line break. The reply of a heartbeat is left out, because
 /// it is in the input before.
 pub(crate) fn line(event: &Event) -> serde_json::Result<String> {
-    let EventKind::ServerHeartbeatSucceeded { heartbeat, duration, .. } = &event.kind else {
-        return text(event);
-    };
-    let kind = EventKind::ServerHeartbeatSucceeded {
-        heartbeat: heartbeat.clone(),
-        duration: *duration,
-        reply: Vec::new().into(),
-    };
     let mut shortened = event.clone();
-    shortened.kind = kind;
+    if let EventKind::ServerHeartbeatSucceeded { reply, .. } = &mut shortened.kind {
+        *reply = Vec::new().into();
+    }
     text(&shortened)
 }
 

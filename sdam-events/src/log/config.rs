@@ -168,11 +168,10 @@ impl LogConfig {
             command: of("MONGODB_LOG_COMMAND"),
             output: match lookup("MONGODB_LOG_PATH") {
                 Some(path) if path.eq_ignore_ascii_case("stdout") => LogOutput::Stdout,
-                Some(path) if path.is_empty() || path.eq_ignore_ascii_case("stderr") => {
-                    LogOutput::Stderr
+                Some(path) if !path.is_empty() && !path.eq_ignore_ascii_case("stderr") => {
+                    LogOutput::File(path.into())
                 }
-                Some(path) => LogOutput::File(path.into()),
-                None => LogOutput::Stderr,
+                _ => LogOutput::Stderr,
             },
             max_document_length: lookup("MONGODB_LOG_MAX_DOCUMENT_LENGTH")
                 .and_then(|length| length.trim().parse().ok())
