@@ -1,6 +1,6 @@
 //! Serialization of types for which it cannot be derived.
 
-use alloc::{string::String, sync::Arc};
+use alloc::string::String;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 
@@ -9,7 +9,6 @@ use crate::{
     ids::ObjectId,
     options::Warning,
     read_preference::TagSet,
-    server::ServerDescription,
     server_type::ServerType,
     time::UnixTime,
     topology::{DepartureReason, Obstacle},
@@ -65,12 +64,4 @@ impl Serialize for Warning {
         ];
         serializer.collect_map(parts)
     }
-}
-
-/// Serializes the types of servers by address.
-pub(crate) fn types<S: Serializer>(
-    servers: &[Arc<ServerDescription>],
-    serializer: S,
-) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(servers.iter().map(|server| (&server.address, server.server_type)))
 }

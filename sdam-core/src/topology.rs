@@ -38,7 +38,7 @@ pub struct TopologyDescription {
     pub(crate) max_election: ElectionTuple,
     pub(crate) logical_session_timeout_minutes: Option<i32>,
     pub(crate) compatibility_error: Option<Arc<str>>,
-    #[cfg_attr(feature = "serde", serde(serialize_with = "crate::serialize::types"))]
+    #[cfg_attr(feature = "serde", serde(serialize_with = "types"))]
     pub(crate) servers: Vec<Arc<ServerDescription>>,
     #[cfg_attr(feature = "serde", serde(skip))]
     pub(crate) departures: Arc<[Departure]>,
@@ -185,6 +185,15 @@ impl TopologyDescription {
         self.logical_session_timeout_minutes =
             minutes.next().and_then(|first| minutes.fold(first, Ord::min));
     }
+}
+
+/// Serializes the types of servers by address.
+#[cfg(feature = "serde")]
+fn types<S: serde::Serializer>(
+    servers: &[Arc<ServerDescription>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(servers.iter().map(|server| (&server.address, server.server_type)))
 }
 
 impl PartialEq for TopologyDescription {
