@@ -176,105 +176,101 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// Lists checks, each with a contract and the words of its rule.
+/// Creates the rule of a check from its contract and its words.
+macro_rules! rule {
+    ($contract:ident: $words:literal => $check:ident) => {
+        Rule { check: stringify!($check), contract: stringify!($contract), words: $words }
+    };
+}
+use rule;
+
+/// Lists the checks of each rule, which has a contract and words.
 macro_rules! checks {
-    ($($contract:ident: $words:literal => $module:ident :: $check:ident),* $(,)?) => {
-        [$(Check {
-            rule: Rule {
-                check: stringify!($check),
-                contract: stringify!($contract),
-                words: $words,
-            },
+    ($($contract:ident: $words:literal => $module:ident::{$($check:ident),+ $(,)?}),* $(,)?) => {
+        [$($(Check {
+            rule: rule!($contract: $words => $check),
             run: |subject, run| Box::pin($module::$check(subject, run)),
-        }),*]
+        }),+),*]
     };
 }
 
 const BACKEND_CHECKS: &[Check<Backend>] = &checks![
     Clock: "`now` never goes backwards, whichever thread calls it."
-        => clock::now_never_goes_backwards,
+        => clock::{now_never_goes_backwards},
     Clock: "A timer is ready when it is first polled if its deadline has passed by then."
-        => clock::past_deadlines_are_ready_at_once,
+        => clock::{past_deadlines_are_ready_at_once},
     Clock: "A timer is never early: once the future of `sleep_until` is ready, `now` is at or after \
         the deadline."
-        => clock::timers_are_never_early,
+        => clock::{timers_are_never_early},
     Clock: "A clock whose timers block the thread that polls them reports that in \
         [`blocks`](Self::blocks)."
-        => clock::a_future_that_wakes_itself_wins_its_race,
+        => clock::{a_future_that_wakes_itself_wins_its_race},
     Transport: "A host name is looked up, and its addresses are tried until one answers."
-        => connect::host_names_are_looked_up_and_all_families_tried,
+        => connect::{host_names_are_looked_up_and_all_families_tried},
     Transport: "An error says at which [`stage`](Error::stage) the attempt failed"
-        => connect::an_invalid_host_name_fails_at_stage_dns,
-    Transport: "An error says at which [`stage`](Error::stage) the attempt failed"
-        => connect::a_refused_connect_is_a_network_error,
+        => connect::{an_invalid_host_name_fails_at_stage_dns, a_refused_connect_is_a_network_error},
     Transport: "The attempt ends with a time-out once `deadline` has passed"
-        => connect::a_connect_without_reply_times_out,
+        => connect::{a_connect_without_reply_times_out},
     Transport: "A path is connected to as a Unix domain socket, or refused by \
         [`DialTarget::unsupported`](crate::dial::DialTarget::unsupported)."
-        => connect::unix_sockets_work_or_are_unsupported,
+        => connect::{unix_sockets_work_or_are_unsupported},
     Connection: "Messages arrive whole, in order, and once."
-        => connection::messages_arrive_in_both_directions,
-    Connection: "Messages arrive whole, in order, and once."
-        => connection::long_messages_arrive_whole,
+        => connection::{messages_arrive_in_both_directions, long_messages_arrive_whole},
     Connection: "A message longer than the connection accepts is refused by its header, as a \
         protocol error."
-        => connection::the_message_size_limit_can_be_set,
-    Connection: "A message longer than the connection accepts is refused by its header, as a \
-        protocol error."
-        => connection::an_oversized_message_is_refused_by_its_header,
+        => connection::{
+            the_message_size_limit_can_be_set,
+            an_oversized_message_is_refused_by_its_header,
+        },
     Connection: "A connection that the server closes or resets, in the middle of a message or \
         before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
-        => connection::a_closed_connection_is_a_network_error,
-    Connection: "A connection that the server closes or resets, in the middle of a message or \
-        before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
-        => connection::a_reset_connection_is_a_network_error,
-    Connection: "A connection that the server closes or resets, in the middle of a message or \
-        before, is a network error at [`Stage::Hello`](sdam_core::error::Stage::Hello)."
-        => connection::a_truncated_message_is_a_network_error,
+        => connection::{
+            a_closed_connection_is_a_network_error,
+            a_reset_connection_is_a_network_error,
+            a_truncated_message_is_a_network_error,
+        },
     Connection: "A connection that blocks ends `send` and `recv` with a time-out when the deadline \
         that was set has passed."
-        => connection::a_silent_connection_times_out_at_the_deadline,
+        => connection::{a_silent_connection_times_out_at_the_deadline},
     Connection: "Dropping the connection closes its socket, at once or as soon as the runtime runs"
-        => connection::a_dropped_connection_is_closed,
+        => connection::{a_dropped_connection_is_closed},
 ];
 
 /// The checks of futures that may return `Pending`.
 const PENDING_CHECKS: &[Check<Backend>] = &checks![
     Clock: "A timer may be polled by any executor, and moved to another thread between two polls."
-        => clock::a_timer_may_move_to_another_thread,
+        => clock::{a_timer_may_move_to_another_thread},
     Clock: "A timer may be dropped before it is ready, on any thread."
-        => clock::timers_may_be_dropped_before_they_are_ready,
+        => clock::{timers_may_be_dropped_before_they_are_ready},
     Transport: "Dropping the future abandons the attempt: a socket that it has opened is closed."
-        => connect::a_dropped_connect_is_abandoned,
+        => connect::{a_dropped_connect_is_abandoned},
     Connection: "A `send` or `recv` that failed, or was dropped before it was ready, makes the \
         connection unusable"
-        => connection::a_dropped_receive_makes_the_connection_unusable,
+        => connection::{a_dropped_receive_makes_the_connection_unusable},
     Connection: "may poll the futures by any executor on any thread, each poll on another one."
-        => connection::a_receive_may_move_to_another_thread,
+        => connection::{a_receive_may_move_to_another_thread},
 ];
 
 const SPAWN_CHECKS: &[Check<Runtime>] = &checks![
     Spawner: "`spawn` never polls the task before it returns."
-        => spawn::tasks_never_run_inline,
+        => spawn::{tasks_never_run_inline},
     Spawner: "`spawn` works on any thread, outside of the runtime and inside its tasks."
-        => spawn::tasks_are_spawned_from_any_thread,
-    Spawner: "`spawn` works on any thread, outside of the runtime and inside its tasks."
-        => spawn::tasks_spawn_tasks,
+        => spawn::{tasks_are_spawned_from_any_thread, tasks_spawn_tasks},
     Spawner: "A task that panics is dropped and ends alone; the runtime and its other tasks continue."
-        => spawn::a_panic_ends_only_its_task,
+        => spawn::{a_panic_ends_only_its_task},
 ];
 
 fn dial_checks<D: Dial>() -> [Check<Dialer<D>>; 4] {
     checks![
         Dial: "An address that refuses is an error at once"
-            => dial::a_refusing_address_is_skipped,
+            => dial::{a_refusing_address_is_skipped},
         Dial: "one that is silent is pending, unless [`blocks`](Self::blocks) says otherwise."
-            => dial::the_next_address_overtakes_a_silent_one,
+            => dial::{the_next_address_overtakes_a_silent_one},
         Dial: "A TCP socket sends without delay and probes an idle peer"
-            => dial::tcp_sockets_probe_an_idle_peer,
+            => dial::{tcp_sockets_probe_an_idle_peer},
         Dial: "A TCP socket with a [user timeout](DialOptions::user_timeout) breaks once the peer has \
             acknowledged nothing for that time"
-            => dial::a_write_to_a_peer_that_vanished_ends,
+            => dial::{a_write_to_a_peer_that_vanished_ends},
     ]
 }
 

@@ -189,7 +189,7 @@ const BROKEN: &[(&str, Fault, &str)] = &[
         Fault::IgnoresClose,
         "nothing has happened for 1.5s when waiting for a check-out to fail after the pool was",
     ),
-    ("errors_of_the_pool_are_not_reported", Fault::ReportsPoolErrors, "instead of none"),
+    ("errors_of_the_pool_are_not_reported", Fault::ReportsPoolErrors, "instead of []"),
     (
         "errors_of_commands_are_reported_once",
         Fault::ReportsTwice,

@@ -13,7 +13,7 @@ use sdam_core::{
 
 use super::{
     Outcome, Run,
-    connection::{exchange, message},
+    connection::{exchange, message, send},
     ensure,
     peer::{self, Blackhole, Peer, Refusing, echo, listen},
 };
@@ -64,8 +64,7 @@ pub(super) async fn a_dropped_connect_is_abandoned(backend: Backend, run: Run) -
     drop(backend.transport.connect(&address, None));
     let peer = Peer::run(address, move || first_message(&listener));
     let mut connection = open(&backend, &peer.address, &run).await?;
-    let sent = connection.send(message(1, 0)?).await;
-    sent.map_err(|error| format!("{error:#}"))?;
+    send(&mut *connection, message(1, 0)?).await?;
     run.step("waiting for the peer to see that the socket of a dropped attempt is closed");
     peer.finish(&run).await
 }

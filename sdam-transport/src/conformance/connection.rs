@@ -1,11 +1,16 @@
 //! Checks of the connection contract.
 
-use std::{io::Write, net::Shutdown, sync::mpsc, time::Duration};
+use std::{
+    io::{self, Write},
+    net::{Shutdown, TcpStream},
+    sync::mpsc,
+    time::Duration,
+};
 
 use futures::{FutureExt as _, executor::block_on};
 use sdam_core::{
     document::DocumentWriter,
-    error::{Error, ErrorKind, Stage},
+    error::{ErrorKind, Stage},
 };
 
 use super::{
@@ -22,8 +27,7 @@ use crate::{
 };
 
 pub(super) async fn messages_arrive_in_both_directions(backend: Backend, run: Run) -> Outcome {
-    let peer = Peer::start(echo)?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let (peer, mut connection) = meet(echo, &backend, &run).await?;
     for request_id in 1..=3 {
         exchange(&mut *connection, request_id, 100, &run).await?;
     }
@@ -35,23 +39,19 @@ pub(super) async fn messages_arrive_in_both_directions(backend: Backend, run: Ru
 }
 
 pub(super) async fn long_messages_arrive_whole(backend: Backend, run: Run) -> Outcome {
-    let peer = Peer::start(echo)?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let (peer, mut connection) = meet(echo, &backend, &run).await?;
     // The maximum document length, plus the overhead of a reply.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
 pub(super) async fn the_message_size_limit_can_be_set(backend: Backend, run: Run) -> Outcome {
-    let peer = Peer::start(echo)?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let (peer, mut connection) = meet(echo, &backend, &run).await?;
     connection.set_max_message_size(1000);
     exchange(&mut *connection, 1, 100, &run).await?;
     connection.set_max_message_size(100);
-    let sent = connection.send(message(2, 100)?).await;
-    sent.map_err(|error| format!("{error:#}"))?;
+    send(&mut *connection, message(2, 100)?).await?;
     run.step("receiving a message that is longer than the limit that was set");
-    let error = no_message(&mut *connection).await?;
-    expect(&error, ErrorKind::Protocol, Stage::Hello)
+    no_message(&mut *connection, ErrorKind::Protocol).await
 }
 
 pub(super) async fn an_oversized_message_is_refused_by_its_header(
@@ -62,49 +62,44 @@ pub(super) async fn an_oversized_message_is_refused_by_its_header(
     header.truncate(16);
     header[..4].copy_from_slice(&i32::MAX.to_le_bytes());
     // The peer sends only the header, so only the announced length can end the wait.
-    let peer = Peer::start(move |stream| {
+    let script = move |stream: &mut TcpStream| {
         stream.write_all(&header)?;
         wait_for_close(stream)
-    })?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    };
+    let (peer, mut connection) = meet(script, &backend, &run).await?;
     run.step("receiving the header of a message of 2 GiB, and nothing more");
-    let error = no_message(&mut *connection).await?;
+    no_message(&mut *connection, ErrorKind::Protocol).await?;
     drop(connection);
-    peer.finish(&run).await?;
-    expect(&error, ErrorKind::Protocol, Stage::Hello)
+    peer.finish(&run).await
 }
 
 pub(super) async fn a_closed_connection_is_a_network_error(backend: Backend, run: Run) -> Outcome {
-    let peer = Peer::start(|stream| stream.shutdown(Shutdown::Both))?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let script = |stream: &mut TcpStream| stream.shutdown(Shutdown::Both);
+    let (peer, mut connection) = meet(script, &backend, &run).await?;
     peer.finish(&run).await?;
     run.step("receiving on a connection that the peer has closed");
-    let error = no_message(&mut *connection).await?;
-    expect(&error, ErrorKind::Network, Stage::Hello)
+    no_message(&mut *connection, ErrorKind::Network).await
 }
 
 pub(super) async fn a_reset_connection_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     // Closing a socket with unread data resets the connection.
-    let peer = Peer::start(|stream| stream.peek(&mut [0]))?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let script = |stream: &mut TcpStream| stream.peek(&mut [0]);
+    let (peer, mut connection) = meet(script, &backend, &run).await?;
     run.step("sending to a peer that resets the connection");
-    let sent = connection.send(message(1, 0)?).await;
-    sent.map_err(|error| format!("{error:#}"))?;
+    send(&mut *connection, message(1, 0)?).await?;
     peer.finish(&run).await?;
     run.step("receiving on a connection that the peer has reset");
-    let error = no_message(&mut *connection).await?;
-    expect(&error, ErrorKind::Network, Stage::Hello)
+    no_message(&mut *connection, ErrorKind::Network).await
 }
 
 pub(super) async fn a_truncated_message_is_a_network_error(backend: Backend, run: Run) -> Outcome {
     for part in [7, 20] {
         let whole = message(1, 0)?.into_bytes();
-        let peer = Peer::start(move |stream| stream.write_all(&whole[..part]))?;
-        let mut connection = open(&backend, &peer.address, &run).await?;
+        let script = move |stream: &mut TcpStream| stream.write_all(&whole[..part]);
+        let (peer, mut connection) = meet(script, &backend, &run).await?;
         peer.finish(&run).await?;
         run.step("receiving half a message and the end of the connection");
-        let error = no_message(&mut *connection).await?;
-        expect(&error, ErrorKind::Network, Stage::Hello)?;
+        no_message(&mut *connection, ErrorKind::Network).await?;
     }
     Ok(())
 }
@@ -113,8 +108,7 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(
     backend: Backend,
     run: Run,
 ) -> Outcome {
-    let peer = Peer::start(wait_for_close)?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let (peer, mut connection) = meet(wait_for_close, &backend, &run).await?;
     let deadline = backend.clock.now() + Duration::from_millis(50);
     connection.set_deadline(Some(deadline));
     run.step("receiving from a silent peer by a deadline of 50 milliseconds");
@@ -129,13 +123,11 @@ pub(super) async fn a_silent_connection_times_out_at_the_deadline(
     run.step("using a connection after a receive that timed out");
     unusable(&mut *connection).await?;
     drop(connection);
-    run.step("waiting for the peer to see that the connection is closed");
-    peer.finish(&run).await
+    peer.sees_the_end(&run).await
 }
 
 pub(super) async fn a_dropped_connection_is_closed(backend: Backend, run: Run) -> Outcome {
-    let peer = Peer::start(wait_for_close)?;
-    let connection = open(&backend, &peer.address, &run).await?;
+    let (peer, connection) = meet(wait_for_close, &backend, &run).await?;
     drop(connection);
     run.step("waiting for the peer to see that a dropped connection is closed");
     peer.finish(&run).await
@@ -145,26 +137,24 @@ pub(super) async fn a_dropped_receive_makes_the_connection_unusable(
     backend: Backend,
     run: Run,
 ) -> Outcome {
-    let peer = Peer::start(wait_for_close)?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    let (peer, mut connection) = meet(wait_for_close, &backend, &run).await?;
     run.step("polling once a receive without a reply");
     ensure!(connection.recv().now_or_never().is_none(), "a receive is ready, but nothing was sent");
     run.step("using a connection after a receive that was dropped");
     unusable(&mut *connection).await?;
     drop(connection);
-    run.step("waiting for the peer to see that the connection is closed");
-    peer.finish(&run).await
+    peer.sees_the_end(&run).await
 }
 
 pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: Run) -> Outcome {
     // The peer answers after both threads have polled the receive.
     let (polled, moved) = mpsc::channel::<()>();
-    let peer = Peer::start(move |stream| {
+    let script = move |stream: &mut TcpStream| {
         // Runs until it is dropped.
         let _ = moved.recv();
         echo(stream)
-    })?;
-    let mut connection = open(&backend, &peer.address, &run).await?;
+    };
+    let (peer, mut connection) = meet(script, &backend, &run).await?;
     let own = run.clone();
     let mut conversation = Box::pin(async move { exchange(&mut *connection, 1, 0, &own).await });
     run.step("polling an exchange of messages for the first time");
@@ -179,8 +169,7 @@ pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: 
         block_on(conversation)
     });
     moved.await??;
-    run.step("waiting for the peer to see that the connection is closed");
-    peer.finish(&run).await.map(drop)
+    peer.sees_the_end(&run).await.map(drop)
 }
 
 /// Sends a message with `padding` bytes of text, and expects its echo.
@@ -192,8 +181,7 @@ pub(super) async fn exchange(
 ) -> Outcome {
     let request = message(request_id, padding)?;
     run.step("sending a message");
-    let sent = connection.send(request.clone()).await;
-    sent.map_err(|error| format!("{error:#}"))?;
+    send(connection, request.clone()).await?;
     run.step("receiving the echo of a message");
     let reply = connection.recv().await.map_err(|error| format!("{error:#}"))?;
     ensure!(
@@ -204,13 +192,28 @@ pub(super) async fn exchange(
     Ok(())
 }
 
-/// Returns the error of receiving invalid bytes.
-async fn no_message(connection: &mut dyn Connection) -> Result<Error, String> {
+/// Starts a peer that runs `script`, and connects to it.
+async fn meet<T: Send + 'static>(
+    script: impl FnOnce(&mut TcpStream) -> io::Result<T> + Send + 'static,
+    backend: &Backend,
+    run: &Run,
+) -> Result<(Peer<T>, Box<dyn Connection>), String> {
+    let peer = Peer::start(script)?;
+    let connection = open(backend, &peer.address, run).await?;
+    Ok((peer, connection))
+}
+
+pub(super) async fn send(connection: &mut dyn Connection, message: WireMessage) -> Outcome {
+    connection.send(message).await.map_err(|error| format!("{error:#}"))
+}
+
+/// Receives invalid bytes, which has to fail with an error of this kind.
+async fn no_message(connection: &mut dyn Connection, kind: ErrorKind) -> Outcome {
     match connection.recv().await {
         Ok(message) => Err(format!("a message of {} bytes is accepted", message.as_bytes().len())),
         Err(error) => {
             unusable(connection).await?;
-            Ok(error)
+            expect(&error, kind, Stage::Hello)
         }
     }
 }

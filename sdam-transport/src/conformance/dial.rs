@@ -15,7 +15,7 @@ use super::{
     Outcome, Run,
     connection::exchange,
     ensure,
-    peer::{Blackhole, Peer, READ_TIMEOUT, Refusing, echo, vanish},
+    peer::{Blackhole, Peer, READ_TIMEOUT, Refusing, address_of, echo, vanish},
 };
 use crate::{
     clock::Clock,
@@ -71,13 +71,11 @@ impl<D: Dial> Dialer<D> {
     /// Connects to a name and exchanges a message. The name's first address is [`LOOPBACK`] with
     /// the port of `other`, the address of `listener`.
     async fn reach(&self, listener: TcpListener, other: SocketAddr, run: &Run) -> Outcome {
-        let peer = echo_on(listener, other);
-        let connected = self.connect(&[LOOPBACK, other.ip()], other.port()).await;
-        let mut connection = connected?;
+        let peer = Peer::run(address_of(other), move || echo(&mut listener.accept()?.0));
+        let mut connection = self.connect(&[LOOPBACK, other.ip()], other.port()).await?;
         exchange(&mut *connection, 1, 0, run).await?;
         drop(connection);
-        run.step("waiting for the peer to see that the connection is closed");
-        peer.finish(run).await.map(drop)
+        peer.sees_the_end(run).await.map(drop)
     }
 
     /// Returns the options of an attempt.
@@ -241,11 +239,6 @@ fn other_loopback(port: u16) -> Option<(TcpListener, SocketAddr)> {
 /// does not answer.
 fn deadline(clock: &dyn Clock) -> Instant {
     clock.now() + Duration::from_secs(4)
-}
-
-fn echo_on(listener: TcpListener, address: SocketAddr) -> Peer<usize> {
-    let address = ServerAddress::new(&address.ip().to_string(), address.port());
-    Peer::run(address, move || echo(&mut listener.accept()?.0))
 }
 
 /// The number of the probe timer in `/proc/net/tcp`.

@@ -48,6 +48,12 @@ impl<T: Send + 'static> Peer<T> {
         Self { address, outcome }
     }
 
+    /// Waits for the script to see that the connection is closed, and returns its result.
+    pub(super) async fn sees_the_end(self, run: &Run) -> Result<T, String> {
+        run.step("waiting for the peer to see that the connection is closed");
+        self.finish(run).await
+    }
+
     /// Returns the result of the script.
     pub(super) async fn finish(self, run: &Run) -> Result<T, String> {
         let outcome = run.wait(self.outcome).await;
@@ -145,7 +151,7 @@ pub(super) fn listen() -> Result<(TcpListener, ServerAddress), String> {
     bind().map_err(|error| format!("listening failed: {error}"))
 }
 
-fn address_of(address: SocketAddr) -> ServerAddress {
+pub(super) fn address_of(address: SocketAddr) -> ServerAddress {
     ServerAddress::new(&address.ip().to_string(), address.port())
 }
 

@@ -44,6 +44,7 @@ use self::setup::Lab;
 use super::{
     Outcome, STEP_TIMEOUT, ensure,
     report::{Report, Rule, Run},
+    rule,
 };
 use crate::pool::PoolFactory;
 #[cfg(doc)]
@@ -140,7 +141,7 @@ impl Claim {
 ///
 /// Panics after all checks have run if any failed; the message lists the failures.
 pub fn check<U: PoolUser>(user: U) {
-    let failures = failures(&Arc::new(user), None, STEP_TIMEOUT);
+    let failures = failures_of(user, None, STEP_TIMEOUT);
     assert!(failures.is_empty(), "contracts are broken:\n  {}", failures.join("\n  "));
 }
 
@@ -153,17 +154,7 @@ pub fn failures_of<'n, U: PoolUser>(
     name: impl Into<Option<&'n str>>,
     patience: Duration,
 ) -> Vec<String> {
-    failures(&Arc::new(user), name.into(), patience)
-}
-
-/// Returns the names of all checks for a pool with these claims.
-pub fn names<U: PoolUser>(claims: &[Claim]) -> Vec<&'static str> {
-    let checks = checks::<U>().into_iter();
-    let claimed = checks.filter(|check| check.is_claimed(claims));
-    claimed.map(|check| check.rule.check).collect()
-}
-
-fn failures<U: PoolUser>(user: &Arc<U>, name: Option<&str>, patience: Duration) -> Vec<String> {
+    let (user, name) = (Arc::new(user), name.into());
     let mut report = Report::new(patience);
     let (mut broken, mut left_out) = (Vec::new(), Vec::new());
     let claimed = checks::<U>().into_iter();
@@ -174,26 +165,29 @@ fn failures<U: PoolUser>(user: &Arc<U>, name: Option<&str>, patience: Duration) 
             broken.push(check.rule.check);
             continue;
         }
-        let before = report.failures().len();
+        let before = report.failures.len();
         let run = Run::default();
-        let lab = Lab::new(Arc::clone(user), run.clone(), patience / 2);
+        let lab = Lab::new(Arc::clone(&user), run.clone(), patience / 2);
         report.run(check.rule, "", &run, move || (check.run)(&lab));
-        if report.failures().len() > before {
+        if report.failures.len() > before {
             broken.push(check.rule.check);
         }
     }
-    let mut failures = report.failures().to_vec();
     if !left_out.is_empty() {
-        failures.push(format!(
-            "{LEFT_OUT}, because they rely on what is broken: {}",
+        report.failures.push(format!(
+            "these checks were not run, because they rely on what is broken: {}",
             left_out.join(", ")
         ));
     }
-    failures
+    report.failures
 }
 
-/// The beginning of the text about skipped checks.
-const LEFT_OUT: &str = "these checks were not run";
+/// Returns the names of all checks for a pool with these claims.
+pub fn names<U: PoolUser>(claims: &[Claim]) -> Vec<&'static str> {
+    let checks = checks::<U>().into_iter();
+    let claimed = checks.filter(|check| check.is_claimed(claims));
+    claimed.map(|check| check.rule.check).collect()
+}
 
 /// A rule of pools and its check.
 struct Check<U> {
@@ -216,11 +210,7 @@ macro_rules! checks {
     ($($contract:ident $(if $claim:ident)*: $words:literal
         => $module:ident :: $check:ident $([$($need:ident),*])?),* $(,)?) => {
         vec![$(Check {
-            rule: Rule {
-                check: stringify!($check),
-                contract: stringify!($contract),
-                words: $words,
-            },
+            rule: rule!($contract: $words => $check),
             claims: &[$(Claim::$claim),*],
             needs: &[$($(stringify!($need)),*)?],
             run: $module::$check::<U>,

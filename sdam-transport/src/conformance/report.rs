@@ -79,7 +79,8 @@ impl Run {
 /// Collects the failures.
 pub(super) struct Report {
     step_timeout: Duration,
-    failures: Vec<String>,
+    /// The failures, one text for each check.
+    pub(super) failures: Vec<String>,
 }
 
 impl Report {
@@ -121,14 +122,9 @@ impl Report {
         ));
     }
 
-    /// Returns the failures, one text for each check.
-    pub(super) fn failures(&self) -> &[String] {
-        &self.failures
-    }
-
     /// Panics if there are failures.
     pub(super) fn finish(self) {
-        let failures = self.failures().join("\n  ");
+        let failures = self.failures.join("\n  ");
         assert!(failures.is_empty(), "contracts are broken:\n  {failures}");
     }
 }

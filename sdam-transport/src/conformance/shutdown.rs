@@ -19,42 +19,25 @@ use super::{
     ensure,
     peer::{Peer, listen, wait_for_close},
     report::{Report, Rule, Run},
+    rule,
 };
 use crate::{connect::Connection, race, runtime::Runtime, spawn::Task};
 
 /// The rules in the order of their checks.
 pub(super) const RULES: [Rule; 6] = [
-    Rule {
-        check: "tasks_start_before_shutdown",
-        contract: "Spawner",
-        words: "The task runs to completion, or is dropped when the runtime ends",
-    },
-    Rule {
-        check: "running_tasks_are_dropped_at_shutdown",
-        contract: "Spawner",
-        words: "The task runs to completion, or is dropped when the runtime ends",
-    },
-    Rule {
-        check: "tasks_spawned_after_shutdown_are_dropped",
-        contract: "Spawner",
-        words: "Where the runtime has ended already, the task is dropped",
-    },
-    Rule {
-        check: "timers_continue_after_shutdown",
-        contract: "Clock",
-        words: "All of this holds after the runtime behind the clock has ended, too",
-    },
-    Rule {
-        check: "connects_after_shutdown_end",
-        contract: "Transport",
-        words: "After the runtime behind the transport has ended, an attempt succeeds or fails",
-    },
-    Rule {
-        check: "connections_close_after_shutdown",
-        contract: "Connection",
-        words: "After the runtime behind the connection has ended, `recv` may fail, stay pending or \
-                continue to work",
-    },
+    rule!(Spawner: "The task runs to completion, or is dropped when the runtime ends"
+        => tasks_start_before_shutdown),
+    rule!(Spawner: "The task runs to completion, or is dropped when the runtime ends"
+        => running_tasks_are_dropped_at_shutdown),
+    rule!(Spawner: "Where the runtime has ended already, the task is dropped"
+        => tasks_spawned_after_shutdown_are_dropped),
+    rule!(Clock: "All of this holds after the runtime behind the clock has ended, too"
+        => timers_continue_after_shutdown),
+    rule!(Transport: "After the runtime behind the transport has ended, an attempt succeeds or fails"
+        => connects_after_shutdown_end),
+    rule!(Connection: "After the runtime behind the connection has ended, `recv` may fail, stay \
+        pending or continue to work"
+        => connections_close_after_shutdown),
 ];
 
 /// Starts tasks, ends the runtime by `shut_down`, and then checks the rules.

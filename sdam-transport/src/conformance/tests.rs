@@ -192,7 +192,7 @@ fn complaints(check: &str, fault: Fault) -> Vec<String> {
     if shutdown::RULES.iter().any(|rule| rule.check == check) {
         shutdown::check(&base.runtime.clone(), || base.end(), &mut report);
     }
-    report.failures().to_vec()
+    report.failures
 }
 
 #[test]

@@ -5,37 +5,33 @@ use sdam_core::ids::ObjectId;
 use super::{
     Outcome, PoolUser, ensure,
     host::Report,
-    server::Gate,
-    setup::{Lab, Setup},
+    setup::{BREAKING, Lab, Setup},
 };
 
 pub(super) fn each_counted_connection_ends_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     let mut setup = lab.ready("loadBalanced=true")?;
-    let (idle, used, broken) = (service(1), service(2), service(3));
-    let first = open_to(&mut setup, idle)?;
-    let second = open_to(&mut setup, used)?;
+    let services @ [_, _, broken] = [service(1), service(2), service(3)];
+    let first = open_to(&mut setup, services[0])?;
+    let second = open_to(&mut setup, services[1])?;
     let third = open_to(&mut setup, broken)?;
-    setup.server.commands(Gate::Broken);
-    setup.step("running a command on a connection that breaks");
-    let attempt = setup.command(third);
-    let (third, _) = setup.wait_for(&attempt)?;
-    setup.check_in(third);
+    let _ = setup.break_off(third, BREAKING)?;
     setup.check_in(first);
     setup.close();
     setup.check_in(second);
-    setup.step("waiting for the reports of the ends of three connections");
-    setup.wait_until(|setup| setup.host.ends().len() >= 3)?;
+    setup.until("waiting for the reports of the ends of three connections", |setup| {
+        setup.host.ends().len() >= 3
+    })?;
     let mut ends = setup.host.ends();
     ends.sort_unstable();
     ensure!(
-        ends == [idle, used, broken],
+        ends == services,
         "the ends of connections to {ends:?} are reported instead of one for each service"
     );
     let reports = setup.host.reports();
     let error = |report: &Report| matches!(report, Report::Error { service, .. } if *service == Some(broken));
-    let end = |report: &Report| matches!(report, Report::End { service, .. } if *service == broken);
-    let (error, end) = (reports.iter().position(error), reports.iter().position(end));
+    let error = reports.iter().position(error);
     ensure!(error.is_some(), "the error of a service is reported without it");
+    let end = reports.iter().position(|report| *report == Report::End(broken));
     ensure!(error < end, "the end of a connection is reported before its error");
     Ok(())
 }
@@ -83,8 +79,7 @@ pub(super) fn a_clear_of_one_service_fails_no_check_out<U: PoolUser>(lab: &Lab<U
             setup.settle();
             setup.check_in(connection);
         }
-        let connection = setup.connection(&attempt)?;
-        setup.check_in(connection);
+        setup.serve([attempt])?;
     }
     Ok(())
 }

@@ -1,19 +1,20 @@
 //! Checks of clears.
 
-use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+use super::{
+    Outcome, PoolUser, ensure,
+    server::Gate,
+    setup::{Lab, expect_retryable},
+};
 
 pub(super) fn idle_connections_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // F-63, P-20
     let mut setup = lab.ready("")?;
-    let (connection, old) = setup.open_socket()?;
-    setup.check_in(connection);
+    let old = setup.use_socket()?;
     setup.clear();
     setup.ready();
-    let (connection, new) = setup.open_socket()?;
+    let new = setup.use_socket()?;
     ensure!(new != old, "a connection that was idle at a clear is handed out");
-    setup.check_in(connection);
-    setup.step("waiting for a stale connection to be closed");
-    setup.wait_until(|setup| !setup.server.is_open(old))
+    setup.wait_for_close("waiting for a stale connection to be closed", old)
 }
 
 pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -23,11 +24,9 @@ pub(super) fn connections_in_use_are_stale_after_a_clear<U: PoolUser>(lab: &Lab<
     setup.clear();
     setup.ready();
     setup.check_in(connection);
-    let (connection, new) = setup.open_socket()?;
+    let new = setup.use_socket()?;
     ensure!(new != old, "a connection that was in use at a clear is handed out again");
-    setup.check_in(connection);
-    setup.step("waiting for a stale connection to be closed");
-    setup.wait_until(|setup| !setup.server.is_open(old))
+    setup.wait_for_close("waiting for a stale connection to be closed", old)
 }
 
 pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
@@ -36,9 +35,9 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
     // P-22
     let mut setup = lab.ready("")?;
     setup.server.hellos(Gate::Held);
-    setup.step("waiting for a connection to be opened");
     let attempt = setup.check_out();
-    setup.wait_until(|setup| setup.server.state().open() == 1)?;
+    setup
+        .until("waiting for a connection to be opened", |setup| setup.server.state().open() == 1)?;
     setup.clear_at_once(false, None);
     setup.ready_at_once();
     setup.step("answering the hello of a connection that was being opened at a clear");
@@ -49,16 +48,11 @@ pub(super) fn connections_being_opened_are_stale_after_a_clear<U: PoolUser>(
             ensure!(socket != 0, "a connection that was being opened at a clear is handed out");
             setup.check_in(connection);
         }
-        Err(failure) => ensure!(
-            failure.is_retryable_pool(),
-            "the check-out fails without a retryable pool error: {failure:#}"
-        ),
+        Err(failure) => expect_retryable(&failure)?,
     }
-    let (connection, socket) = setup.open_socket()?;
+    let socket = setup.use_socket()?;
     ensure!(socket != 0, "a connection that was being opened at a clear is handed out later");
-    setup.check_in(connection);
-    setup.step("waiting for a stale connection to be closed");
-    setup.wait_until(|setup| !setup.server.is_open(0))
+    setup.wait_for_close("waiting for a stale connection to be closed", 0)
 }
 
 pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
@@ -72,8 +66,7 @@ pub(super) fn a_clear_without_interruption_leaves_commands_alone<U: PoolUser>(
     ensure!(!command.is_ready(), "a clear ends the command on a connection in use");
     setup.server.commands(Gate::Open);
     setup.step("waiting for the reply to a command that was sent before a clear");
-    let (connection, outcome) = setup.wait_for(&command)?;
-    setup.check_in(connection);
+    let outcome = setup.end_command(&command)?;
     outcome.map_err(|failure| format!("the command fails: {failure:#}"))
 }
 
@@ -85,17 +78,13 @@ pub(super) fn an_interrupting_clear_ends_commands<U: PoolUser>(lab: &Lab<U>) -> 
     let command = setup.command(connection);
     setup.clear_at_once(true, None);
     setup.step("waiting for a command to be interrupted");
-    let (connection, outcome) = setup.wait_for(&command)?;
-    match outcome {
+    match setup.end_command(&command)? {
         Ok(()) => return Err("a command without reply succeeds".into()),
-        Err(failure) => ensure!(
-            failure.is_retryable_pool(),
-            "the command fails without a retryable pool error: {failure:#}"
-        ),
+        Err(failure) => expect_retryable(&failure)?,
     }
-    setup.check_in(connection);
-    setup.step("waiting for an interrupted connection to be closed");
-    setup.wait_until(|setup| setup.server.state().open() == 0)
+    setup.until("waiting for an interrupted connection to be closed", |setup| {
+        setup.server.state().open() == 0
+    })
 }
 
 pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>(
@@ -105,17 +94,16 @@ pub(super) fn an_interrupting_clear_ends_the_opening_of_connections<U: PoolUser>
     let mut setup = lab.ready("")?;
     setup.server.hellos(Gate::Held);
     let attempt = setup.check_out();
-    setup.step("waiting for a connection to be opened");
-    setup.wait_until(|setup| setup.server.state().opening == 1)?;
+    setup.until("waiting for a connection to be opened", |setup| {
+        setup.server.state().opening == 1
+    })?;
     setup.clear_at_once(true, None);
     setup.step("waiting for a check-out to fail whose connection was being opened at such a clear");
-    let failure = setup.failure(&attempt)?;
-    ensure!(
-        failure.is_retryable_pool(),
-        "the check-out fails without a retryable pool error: {failure:#}"
-    );
-    setup.step("waiting for a connection to be closed that was being opened at such a clear");
-    setup.wait_until(|setup| setup.server.state().opening == 0)
+    setup.refusal(&attempt)?;
+    setup.until(
+        "waiting for a connection to be closed that was being opened at such a clear",
+        |setup| setup.server.state().opening == 0,
+    )
 }
 
 pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
@@ -131,29 +119,22 @@ pub(super) fn an_interrupting_clear_leaves_newer_connections_alone<U: PoolUser>(
     let new = setup.open()?;
     let new = setup.command(new);
     setup.step("waiting for a command to be interrupted");
-    setup.end_command(&old)?;
+    let _ = setup.end_command(&old)?;
     ensure!(!new.is_ready(), "the command on a newer connection ends, too");
     setup.server.commands(Gate::Open);
     setup.step("waiting for the reply to a command on a newer connection");
-    let (connection, outcome) = setup.wait_for(&new)?;
-    setup.check_in(connection);
+    let outcome = setup.end_command(&new)?;
     outcome.map_err(|failure| format!("the command on a newer connection fails: {failure:#}"))
 }
 
 pub(super) fn a_clear_pauses_the_pool<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // F-63
     let mut setup = lab.ready("")?;
-    let connection = setup.open()?;
-    setup.check_in(connection);
+    setup.use_one()?;
     setup.clear();
     setup.step("checking out a connection after a clear");
     let attempt = setup.check_out();
-    let failure = setup.failure(&attempt)?;
-    ensure!(
-        failure.is_retryable_pool(),
-        "the check-out fails without a retryable pool error: {failure:#}"
-    );
-    Ok(())
+    setup.refusal(&attempt)
 }
 
 pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -164,15 +145,9 @@ pub(super) fn a_clear_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
     setup.step("waiting for check-outs to fail after a clear");
     setup.clear();
     for attempt in waiting {
-        let failure = setup.failure(&attempt)?;
-        ensure!(
-            failure.is_retryable_pool(),
-            "a check-out that waits fails without a retryable pool error: {failure:#}"
-        );
+        setup.refusal(&attempt)?;
     }
     setup.check_in(connection);
     setup.ready();
-    let connection = setup.open()?;
-    setup.check_in(connection);
-    Ok(())
+    setup.use_one()
 }

@@ -39,7 +39,7 @@ struct State {
 pub(super) enum Report {
     Error { stage: Stage, generation: Generation, service: Option<ObjectId> },
     Handshake(Generation),
-    End { service: ObjectId, generation: Generation },
+    End(ObjectId),
 }
 
 /// The lock of the topology. Tracks whether a thread is within a call from the topology to the
@@ -121,7 +121,7 @@ impl Host {
     /// Returns the service of each connection that was reported as closed.
     pub(super) fn ends(&self) -> Vec<ObjectId> {
         self.select(|report| match report {
-            Report::End { service, .. } => Some(service),
+            Report::End(service) => Some(service),
             _ => None,
         })
     }
@@ -170,10 +170,7 @@ impl PoolHost for Host {
     }
 
     fn handle_service_connection_closed(self: Arc<Self>, connection: ServiceConnection) {
-        lock(&self.state).reports.push(Report::End {
-            service: connection.service_id(),
-            generation: connection.generation(),
-        });
+        lock(&self.state).reports.push(Report::End(connection.service_id()));
         self.called();
     }
 

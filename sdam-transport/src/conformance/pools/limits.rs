@@ -16,11 +16,11 @@ pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outc
     let mut setup = lab.ready("maxPoolSize=3&maxConnecting=10")?;
     let mut waiting: Vec<_> = (0..9).map(|_| setup.check_out()).collect();
     while !waiting.is_empty() {
-        setup.step("waiting for one of nine check-outs from a pool of three connections");
-        setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
-        let (ready, rest) = waiting.into_iter().partition(Attempt::is_ready);
-        waiting = rest;
-        let ready: Vec<_> = ready;
+        setup
+            .until("waiting for one of nine check-outs from a pool of three connections", |_| {
+                waiting.iter().any(Attempt::is_ready)
+            })?;
+        let ready: Vec<_> = waiting.extract_if(.., |attempt| attempt.is_ready()).collect();
         for attempt in ready {
             let connection = setup.connection(&attempt)?;
             let (connection, _) = setup.socket_of(connection)?;
@@ -38,13 +38,11 @@ pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Ou
     let mut setup = lab.ready("maxConnecting=2")?;
     setup.server.hellos(Gate::Held);
     let waiting: Vec<_> = (0..8).map(|_| setup.check_out()).collect();
-    setup.step("waiting for two connections to be opened");
-    setup.wait_until(|setup| setup.server.state().opening == 2)?;
+    setup.until("waiting for two connections to be opened", |setup| {
+        setup.server.state().opening == 2
+    })?;
     setup.server.hellos(Gate::Open);
-    for attempt in waiting {
-        let connection = setup.connection(&attempt)?;
-        setup.check_in(connection);
-    }
+    setup.serve(waiting)?;
     let most = setup.server.state().most_opening;
     ensure!(most <= 2, "{most} connections were being opened at the same time");
     Ok(())
@@ -57,8 +55,9 @@ pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outco
     let mut waiting: Vec<_> = (0..5).map(|_| setup.check_out()).collect();
     while !waiting.is_empty() {
         setup.check_in(connection);
-        setup.step("waiting for the check-out that began first");
-        setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
+        setup.until("waiting for the check-out that began first", |_| {
+            waiting.iter().any(Attempt::is_ready)
+        })?;
         let first = waiting.remove(0);
         ensure!(first.is_ready(), "a check-out that began later is served first");
         connection = setup.connection(&first)?;
@@ -83,11 +82,7 @@ pub(super) fn a_connection_that_cannot_be_opened_leaves_its_place<U: PoolUser>(
     }
     setup.step("opening two connections after eight others could not be opened");
     let attempts = [setup.check_out(), setup.check_out()];
-    for attempt in attempts {
-        let connection = setup.connection(&attempt)?;
-        setup.check_in(connection);
-    }
-    Ok(())
+    setup.serve(attempts)
 }
 
 pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolUser>(
@@ -99,17 +94,13 @@ pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolU
     setup.server.hellos(Gate::Held);
     let waiting = [setup.check_out(), setup.check_out()];
     setup.check_in(connection);
-    setup.step(
+    setup.until(
         "checking in a connection while a check-out waits for its turn to open one \
          (maxConnecting)",
-    );
-    setup.wait_until(|_| waiting.iter().any(Attempt::is_ready))?;
+        |_| waiting.iter().any(Attempt::is_ready),
+    )?;
     setup.server.hellos(Gate::Open);
-    for attempt in waiting {
-        let connection = setup.connection(&attempt)?;
-        setup.check_in(connection);
-    }
-    Ok(())
+    setup.serve(waiting)
 }
 
 pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -121,13 +112,7 @@ pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> 
     ensure!(!attempt.is_ready(), "a check-out does not wait for all of waitQueueTimeoutMS");
     setup.step("waiting for a check-out to give up after waitQueueTimeoutMS");
     setup.advance(Duration::from_millis(1));
-    let failure = setup.failure(&attempt)?;
-    ensure!(
-        failure.kind() == ErrorKind::WaitQueueTimeout,
-        "the check-out does not fail as timed out: {failure:#}"
-    );
+    setup.failure_of(ErrorKind::WaitQueueTimeout, &attempt)?;
     setup.check_in(connection);
-    let connection = setup.open()?;
-    setup.check_in(connection);
-    Ok(())
+    setup.use_one()
 }

@@ -2,7 +2,11 @@
 
 use sdam_core::error::Stage;
 
-use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
+use super::{
+    Outcome, PoolUser, ensure,
+    server::{Gate, Server},
+    setup::Lab,
+};
 
 pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-1
@@ -23,12 +27,7 @@ pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> O
     let mut setup = lab.paused("")?;
     setup.step("checking out a connection from a pool that was never ready");
     let attempt = setup.check_out();
-    let failure = setup.failure(&attempt)?;
-    ensure!(
-        failure.is_retryable_pool(),
-        "the check-out fails without a retryable pool error: {failure:#}"
-    );
-    Ok(())
+    setup.refusal(&attempt)
 }
 
 pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
@@ -42,21 +41,16 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
     setup.check_in(second);
     setup.clear();
     setup.ready();
-    let (connection, _) = setup.open_socket()?;
-    setup.check_in(connection);
-    Ok(())
+    setup.use_socket().map(drop)
 }
 
 pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-24
-    for stage in [Stage::Connect, Stage::Hello] {
-        let mut setup = lab.paused("")?;
-        setup.clear();
-        setup.ready();
-        match stage {
-            Stage::Connect => setup.server.connects(Gate::Broken),
-            _ => setup.server.hellos(Gate::Broken),
-        }
+    let stages: [(_, fn(&Server, Gate)); 2] =
+        [(Stage::Connect, Server::connects), (Stage::Hello, Server::hellos)];
+    for (stage, set) in stages {
+        let mut setup = lab.cleared()?;
+        set(&setup.server, Gate::Broken);
         setup.step("checking out a connection from a server that cannot be reached");
         let attempt = setup.check_out();
         let failure = setup.failure(&attempt)?;
@@ -64,9 +58,8 @@ pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> 
             failure.is_network(),
             "the check-out fails without an error of the connection: {failure:#}"
         );
-        let expected = vec![(stage, setup.host.generation_now()); setup.server.state().attempts];
-        let errors = setup.host.errors();
-        ensure!(errors == expected, "the reports are {errors:?} instead of {expected:?}");
+        let attempts = setup.server.state().attempts;
+        setup.expect_errors(&vec![stage; attempts])?;
     }
     Ok(())
 }
@@ -75,9 +68,7 @@ pub(super) fn handshakes_are_reported_before_connections_are_used<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
     // P-26
-    let mut setup = lab.paused("")?;
-    setup.clear();
-    setup.ready();
+    let mut setup = lab.cleared()?;
     let connection = setup.open()?;
     let expected = [setup.host.generation_now()];
     let reported = setup.host.handshakes();

@@ -15,10 +15,8 @@ pub(super) fn calls_of_the_topology_return_at_once<U: PoolUser>(lab: &Lab<U>) ->
         let idle = setup.open()?;
         let used = setup.open()?;
         setup.check_in(idle);
-        let command = {
-            setup.server.commands(Gate::Held);
-            setup.command(used)
-        };
+        setup.server.commands(Gate::Held);
+        let command = setup.command(used);
         setup.server.hellos(Gate::Held);
         let waiting: Vec<_> = (0..6).map(|_| setup.check_out()).collect();
         if is_last {
@@ -49,7 +47,7 @@ pub(super) fn calls_of_the_topology_return_at_once<U: PoolUser>(lab: &Lab<U>) ->
             setup.cancel(&attempt);
         }
         setup.step("waiting for the end of a command");
-        setup.end_command(&command)?;
+        let _ = setup.end_command(&command)?;
     }
     Ok(())
 }
@@ -73,13 +71,9 @@ pub(super) fn reports_are_made_with_no_lock_held<U: PoolUser>(lab: &Lab<U>) -> O
         setup.step("reporting a handshake to a topology that calls the pool");
         let attempt = setup.check_out();
         let connection = setup.connection(&attempt)?;
-        setup.step("reporting a broken command to a topology that calls the pool");
-        setup.server.commands(Gate::Broken);
-        let attempt = setup.command(connection);
-        let (connection, outcome) = setup.wait_for(&attempt)?;
+        let doing = "reporting a broken command to a topology that calls the pool";
+        let outcome = setup.break_off(connection, doing)?;
         ensure!(outcome.is_err(), "a command without reply succeeds");
-        setup.step("checking in a broken connection");
-        setup.check_in(connection);
         let mut setup = start()?;
         setup.step("reporting a refused connection to a topology that calls the pool");
         setup.server.connects(Gate::Broken);

@@ -19,7 +19,7 @@ use sdam_core::{
 use super::{
     Claim, Outcome, PoolOf, PoolUser, Run, ensure,
     host::{Host, TopologyLock},
-    server::Server,
+    server::{Gate, Server},
     tasks::{Attempt, Executor},
 };
 use crate::{
@@ -91,6 +91,14 @@ impl<U: PoolUser> Lab<U> {
     /// Creates a pool with these connection string options and makes it ready.
     pub(super) fn ready(&self, options: &str) -> Result<Setup<U>, String> {
         let mut setup = self.paused(options)?;
+        setup.ready();
+        Ok(setup)
+    }
+
+    /// Creates a pool that was cleared before it became ready, so that it has a later generation.
+    pub(super) fn cleared(&self) -> Result<Setup<U>, String> {
+        let mut setup = self.paused("")?;
+        setup.clear();
         setup.ready();
         Ok(setup)
     }
@@ -178,6 +186,41 @@ impl<U: PoolUser> Setup<U> {
         outcome.map_err(|failure| format!("the check-out fails: {failure:#}"))
     }
 
+    /// Checks out a connection and checks it in.
+    pub(super) fn use_one(&mut self) -> Outcome {
+        let connection = self.open()?;
+        self.check_in(connection);
+        Ok(())
+    }
+
+    /// Waits for the connection of each check-out, and checks it in.
+    pub(super) fn serve(
+        &mut self,
+        attempts: impl IntoIterator<Item = Attempt<CheckedOut<U>>>,
+    ) -> Outcome {
+        for attempt in attempts {
+            let connection = self.connection(&attempt)?;
+            self.check_in(connection);
+        }
+        Ok(())
+    }
+
+    /// Waits for a check-out to fail with a retryable error of the pool.
+    pub(super) fn refusal(&mut self, attempt: &Attempt<CheckedOut<U>>) -> Outcome {
+        expect_retryable(&self.failure(attempt)?)
+    }
+
+    /// Waits for a check-out to fail with an error of this kind.
+    pub(super) fn failure_of(
+        &mut self,
+        kind: ErrorKind,
+        attempt: &Attempt<CheckedOut<U>>,
+    ) -> Outcome {
+        let failure = self.failure(attempt)?;
+        ensure!(failure.kind() == kind, "the check-out does not fail as {kind:?}: {failure:#}");
+        Ok(())
+    }
+
     /// Waits for the failure of a check-out.
     pub(super) fn failure(&mut self, attempt: &Attempt<CheckedOut<U>>) -> Result<Error, String> {
         match self.wait_for(attempt)? {
@@ -218,6 +261,13 @@ impl<U: PoolUser> Setup<U> {
         self.socket_of(connection)
     }
 
+    /// Checks out a connection, runs a command and checks the connection in. Returns its socket.
+    pub(super) fn use_socket(&mut self) -> Result<usize, String> {
+        let (connection, socket) = self.open_socket()?;
+        self.check_in(connection);
+        Ok(socket)
+    }
+
     /// Checks in a connection.
     pub(super) fn check_in(&mut self, connection: U::Connection) {
         self.check_in_at_once(connection);
@@ -241,7 +291,7 @@ impl<U: PoolUser> Setup<U> {
     }
 
     /// Runs all tasks and waits for other threads until the condition holds.
-    pub(super) fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Outcome {
+    fn wait_until(&mut self, condition: impl Fn(&Self) -> bool) -> Outcome {
         let end = Instant::now() + self.patience;
         loop {
             self.settle();
@@ -251,6 +301,21 @@ impl<U: PoolUser> Setup<U> {
             ensure!(Instant::now() < end, "nothing has happened for {:?}", self.patience);
             thread::park_timeout(Duration::from_millis(1));
         }
+    }
+
+    /// Starts a step that waits until the condition holds.
+    pub(super) fn until(
+        &mut self,
+        doing: &'static str,
+        condition: impl Fn(&Self) -> bool,
+    ) -> Outcome {
+        self.step(doing);
+        self.wait_until(condition)
+    }
+
+    /// Starts a step that waits until this socket is closed.
+    pub(super) fn wait_for_close(&mut self, doing: &'static str, socket: usize) -> Outcome {
+        self.until(doing, |setup| !setup.server.is_open(socket))
     }
 
     /// Waits for the result of an attempt.
@@ -276,10 +341,45 @@ impl<U: PoolUser> Setup<U> {
         }
     }
 
-    /// Waits for the end of a command, and checks its connection in.
-    pub(super) fn end_command(&mut self, attempt: &Attempt<Ran<U>>) -> Outcome {
-        let (connection, _) = self.wait_for(attempt)?;
+    /// Drops the futures of many check-outs, one after the other.
+    pub(super) fn drop_check_outs(&mut self, doing: &'static str) {
+        self.step(doing);
+        for _ in 0..100 {
+            let attempt = self.check_out();
+            self.cancel(&attempt);
+        }
+    }
+
+    /// Waits for the result of a command, and checks its connection in.
+    pub(super) fn end_command(
+        &mut self,
+        attempt: &Attempt<Ran<U>>,
+    ) -> Result<Result<(), Error>, String> {
+        let (connection, outcome) = self.wait_for(attempt)?;
         self.check_in(connection);
+        Ok(outcome)
+    }
+
+    /// Runs a command on a connection that breaks, and checks it in. Returns the command's result.
+    pub(super) fn break_off(
+        &mut self,
+        connection: U::Connection,
+        doing: &'static str,
+    ) -> Result<Result<(), Error>, String> {
+        self.server.commands(Gate::Broken);
+        self.step(doing);
+        let command = self.command(connection);
+        let outcome = self.end_command(&command);
+        self.server.commands(Gate::Open);
+        outcome
+    }
+
+    /// Checks the stages of the reported errors. All must have the current generation.
+    pub(super) fn expect_errors(&self, stages: &[Stage]) -> Outcome {
+        let generation = self.host.generation_now();
+        let expected: Vec<_> = stages.iter().map(|stage| (*stage, generation)).collect();
+        let errors = self.host.errors();
+        ensure!(errors == expected, "the reports are {errors:?} instead of {expected:?}");
         Ok(())
     }
 
@@ -303,4 +403,13 @@ impl<U: PoolUser> Setup<U> {
         ensure!(violations.is_empty(), "{} within {call}", violations.join(", "));
         Ok(())
     }
+}
+
+/// The step of a command on a connection that breaks, unless another one says more.
+pub(super) const BREAKING: &str = "running a command on a connection that breaks";
+
+/// Checks that a check-out or a command has failed with a retryable error of the pool.
+pub(super) fn expect_retryable(failure: &Error) -> Outcome {
+    ensure!(failure.is_retryable_pool(), "it fails without a retryable pool error: {failure:#}");
+    Ok(())
 }
