@@ -28,7 +28,7 @@ pub(crate) async fn run(
         pool.work_by_caller();
     }
     let now = pool.expiry_time();
-    let result = match pool.change_with(|machine| machine.check_out(now)) {
+    let result = match pool.change(|machine| machine.check_out(now)) {
         Ok(CheckOut::Connection(member)) => Ok(member),
         Ok(CheckOut::Wait(ticket)) => {
             let waiting = Waiting { pool, ticket: Some(ticket), deadline };
@@ -85,7 +85,7 @@ impl Waiting<'_> {
                 Err(_) if until < deadline => {}
                 Err(_) if self.deadline.is_some() => return self.expire(ticket),
                 Err(_) => {
-                    if let Some(result) = pool.change_with(|machine| machine.time_out(ticket)) {
+                    if let Some(result) = pool.change(|machine| machine.time_out(ticket)) {
                         self.ticket = None;
                         return result;
                     }
@@ -98,7 +98,7 @@ impl Waiting<'_> {
     /// Ends the check-out because its operation has no time left.
     fn expire(mut self, ticket: Ticket) -> Result<Box<Member>, Error> {
         self.ticket = None;
-        self.pool.change_with(|machine| machine.expire(ticket))
+        self.pool.change(|machine| machine.expire(ticket))
     }
 
     /// Opens a connection, unless another one is handed over first.

@@ -1,6 +1,7 @@
 //! The machine of a pool and the lock around it.
 
 use std::{
+    mem,
     sync::PoisonError,
     task::{Context, Poll, Waker},
 };
@@ -30,16 +31,11 @@ impl<C: Pooled> Core<C> {
 
     /// Changes the machine and wakes the tasks that the change concerns. The caller closes the
     /// returned connections.
-    pub(crate) fn change(&self, change: impl FnOnce(&mut Machine<C>) -> After<C>) -> Closing<C> {
-        self.change_with(|machine| ((), change(machine))).1
-    }
-
-    /// Changes the machine like [`change`](Self::change), and returns a result.
-    pub(crate) fn change_with<T>(
-        &self,
-        change: impl FnOnce(&mut Machine<C>) -> (T, After<C>),
-    ) -> (T, Closing<C>) {
-        let (answer, After { wake, close }) = change(&mut self.lock());
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Machine<C>) -> T) -> (T, Closing<C>) {
+        let mut machine = self.lock();
+        let answer = change(&mut machine);
+        let After { wake, close } = mem::take(&mut machine.after);
+        drop(machine);
         wake.into_iter().for_each(Waker::wake);
         (answer, close)
     }
@@ -58,7 +54,7 @@ impl<C: Pooled> Core<C> {
         cx: &mut Context<'_>,
     ) -> (Poll<Step<C>>, Closing<C>) {
         let mut waker = Some(cx.waker().clone());
-        let polled = self.change_with(|machine| machine.poll(ticket, now, &mut waker));
+        let polled = self.change(|machine| machine.poll(ticket, now, &mut waker));
         drop(waker);
         polled
     }

@@ -21,7 +21,7 @@ use crate::{
     core::{Closing, Core},
     events::PoolEvents,
     interrupt::Interrupts,
-    machine::{After, Config, Failure, Machine, Pin, Urgent, Work},
+    machine::{Config, Failure, Machine, Pin, Urgent, Work},
     member::Member,
 };
 
@@ -126,20 +126,8 @@ impl Inner {
     }
 
     /// Changes the machine, and closes the connections that it gives up.
-    pub(crate) fn change(
-        &self,
-        change: impl FnOnce(&mut Machine<Box<Member>>) -> After<Box<Member>>,
-    ) {
-        let closing = self.core.change(change);
-        self.close_all(closing);
-    }
-
-    /// As [`change`](Self::change), with an answer.
-    pub(crate) fn change_with<T>(
-        &self,
-        change: impl FnOnce(&mut Machine<Box<Member>>) -> (T, After<Box<Member>>),
-    ) -> T {
-        let (answer, closing) = self.core.change_with(change);
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Machine<Box<Member>>) -> T) -> T {
+        let (answer, closing) = self.core.change(change);
         self.close_all(closing);
         answer
     }
@@ -220,11 +208,6 @@ impl Inner {
             Urgent::Interrupt(interruption) => self.interrupts.interrupt(interruption),
             Urgent::Wake(wakers) => wakers.into_iter().for_each(Waker::wake),
         }
-    }
-
-    /// Marks the pool as ready.
-    pub(crate) fn ready(&self) {
-        self.change(Machine::ready);
     }
 
     /// Makes all connections opened before the clear stale.

@@ -1,8 +1,8 @@
 //! The state machine of one pool: its connections, its waiting check-outs and its next task (CMAP:
 //! "Connection Pool").
 //!
-//! It has no lock, clock or socket. Each method returns actions that the caller carries out after
-//! it has released the lock around the machine: tasks to wake and connections to close.
+//! It has no lock, clock or socket. Methods leave actions in [`After`], which the caller carries out
+//! after it has released the lock around the machine: tasks to wake and connections to close.
 
 mod attempts;
 mod services;
@@ -67,6 +67,8 @@ pub(crate) struct Machine<C> {
     armed: Option<Instant>,
     opened: u64,
     closed: u64,
+    /// The actions that the calls since the last unlocking leave to the caller.
+    pub(crate) after: After<C>,
 }
 
 /// The constant settings of a pool.
@@ -137,7 +139,6 @@ pub(crate) enum CheckOut<C> {
 
 /// Actions of the caller after it has released the lock of the machine.
 #[derive(Debug)]
-#[must_use = "tasks are woken and connections closed once the machine is unlocked"]
 pub(crate) struct After<C> {
     pub(crate) wake: SmallVec<[Waker; 2]>,
     pub(crate) close: SmallVec<[(C, ConnectionClosedReason); 1]>,
@@ -191,25 +192,23 @@ impl<C: Pooled> Machine<C> {
             armed: None,
             opened: 0,
             closed: 0,
+            after: After::default(),
         }
     }
 
     /// Allows connections to be opened (CMAP: "Marking a Connection Pool as Ready").
-    pub(crate) fn ready(&mut self) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn ready(&mut self) {
         if let State::Paused(_) = self.state {
             self.state = State::Ready;
             self.fill_at = None;
             self.fill_failures = 0;
-            self.start_attempts(&mut after);
+            self.start_attempts();
         }
-        after
     }
 
     /// Makes connections stale (CMAP: "Clearing a Connection Pool"). Takes constant time: the
     /// worker closes the idle connections and wakes the evicted check-outs later.
-    pub(crate) fn clear(&mut self, clear: &PoolClear) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn clear(&mut self, clear: &PoolClear) {
         if let Some(service) = clear.service_id {
             self.services.clear(service, clear.generation);
             if self.attempts.is_empty() {
@@ -228,11 +227,10 @@ impl<C: Pooled> Machine<C> {
             self.interrupt =
                 Some(Interruption { below: clear.generation, service: clear.service_id });
             if clear.service_id.is_none() {
-                self.cancel_attempts(&mut after);
+                self.cancel_attempts();
             }
         }
-        self.wake_worker(&mut after);
-        after
+        self.wake_worker();
     }
 
     /// Ends the pool (CMAP: "Closing a Connection Pool"). Returns the idle connections, unless the
@@ -250,41 +248,33 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Passes connections to the worker to be closed; their closing is already published.
-    pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn close_later(&mut self, connections: VecDeque<Idle<C>>) {
         self.to_close.push(ToClose { connections, reason: None });
-        self.cancel_attempts(&mut after);
-        self.wake_worker(&mut after);
-        after
+        self.cancel_attempts();
+        self.wake_worker();
     }
 
     /// Takes an idle connection, or joins the wait queue (CMAP: "Checking Out a Connection").
     ///
     /// `now` is not needed without `maxIdleTimeMS`.
-    pub(crate) fn check_out(
-        &mut self,
-        now: Option<Instant>,
-    ) -> (Result<CheckOut<C>, Error>, After<C>) {
-        let mut after = After::default();
+    pub(crate) fn check_out(&mut self, now: Option<Instant>) -> Result<CheckOut<C>, Error> {
         if let Some(error) = self.refusal() {
-            return (Err(error), after);
+            return Err(error);
         }
-        if let Some(connection) = self.next_idle(now, &mut after) {
-            return (Ok(CheckOut::Connection(connection)), after);
+        if let Some(connection) = self.next_idle(now) {
+            return Ok(CheckOut::Connection(connection));
         }
         let ticket = self.waiters.join();
-        self.start_attempts(&mut after);
-        (Ok(CheckOut::Wait(ticket)), after)
+        self.start_attempts();
+        Ok(CheckOut::Wait(ticket))
     }
 
     /// Takes a connection back: hands it to the first waiter, keeps it, or returns it to be closed
     /// (CMAP: "Checking In a Connection").
-    pub(crate) fn check_in(&mut self, connection: C, pin: Option<Pin>, now: Instant) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn check_in(&mut self, connection: C, pin: Option<Pin>, now: Instant) {
         self.in_use -= 1;
         self.unpin(pin);
-        self.settle(connection, now, &mut after);
-        after
+        self.settle(connection, now);
     }
 
     /// Counts a connection in use as pinned.
@@ -313,7 +303,7 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Takes the most recently used idle connection, and counts it as in use.
-    fn next_idle(&mut self, now: Option<Instant>, after: &mut After<C>) -> Option<C> {
+    fn next_idle(&mut self, now: Option<Instant>) -> Option<C> {
         while let Some(Idle { connection, since }) = self.idle.pop_back() {
             let reason = if self.is_stale(&connection) {
                 ConnectionClosedReason::Stale
@@ -324,13 +314,13 @@ impl<C: Pooled> Machine<C> {
                 return Some(connection);
             };
             self.forget(&connection);
-            after.close.push((connection, reason));
+            self.after.close.push((connection, reason));
         }
         None
     }
 
     /// Delivers, keeps or closes a connection that is no longer in use.
-    fn settle(&mut self, connection: C, since: Instant, after: &mut After<C>) {
+    fn settle(&mut self, connection: C, since: Instant) {
         let reason = if !connection.is_usable() {
             ConnectionClosedReason::Error
         } else if let State::Closed | State::RuntimeShutDown = self.state {
@@ -338,16 +328,16 @@ impl<C: Pooled> Machine<C> {
         } else if self.is_stale(&connection) {
             ConnectionClosedReason::Stale
         } else {
-            self.place(connection, since, after);
+            self.place(connection, since);
             return;
         };
         self.forget(&connection);
-        after.close.push((connection, reason));
-        self.start_attempts(after);
+        self.after.close.push((connection, reason));
+        self.start_attempts();
     }
 
     /// Hands a usable connection to the waiter that has waited longest, or keeps it.
-    fn place(&mut self, connection: C, since: Instant, after: &mut After<C>) {
+    fn place(&mut self, connection: C, since: Instant) {
         let waiter = match self.attempts.oldest_owner() {
             Some(owner) => {
                 let next = self.next_owner();
@@ -358,14 +348,14 @@ impl<C: Pooled> Machine<C> {
         };
         if let Some(waiter) = waiter {
             self.in_use += 1;
-            after.wake.extend(self.waiters.deliver(waiter, connection));
-            self.pass_turn(after);
+            self.after.wake.extend(self.waiters.deliver(waiter, connection));
+            self.pass_turn();
             return;
         }
         self.idle.push_back(Idle { connection, since });
         // An armed timer is never too late: connections expire in order.
         if self.config.options.max_idle_time.is_some() && self.armed.is_none() {
-            self.wake_worker(after);
+            self.wake_worker();
         }
     }
 
@@ -440,8 +430,8 @@ impl<C: Pooled> Machine<C> {
         self.idle.len() + self.in_use + self.attempts.len()
     }
 
-    fn wake_worker(&mut self, after: &mut After<C>) {
-        after.wake.extend(self.worker.take());
+    fn wake_worker(&mut self) {
+        self.after.wake.extend(self.worker.take());
     }
 }
 

@@ -71,7 +71,7 @@ fn first_connection(pool: &Pool) -> Connection {
 }
 
 fn check_out(pool: &Pool) -> Result<CheckOut<Connection>, Error> {
-    pool.change_with(|machine| machine.check_out(None)).0
+    pool.change(|machine| machine.check_out(None)).0
 }
 
 async fn wait(pool: &Pool, ticket: Ticket) -> Result<Connection, Error> {

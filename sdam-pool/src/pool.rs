@@ -117,7 +117,7 @@ impl Pool {
 
 impl PoolHandle for Pool {
     fn ready(&self) {
-        self.0.ready();
+        self.0.change(Machine::ready);
     }
 
     fn clear(&self, clear: &PoolClear) {

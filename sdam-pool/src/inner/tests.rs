@@ -42,8 +42,8 @@ fn an_attempt_that_is_dropped_before_its_first_poll_ends() {
         authenticator: None,
     };
     let pool = Inner::new(context, &settings);
-    pool.ready();
-    let (result, _) = pool.core.change_with(|machine| machine.check_out(None));
+    pool.change(Machine::ready);
+    let (result, _) = pool.core.change(|machine| machine.check_out(None));
     let Ok(CheckOut::Wait(ticket)) = result else {
         panic!("there is a connection: {result:?}");
     };

@@ -4,7 +4,7 @@ use std::{mem, time::Duration};
 
 use sdam_core::{error::Error, time::Instant};
 
-use super::{After, Machine, Pooled, State, Ticket};
+use super::{Machine, Pooled, State, Ticket};
 
 /// The pause after a failed attempt for `minPoolSize`. It doubles with each further failure.
 const FILL_PAUSE: Duration = Duration::from_millis(500);
@@ -137,10 +137,9 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Adds the connection that an attempt has established.
-    pub(crate) fn established(&mut self, id: u64, connection: C, now: Instant) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn established(&mut self, id: u64, connection: C, now: Instant) {
         let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
-            return after;
+            return;
         };
         self.opened += 1;
         self.fill_failures = 0;
@@ -150,30 +149,28 @@ impl<C: Pooled> Machine<C> {
         let is_current = matches!(self.state, State::Ready) && !self.is_stale(&connection);
         match owner {
             Some(owner) if self.has_lost_service(&connection) => {
-                self.settle(connection, now, &mut after);
-                self.wait_again(owner, &mut after);
+                self.settle(connection, now);
+                self.wait_again(owner);
             }
             // A clear came in between: the check-out fails, like those in the queue.
             Some(owner) if !is_current => {
-                self.fail(owner, self.lost(), &mut after);
-                self.settle(connection, now, &mut after);
+                self.fail(owner, self.lost());
+                self.settle(connection, now);
             }
-            Some(owner) => self.swap_owner(owner, connection, now, &mut after),
-            None => self.settle(connection, now, &mut after),
+            Some(owner) => self.swap_owner(owner, connection, now),
+            None => self.settle(connection, now),
         }
-        self.attempt_ended(&mut after);
-        after
+        self.attempt_ended();
     }
 
     /// Ends an attempt that failed.
-    pub(crate) fn failed(&mut self, id: u64, failure: Failure, now: Instant) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn failed(&mut self, id: u64, failure: Failure, now: Instant) {
         let Some(Attempt { owner, .. }) = self.attempts.end(id) else {
-            return after;
+            return;
         };
         match (failure, owner) {
-            (Failure::Failed(error), Some(owner)) => self.fail(owner, error, &mut after),
-            (Failure::Cancelled, Some(owner)) => self.fail(owner, self.interrupted(), &mut after),
+            (Failure::Failed(error), Some(owner)) => self.fail(owner, error),
+            (Failure::Cancelled, Some(owner)) => self.fail(owner, self.interrupted()),
             (Failure::Failed(_), None) => {
                 let pause = FILL_PAUSE * 2_u32.saturating_pow(self.fill_failures.min(8));
                 self.fill_failures += 1;
@@ -181,40 +178,39 @@ impl<C: Pooled> Machine<C> {
             }
             (Failure::Cancelled, None) | (Failure::Dropped, _) => {}
         }
-        self.attempt_ended(&mut after);
-        after
+        self.attempt_ended();
     }
 
     /// Wakes the task that begins the next attempt, if one is needed and allowed.
-    pub(super) fn start_attempts(&mut self, after: &mut After<C>) {
+    pub(super) fn start_attempts(&mut self) {
         if !self.may_attempt() {
             return;
         }
         if self.config.by_caller {
             if let Some(first) = self.waiters.first() {
-                after.wake.extend(self.waiters.wake(first));
+                self.after.wake.extend(self.waiters.wake(first));
             }
         } else if self.waiters.len() > 0 || self.is_short() {
-            self.wake_worker(after);
+            self.wake_worker();
         }
     }
 
     /// Cancels all attempts. Without a worker, the check-outs that make them fail immediately.
-    pub(super) fn cancel_attempts(&mut self, after: &mut After<C>) {
+    pub(super) fn cancel_attempts(&mut self) {
         self.attempts.cancel();
         if self.config.by_caller {
             let owners: Vec<_> = self.attempts.owners().collect();
             for owner in owners {
-                self.fail(owner, self.interrupted(), after);
+                self.fail(owner, self.interrupted());
             }
         }
     }
 
     /// Passes the turn of a check-out that left the queue to the next one, which begins its own
     /// attempt. A worker needs no turns.
-    pub(super) fn pass_turn(&mut self, after: &mut After<C>) {
+    pub(super) fn pass_turn(&mut self) {
         if self.config.by_caller {
-            self.start_attempts(after);
+            self.start_attempts();
         }
     }
 
@@ -234,10 +230,10 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Hands the connection to the oldest owner, and passes the attempt of that owner to `owner`.
-    fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant, after: &mut After<C>) {
+    fn swap_owner(&mut self, owner: Ticket, connection: C, now: Instant) {
         if !connection.is_usable() {
-            self.fail(owner, self.interrupted(), after);
-            self.settle(connection, now, after);
+            self.fail(owner, self.interrupted());
+            self.settle(connection, now);
             return;
         }
         let oldest = self.attempts.oldest_owner();
@@ -248,28 +244,28 @@ impl<C: Pooled> Machine<C> {
         }
         self.in_use += 1;
         let waker = self.waiters.deliver(first.unwrap_or(owner), connection);
-        after.wake.extend(waker);
+        self.after.wake.extend(waker);
     }
 
-    fn attempt_ended(&mut self, after: &mut After<C>) {
+    fn attempt_ended(&mut self) {
         if self.attempts.is_empty() {
             self.services.prune();
         }
-        self.start_attempts(after);
+        self.start_attempts();
     }
 
     /// Returns the owner of an ended attempt to the queue, or fails it if it is overdue.
-    fn wait_again(&mut self, owner: Ticket, after: &mut After<C>) {
+    fn wait_again(&mut self, owner: Ticket) {
         if self.waiters.is_overdue(owner) {
             let error = self.timed_out();
-            self.fail(owner, error, after);
+            self.fail(owner, error);
         } else {
             self.waiters.rejoin(owner);
         }
     }
 
-    fn fail(&mut self, owner: Ticket, error: Error, after: &mut After<C>) {
-        after.wake.extend(self.waiters.fail(owner, error));
+    fn fail(&mut self, owner: Ticket, error: Error) {
+        self.after.wake.extend(self.waiters.fail(owner, error));
     }
 
     /// Returns whether the limits of the pool allow one more attempt.

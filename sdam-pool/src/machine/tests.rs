@@ -180,8 +180,8 @@ impl History {
             Step::ClearService(index) if self.shape.load_balanced => self.clear_service(*index),
             Step::Clear { .. } | Step::ClearService(_) => {}
             Step::Ready => {
-                let after = self.machine.ready();
-                self.finish(after);
+                self.machine.ready();
+                self.finish();
             }
             Step::Pass => self.now = self.now + Duration::from_secs(1),
             Step::Close => self.close(),
@@ -192,8 +192,8 @@ impl History {
     }
 
     fn check_out(&mut self) {
-        let (result, after) = self.machine.check_out(Some(self.now));
-        self.finish(after);
+        let result = self.machine.check_out(Some(self.now));
+        self.finish();
         match result {
             Ok(CheckOut::Connection(connection)) => {
                 let is_first = self.waiting.is_empty() || self.shape.lazy;
@@ -211,8 +211,8 @@ impl History {
         }
         let mut connection = self.in_use.remove(index % self.in_use.len());
         connection.is_usable = is_usable;
-        let after = self.machine.check_in(connection, None, self.now);
-        self.finish(after);
+        self.machine.check_in(connection, None, self.now);
+        self.finish();
     }
 
     /// Begins the attempt with this number; its hello is answered immediately.
@@ -236,15 +236,15 @@ impl History {
             service: self.shape.load_balanced.then(|| service(id)),
             is_usable: true,
         };
-        let after = self.machine.established(id, connection, self.now);
-        self.finish(after);
+        self.machine.established(id, connection, self.now);
+        self.finish();
     }
 
     fn fail(&mut self, index: usize) {
         if let Some((id, _)) = self.take_attempt(index) {
             let failure = Failure::Failed(shut_down());
-            let after = self.machine.failed(id, failure, self.now);
-            self.finish(after);
+            self.machine.failed(id, failure, self.now);
+            self.finish();
         }
     }
 
@@ -263,8 +263,8 @@ impl History {
         }
         let (ticket, _) = self.waiting.remove(index % self.waiting.len());
         self.drop_own(ticket);
-        let after = self.machine.cancel(ticket, self.now);
-        self.finish(after);
+        self.machine.cancel(ticket, self.now);
+        self.finish();
     }
 
     /// Drops the attempt that a check-out makes itself.
@@ -273,8 +273,8 @@ impl History {
         if let Some(id) = own.map(|(id, _)| *id) {
             self.own.remove(&id);
             self.attempts.retain(|(attempt, _)| *attempt != id);
-            let after = self.machine.failed(id, Failure::Dropped, self.now);
-            self.finish(after);
+            self.machine.failed(id, Failure::Dropped, self.now);
+            self.finish();
         }
     }
 
@@ -284,8 +284,8 @@ impl History {
         }
         let place = index % self.waiting.len();
         let ticket = self.waiting[place].0;
-        let (result, after) = self.machine.time_out(ticket);
-        self.finish(after);
+        let result = self.machine.time_out(ticket);
+        self.finish();
         if let Some(result) = result {
             self.waiting.remove(place);
             self.end(result);
@@ -299,8 +299,8 @@ impl History {
         let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
         let mut clear = PoolClear::new(self.generation, cause);
         clear.interrupt_in_use = interrupt;
-        let after = self.machine.clear(&clear);
-        self.finish(after);
+        self.machine.clear(&clear);
+        self.finish();
     }
 
     fn clear_service(&mut self, index: usize) {
@@ -310,20 +310,21 @@ impl History {
         let cause = Error::new(ErrorKind::Network, Stage::Operation, "gone");
         let mut clear = PoolClear::new(*generation, cause);
         clear.service_id = Some(service);
-        let after = self.machine.clear(&clear);
-        self.finish(after);
+        self.machine.clear(&clear);
+        self.finish();
     }
 
     fn close(&mut self) {
         if let Some(idle) = self.machine.close() {
-            let after = self.machine.close_later(idle);
-            self.finish(after);
+            self.machine.close_later(idle);
+            self.finish();
         }
         assert!(self.machine.close().is_none(), "a pool is closed once");
     }
 
     /// Wakes tasks, like the owner of the machine.
-    fn finish(&mut self, after: After<Connection>) {
+    fn finish(&mut self) {
+        let after = mem::take(&mut self.machine.after);
         after.wake.into_iter().for_each(Waker::wake);
         for (connection, reason) in after.close {
             let is_expected = match reason {
@@ -375,8 +376,8 @@ impl History {
     fn cancel_attempts(&mut self) {
         for (id, generation) in std::mem::take(&mut self.attempts) {
             if self.machine.is_cancelled(id) {
-                let after = self.machine.failed(id, Failure::Cancelled, self.now);
-                self.finish(after);
+                self.machine.failed(id, Failure::Cancelled, self.now);
+                self.finish();
             } else {
                 self.attempts.push((id, generation));
             }
@@ -386,8 +387,8 @@ impl History {
     fn poll(&mut self, place: usize) {
         let (ticket, task) = self.waiting[place].clone();
         let mut waker = Some(Waker::from(task));
-        let (polled, after) = self.machine.poll(ticket, Some(self.now), &mut waker);
-        self.finish(after);
+        let polled = self.machine.poll(ticket, Some(self.now), &mut waker);
+        self.finish();
         match polled {
             Poll::Ready(super::Step::Done(result)) => {
                 self.waiting.remove(place);
@@ -401,7 +402,7 @@ impl History {
                 self.begin(id);
                 self.own.insert(id, ticket);
                 let mut waker = Some(Waker::from(Arc::clone(&self.waiting[place].1)));
-                let (polled, _) = self.machine.poll(ticket, Some(self.now), &mut waker);
+                let polled = self.machine.poll(ticket, Some(self.now), &mut waker);
                 assert!(polled.is_pending());
             }
             Poll::Pending => {}
@@ -517,10 +518,10 @@ fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() 
     }
     history.machine.pin(Pin::Cursor);
     history.machine.pin(Pin::Transaction);
-    let (Ok(CheckOut::Wait(ticket)), _) = history.machine.check_out(Some(history.now)) else {
+    let Ok(CheckOut::Wait(ticket)) = history.machine.check_out(Some(history.now)) else {
         panic!("more connections than maxPoolSize");
     };
-    let (result, _) = history.machine.time_out(ticket);
+    let result = history.machine.time_out(ticket);
     let expected = Error::wait_queue_timeout_pinned(&ServerAddress::new("a", 1), 4, 1, 1, 2);
     assert_eq!(result, Some(Err(expected)));
 }

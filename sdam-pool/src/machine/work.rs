@@ -7,7 +7,7 @@ use std::{
 
 use sdam_core::{error::Error, event::ConnectionClosedReason, time::Instant};
 
-use super::{After, Interruption, Machine, Pooled, State, Ticket};
+use super::{Interruption, Machine, Pooled, State, Ticket};
 
 /// The maximum number of connections or wakers that are taken under one lock.
 const BATCH: usize = 64;
@@ -86,15 +86,13 @@ impl<C: Pooled> Machine<C> {
     }
 
     /// Ends the pool because its worker was dropped with its runtime.
-    pub(crate) fn runtime_shut_down(&mut self) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn runtime_shut_down(&mut self) {
         if !matches!(self.state, State::Closed) {
             self.state = State::RuntimeShutDown;
             self.close_idle(ConnectionClosedReason::PoolClosed);
         }
         // Including those that closing the pool evicted, if the worker has not woken them.
-        after.wake.extend(self.waiters.fail_all(&self.lost()));
-        after
+        self.after.wake.extend(self.waiters.fail_all(&self.lost()));
     }
 
     /// Polls a waiting check-out. If it keeps waiting, `waker` is stored and replaced by the
@@ -104,20 +102,16 @@ impl<C: Pooled> Machine<C> {
         ticket: Ticket,
         now: Option<Instant>,
         waker: &mut Option<Waker>,
-    ) -> (Poll<Step<C>>, After<C>) {
-        let mut after = After::default();
-        self.take_back(ticket, now, &mut after);
-        let polled = match self.waiters.poll(ticket, waker) {
-            Poll::Ready(result) => Poll::Ready(Step::Done(self.accept(result, &mut after))),
-            Poll::Pending => match self.begin_own(ticket) {
-                Some(id) => {
-                    self.pass_turn(&mut after);
-                    Poll::Ready(Step::Open(id))
-                }
-                None => Poll::Pending,
-            },
+    ) -> Poll<Step<C>> {
+        self.take_back(ticket, now);
+        if let Poll::Ready(result) = self.waiters.poll(ticket, waker) {
+            return Poll::Ready(Step::Done(self.accept(result)));
+        }
+        let Some(id) = self.begin_own(ticket) else {
+            return Poll::Pending;
         };
-        (polled, after)
+        self.pass_turn();
+        Poll::Ready(Step::Open(id))
     }
 
     /// Takes the worker's waker when the pool is dropped.
@@ -127,33 +121,29 @@ impl<C: Pooled> Machine<C> {
 
     /// Fails a check-out that timed out, unless a connection is being opened for it: then
     /// `connectTimeoutMS` applies (CMAP: "waitQueueTimeoutMS").
-    pub(crate) fn time_out(&mut self, ticket: Ticket) -> (Option<Result<C, Error>>, After<C>) {
-        let mut after = After::default();
+    pub(crate) fn time_out(&mut self, ticket: Ticket) -> Option<Result<C, Error>> {
         if self.waiters.is_owner(ticket) {
             self.waiters.set_overdue(ticket);
-            return (None, after);
+            return None;
         }
-        let result = self.end(ticket, &mut after);
-        (Some(result), after)
+        Some(self.end(ticket))
     }
 
     /// Fails a check-out whose operation timed out. A connection that is being opened for it goes
     /// to the next check-out.
-    pub(crate) fn expire(&mut self, ticket: Ticket) -> (Result<C, Error>, After<C>) {
-        let mut after = After::default();
+    pub(crate) fn expire(&mut self, ticket: Ticket) -> Result<C, Error> {
         self.disown(ticket);
-        let result = self.end(ticket, &mut after);
-        (result, after)
+        self.end(ticket)
     }
 
     /// Ends a check-out that timed out. If a connection was handed over just before, the check-out
     /// succeeds.
-    fn end(&mut self, ticket: Ticket, after: &mut After<C>) -> Result<C, Error> {
+    fn end(&mut self, ticket: Ticket) -> Result<C, Error> {
         let result = match self.waiters.take(ticket) {
-            Some(result) => self.accept(result, after),
+            Some(result) => self.accept(result),
             None => Err(self.timed_out()),
         };
-        self.pass_turn(after);
+        self.pass_turn();
         result
     }
 
@@ -167,25 +157,25 @@ impl<C: Pooled> Machine<C> {
 
     /// Takes back a connection whose service was cleared since its delivery. The check-out gets an
     /// idle connection, or returns to its place in the queue.
-    fn take_back(&mut self, ticket: Ticket, now: Option<Instant>, after: &mut After<C>) {
+    fn take_back(&mut self, ticket: Ticket, now: Option<Instant>) {
         let delivered = self.waiters.delivered(ticket);
         if !delivered.is_some_and(|connection| self.has_lost_service(connection)) {
             return;
         }
         if let Some(connection) = self.waiters.rejoin(ticket) {
             self.in_use -= 1;
-            self.settle(connection, Instant::EPOCH, after);
+            self.settle(connection, Instant::EPOCH);
         }
         // Idle connections exist only if no other check-out waits.
-        if let Some(connection) = self.next_idle(now, after)
+        if let Some(connection) = self.next_idle(now)
             && let Some(first) = self.waiters.next()
         {
-            after.wake.extend(self.waiters.deliver(first, connection));
+            self.after.wake.extend(self.waiters.deliver(first, connection));
         }
     }
 
     /// Refuses a connection that became stale between its delivery and the poll of the check-out.
-    fn accept(&mut self, result: Result<C, Error>, after: &mut After<C>) -> Result<C, Error> {
+    fn accept(&mut self, result: Result<C, Error>) -> Result<C, Error> {
         let connection = result?;
         if !matches!(self.state, State::Closed) && !self.is_stale(&connection) {
             return Ok(connection);
@@ -193,21 +183,19 @@ impl<C: Pooled> Machine<C> {
         self.in_use -= 1;
         // Otherwise `take_back` would have found it.
         let is_late = self.has_lost_service(&connection);
-        self.settle(connection, Instant::EPOCH, after);
+        self.settle(connection, Instant::EPOCH);
         Err(if is_late { self.timed_out() } else { self.lost() })
     }
 
     /// Removes a check-out that was dropped. A connection handed to it goes to the next one.
-    pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) -> After<C> {
-        let mut after = After::default();
+    pub(crate) fn cancel(&mut self, ticket: Ticket, now: Instant) {
         self.disown(ticket);
         if let Some(Ok(connection)) = self.waiters.take(ticket) {
             self.in_use -= 1;
-            self.settle(connection, now, &mut after);
+            self.settle(connection, now);
         } else {
-            self.pass_turn(&mut after);
+            self.pass_turn();
         }
-        after
     }
 
     pub(super) fn timed_out(&self) -> Error {
