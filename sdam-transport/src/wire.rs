@@ -38,12 +38,22 @@ pub struct WireMessage {
     layout: Layout,
 }
 
-/// The positions of a message's parts.
+/// The flags of a message, and the positions of its parts. A part that it does not have is empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Layout {
-    Msg(msg::Layout),
-    Query(legacy::QueryLayout),
-    Reply(legacy::ReplyLayout),
+struct Layout {
+    op_code: OpCode,
+    flags: u32,
+    body: Range<usize>,
+    /// The collection of an OP_QUERY.
+    collection: Range<usize>,
+    /// The sections of an OP_MSG.
+    sections: Range<usize>,
+}
+
+impl Layout {
+    fn new(op_code: OpCode, flags: u32, body: Range<usize>) -> Self {
+        Self { op_code, flags, body, collection: 0..0, sections: 0..0 }
+    }
 }
 
 /// The kind of a [`WireMessage`].
@@ -72,9 +82,9 @@ impl WireMessage {
         }
         let mut cursor = Cursor::new(&bytes, Header::LENGTH);
         let layout = match header.op_code {
-            OP_MSG => Layout::Msg(msg::Layout::decode(&mut cursor)?),
-            OP_QUERY => Layout::Query(legacy::QueryLayout::decode(&mut cursor)?),
-            OP_REPLY => Layout::Reply(legacy::ReplyLayout::decode(&mut cursor)?),
+            OP_MSG => msg::decode(&mut cursor)?,
+            OP_QUERY => legacy::decode_query(&mut cursor)?,
+            OP_REPLY => legacy::decode_reply(&mut cursor)?,
             OP_COMPRESSED => return Err(WireError::Compressed),
             other => return Err(WireError::UnknownOpCode(other)),
         };
@@ -103,79 +113,56 @@ impl WireMessage {
 
     /// Returns the kind of message.
     pub fn op_code(&self) -> OpCode {
-        match &self.layout {
-            Layout::Msg(_) => OpCode::Msg,
-            Layout::Query(_) => OpCode::Query,
-            Layout::Reply(_) => OpCode::Reply,
-        }
+        self.layout.op_code
     }
 
     /// Returns the command or its reply, one BSON document: the section of kind 0 of an OP_MSG, the
     /// query of an OP_QUERY, or the first document of an OP_REPLY.
     pub fn body(&self) -> &[u8] {
-        let range = match &self.layout {
-            Layout::Msg(msg) => &msg.body,
-            Layout::Query(query) => &query.body,
-            Layout::Reply(reply) => &reply.body,
-        };
-        self.slice(range)
+        self.slice(&self.layout.body)
     }
 
     /// Returns whether the sender will send another message without a request (OP_MSG:
     /// "moreToCome").
     pub fn more_to_come(&self) -> bool {
-        self.msg_flag(msg::MORE_TO_COME)
+        self.has(OpCode::Msg, msg::MORE_TO_COME)
     }
 
     /// Returns whether the request allows a stream of replies (OP_MSG: "exhaustAllowed").
     pub fn exhaust_allowed(&self) -> bool {
-        self.msg_flag(msg::EXHAUST_ALLOWED)
+        self.has(OpCode::Msg, msg::EXHAUST_ALLOWED)
     }
 
     /// Returns whether the message has a checksum, which was verified (OP_MSG: "checksumPresent").
     pub fn has_checksum(&self) -> bool {
-        self.msg_flag(msg::CHECKSUM_PRESENT)
+        self.has(OpCode::Msg, msg::CHECKSUM_PRESENT)
     }
 
     /// Returns the sections of kind 1 of an OP_MSG; none for other kinds of messages.
     pub fn sequences(&self) -> Sequences<'_> {
-        match &self.layout {
-            Layout::Msg(msg) => Sequences::new(self.slice(&msg.sections)),
-            Layout::Query(_) | Layout::Reply(_) => Sequences::new(&[]),
-        }
+        Sequences::new(self.slice(&self.layout.sections))
     }
 
     /// Returns the collection of an OP_QUERY, such as `admin.$cmd`; otherwise `None`.
     pub fn collection(&self) -> Option<&str> {
-        match &self.layout {
-            // Validated as UTF-8 when the message was created.
-            Layout::Query(query) => std::str::from_utf8(self.slice(&query.collection)).ok(),
-            Layout::Msg(_) | Layout::Reply(_) => None,
-        }
+        // Validated as UTF-8 when the message was created.
+        let collection = std::str::from_utf8(self.slice(&self.layout.collection)).ok();
+        collection.filter(|_| self.op_code() == OpCode::Query)
     }
 
     /// Returns the flags of an OP_QUERY, see [`OpQuery::SECONDARY_OK`]; otherwise `None`.
     pub fn query_flags(&self) -> Option<u32> {
-        match &self.layout {
-            Layout::Query(query) => Some(query.flags),
-            Layout::Msg(_) | Layout::Reply(_) => None,
-        }
+        (self.op_code() == OpCode::Query).then_some(self.layout.flags)
     }
 
     /// Returns whether the message is an OP_REPLY that reports a failure, with `$err` in its body
     /// (OP_REPLY: "QueryFailure").
     pub fn is_query_failure(&self) -> bool {
-        match &self.layout {
-            Layout::Reply(reply) => reply.flags & OpReply::QUERY_FAILURE != 0,
-            Layout::Msg(_) | Layout::Query(_) => false,
-        }
+        self.has(OpCode::Reply, OpReply::QUERY_FAILURE)
     }
 
-    fn msg_flag(&self, flag: u32) -> bool {
-        match &self.layout {
-            Layout::Msg(msg) => msg.flags & flag != 0,
-            Layout::Query(_) | Layout::Reply(_) => false,
-        }
+    fn has(&self, op_code: OpCode, flag: u32) -> bool {
+        self.op_code() == op_code && self.layout.flags & flag != 0
     }
 
     fn slice(&self, range: &Range<usize>) -> &[u8] {
@@ -224,24 +211,24 @@ impl Header {
     pub fn message_length(&self) -> usize {
         self.length
     }
-
-    /// Writes a header with length zero; [`set_length`] sets it.
-    fn start(request_id: i32, response_to: i32, op_code: i32, capacity: usize) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(Self::LENGTH + capacity);
-        for field in [0, request_id, response_to, op_code] {
-            bytes.extend_from_slice(&field.to_le_bytes());
-        }
-        bytes
-    }
 }
 
-/// Sets the message length in the header.
-fn set_length(bytes: &mut [u8], length: usize) -> Result<(), WireError> {
+/// Writes a message of a header and `parts`, to which the caller appends `trailer` bytes.
+fn assemble(
+    [request_id, response_to, op_code]: [i32; 3],
+    parts: &[&[u8]],
+    trailer: usize,
+) -> Result<Vec<u8>, WireError> {
+    let length = Header::LENGTH + parts.iter().map(|part| part.len()).sum::<usize>() + trailer;
     let declared = i32::try_from(length).map_err(|_| WireError::TooLong { length })?;
-    if let Some(field) = bytes.first_chunk_mut() {
-        *field = declared.to_le_bytes();
+    let mut bytes = Vec::with_capacity(length);
+    for field in [declared, request_id, response_to, op_code] {
+        bytes.extend_from_slice(&field.to_le_bytes());
     }
-    Ok(())
+    for part in parts {
+        bytes.extend_from_slice(part);
+    }
+    Ok(bytes)
 }
 
 const OP_REPLY: i32 = 1;

@@ -39,13 +39,13 @@ pub(super) async fn messages_arrive_in_both_directions(backend: Backend, run: Ru
 }
 
 pub(super) async fn long_messages_arrive_whole(backend: Backend, run: Run) -> Outcome {
-    let (peer, mut connection) = meet(echo, &backend, &run).await?;
+    let (_peer, mut connection) = meet(echo, &backend, &run).await?;
     // The maximum document length, plus the overhead of a reply.
     exchange(&mut *connection, 1, (16 << 20) + (16 << 10), &run).await
 }
 
 pub(super) async fn the_message_size_limit_can_be_set(backend: Backend, run: Run) -> Outcome {
-    let (peer, mut connection) = meet(echo, &backend, &run).await?;
+    let (_peer, mut connection) = meet(echo, &backend, &run).await?;
     connection.set_max_message_size(1000);
     exchange(&mut *connection, 1, 100, &run).await?;
     connection.set_max_message_size(100);

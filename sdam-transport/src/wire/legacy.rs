@@ -1,8 +1,6 @@
 //! OP_QUERY and OP_REPLY, for legacy hello to servers that may not support OP_MSG.
 
-use std::ops::Range;
-
-use super::{Header, OP_QUERY, OP_REPLY, WireError, WireMessage, cursor::Cursor, set_length};
+use super::{Layout, OP_QUERY, OP_REPLY, OpCode, WireError, WireMessage, assemble, cursor::Cursor};
 
 /// An OP_QUERY to encode: a command for servers before 3.6.
 #[derive(Clone, Copy, Debug)]
@@ -26,18 +24,16 @@ impl OpQuery<'_> {
         if self.collection.contains('\0') {
             return Err(WireError::NotUtf8 { field: COLLECTION });
         }
-        let capacity = self.collection.len() + self.body.len() + 16;
-        let mut bytes = Header::start(self.request_id, 0, OP_QUERY, capacity);
-        bytes.extend_from_slice(&self.flags.to_le_bytes());
-        bytes.extend_from_slice(self.collection.as_bytes());
-        bytes.push(0);
         let (number_to_skip, number_to_return) = (0_i32, -1_i32);
-        bytes.extend_from_slice(&number_to_skip.to_le_bytes());
-        bytes.extend_from_slice(&number_to_return.to_le_bytes());
-        bytes.extend_from_slice(self.body);
-        let length = bytes.len();
-        set_length(&mut bytes, length)?;
-        WireMessage::decode(bytes)
+        let parts: [&[u8]; 6] = [
+            &self.flags.to_le_bytes(),
+            self.collection.as_bytes(),
+            &[0],
+            &number_to_skip.to_le_bytes(),
+            &number_to_return.to_le_bytes(),
+            self.body,
+        ];
+        WireMessage::decode(assemble([self.request_id, 0, OP_QUERY], &parts, 0)?)
     }
 }
 
@@ -62,68 +58,47 @@ impl OpReply<'_> {
 
     /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
-        let capacity = self.body.len() + 20;
-        let mut bytes = Header::start(self.request_id, self.response_to, OP_REPLY, capacity);
-        bytes.extend_from_slice(&self.flags.to_le_bytes());
         let (cursor_id, starting_from, number_returned) = (0_i64, 0_i32, 1_i32);
-        bytes.extend_from_slice(&cursor_id.to_le_bytes());
-        bytes.extend_from_slice(&starting_from.to_le_bytes());
-        bytes.extend_from_slice(&number_returned.to_le_bytes());
-        bytes.extend_from_slice(self.body);
-        let length = bytes.len();
-        set_length(&mut bytes, length)?;
-        WireMessage::decode(bytes)
+        let parts: [&[u8]; 5] = [
+            &self.flags.to_le_bytes(),
+            &cursor_id.to_le_bytes(),
+            &starting_from.to_le_bytes(),
+            &number_returned.to_le_bytes(),
+            self.body,
+        ];
+        WireMessage::decode(assemble([self.request_id, self.response_to, OP_REPLY], &parts, 0)?)
     }
 }
 
-/// The positions of an OP_QUERY's parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct QueryLayout {
-    pub(super) flags: u32,
-    pub(super) collection: Range<usize>,
-    pub(super) body: Range<usize>,
-}
-
-impl QueryLayout {
-    /// Decodes and validates everything after the header.
-    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
-        let flags = cursor.u32("the flags")?;
-        let collection = cursor.cstring(COLLECTION)?;
-        cursor.i32("the number to skip")?;
-        cursor.i32("the number to return")?;
-        let body = cursor.document("the query")?;
-        if !cursor.rest().is_empty() {
-            cursor.document("the projection")?;
-        }
-        end(cursor)?;
-        Ok(Self { flags, collection, body })
+/// Decodes and validates everything after the header of an OP_QUERY.
+pub(super) fn decode_query(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
+    let flags = cursor.u32("the flags")?;
+    let collection = cursor.cstring(COLLECTION)?;
+    cursor.i32("the number to skip")?;
+    cursor.i32("the number to return")?;
+    let body = cursor.document("the query")?;
+    if !cursor.rest().is_empty() {
+        cursor.document("the projection")?;
     }
+    end(cursor)?;
+    Ok(Layout { collection, ..Layout::new(OpCode::Query, flags, body) })
 }
 
-/// The positions of an OP_REPLY's parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct ReplyLayout {
-    pub(super) flags: u32,
-    pub(super) body: Range<usize>,
-}
-
-impl ReplyLayout {
-    /// Decodes and validates everything after the header.
-    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
-        let flags = cursor.u32("the flags")?;
-        cursor.take(size_of::<i64>(), "the cursor id")?;
-        cursor.i32("the position in the cursor")?;
-        let returned = cursor.i32("the number of documents")?;
-        if returned < 1 {
-            return Err(WireError::NoBody);
-        }
-        let body = cursor.document("the reply")?;
-        for _ in 1..returned {
-            cursor.document("a further document of the reply")?;
-        }
-        end(cursor)?;
-        Ok(Self { flags, body })
+/// Decodes and validates everything after the header of an OP_REPLY.
+pub(super) fn decode_reply(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
+    let flags = cursor.u32("the flags")?;
+    cursor.take(size_of::<i64>(), "the cursor id")?;
+    cursor.i32("the position in the cursor")?;
+    let returned = cursor.i32("the number of documents")?;
+    if returned < 1 {
+        return Err(WireError::NoBody);
     }
+    let body = cursor.document("the reply")?;
+    for _ in 1..returned {
+        cursor.document("a further document of the reply")?;
+    }
+    end(cursor)?;
+    Ok(Layout::new(OpCode::Reply, flags, body))
 }
 
 fn end(cursor: &Cursor<'_>) -> Result<(), WireError> {

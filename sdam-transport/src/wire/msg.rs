@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeSet, ops::Range};
 
-use super::{Header, OP_MSG, WireError, WireMessage, crc32c, cursor::Cursor, set_length};
+use super::{Layout, OP_MSG, OpCode, WireError, WireMessage, assemble, crc32c, cursor::Cursor};
 
 pub(super) const CHECKSUM_PRESENT: u32 = 1;
 pub(super) const MORE_TO_COME: u32 = 1 << 1;
@@ -35,23 +35,17 @@ pub struct OpMsg<'a> {
 impl OpMsg<'_> {
     /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
-        let mut bytes =
-            Header::start(self.request_id, self.response_to, OP_MSG, self.body.len() + 16);
-        let flags = [
-            (self.checksum, CHECKSUM_PRESENT),
-            (self.more_to_come, MORE_TO_COME),
-            (self.exhaust_allowed, EXHAUST_ALLOWED),
-        ];
-        let flags = flags.iter().filter(|(set, _)| *set).fold(0, |all, (_, flag)| all | flag);
-        bytes.extend_from_slice(&u32::to_le_bytes(flags));
+        let flags = u32::from(self.checksum) * CHECKSUM_PRESENT
+            | u32::from(self.more_to_come) * MORE_TO_COME
+            | u32::from(self.exhaust_allowed) * EXHAUST_ALLOWED;
+        let mut sequences = Vec::new();
         for sequence in self.sequences {
-            sequence.encode(&mut bytes)?;
+            sequence.encode(&mut sequences)?;
         }
-        bytes.push(KIND_BODY);
-        bytes.extend_from_slice(self.body);
-        let checksum = if self.checksum { size_of::<u32>() } else { 0 };
-        let length = bytes.len() + checksum;
-        set_length(&mut bytes, length)?;
+        let parts = [&flags.to_le_bytes(), &*sequences, &[KIND_BODY], self.body];
+        let checksum = usize::from(self.checksum) * size_of::<u32>();
+        let ids = [self.request_id, self.response_to, OP_MSG];
+        let mut bytes = assemble(ids, &parts, checksum)?;
         if self.checksum {
             bytes.extend_from_slice(&crc32c::checksum(&bytes).to_le_bytes());
         }
@@ -147,50 +141,41 @@ impl<'a> Iterator for Documents<'a> {
     }
 }
 
-/// The positions of an OP_MSG's parts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Layout {
-    pub(super) flags: u32,
-    pub(super) body: Range<usize>,
-    pub(super) sections: Range<usize>,
-}
-
-impl Layout {
-    /// Decodes and validates everything after the header.
-    pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Self, WireError> {
-        let flags = cursor.u32("the flags")?;
-        let unknown = flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME);
-        if unknown != 0 {
-            return Err(WireError::UnknownFlags(unknown));
+/// Decodes and validates everything after the header of an OP_MSG.
+pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
+    let flags = cursor.u32("the flags")?;
+    let unknown = flags & REQUIRED & !(CHECKSUM_PRESENT | MORE_TO_COME);
+    if unknown != 0 {
+        return Err(WireError::UnknownFlags(unknown));
+    }
+    if flags & CHECKSUM_PRESENT != 0 {
+        let declared = cursor.split_off(size_of::<u32>(), "the checksum")?;
+        let declared = Cursor::new(declared, 0).u32("the checksum")?;
+        let actual = crc32c::checksum(cursor.bytes());
+        if declared != actual {
+            return Err(WireError::Checksum { declared, actual });
         }
-        if flags & CHECKSUM_PRESENT != 0 {
-            let declared = cursor.split_off(size_of::<u32>(), "the checksum")?;
-            let declared = Cursor::new(declared, 0).u32("the checksum")?;
-            let actual = crc32c::checksum(cursor.bytes());
-            if declared != actual {
-                return Err(WireError::Checksum { declared, actual });
-            }
-        }
-        let start = cursor.position();
-        let mut body = None;
-        // A sorted set, because their number is limited only by the message length.
-        let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
-        while !cursor.rest().is_empty() {
-            match Section::decode(cursor)? {
-                Section::Body(range) if body.is_none() => body = Some(range),
-                Section::Body(_) => return Err(WireError::SecondBody),
-                Section::Sequence { identifier, .. } => {
-                    let identifier = cursor.bytes().get(identifier).unwrap_or_default();
-                    if !identifiers.insert(identifier) {
-                        return Err(WireError::DuplicateSequence(
-                            String::from_utf8_lossy(identifier).into(),
-                        ));
-                    }
+    }
+    let start = cursor.position();
+    let mut body = None;
+    // A sorted set, because their number is limited only by the message length.
+    let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
+    while !cursor.rest().is_empty() {
+        match Section::decode(cursor)? {
+            Section::Body(range) if body.is_none() => body = Some(range),
+            Section::Body(_) => return Err(WireError::SecondBody),
+            Section::Sequence { identifier, .. } => {
+                let identifier = cursor.bytes().get(identifier).unwrap_or_default();
+                if !identifiers.insert(identifier) {
+                    return Err(WireError::DuplicateSequence(
+                        String::from_utf8_lossy(identifier).into(),
+                    ));
                 }
             }
         }
-        Ok(Self { flags, body: body.ok_or(WireError::NoBody)?, sections: start..cursor.position() })
     }
+    let sections = start..cursor.position();
+    Ok(Layout { sections, ..Layout::new(OpCode::Msg, flags, body.ok_or(WireError::NoBody)?) })
 }
 
 /// The positions of one section's parts.
