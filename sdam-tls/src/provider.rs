@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use rustls::{
     ClientConfig, ClientConnection, RootCertStore,
-    client::{VerifierBuilderError, WebPkiServerVerifier, danger::ServerCertVerifier},
+    client::{VerifierBuilderError, WebPkiServerVerifier},
     crypto::CryptoProvider,
     pki_types::{CertificateDer, CertificateRevocationListDer},
 };
@@ -14,13 +14,7 @@ use sdam_core::{
 };
 use sdam_transport::tls::{Tls, TlsProvider};
 
-use crate::{
-    client::Client,
-    encrypted::KEY_FILE,
-    files,
-    observer::Observer,
-    verifier::{AcceptAny, Verifier},
-};
+use crate::{client::Client, encrypted::KEY_FILE, files, observer::Observer, verifier::Verifier};
 
 /// Creates TLS from the options of a topology, using rustls.
 ///
@@ -29,22 +23,16 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Rustls {
     crypto: Arc<CryptoProvider>,
-    roots: Roots,
+    /// The authorities to trust if there is no `tlsCAFile`; `None` for the platform's.
+    roots: Option<Arc<RootCertStore>>,
     revocation_lists: Vec<CertificateRevocationListDer<'static>>,
     observer: Option<Observer>,
-}
-
-/// The authorities to trust if there is no `tlsCAFile`.
-#[derive(Clone, Debug)]
-enum Roots {
-    Platform,
-    Own(Arc<RootCertStore>),
 }
 
 impl Rustls {
     /// Creates a provider with this cryptography that trusts the platform's authorities.
     pub fn new(crypto: Arc<CryptoProvider>) -> Self {
-        Self { crypto, roots: Roots::Platform, revocation_lists: Vec::new(), observer: None }
+        Self { crypto, roots: None, revocation_lists: Vec::new(), observer: None }
     }
 
     /// Creates a provider with ring's cryptography.
@@ -59,7 +47,7 @@ impl Rustls {
     /// start of each topology.
     #[must_use]
     pub fn with_roots(mut self, roots: Arc<RootCertStore>) -> Self {
-        self.roots = Roots::Own(roots);
+        self.roots = Some(roots);
         self
     }
 
@@ -99,36 +87,43 @@ impl Rustls {
         self
     }
 
-    fn verifier(&self, options: &TlsOptions) -> Result<Arc<dyn ServerCertVerifier>, ConfigError> {
-        let authorities = options.ca_file.as_deref().map(files::authorities);
-        let authorities = authorities.transpose()?;
-        let algorithms = self.crypto.signature_verification_algorithms;
-        if options.allow_invalid_certificates {
-            return Ok(Arc::new(AcceptAny(algorithms)));
-        }
-        let trusted = authorities.unwrap_or_default();
-        let roots = match (&options.ca_file, &self.roots) {
-            (Some(path), _) => Arc::new(store(path, &trusted)?),
-            (None, Roots::Own(roots)) => Arc::clone(roots),
-            (None, Roots::Platform) => Arc::new(platform_roots()?),
+    fn verifier(&self, options: &TlsOptions) -> Result<Verifier, ConfigError> {
+        let trusted = options.ca_file.as_deref().map(files::authorities);
+        let trusted = trusted.transpose()?.unwrap_or_default();
+        let lists = match options.disable_certificate_revocation_check {
+            true => Vec::new(),
+            false => self.revocation_lists.clone(),
         };
-        let mut chain =
-            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&self.crypto));
-        let mut lists = Vec::new();
-        if !options.disable_certificate_revocation_check {
-            lists.clone_from(&self.revocation_lists);
-            chain = chain
-                .with_crls(lists.iter().cloned())
-                .only_check_end_entity_revocation()
-                .enforce_revocation_expiration();
-        }
-        Ok(Arc::new(Verifier {
-            chain: chain.build().map_err(|error| unusable(&error))?,
+        let chain = match options.allow_invalid_certificates {
+            true => None,
+            false => Some(self.chain(options, &trusted, &lists)?),
+        };
+        Ok(Verifier {
+            chain,
             trusted,
             lists,
-            algorithms,
+            algorithms: self.crypto.signature_verification_algorithms,
             checks_name: !options.allow_invalid_hostnames,
-        }))
+        })
+    }
+
+    fn chain(
+        &self,
+        options: &TlsOptions,
+        trusted: &[CertificateDer<'static>],
+        lists: &[CertificateRevocationListDer<'static>],
+    ) -> Result<Arc<WebPkiServerVerifier>, ConfigError> {
+        let roots = match (&options.ca_file, &self.roots) {
+            (Some(path), _) => Arc::new(store(path, trusted)?),
+            (None, Some(roots)) => Arc::clone(roots),
+            (None, None) => Arc::new(platform_roots()?),
+        };
+        WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&self.crypto))
+            .with_crls(lists.iter().cloned())
+            .only_check_end_entity_revocation()
+            .enforce_revocation_expiration()
+            .build()
+            .map_err(|error| unusable(&error))
     }
 }
 
@@ -148,7 +143,7 @@ impl TlsProvider for Rustls {
                 ConfigError::new("tls", "true", reason, "pass another `CryptoProvider`")
             })?
             .dangerous()
-            .with_custom_certificate_verifier(self.verifier(options)?);
+            .with_custom_certificate_verifier(Arc::new(self.verifier(options)?));
         let config = match &options.certificate_key_file {
             None => config.with_no_client_auth(),
             Some(path) => {
@@ -240,18 +235,15 @@ fn platform_roots() -> Result<RootCertStore, ConfigError> {
 }
 
 fn unusable(error: &VerifierBuilderError) -> ConfigError {
-    match error {
-        VerifierBuilderError::InvalidCrl(error) => ConfigError::new(
-            "tls",
-            "true",
+    let (reason, remedy) = match error {
+        VerifierBuilderError::InvalidCrl(error) => (
             format!("a revocation list of this program is not valid: {error:?}"),
             "replace it, or set `tlsDisableCertificateRevocationCheck`",
         ),
-        error => ConfigError::new(
-            "tls",
-            "true",
+        error => (
             format!("this program trusts no authority: {error}"),
             "set `tlsCAFile`, or add authorities to the store of the program",
         ),
-    }
+    };
+    ConfigError::new("tls", "true", reason, remedy)
 }

@@ -1,7 +1,5 @@
 //! The reasons why a certificate or a handshake is rejected.
 
-use std::fmt::Write as _;
-
 use rustls::{
     AlertDescription, CertificateError, Error, InvalidMessage, PeerIncompatible,
     pki_types::UnixTime,
@@ -213,14 +211,11 @@ fn names(presented: &[String]) -> String {
     if presented.is_empty() {
         return "no host at all (it has no subjectAltName)".to_owned();
     }
-    let mut list = String::new();
-    for (index, name) in presented.iter().take(MAX_NAMES).enumerate() {
+    let name = |name: &String| {
         let (_, inner) = name.split_once('(').unwrap_or(("", name));
-        let name = inner.trim_end_matches(')').trim_matches('"');
-        let separator = if index == 0 { "" } else { ", " };
-        // Writing to a string cannot fail.
-        let _ = write!(list, "{separator}`{name}`");
-    }
+        format!("`{}`", inner.trim_end_matches(')').trim_matches('"'))
+    };
+    let list = presented.iter().take(MAX_NAMES).map(name).collect::<Vec<_>>().join(", ");
     match presented.len().saturating_sub(MAX_NAMES) {
         0 => list,
         more => format!("{list} and {more} more"),

@@ -19,7 +19,12 @@ use crate::own;
 /// Checks the chain, the validity and the name of a certificate.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    pub(crate) chain: Arc<WebPkiServerVerifier>,
+    /// Checks chains; `None` to accept every certificate, for `tlsAllowInvalidCertificates`.
+    ///
+    /// Signatures are then accepted as well: without trust in the certificate, its key proves
+    /// nothing, and the option is meant for certificates whose keys the library may be unable to
+    /// check.
+    pub(crate) chain: Option<Arc<WebPkiServerVerifier>>,
     /// Certificates trusted as server certificates, not only as authorities: a server may present
     /// its own self-signed certificate if it is in the application's `tlsCAFile`.
     pub(crate) trusted: Vec<CertificateDer<'static>>,
@@ -38,13 +43,11 @@ impl ServerCertVerifier for Verifier {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let mut result = self.chain.verify_server_cert(
-            end_entity,
-            intermediates,
-            server_name,
-            ocsp_response,
-            now,
-        );
+        let Some(chain) = &self.chain else {
+            return Ok(ServerCertVerified::assertion());
+        };
+        let mut result =
+            chain.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         // The library rejects an authority's certificate as a server certificate, but `openssl req
         // -x509` creates such certificates. It has already checked the validity, but nothing else.
         if result.as_ref().is_err_and(is_of_authority) && self.trusted.contains(end_entity) {
@@ -69,7 +72,9 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls12_signature(message, certificate, signature)
+        self.chain.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |chain| {
+            chain.verify_tls12_signature(message, certificate, signature)
+        })
     }
 
     fn verify_tls13_signature(
@@ -78,11 +83,13 @@ impl ServerCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signature: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.chain.verify_tls13_signature(message, certificate, signature)
+        self.chain.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |chain| {
+            chain.verify_tls13_signature(message, certificate, signature)
+        })
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.chain.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
@@ -91,46 +98,4 @@ fn is_of_authority(error: &Error) -> bool {
         return false;
     };
     matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
-}
-
-/// Accepts every certificate, for `tlsAllowInvalidCertificates`.
-///
-/// Signatures are accepted as well: without trust in the certificate, its key proves nothing, and
-/// this option is meant for certificates whose keys the library may be unable to check.
-#[derive(Debug)]
-pub(crate) struct AcceptAny(pub(crate) WebPkiSupportedAlgorithms);
-
-impl ServerCertVerifier for AcceptAny {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.supported_schemes()
-    }
 }
