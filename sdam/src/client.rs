@@ -23,7 +23,13 @@ use std::{
 };
 
 use sdam_core::{
-    error::Error, event::CommandInfo, options::ConfigError, session::SessionPool, time::Instant,
+    error::Error,
+    event::CommandInfo,
+    options::ConfigError,
+    read_preference::{ReadMode, ReadPreference},
+    session::SessionPool,
+    time::Instant,
+    uri_options::DriverOptions,
 };
 use sdam_events::sink::Interest;
 use sdam_pool::Pool;
@@ -36,7 +42,6 @@ use sdam_transport::{
 
 use self::{
     attempt::{Attempt, Operation},
-    concerns::Concerns,
     limit::Limit,
     retry::Retry,
 };
@@ -72,29 +77,11 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     topology: Topology<Pool>,
-    settings: Settings,
+    /// The criteria of reads without criteria of their own.
+    read: Criteria,
     sessions: Mutex<SessionPool>,
     operations: AtomicI64,
     requests: AtomicU32,
-}
-
-/// The options of commands.
-#[derive(Clone, Debug)]
-struct Settings {
-    /// The criteria of reads without criteria of their own.
-    read: Criteria,
-    /// The criteria of generic commands without criteria of their own.
-    generic: Criteria,
-    /// The criteria of `endSessions`.
-    end_sessions: Criteria,
-    retry_reads: bool,
-    retry_writes: bool,
-    max_adaptive_retries: u32,
-    concerns: Concerns,
-    /// `timeoutMS`, the limit of an operation with all its attempts; zero for no limit.
-    timeout: Option<Duration>,
-    /// `socketTimeoutMS`, the limit of one round trip, unless there is a limit of the operation.
-    socket_timeout: Option<Duration>,
 }
 
 impl Client {
@@ -212,9 +199,8 @@ impl Client {
         &self,
         criteria: impl Into<Option<Criteria>>,
     ) -> Result<PinnedConnection, Error> {
-        let criteria = criteria.into();
-        let criteria = criteria.as_ref().unwrap_or(&self.0.settings.generic);
-        PinnedConnection::check_out(self, criteria).await
+        let criteria = criteria.into().unwrap_or_else(Criteria::primary);
+        PinnedConnection::check_out(self, &criteria).await
     }
 
     /// Ends the sessions of this client on the server, and closes the topology and its pools; see
@@ -235,11 +221,13 @@ impl Client {
     pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
 
     async fn end_sessions(&self) {
-        loop {
-            // Without a server, the sessions are kept for the next call of `close`.
-            let Ok(Some(server)) = self.topology().try_select(&self.0.settings.end_sessions) else {
-                return;
-            };
+        // Driver Sessions: on the primary, or on any secondary if there is none.
+        let anywhere = ReadPreference::new(ReadMode::PrimaryPreferred);
+        let Ok(criteria) = Criteria::read(anywhere) else {
+            return;
+        };
+        // Without a server, the sessions are kept for the next call of `close`.
+        while let Ok(Some(server)) = self.topology().try_select(&criteria) {
             let Some(command) = self.sessions().end_command() else {
                 return;
             };
@@ -276,18 +264,24 @@ impl Client {
     }
 
     fn limit(&self, command: &Command<'_>) -> Limit {
-        let timeout = command.timeout.or(self.0.settings.timeout);
-        Limit::new(timeout, self.topology().shared().now())
+        let driver = self.driver();
+        // Zero, no limit, also replaces the other limits.
+        let own = driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default());
+        Limit::new(command.timeout.or(own), self.topology().shared().now())
     }
 
     /// Returns the criteria of a command, with its name and id if events of selections are wanted.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
-        let criteria = command.criteria(&self.0.settings);
+        let criteria = command.criteria(&self.0.read);
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {
             return criteria;
         }
         let name = CommandInfo::name_of(command.document);
         criteria.with_operation_name(name).with_operation_id(id)
+    }
+
+    fn driver(&self) -> &DriverOptions {
+        &self.topology().shared().options.driver
     }
 
     fn next_operation(&self) -> i64 {
@@ -307,4 +301,4 @@ impl From<TopologyBuilder> for ClientBuilder {
     }
 }
 
-sdam_core::opaque!(Client, |this| topology: this.topology(), settings: this.0.settings);
+sdam_core::opaque!(Client, |this| topology: this.topology(), read: this.0.read);

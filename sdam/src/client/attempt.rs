@@ -20,10 +20,13 @@ use super::{
 };
 use crate::select::selected::SelectedServer;
 
+/// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
+const MAX_ADAPTIVE_RETRIES: u32 = 2;
+
 /// One command with all its attempts.
 pub(super) struct Operation<'c> {
-    client: &'c Client,
-    command: &'c Command<'c>,
+    pub(super) client: &'c Client,
+    pub(super) command: &'c Command<'c>,
     limit: Limit,
     /// The operation id in the events of selections and commands.
     pub(super) id: i64,
@@ -63,16 +66,17 @@ impl<'c> Operation<'c> {
     }
 
     pub(super) fn policy(&self) -> Policy {
-        let settings = &self.client.0.settings;
+        let driver = self.client.driver();
+        let (reads, writes) = (driver.retry_reads() != Some(false), self.is_retrying_writes());
         Policy {
             is_enabled: match self.command.kind {
                 // Client Backpressure: "To retry runCommand, both MUST be enabled".
-                Kind::Generic => settings.retry_reads && settings.retry_writes,
-                Kind::Read => settings.retry_reads,
-                Kind::Write => settings.retry_writes,
+                Kind::Generic => reads && writes,
+                Kind::Read => reads,
+                Kind::Write => writes,
             },
             has_limit: self.limit.is_set(),
-            max_adaptive_retries: settings.max_adaptive_retries,
+            max_adaptive_retries: driver.max_adaptive_retries().unwrap_or(MAX_ADAPTIVE_RETRIES),
         }
     }
 
@@ -98,7 +102,7 @@ impl<'c> Operation<'c> {
             }
         }
         let now = self.now();
-        let budget = match budget(self.client, server, self.command, self.limit) {
+        let budget = match self.budget(server) {
             Ok(budget) => budget,
             Err(error) => return self.failed(server, Some(&connection), error, false),
         };
@@ -107,16 +111,7 @@ impl<'c> Operation<'c> {
             lease.session.used(now);
             lease.transaction
         });
-        let sent = Sent {
-            client: self.client,
-            server,
-            command: self.command,
-            operation: self.id,
-            limit: self.limit,
-            budget,
-            transaction,
-        };
-        match sent.run(&mut connection).await {
+        match self.send(server, &mut connection, budget, transaction).await {
             Ok(reply) => {
                 self.answered(true);
                 self.accept(server, &connection, reply)
@@ -128,10 +123,53 @@ impl<'c> Operation<'c> {
         }
     }
 
+    /// Runs the command on `connection` and publishes its events.
+    pub(super) async fn send(
+        &self,
+        server: &SelectedServer<Pool>,
+        connection: &mut PooledConnection,
+        budget: Budget,
+        transaction: Option<Transaction>,
+    ) -> Result<CommandReply, Error> {
+        let command = self.command;
+        let document = command
+            .encode(server, self.client, transaction, (self.limit, budget))
+            .map_err(|error| error::malformed(command, error))?;
+        let events = CommandEvents::begin(self, server, connection, &document);
+        let reply = match connection.run_command(&document, budget.timeout).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                // Command Monitoring: a command interrupted by a clear fails with a network error.
+                events.failed(match error.kind() {
+                    ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
+                    _ => error.clone(),
+                });
+                return Err(error::of(command, error));
+            }
+        };
+        events.succeeded(reply.body());
+        match expired(&reply) {
+            Some(error) if self.limit.is_set() => Err(error::in_reply(command, error, &reply)),
+            _ => Ok(reply),
+        }
+    }
+
+    /// Returns the time limits of the command's exchange with `server`.
+    pub(super) fn budget(&self, server: &SelectedServer<Pool>) -> Result<Budget, Error> {
+        let minimum = server.rtt().map_or(Duration::ZERO, |rtt| rtt.minimum);
+        let socket_timeout = self.client.driver().socket_timeout();
+        let budget = self.limit.budget(self.now(), minimum, socket_timeout);
+        budget.ok_or_else(|| error::without_time(self.command))
+    }
+
     /// Returns whether the command is a write that is retried (Retryable Writes).
     fn retries_write(&self) -> bool {
-        let settings = &self.client.0.settings;
-        self.command.kind == Kind::Write && self.command.is_retryable && settings.retry_writes
+        let Command { kind, is_retryable, .. } = self.command;
+        *kind == Kind::Write && *is_retryable && self.is_retrying_writes()
+    }
+
+    fn is_retrying_writes(&self) -> bool {
+        self.client.driver().retry_writes() != Some(false)
     }
 
     /// Assigns a session and a transaction number to the write; a retry keeps them.
@@ -239,50 +277,6 @@ impl Drop for Operation<'_> {
     }
 }
 
-/// One command on one connection.
-pub(super) struct Sent<'c> {
-    pub(super) client: &'c Client,
-    pub(super) server: &'c SelectedServer<Pool>,
-    pub(super) command: &'c Command<'c>,
-    pub(super) operation: i64,
-    pub(super) limit: Limit,
-    pub(super) budget: Budget,
-    pub(super) transaction: Option<Transaction>,
-}
-
-impl Sent<'_> {
-    /// Runs the command and publishes its events.
-    pub(super) async fn run(
-        self,
-        connection: &mut PooledConnection,
-    ) -> Result<CommandReply, Error> {
-        let command = self.command;
-        let shared = self.client.topology().shared();
-        let api = shared.options.server_api.as_ref();
-        let settings = &self.client.0.settings;
-        let document = command
-            .encode(self.server, settings, api, self.transaction, (self.limit, self.budget))
-            .map_err(|error| error::malformed(command, error))?;
-        let events = CommandEvents::begin(&self, connection, &document);
-        let reply = match connection.run_command(&document, self.budget.timeout).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                // Command Monitoring: a command interrupted by a clear fails with a network error.
-                events.failed(match error.kind() {
-                    ErrorKind::Interrupted => Error::network(Stage::Operation, error.to_string()),
-                    _ => error.clone(),
-                });
-                return Err(error::of(command, error));
-            }
-        };
-        events.succeeded(reply.body());
-        match expired(&reply) {
-            Some(error) if self.limit.is_set() => Err(error::in_reply(command, error, &reply)),
-            _ => Ok(reply),
-        }
-    }
-}
-
 /// Returns the error of a write, or of its write concern, that exceeded `maxTimeMS` (Client Side
 /// Operations Timeout: "Error Transformations").
 fn expired(reply: &CommandReply) -> Option<Error> {
@@ -303,19 +297,6 @@ pub(super) async fn check_out(pool: &Pool, by: Option<Instant>) -> Result<Pooled
         Some(deadline) => pool.check_out_within(deadline).await,
         None => pool.check_out().await,
     }
-}
-
-/// Returns the time limits of a command's exchange with `server`.
-pub(super) fn budget(
-    client: &Client,
-    server: &SelectedServer<Pool>,
-    command: &Command<'_>,
-    limit: Limit,
-) -> Result<Budget, Error> {
-    let now = client.topology().shared().now();
-    let minimum = server.rtt().map_or(Duration::ZERO, |rtt| rtt.minimum);
-    let budget = limit.budget(now, minimum, client.0.settings.socket_timeout);
-    budget.ok_or_else(|| error::without_time(command))
 }
 
 /// Returns whether the error of a write is labelled `RetryableWriteError` (Retryable Writes:

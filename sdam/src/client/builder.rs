@@ -3,23 +3,13 @@ use std::sync::{
     atomic::{AtomicI64, AtomicU32},
 };
 
-use sdam_core::{
-    options::{ConfigError, Options},
-    read_preference::{ReadMode, ReadPreference},
-    session::SessionPool,
-};
+use sdam_core::{options::ConfigError, session::SessionPool};
 use sdam_pool::Pools;
 use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::Authenticator, runtime::Runtime};
 
-use super::{
-    Client, Inner, Settings,
-    concerns::{Concerns, ignored},
-};
+use super::{Client, Inner, concerns};
 use crate::topology::TopologyBuilder;
-
-/// The default of `maxAdaptiveRetries` (Client Backpressure: `MAX_RETRIES`).
-const MAX_ADAPTIVE_RETRIES: u32 = 2;
 
 /// Builds a [`Client`] from the builder of its topology.
 #[must_use = "no server is monitored until the client is started"]
@@ -65,8 +55,13 @@ impl ClientBuilder {
             Some(authenticator) => Pools::authenticated(options, authenticator)?,
             None => Pools::new(options)?,
         };
-        let settings = Settings::of(options)?;
-        let warnings = ignored(&options.driver);
+        concerns::check(&options.driver)?;
+        let preference = &options.read_preference;
+        let read = Criteria::read(preference.clone()).map_err(|error| {
+            let (value, reason) = (preference.to_string(), error.to_string());
+            ConfigError::new("readPreference", value, reason, "choose another one")
+        })?;
+        let warnings = concerns::ignored(&options.driver);
         let topology = self.topology.options(|options| {
             for warning in warnings {
                 options.warn(warning);
@@ -74,36 +69,11 @@ impl ClientBuilder {
         });
         Ok(Client(Arc::new(Inner {
             topology: topology.pools(pools).start(runtime)?,
-            settings,
+            read,
             sessions: Mutex::new(SessionPool::new()),
             operations: AtomicI64::new(1),
             requests: AtomicU32::new(1),
         })))
-    }
-}
-
-impl Settings {
-    fn of(options: &Options) -> Result<Self, ConfigError> {
-        let driver = &options.driver;
-        let reads = |preference: &ReadPreference| {
-            Criteria::read(preference.clone()).map_err(|error| {
-                let (value, reason) = (preference.to_string(), error.to_string());
-                ConfigError::new("readPreference", value, reason, "choose another one")
-            })
-        };
-        Ok(Self {
-            read: reads(&options.read_preference)?,
-            generic: Criteria::primary(),
-            // Driver Sessions: on the primary, or on any secondary if there is none.
-            end_sessions: reads(&ReadPreference::new(ReadMode::PrimaryPreferred))?,
-            retry_reads: driver.retry_reads().unwrap_or(true),
-            retry_writes: driver.retry_writes().unwrap_or(true),
-            max_adaptive_retries: driver.max_adaptive_retries().unwrap_or(MAX_ADAPTIVE_RETRIES),
-            concerns: Concerns::of(driver)?,
-            // Zero, no limit, also replaces the other limits.
-            timeout: driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default()),
-            socket_timeout: driver.socket_timeout(),
-        })
     }
 }
 

@@ -3,7 +3,6 @@ use std::{borrow::Cow, time::Duration};
 use sdam_core::{
     command::CommandFields,
     document::{DocumentWriter, MalformedDocument, without},
-    options::ServerApi,
     session::Transaction,
 };
 use sdam_pool::Pool;
@@ -13,7 +12,7 @@ use sdam_select::{
 };
 
 use super::{
-    Settings,
+    Client, concerns,
     limit::{Budget, Limit},
 };
 use crate::select::selected::SelectedServer;
@@ -100,10 +99,11 @@ impl<'c> Command<'c> {
         self
     }
 
-    pub(super) fn criteria(&self, settings: &Settings) -> Criteria {
+    /// Returns the criteria of the selection; `read` are those of the connection string.
+    pub(super) fn criteria(&self, read: &Criteria) -> Criteria {
         self.criteria.clone().unwrap_or_else(|| match self.kind {
-            Kind::Generic => settings.generic.clone(),
-            Kind::Read => settings.read.clone(),
+            Kind::Generic => Criteria::primary(),
+            Kind::Read => read.clone(),
             Kind::Write => Criteria::write(),
         })
     }
@@ -112,8 +112,7 @@ impl<'c> Command<'c> {
     pub(super) fn encode(
         &self,
         server: &SelectedServer<Pool>,
-        settings: &Settings,
-        api: Option<&ServerApi>,
+        client: &Client,
         transaction: Option<Transaction>,
         (limit, budget): (Limit, Budget),
     ) -> Result<Vec<u8>, MalformedDocument> {
@@ -127,16 +126,16 @@ impl<'c> Command<'c> {
         let own = own.unwrap_or(Cow::Borrowed(self.document));
         let mut document = DocumentWriter::extending(&own)?;
         document.int64("maxTimeMS", max_time.flatten());
-        settings.concerns.append_to(&mut document, self.kind, &fields, limit);
+        concerns::append_to(&mut document, client.driver(), self.kind, &fields, limit);
         if let Some(transaction) = transaction {
             transaction.append_to(&mut document);
         }
-        if let Some(api) = api {
+        if let Some(api) = &client.topology().options().server_api {
             api.declare(&mut document);
         }
         document.text("$db", self.database);
         let document = document.finish();
-        let criteria = self.criteria(settings);
+        let criteria = self.criteria(&client.0.read);
         let preference = match criteria.operation() {
             Operation::Read(preference) if !server.overrides_read_preference() => {
                 Some(&**preference)

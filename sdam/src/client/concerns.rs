@@ -7,66 +7,46 @@ use sdam_core::{
 
 use super::{command::Kind, limit::Limit};
 
-/// The read and the write concern of the connection string, for commands without their own.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Concerns {
-    /// `readConcernLevel`
-    level: Option<Box<str>>,
-    w: Option<Value>,
-    journal: Option<bool>,
-    /// `wTimeoutMS`
-    w_timeout: Option<i64>,
+/// Refuses a write concern that this client does not support.
+pub(super) fn check(driver: &DriverOptions) -> Result<(), ConfigError> {
+    if driver.w() != Some(&Value::Number(0)) {
+        return Ok(());
+    }
+    let reason = "this client waits for the reply to every write";
+    let remedy = "leave the option out, or set it to at least 1";
+    Err(ConfigError::new("w", "0", reason, remedy))
 }
 
-impl Concerns {
-    pub(super) fn of(driver: &DriverOptions) -> Result<Self, ConfigError> {
-        let w = driver.w();
-        if w == Some(&Value::Number(0)) {
-            return Err(ConfigError::new(
-                "w",
-                "0",
-                "this client waits for the reply to every write",
-                "leave the option out, or set it to at least 1",
-            ));
+/// Adds the concern of the connection string to a command that supports it, and never to a generic
+/// command (Read and Write Concern: "Generic Command Method").
+pub(super) fn append_to(
+    document: &mut DocumentWriter,
+    driver: &DriverOptions,
+    kind: Kind,
+    fields: &CommandFields<'_>,
+    limit: Limit,
+) {
+    match kind {
+        Kind::Read if fields.takes_read_concern() => {
+            document.document_unless_empty("readConcern", |concern| {
+                concern.text("level", driver.read_concern_level());
+            });
         }
-        let millis = |time: std::time::Duration| i64::try_from(time.as_millis());
-        Ok(Self {
-            level: driver.read_concern_level().map(Box::from),
-            w: w.cloned(),
-            journal: driver.journal(),
-            w_timeout: driver.w_timeout().and_then(|time| millis(time).ok()),
-        })
-    }
-
-    /// Adds the concern to a command that supports it, and never to a generic command (Read and
-    /// Write Concern: "Generic Command Method").
-    pub(super) fn append_to(
-        &self,
-        document: &mut DocumentWriter,
-        kind: Kind,
-        fields: &CommandFields<'_>,
-        limit: Limit,
-    ) {
-        match kind {
-            Kind::Read if fields.takes_read_concern() => {
-                document.document_unless_empty("readConcern", |concern| {
-                    concern.text("level", self.level.as_deref());
-                });
-            }
-            Kind::Write if fields.takes_write_concern() => {
-                document.document_unless_empty("writeConcern", |concern| {
-                    match &self.w {
-                        Some(Value::Number(servers)) => concern.int64("w", *servers),
-                        Some(Value::Text(name)) => concern.text("w", &**name),
-                        _ => {}
-                    }
-                    concern.boolean("j", self.journal);
-                    // The time limit of the operation replaces this one.
-                    concern.int64("wtimeout", self.w_timeout.filter(|_| !limit.is_set()));
-                });
-            }
-            _ => {}
+        Kind::Write if fields.takes_write_concern() => {
+            document.document_unless_empty("writeConcern", |concern| {
+                match driver.w() {
+                    Some(Value::Number(servers)) => concern.int64("w", *servers),
+                    Some(Value::Text(name)) => concern.text("w", &**name),
+                    _ => {}
+                }
+                concern.boolean("j", driver.journal());
+                // The time limit of the operation replaces this one.
+                let time = driver.w_timeout().filter(|_| !limit.is_set());
+                let millis = time.and_then(|time| i64::try_from(time.as_millis()).ok());
+                concern.int64("wtimeout", millis);
+            });
         }
+        _ => {}
     }
 }
 

@@ -6,10 +6,10 @@ use sdam_core::{
     time::Instant,
 };
 use sdam_events::sink::Interest;
-use sdam_pool::PooledConnection;
+use sdam_pool::{Pool, PooledConnection};
 
-use super::attempt::Sent;
-use crate::topology::shared::Shared;
+use super::attempt::Operation;
+use crate::{select::selected::SelectedServer, topology::shared::Shared};
 
 /// Publishes the events of one command, if a sink wants them. Dropping it publishes a failure, so
 /// every start has an end (Command Logging and Monitoring: "Guarantees").
@@ -21,17 +21,22 @@ pub(super) struct CommandEvents<'c> {
 }
 
 impl<'c> CommandEvents<'c> {
-    pub(super) fn begin(sent: &Sent<'c>, connection: &PooledConnection, document: &[u8]) -> Self {
-        let shared = &**sent.client.topology().shared();
+    pub(super) fn begin(
+        operation: &Operation<'c>,
+        server: &SelectedServer<Pool>,
+        connection: &PooledConnection,
+        document: &[u8],
+    ) -> Self {
+        let shared = &**operation.client.topology().shared();
         let started = shared.now();
         let events = &shared.events;
         let is_wanted = events.wants_any(Interest::COMMANDS) && events.admits_operation(started);
         let info = is_wanted.then(|| {
-            let (server, database) = (sent.server, sent.command.database);
-            let request = sent.client.next_request();
+            let database = operation.command.database;
+            let request = operation.client.next_request();
             let server = (server.id(), server.address().clone());
             let info = CommandInfo::new(document, database, request, server, connection.id())
-                .with_operation_id(Some(sent.operation))
+                .with_operation_id(Some(operation.id))
                 .with_service_id(connection.service_id());
             let info = Arc::new(info);
             events.push(started, info.started(document));

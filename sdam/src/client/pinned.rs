@@ -5,7 +5,7 @@ use sdam_transport::pool::CommandReply;
 
 use super::{
     Client, Command,
-    attempt::{Sent, budget, check_out},
+    attempt::{Operation, check_out},
     error,
 };
 use crate::select::selected::SelectedServer;
@@ -60,16 +60,8 @@ impl PinnedConnection {
     }
 
     async fn run_once(&mut self, command: &Command<'_>) -> Result<CommandReply, Error> {
-        let limit = self.client.limit(command);
-        let sent = Sent {
-            client: &self.client,
-            server: &self.server,
-            command,
-            operation: self.client.next_operation(),
-            limit,
-            budget: budget(&self.client, &self.server, command, limit)?,
-            transaction: None,
-        };
-        sent.run(&mut self.connection).await
+        let operation = Operation::new(&self.client, command, self.client.limit(command));
+        let budget = operation.budget(&self.server)?;
+        operation.send(&self.server, &mut self.connection, budget, None).await
     }
 }
