@@ -7,26 +7,40 @@
 //! clock, connections and tasks work on every thread and under every executor.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod clock;
 mod dial;
-mod spawner;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use async_std::task;
+use sdam_core::time::Instant;
 use sdam_transport::{
+    BoxFuture,
     runtime::{Backend, Runtime},
-    system,
+    spawn::SpawnBy,
+    system::{self, Epoch, SystemClock},
 };
 
-use self::{clock::AsyncStdClock, dial::AsyncStdDial, spawner::AsyncStdSpawner};
+use self::dial::AsyncStdDial;
 
 /// Returns the async-std runtime of the process.
 ///
 /// The random seed comes from the system's entropy.
 pub fn runtime() -> Runtime {
-    let clock = Arc::new(AsyncStdClock::new());
+    let clock = Arc::new(SystemClock::new(Epoch::begin(), sleep));
     let backend = Backend::of_sockets(AsyncStdDial, clock, system::entropy());
-    Runtime::new(backend, Arc::new(AsyncStdSpawner))
+    // Dropping the join handle detaches the task.
+    let spawner = SpawnBy { runtime: "async-std", spawn: |task| drop(task::spawn(task)) };
+    Runtime::new(backend, Arc::new(spawner))
+}
+
+/// Sleeps until `deadline`. async-std's `sleep` takes a duration, so the remaining time is computed
+/// at the first poll.
+fn sleep(epoch: Epoch, deadline: Instant) -> BoxFuture<'static, ()> {
+    Box::pin(async move {
+        while epoch.now() < deadline {
+            task::sleep(epoch.until(deadline)).await;
+        }
+    })
 }

@@ -16,14 +16,10 @@ use crate::socket::BlockingStream;
 
 #[derive(Debug)]
 pub(crate) struct BlockingDial {
-    epoch: Epoch,
+    pub(crate) epoch: Epoch,
 }
 
 impl BlockingDial {
-    pub(crate) fn new(epoch: Epoch) -> Self {
-        Self { epoch }
-    }
-
     fn connect(&self, address: &SocketAddr, deadline: Option<Instant>) -> io::Result<TcpStream> {
         let Some(deadline) = deadline else {
             return TcpStream::connect(address);

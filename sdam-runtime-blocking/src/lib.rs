@@ -10,26 +10,37 @@
 //! takes, and connecting to a Unix domain socket waits as long as the backlog is full.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod clock;
 mod dial;
 mod socket;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::{sync::Arc, thread};
 
 use sdam_transport::{
+    clock::Clock,
     runtime::Backend,
-    system::{self, Epoch},
+    system::{self, Epoch, SystemClock},
 };
 
-use self::{clock::BlockingClock, dial::BlockingDial};
+use self::dial::BlockingDial;
 
 /// Returns the system's blocking sockets and clock.
 ///
 /// The random seed comes from the system's entropy.
 pub fn backend() -> Backend {
     let epoch = Epoch::begin();
-    let clock = Arc::new(BlockingClock::new(epoch));
-    Backend::of_sockets(BlockingDial::new(epoch), clock, system::entropy())
+    Backend::of_sockets(BlockingDial { epoch }, clock(epoch), system::entropy())
+}
+
+/// Returns a clock whose timers block the thread.
+fn clock(epoch: Epoch) -> Arc<dyn Clock> {
+    let clock = SystemClock::new(epoch, |epoch, deadline| {
+        Box::pin(async move {
+            while epoch.now() < deadline {
+                thread::sleep(epoch.until(deadline));
+            }
+        })
+    });
+    Arc::new(clock.blocking())
 }

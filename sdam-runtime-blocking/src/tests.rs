@@ -14,14 +14,13 @@ use sdam_transport::{
     system::Epoch,
 };
 
-use super::{BlockingClock, BlockingDial, backend};
+use super::{BlockingDial, backend, clock};
 
 #[test]
 fn io_keeps_its_contracts_and_is_never_pending() {
     conformance::blocking(&backend());
     let epoch = Epoch::begin();
-    let clock = Arc::new(BlockingClock::new(epoch));
-    conformance::dial(BlockingDial::new(epoch), clock);
+    conformance::dial(BlockingDial { epoch }, clock(epoch));
 }
 
 /// A transport whose `connect` is pending at its first poll.

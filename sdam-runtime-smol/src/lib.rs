@@ -5,34 +5,30 @@
 //! Only tasks need an executor: the global one ([`runtime`]) or the caller's own ([`on`]).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod clock;
 mod dial;
-mod spawner;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use futures::FutureExt as _;
 use sdam_transport::{
     runtime::{Backend, Runtime},
-    spawn::Spawner,
-    system,
+    spawn::{SpawnBy, Task},
+    system::{self, Epoch, SystemClock},
 };
 #[doc(no_inline)]
 pub use smol::Executor;
+use smol::Timer;
 
-use self::{
-    clock::SmolClock,
-    dial::SmolDial,
-    spawner::{GlobalSpawner, OwnSpawner},
-};
+use self::dial::SmolDial;
 
 /// Returns the smol runtime with its global executor, which starts its threads when the first task
 /// is spawned.
 ///
 /// The random seed comes from the system's entropy.
 pub fn runtime() -> Runtime {
-    with_spawner(Arc::new(GlobalSpawner))
+    spawning_by(|task| smol::spawn(task).detach())
 }
 
 /// Returns the smol runtime with tasks on `executor`, which the caller runs and keeps alive.
@@ -40,10 +36,19 @@ pub fn runtime() -> Runtime {
 /// The runtime holds the executor weakly, because the executor's tasks hold the runtime. Dropping
 /// the executor drops its tasks, and tasks spawned later are dropped immediately.
 pub fn on(executor: &Arc<Executor<'static>>) -> Runtime {
-    with_spawner(Arc::new(OwnSpawner::new(executor)))
+    let executor = Arc::downgrade(executor);
+    spawning_by(move |task| {
+        if let Some(executor) = executor.upgrade() {
+            executor.spawn(task).detach();
+        }
+    })
 }
 
-fn with_spawner(spawner: Arc<dyn Spawner>) -> Runtime {
-    let clock = Arc::new(SmolClock::new());
-    Runtime::new(Backend::of_sockets(SmolDial, clock, system::entropy()), spawner)
+fn spawning_by(spawn: impl Fn(Task) + Send + Sync + 'static) -> Runtime {
+    let clock = SystemClock::new(Epoch::begin(), |epoch, deadline| {
+        let at = epoch.to_system(deadline);
+        at.map_or_else(Timer::never, Timer::at).map(drop).boxed()
+    });
+    let backend = Backend::of_sockets(SmolDial, Arc::new(clock), system::entropy());
+    Runtime::new(backend, Arc::new(SpawnBy { runtime: "smol", spawn }))
 }

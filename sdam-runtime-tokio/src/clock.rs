@@ -7,42 +7,21 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures::future::BoxFuture;
-use sdam_core::time::{Instant, UnixTime};
 use sdam_transport::{
     clock::Clock,
-    system::{self, Epoch, ThreadClock},
+    system::{Epoch, SystemClock, ThreadClock},
 };
 use tokio::{runtime::Handle, task::AbortHandle, time};
 
-#[derive(Debug)]
-pub(crate) struct TokioClock {
-    epoch: Epoch,
-    driver: Arc<Driver>,
-}
-
-impl TokioClock {
-    /// Creates the clock of the runtime behind `handle`.
-    ///
-    /// # Panics
-    ///
-    /// If the runtime has no timers.
-    pub(crate) fn new(handle: Handle) -> Self {
-        Self { epoch: Epoch::begin(), driver: Driver::of(handle) }
-    }
-}
-
-impl Clock for TokioClock {
-    fn now(&self) -> Instant {
-        self.epoch.now()
-    }
-
-    fn wall(&self) -> UnixTime {
-        system::wall()
-    }
-
-    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        let (epoch, driver) = (self.epoch, Arc::clone(&self.driver));
+/// Creates the clock of the runtime behind `handle`.
+///
+/// # Panics
+///
+/// If the runtime has no timers.
+pub(crate) fn of(handle: Handle) -> Arc<dyn Clock> {
+    let driver = Driver::of(handle);
+    Arc::new(SystemClock::new(Epoch::begin(), move |epoch, deadline| {
+        let driver = Arc::clone(&driver);
         Box::pin(async move {
             let Some(at) = epoch.to_system(deadline) else {
                 return pending().await;
@@ -58,7 +37,7 @@ impl Clock for TokioClock {
                 ThreadClock::new(epoch).sleep_until(deadline).await;
             }
         })
-    }
+    }))
 }
 
 /// The timers of a tokio runtime, and whether the runtime has shut down.

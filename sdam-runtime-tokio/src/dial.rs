@@ -28,14 +28,10 @@ use crate::stream::TokioStream;
 
 #[derive(Debug)]
 pub(crate) struct TokioDial {
-    handle: Handle,
+    pub(crate) handle: Handle,
 }
 
 impl TokioDial {
-    pub(crate) fn new(handle: Handle) -> Self {
-        Self { handle }
-    }
-
     /// Awaits `connect`. The panic of a tokio runtime without I/O becomes an error.
     async fn open<S>(&self, connect: impl Future<Output = io::Result<S>> + Send) -> io::Result<S> {
         let connect = AssertUnwindSafe(connect).catch_unwind();

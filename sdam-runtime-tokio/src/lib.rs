@@ -10,7 +10,6 @@
 
 mod clock;
 mod dial;
-mod spawner;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -23,13 +22,14 @@ use std::{
 
 use sdam_transport::{
     runtime::{Backend, Runtime},
+    spawn::SpawnBy,
     system,
 };
 #[doc(no_inline)]
 pub use tokio::runtime::Handle;
 
+use self::dial::TokioDial;
 pub use self::stream::TokioStream;
-use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 
 /// Returns the tokio runtime behind `handle`.
 ///
@@ -44,11 +44,13 @@ use self::{clock::TokioClock, dial::TokioDial, spawner::TokioSpawner};
 /// [`NoTimers`] if tokio's timers are not enabled. Tokio reports that only by a panic, which is
 /// caught here, but panic hooks still see it.
 pub fn from_handle(handle: Handle) -> Result<Runtime, NoTimers> {
-    let clock = panic::catch_unwind(AssertUnwindSafe(|| TokioClock::new(handle.clone())));
-    let clock = Arc::new(clock.map_err(|_| NoTimers)?);
-    let dial = TokioDial::new(handle.clone());
+    let clock = panic::catch_unwind(AssertUnwindSafe(|| clock::of(handle.clone())));
+    let clock = clock.map_err(|_| NoTimers)?;
+    let dial = TokioDial { handle: handle.clone() };
     let backend = Backend::of_sockets(dial, clock, system::entropy());
-    Ok(Runtime::new(backend, Arc::new(TokioSpawner::new(handle))))
+    // Dropping the join handle detaches the task.
+    let spawner = SpawnBy { runtime: "tokio", spawn: move |task| drop(handle.spawn(task)) };
+    Ok(Runtime::new(backend, Arc::new(spawner)))
 }
 
 /// Returns the tokio runtime of the current context, see [`from_handle`].

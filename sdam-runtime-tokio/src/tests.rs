@@ -21,7 +21,7 @@ fn runtime_keeps_its_contracts() {
     let tokio = multi_thread();
     let runtime = from_handle(tokio.handle().clone()).unwrap();
     conformance::runtime(&runtime);
-    let dial = TokioDial::new(tokio.handle().clone());
+    let dial = TokioDial { handle: tokio.handle().clone() };
     conformance::dial(dial, runtime.backend.clock);
 }
 

@@ -30,6 +30,22 @@ pub trait Spawner: Send + Sync + Debug + 'static {
     fn spawn(&self, task: Task);
 }
 
+/// A [`Spawner`] that calls a function, which has to keep the contract.
+pub struct SpawnBy<F> {
+    /// The name of the runtime, for debugging.
+    pub runtime: &'static str,
+    /// Starts a task.
+    pub spawn: F,
+}
+
+impl<F: Fn(Task) + Send + Sync + 'static> Spawner for SpawnBy<F> {
+    fn spawn(&self, task: Task) {
+        (self.spawn)(task);
+    }
+}
+
+sdam_core::opaque!(SpawnBy<F>, |this| runtime: this.runtime);
+
 /// Yields once, so that other tasks of the executor can run.
 ///
 /// # Cancel safety

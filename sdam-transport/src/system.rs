@@ -14,10 +14,11 @@ use std::{
     time::{self, Duration, SystemTime},
 };
 
-use futures::channel::oneshot;
+use futures::{channel::oneshot, future::BoxFuture};
 use sdam_core::time::{Instant, UnixTime};
 
 pub use self::{tcp::tune_tcp, timers::ThreadClock};
+use crate::clock::Clock;
 
 /// The zero of a runtime's [`Instant`]s, on the system's monotonic clock.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +47,51 @@ impl Epoch {
         instant.since(self.now())
     }
 }
+
+/// The system's clock, with the timers of a runtime.
+pub struct SystemClock<S> {
+    epoch: Epoch,
+    sleep: S,
+    blocks: bool,
+}
+
+impl<S: Fn(Epoch, Instant) -> BoxFuture<'static, ()>> SystemClock<S> {
+    /// Creates a clock that counts from `epoch`. `sleep` creates the timer of a deadline, which has
+    /// to keep the contract of [`Clock`].
+    pub fn new(epoch: Epoch, sleep: S) -> Self {
+        Self { epoch, sleep, blocks: false }
+    }
+
+    /// States that timers [block](Clock::blocks) their thread.
+    #[must_use]
+    pub fn blocking(mut self) -> Self {
+        self.blocks = true;
+        self
+    }
+}
+
+impl<S> Clock for SystemClock<S>
+where
+    S: Fn(Epoch, Instant) -> BoxFuture<'static, ()> + Send + Sync + 'static,
+{
+    fn now(&self) -> Instant {
+        self.epoch.now()
+    }
+
+    fn wall(&self) -> UnixTime {
+        wall()
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
+        (self.sleep)(self.epoch, deadline)
+    }
+
+    fn blocks(&self) -> bool {
+        self.blocks
+    }
+}
+
+sdam_core::opaque!(SystemClock<S>, |this| epoch: this.epoch);
 
 /// Returns the time of the system's wall clock; 1970 if it is set to an earlier time.
 pub fn wall() -> UnixTime {
