@@ -2,10 +2,10 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use futures::future::BoxFuture;
@@ -19,6 +19,7 @@ use sdam_core::{
 use sdam_transport::{
     clock::Clock,
     connect::Connection,
+    race,
     runtime::Backend,
     wire::{Exchange, WireError, WireMessage},
 };
@@ -88,17 +89,11 @@ pub(crate) struct Wire {
     max_hello_size: usize,
 }
 
-/// The message to send before a reply is read.
-enum Request {
-    Hello(HelloRequest),
-    Command(Vec<u8>),
-    None,
-}
+/// A request to send before a reply is read.
+type Encoded = Result<WireMessage, WireError>;
 
-struct Done {
-    wire: Option<Wire>,
-    answer: Answer,
-}
+/// The connection after an operation, if it is still usable, and the result.
+type Done = (Option<Wire>, Answer);
 
 impl MonitorConnection {
     /// Starts to open a connection. `max_hello_size` limits the size of its replies.
@@ -114,36 +109,36 @@ impl MonitorConnection {
         self.begin(async move {
             match transport.connect(&address, deadline).await {
                 Ok(connection) => {
-                    let wire = Some(Wire {
+                    let wire = Wire {
                         clock,
                         connection,
                         exchange: Exchange::new(),
                         is_authenticated: false,
                         max_hello_size,
-                    });
-                    Done { wire, answer: Answer::Connected }
+                    };
+                    (Some(wire), Answer::Connected)
                 }
-                Err(error) => Done {
-                    wire: None,
-                    answer: Answer::Failed { at: clock.now(), error: error.without_context() },
-                },
+                Err(error) => {
+                    let (at, error) = (clock.now(), error.without_context());
+                    (None, Answer::Failed { at, error })
+                }
             }
         });
     }
 
     /// Starts to send a request and to read the first reply.
     pub(crate) fn send(&mut self, request: HelloRequest, deadline: Option<Instant>) {
-        self.converse(Request::Hello(request), deadline);
+        self.converse(move |exchange| Some(exchange.hello(&request)), deadline);
     }
 
     /// Starts to read the next streamed reply, without a request.
     pub(crate) fn read_next(&mut self, deadline: Option<Instant>) {
-        self.converse(Request::None, deadline);
+        self.converse(|_| None, deadline);
     }
 
     /// Starts to send a command, a BSON document, and to read its reply.
     pub(crate) fn command(&mut self, command: Vec<u8>, deadline: Option<Instant>) {
-        self.converse(Request::Command(command), deadline);
+        self.converse(move |exchange| Some(exchange.command(&command)), deadline);
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -166,32 +161,40 @@ impl MonitorConnection {
         let Some(busy) = &mut self.busy else {
             return Poll::Pending;
         };
-        let Poll::Ready(done) = Pin::new(busy).poll(cx) else {
-            return Poll::Pending;
-        };
+        let (wire, answer) = ready!(Pin::new(busy).poll(cx));
         self.busy = None;
-        self.idle = done.wire;
-        Poll::Ready(done.answer)
+        self.idle = wire;
+        Poll::Ready(answer)
     }
 
-    fn converse(&mut self, request: Request, deadline: Option<Instant>) {
+    /// Waits until the operation in progress ends; returns `None` at the deadline. An answer that
+    /// has already arrived counts, even if the deadline has passed.
+    pub(crate) async fn answer(
+        &mut self,
+        clock: &dyn Clock,
+        deadline: Option<Instant>,
+    ) -> Option<Answer> {
+        race::deadline(clock, deadline, poll_fn(|cx| self.poll(cx))).await.ok()
+    }
+
+    fn converse(
+        &mut self,
+        request: impl FnOnce(&mut Exchange) -> Option<Encoded> + Send + 'static,
+        deadline: Option<Instant>,
+    ) {
         let wire = self.idle.take();
         self.begin(async move {
             let Some(mut wire) = wire else {
-                let error =
-                    Error::new(ErrorKind::Internal, Stage::Hello, "there is no open connection");
-                return Done {
-                    wire: None,
-                    // Without a connection there is no clock; the machine clamps the instant.
-                    answer: Answer::Failed { at: Instant::EPOCH, error },
-                };
+                let reason = "there is no open connection";
+                let error = Error::new(ErrorKind::Internal, Stage::Hello, reason);
+                // Without a connection there is no clock; the machine clamps the instant.
+                return (None, Answer::Failed { at: Instant::EPOCH, error });
             };
             wire.connection.set_deadline(deadline);
+            let request = request(&mut wire.exchange);
             match wire.converse(request).await {
-                Ok(answer) => Done { wire: Some(wire), answer },
-                Err(error) => {
-                    Done { answer: Answer::Failed { at: wire.clock.now(), error }, wire: None }
-                }
+                Ok(answer) => (Some(wire), answer),
+                Err(error) => (None, Answer::Failed { at: wire.clock.now(), error }),
             }
         });
     }
@@ -202,14 +205,10 @@ impl MonitorConnection {
 }
 
 impl Wire {
-    async fn converse(&mut self, request: Request) -> Result<Answer, Error> {
+    /// Sends the request, if there is one, and reads a reply.
+    async fn converse(&mut self, request: Option<Encoded>) -> Result<Answer, Error> {
         let sent = self.clock.now();
-        let message = match request {
-            Request::Hello(hello) => Some(self.exchange.hello(&hello)),
-            Request::Command(command) => Some(self.exchange.command(&command)),
-            Request::None => None,
-        };
-        if let Some(message) = message {
+        if let Some(message) = request {
             let message = message.map_err(|error| protocol(&error))?;
             self.connection.send(message).await?;
         }

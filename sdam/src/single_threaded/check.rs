@@ -9,11 +9,7 @@ use sdam_core::{
 };
 
 use super::Scanner;
-use crate::monitor::{
-    self,
-    connection::{Answer, MonitorConnection},
-    timer::DeadlineTimer,
-};
+use crate::monitor::connection::{Answer, MonitorConnection};
 
 impl Scanner {
     /// Waits for the answer to the running check, if there is one, or for the machine's deadline.
@@ -26,8 +22,8 @@ impl Scanner {
             Some(member) => &mut member.connection,
             None => &mut none,
         };
-        let (clock, mut timer) = (&*self.shared.backend.clock, DeadlineTimer::default());
-        let answer = monitor::answer(clock, connection, deadline, &mut timer).await;
+        let clock = &*self.shared.backend.clock;
+        let answer = connection.answer(clock, deadline).await;
         if let (Some(answer), Some(member)) = (answer, running)
             && let Some(conn) = member.conn
         {
@@ -57,8 +53,8 @@ impl Scanner {
         if !member.connection.is_busy() {
             member.connection.command(ping, deadline);
         }
-        let (clock, mut timer) = (&*self.shared.backend.clock, DeadlineTimer::default());
-        match monitor::answer(clock, &mut member.connection, deadline, &mut timer).await {
+        let clock = &*self.shared.backend.clock;
+        match member.connection.answer(clock, deadline).await {
             Some(Answer::Reply(_) | Answer::Connected) => {
                 member.used = clock.now();
                 Ok(())
@@ -96,8 +92,7 @@ impl Scanner {
         // An attempt suspended by an earlier call is not continued.
         member.disconnect();
         shared.connect(&member.server, &mut member.connection, deadline);
-        let mut timer = DeadlineTimer::default();
-        match monitor::answer(clock, &mut member.connection, deadline, &mut timer).await {
+        match member.connection.answer(clock, deadline).await {
             Some(Answer::Failed { error, .. }) => return Err(error),
             None => return Err(self.too_late(Stage::Connect)),
             Some(_) => {}
@@ -105,8 +100,7 @@ impl Scanner {
         let deadline = self.reply_deadline();
         let member = self.members.get_mut(&server).ok_or_else(gone)?;
         member.connection.send(shared.hello_request(), deadline);
-        let answer = monitor::answer(clock, &mut member.connection, deadline, &mut timer).await;
-        let reply = match answer {
+        let reply = match member.connection.answer(clock, deadline).await {
             Some(Answer::Reply(reply)) => reply.message,
             Some(Answer::Failed { error, .. }) => return Err(error),
             Some(Answer::Connected) | None => return Err(self.too_late(Stage::Hello)),
