@@ -13,10 +13,9 @@ use sdam_transport::{
 };
 
 use crate::{
-    config,
+    config::{self, Method},
     conversation::{PlainConversation, ScramConversation, X509Conversation},
     entropy::{Entropy, os_entropy},
-    method::Method,
     shared::Shared,
 };
 
@@ -32,7 +31,7 @@ use crate::{
 /// the derivation ends and its intermediate result is discarded.
 #[derive(Clone)]
 pub struct Account {
-    method: Arc<Method>,
+    method: Method,
     shared: Arc<Shared>,
     entropy: Entropy,
 }
@@ -47,12 +46,9 @@ impl Account {
         let Some(credential) = &options.credential else {
             return Ok(None);
         };
-        let encrypted = options.tls.is_some();
-        Ok(Some(Self {
-            method: Arc::new(config::method(credential, encrypted)?),
-            shared: Arc::new(Shared::new(options.server_api.clone())),
-            entropy: os_entropy(),
-        }))
+        let (method, user) = config::method(credential, options.tls.is_some())?;
+        let shared = Arc::new(Shared::new(user, options.server_api.clone()));
+        Ok(Some(Self { method, shared, entropy: os_entropy() }))
     }
 
     /// Replaces the operating system's random numbers, for tests and for systems without any.
@@ -74,13 +70,12 @@ sdam_core::opaque!(Account, |this| mechanism: this.method.name());
 impl Authenticator for Account {
     async fn begin(&self, _: &ServerAddress) -> Result<Box<dyn Conversation>, Error> {
         let shared = Arc::clone(&self.shared);
-        Ok(match &*self.method {
-            Method::Plain(user) => Box::new(PlainConversation::new(shared, Arc::clone(user))),
-            Method::Scram(user, mechanism) => {
-                let (user, entropy) = (Arc::clone(user), Arc::clone(&self.entropy));
-                Box::new(ScramConversation::new(shared, user, *mechanism, entropy)?)
+        Ok(match self.method {
+            Method::Plain => Box::new(PlainConversation(shared)),
+            Method::Scram(mechanism) => {
+                Box::new(ScramConversation::new(shared, mechanism, Arc::clone(&self.entropy))?)
             }
-            Method::X509 { user } => Box::new(X509Conversation::new(shared, user.clone())),
+            Method::X509 => Box::new(X509Conversation(shared)),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use crate::scram::{Challenge, Keys, Mechanism};
+use crate::scram::{Keys, Mechanism};
 
 /// The maximum number of cached keys. A user has one salt for each mechanism, and new ones after a
 /// password change.
@@ -14,12 +14,6 @@ pub(crate) struct KeyId {
     pub(crate) mechanism: Mechanism,
     pub(crate) salt: Box<[u8]>,
     pub(crate) iterations: u32,
-}
-
-impl KeyId {
-    pub(crate) fn of(mechanism: Mechanism, challenge: &Challenge) -> Self {
-        Self { mechanism, salt: challenge.salt().into(), iterations: challenge.iterations() }
-    }
 }
 
 /// The keys of one account, oldest first.

@@ -1,30 +1,6 @@
-//! The commands of authentication conversations.
+//! The commands of SASL conversations.
 
-use sdam_core::{document::DocumentWriter, options::ServerApi};
-
-/// Encodes a command to the database `source`.
-pub(crate) fn command(
-    source: &str,
-    api: Option<&ServerApi>,
-    write: impl FnOnce(&mut DocumentWriter),
-) -> Vec<u8> {
-    let mut command = DocumentWriter::new();
-    write(&mut command);
-    if let Some(api) = api {
-        api.declare(&mut command);
-    }
-    command.text("$db", source);
-    command.finish()
-}
-
-/// Encodes a command embedded in hello, which declares the API version itself (Handshake:
-/// "Speculative Authentication").
-pub(crate) fn speculative(source: &str, write: impl FnOnce(&mut DocumentWriter)) -> Vec<u8> {
-    let mut command = DocumentWriter::new();
-    write(&mut command);
-    command.text("db", source);
-    command.finish()
-}
+use sdam_core::document::DocumentWriter;
 
 /// Writes the first command of a SASL conversation (Authentication: "SASL Mechanisms").
 pub(crate) fn sasl_start(command: &mut DocumentWriter, mechanism: &str, payload: &[u8]) {

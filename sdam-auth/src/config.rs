@@ -1,22 +1,39 @@
 //! Validates credentials (Authentication: "MongoCredential Properties").
 
-use std::sync::Arc;
-
 use sdam_core::options::{ConfigError, Credential};
 use zeroize::Zeroizing;
 
-use crate::{
-    method::{Method, User},
-    scram::Mechanism,
-};
+use crate::{scram::Mechanism, shared::User};
 
 const MECHANISM: &str = "authMechanism";
 const EXTERNAL: &str = "$external";
 const SUPPORTED: &str = "SCRAM-SHA-256, SCRAM-SHA-1, MONGODB-X509 or PLAIN";
 
-/// Returns the mechanism of `credential` with its data. `encrypted` says whether connections are
+/// An authentication mechanism.
+#[derive(Clone, Copy)]
+pub(crate) enum Method {
+    Plain,
+    /// SCRAM; if the mechanism is `None`, it is negotiated.
+    Scram(Option<Mechanism>),
+    X509,
+}
+
+impl Method {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "PLAIN",
+            Self::Scram(Some(mechanism)) => mechanism.name(),
+            Self::Scram(None) => "negotiated",
+            Self::X509 => "MONGODB-X509",
+        }
+    }
+}
+
+type Validated = Result<(Method, User), ConfigError>;
+
+/// Returns the mechanism of `credential` and the user. `encrypted` says whether connections are
 /// encrypted.
-pub(crate) fn method(credential: &Credential, encrypted: bool) -> Result<Method, ConfigError> {
+pub(crate) fn method(credential: &Credential, encrypted: bool) -> Validated {
     let Some(name) = credential.mechanism.as_deref() else {
         return scram(credential, None);
     };
@@ -41,7 +58,7 @@ pub(crate) fn method(credential: &Credential, encrypted: bool) -> Result<Method,
     }
 }
 
-fn scram(credential: &Credential, mechanism: Option<Mechanism>) -> Result<Method, ConfigError> {
+fn scram(credential: &Credential, mechanism: Option<Mechanism>) -> Validated {
     let user = user(credential)?;
     no_properties(credential)?;
     if mechanism == Some(Mechanism::ScramSha256) {
@@ -51,10 +68,10 @@ fn scram(credential: &Credential, mechanism: Option<Mechanism>) -> Result<Method
             ConfigError::new("password", "", error.to_string(), remedy)
         })?;
     }
-    Ok(Method::Scram(Arc::new(user), mechanism))
+    Ok((Method::Scram(mechanism), user))
 }
 
-fn plain(credential: &Credential, encrypted: bool) -> Result<Method, ConfigError> {
+fn plain(credential: &Credential, encrypted: bool) -> Validated {
     let user = user(credential)?;
     no_properties(credential)?;
     if !encrypted {
@@ -73,10 +90,10 @@ fn plain(credential: &Credential, encrypted: bool) -> Result<Method, ConfigError
             "leave it out",
         ));
     }
-    Ok(Method::Plain(Arc::new(user)))
+    Ok((Method::Plain, user))
 }
 
-fn x509(credential: &Credential) -> Result<Method, ConfigError> {
+fn x509(credential: &Credential) -> Validated {
     no_properties(credential)?;
     if credential.password.is_some() {
         return Err(ConfigError::new(
@@ -94,8 +111,12 @@ fn x509(credential: &Credential) -> Result<Method, ConfigError> {
             "leave it out, or write $external",
         ));
     }
-    let user = credential.user.clone().filter(|user| !user.is_empty());
-    Ok(Method::X509 { user })
+    let user = User {
+        name: credential.user.clone().unwrap_or_default(),
+        password: Zeroizing::default(),
+        source: EXTERNAL.into(),
+    };
+    Ok((Method::X509, user))
 }
 
 /// Returns the user with name, password and database.

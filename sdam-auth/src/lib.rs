@@ -33,7 +33,6 @@ mod command;
 mod config;
 mod conversation;
 mod entropy;
-mod method;
 mod reply;
 pub mod scram;
 mod shared;

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use sdam_core::options::ServerApi;
-use sdam_transport::spawn::yield_now;
+use sdam_core::{document::DocumentWriter, hello::HelloAuth, options::ServerApi};
+use sdam_transport::{pool::AuthStep, spawn::yield_now};
+use zeroize::Zeroizing;
 
 use crate::{
     cache::{KeyCache, KeyId},
-    method::User,
     scram::{Derivation, Keys, ScramError},
 };
 
@@ -17,23 +17,53 @@ const SLICE: u32 = 64;
 
 /// The part of an account that all its conversations share.
 pub(crate) struct Shared {
-    pub(crate) server_api: Option<ServerApi>,
+    pub(crate) user: User,
+    server_api: Option<ServerApi>,
     cache: Mutex<KeyCache>,
 }
 
+/// A user and the database that defines it.
+pub(crate) struct User {
+    /// Empty if the server takes it from the client's certificate.
+    pub(crate) name: Box<str>,
+    /// Empty if the mechanism has none.
+    pub(crate) password: Zeroizing<Box<str>>,
+    pub(crate) source: Box<str>,
+}
+
 impl Shared {
-    pub(crate) fn new(server_api: Option<ServerApi>) -> Self {
-        Self { server_api, cache: Mutex::default() }
+    pub(crate) fn new(user: User, server_api: Option<ServerApi>) -> Self {
+        Self { user, server_api, cache: Mutex::default() }
     }
 
-    /// Returns the keys of `user`, from the cache if possible. Otherwise they are derived in slices
+    /// Returns the step that sends a command to the user's database.
+    pub(crate) fn send(&self, write: impl FnOnce(&mut DocumentWriter)) -> AuthStep {
+        let mut command = DocumentWriter::new();
+        write(&mut command);
+        if let Some(api) = &self.server_api {
+            api.declare(&mut command);
+        }
+        command.text("$db", &*self.user.source);
+        AuthStep::Send(command.finish())
+    }
+
+    /// Returns the fields of a hello with this command, in which hello declares the API version
+    /// itself (Handshake: "Speculative Authentication").
+    pub(crate) fn speculate(&self, write: impl FnOnce(&mut DocumentWriter)) -> HelloAuth {
+        let mut command = DocumentWriter::new();
+        write(&mut command);
+        command.text("db", &*self.user.source);
+        HelloAuth::default().with_speculative_authenticate(command.finish())
+    }
+
+    /// Returns the keys of the user, from the cache if possible. Otherwise they are derived in slices
     /// between which other tasks run, because the server chooses the number of iterations.
-    pub(crate) async fn keys(&self, user: &User, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
+    pub(crate) async fn keys(&self, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
         let found = self.cache().find(id);
         if let Some(keys) = found {
             return Ok(keys);
         }
-        let secret = id.mechanism.prepare(&user.name, &user.password)?;
+        let secret = id.mechanism.prepare(&self.user.name, &self.user.password)?;
         let mut derivation = Derivation::new(id.mechanism, &secret, &id.salt, id.iterations);
         loop {
             if let Some(keys) = derivation.advance(SLICE) {

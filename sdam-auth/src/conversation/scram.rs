@@ -10,16 +10,14 @@ use crate::{
     cache::KeyId,
     command,
     entropy::{Entropy, nonce},
-    method::User,
     reply::{self, SaslReply},
     scram::{ClientFinal, ClientFirst, Keys, Mechanism},
-    shared::Shared,
+    shared::{Shared, User},
 };
 
 /// A SCRAM conversation, whose first command is sent within hello.
 pub(crate) struct ScramConversation {
     shared: Arc<Shared>,
-    user: Arc<User>,
     entropy: Entropy,
     is_negotiated: bool,
     mechanism: Mechanism,
@@ -41,14 +39,12 @@ impl ScramConversation {
     /// Creates a conversation; if `mechanism` is `None`, it is negotiated.
     pub(crate) fn new(
         shared: Arc<Shared>,
-        user: Arc<User>,
         mechanism: Option<Mechanism>,
         entropy: Entropy,
     ) -> Result<Self, Error> {
-        let first = ClientFirst::new(&user.name, &nonce(&entropy)?);
+        let first = ClientFirst::new(&shared.user.name, &nonce(&entropy)?);
         Ok(Self {
             shared,
-            user,
             entropy,
             is_negotiated: mechanism.is_none(),
             // Handshake: "drivers MUST use the SCRAM-SHA-256 mechanism for speculative
@@ -66,8 +62,8 @@ impl ScramConversation {
             self.mechanism = Mechanism::ScramSha1;
         }
         // The same nonce is never sent twice.
-        self.first = ClientFirst::new(&self.user.name, &nonce(&self.entropy)?);
-        Ok(self.send(|command| self.write_start(command)))
+        self.first = ClientFirst::new(&self.shared.user.name, &nonce(&self.entropy)?);
+        Ok(self.shared.send(|command| self.write_start(command)))
     }
 
     /// Answers the server's first message.
@@ -77,8 +73,9 @@ impl ScramConversation {
         }
         self.id = reply.conversation;
         let challenge = self.first.challenge(reply.payload)?;
-        let key_id = KeyId::of(self.mechanism, &challenge);
-        let keys = self.shared.keys(&self.user, &key_id).await?;
+        let (salt, iterations) = (challenge.salt().into(), challenge.iterations());
+        let key_id = KeyId { mechanism: self.mechanism, salt, iterations };
+        let keys = self.shared.keys(&key_id).await?;
         let client = challenge.answer(Arc::clone(&keys));
         let step = self.send_payload(client.message());
         self.state = State::Final { client, key_id, keys };
@@ -90,24 +87,18 @@ impl ScramConversation {
     }
 
     fn send_payload(&self, payload: &[u8]) -> AuthStep {
-        self.send(|command| command::sasl_continue(command, self.id, payload))
-    }
-
-    fn send(&self, write: impl FnOnce(&mut DocumentWriter)) -> AuthStep {
-        let api = self.shared.server_api.as_ref();
-        AuthStep::Send(command::command(&self.user.source, api, write))
+        self.shared.send(|command| command::sasl_continue(command, self.id, payload))
     }
 }
 
 #[async_trait]
 impl Conversation for ScramConversation {
     fn hello_auth(&self) -> HelloAuth {
-        let source = &self.user.source;
-        let first = command::speculative(source, |command| self.write_start(command));
-        let auth = HelloAuth::default().with_speculative_authenticate(first);
+        let User { name, source, .. } = &self.shared.user;
+        let auth = self.shared.speculate(|command| self.write_start(command));
         if self.is_negotiated {
             // Authentication: "The username MUST NOT be modified".
-            auth.with_sasl_supported_mechs(format!("{source}.{}", self.user.name))
+            auth.with_sasl_supported_mechs(format!("{source}.{name}"))
         } else {
             auth
         }
