@@ -28,7 +28,7 @@ pub use environment::{Environment, FaasProvider, OperatingSystem};
 use sdam_core::{document::DocumentWriter, options::ConfigError};
 
 /// The separator of the names, versions and platforms of a driver and its wrapping libraries.
-const DELIMITER: char = '|';
+const DELIMITER: &str = "|";
 
 /// The name that errors use for the whole document.
 const DOCUMENT: &str = "client document";

@@ -4,6 +4,7 @@
 //! reproducible: results before timers, earlier attempts before later ones.
 
 use std::{
+    collections::BTreeSet,
     future::Future,
     net::IpAddr,
     pin::{Pin, pin},
@@ -132,28 +133,44 @@ where
     F: Future<Output = Result<T, E>>,
 {
     let mut waiting = candidates.into_iter();
-    let mut race = Race {
-        running: Vec::new(),
-        failed: Vec::new(),
-        expiry: deadline.map(|deadline| clock.sleep_until(deadline)),
-        next: None,
-    };
+    let (mut running, mut failed) = (Vec::<(C, Pin<Box<F>>)>::new(), Vec::new());
+    let mut expiry = deadline.map(|deadline| clock.sleep_until(deadline));
     loop {
         if let Some(candidate) = waiting.next() {
             let attempt = Box::pin(attempt(&candidate));
-            race.running.push((candidate, attempt));
+            running.push((candidate, attempt));
         }
         let more = waiting.len() > 0;
-        race.next = more.then(|| clock.sleep_until(clock.now() + delay));
-        match future::poll_fn(|cx| race.poll(cx, more)).await {
+        let mut next = more.then(|| clock.sleep_until(clock.now() + delay));
+        let lap = future::poll_fn(|cx| {
+            let failed_before = failed.len();
+            let mut index = 0;
+            while let Some((_, attempt)) = running.get_mut(index) {
+                match attempt.as_mut().poll(cx) {
+                    Poll::Ready(Ok(output)) => return Poll::Ready(Lap::Won(output)),
+                    Poll::Ready(Err(error)) => failed.push((running.remove(index).0, error)),
+                    Poll::Pending => index += 1,
+                }
+            }
+            // Timers are polled only while an attempt is pending: those of a blocking clock block.
+            if running.is_empty() && !more {
+                Poll::Ready(Lap::NoSuccess)
+            } else if more && failed.len() > failed_before {
+                Poll::Ready(Lap::Next)
+            } else if is_ready(expiry.as_mut(), cx) {
+                Poll::Ready(Lap::NoSuccess)
+            } else if is_ready(next.as_mut(), cx) {
+                Poll::Ready(Lap::Next)
+            } else {
+                Poll::Pending
+            }
+        });
+        match lap.await {
             Lap::Won(output) => return Ok(output),
             Lap::Next => {}
             Lap::NoSuccess => {
-                return Err(NoSuccess {
-                    failed: race.failed,
-                    running: race.running.into_iter().map(|(c, _)| c).collect(),
-                    waiting: waiting.collect(),
-                });
+                let running = running.into_iter().map(|(candidate, _)| candidate).collect();
+                return Err(NoSuccess { failed, running, waiting: waiting.collect() });
             }
         }
     }
@@ -181,15 +198,11 @@ impl<C, E> NoSuccess<C, E> {
 /// Sorts `addresses` into the order of attempts: without duplicates, alternating families,
 /// beginning with the first address (RFC 8305: "Sorting Addresses").
 pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
-    let mut once: Vec<IpAddr> = Vec::with_capacity(addresses.len());
-    for address in addresses {
-        if !once.contains(address) {
-            once.push(*address);
-        }
-    }
-    let first_is_v6 = once.first().is_some_and(IpAddr::is_ipv6);
+    let first_is_v6 = addresses.first().is_some_and(IpAddr::is_ipv6);
+    let mut seen = BTreeSet::new();
+    let once = addresses.iter().copied().filter(|address| seen.insert(*address));
     let (preferred, other): (Vec<_>, Vec<_>) =
-        once.into_iter().partition(|address| address.is_ipv6() == first_is_v6);
+        once.partition(|address| address.is_ipv6() == first_is_v6);
     let mut turns = [preferred.into_iter(), other.into_iter()];
     let mut order = Vec::with_capacity(addresses.len());
     while turns.iter().any(|turn| turn.len() > 0) {
@@ -198,53 +211,11 @@ pub fn interleave(addresses: &[IpAddr]) -> Vec<IpAddr> {
     order
 }
 
-/// The running and failed attempts.
-struct Race<C, E, F> {
-    running: Vec<(C, Pin<Box<F>>)>,
-    failed: Vec<(C, E)>,
-    expiry: Option<BoxFuture<'static, ()>>,
-    next: Option<BoxFuture<'static, ()>>,
-}
-
 enum Lap<T> {
     Won(T),
     /// The next candidate's attempt is due.
     Next,
     NoSuccess,
-}
-
-impl<C, T, E, F> Race<C, E, F>
-where
-    F: Future<Output = Result<T, E>>,
-{
-    fn poll(&mut self, cx: &mut Context<'_>, more: bool) -> Poll<Lap<T>> {
-        let failed_before = self.failed.len();
-        let mut index = 0;
-        while let Some((_, attempt)) = self.running.get_mut(index) {
-            match attempt.as_mut().poll(cx) {
-                Poll::Ready(Ok(output)) => return Poll::Ready(Lap::Won(output)),
-                Poll::Ready(Err(error)) => {
-                    let (candidate, _) = self.running.remove(index);
-                    self.failed.push((candidate, error));
-                }
-                Poll::Pending => index += 1,
-            }
-        }
-        if self.running.is_empty() && !more {
-            return Poll::Ready(Lap::NoSuccess);
-        }
-        // Timers are polled only while an attempt is pending: those of a blocking clock block.
-        if more && self.failed.len() > failed_before {
-            return Poll::Ready(Lap::Next);
-        }
-        if is_ready(self.expiry.as_mut(), cx) {
-            return Poll::Ready(Lap::NoSuccess);
-        }
-        if is_ready(self.next.as_mut(), cx) {
-            return Poll::Ready(Lap::Next);
-        }
-        Poll::Pending
-    }
 }
 
 fn is_ready(timer: Option<&mut BoxFuture<'static, ()>>, cx: &mut Context<'_>) -> bool {

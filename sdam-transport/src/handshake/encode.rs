@@ -2,13 +2,13 @@
 
 use sdam_core::document::DocumentWriter;
 
-use super::{ClientMetadata, DELIMITER, DriverInfo, FaasProvider, cut};
+use super::{ClientMetadata, DELIMITER, FaasProvider, cut};
 
 pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
     let mut plan = Plan {
         environment: Detail::Full,
         os: Detail::Full,
-        platform: join_platforms(&metadata.libraries),
+        platform: join(metadata.libraries.iter().filter_map(|own| own.platform.as_deref())),
         libraries: metadata.libraries.len(),
     };
     let mut document = plan.write(metadata);
@@ -95,9 +95,10 @@ impl Plan {
                 document.text("name", provider.map(FaasProvider::as_str));
             }
             if self.environment == Detail::Full {
-                document.int32("timeout_sec", environment.timeout_sec());
-                document.int32("memory_mb", environment.memory_mb());
-                document.text("region", environment.region());
+                let (region, memory_mb, timeout_sec) = environment.function();
+                document.int32("timeout_sec", timeout_sec);
+                document.int32("memory_mb", memory_mb);
+                document.text("region", region);
                 document.document_unless_empty("container", |container| {
                     container.text("runtime", environment.container_runtime());
                     container.text("orchestrator", environment.container_orchestrator());
@@ -109,16 +110,5 @@ impl Plan {
 }
 
 fn join<'a>(texts: impl Iterator<Item = &'a str>) -> String {
-    let mut joined = String::new();
-    for (index, text) in texts.enumerate() {
-        if index > 0 {
-            joined.push(DELIMITER);
-        }
-        joined.push_str(text);
-    }
-    joined
-}
-
-fn join_platforms(libraries: &[DriverInfo]) -> String {
-    join(libraries.iter().filter_map(|own| own.platform.as_deref()))
+    texts.collect::<Vec<_>>().join(DELIMITER)
 }

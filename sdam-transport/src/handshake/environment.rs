@@ -87,40 +87,30 @@ impl Environment {
             .variable("AWS_EXECUTION_ENV")
             .is_some_and(|value| value.starts_with("AWS_Lambda_"))
             || self.has("AWS_LAMBDA_RUNTIME_API");
-        let found = [
-            (vercel, FaasProvider::Vercel),
-            (lambda && !vercel, FaasProvider::AwsLambda),
-            (self.has("FUNCTIONS_WORKER_RUNTIME"), FaasProvider::AzureFunctions),
-            (self.has("K_SERVICE") || self.has("FUNCTION_NAME"), FaasProvider::GcpFunctions),
-        ];
-        let mut found = found.into_iter().filter(|(found, _)| *found);
-        match (found.next(), found.next()) {
-            (Some((_, provider)), None) => Some(provider),
+        let gcp = self.has("K_SERVICE") || self.has("FUNCTION_NAME");
+        let azure = self.has("FUNCTIONS_WORKER_RUNTIME");
+        match [vercel, lambda && !vercel, azure, gcp] {
+            [true, false, false, false] => Some(FaasProvider::Vercel),
+            [false, true, false, false] => Some(FaasProvider::AwsLambda),
+            [false, false, true, false] => Some(FaasProvider::AzureFunctions),
+            [false, false, false, true] => Some(FaasProvider::GcpFunctions),
             _ => None,
         }
     }
 
-    pub(super) fn region(&self) -> Option<&str> {
-        self.variable(match self.faas_provider()? {
-            FaasProvider::AwsLambda => "AWS_REGION",
-            FaasProvider::AzureFunctions => return None,
-            FaasProvider::GcpFunctions => "FUNCTION_REGION",
-            FaasProvider::Vercel => "VERCEL_REGION",
-        })
-    }
-
-    pub(super) fn memory_mb(&self) -> Option<i32> {
-        self.number(match self.faas_provider()? {
-            FaasProvider::AwsLambda => "AWS_LAMBDA_FUNCTION_MEMORY_SIZE",
-            FaasProvider::GcpFunctions => "FUNCTION_MEMORY_MB",
-            FaasProvider::AzureFunctions | FaasProvider::Vercel => return None,
-        })
-    }
-
-    pub(super) fn timeout_sec(&self) -> Option<i32> {
-        (self.faas_provider()? == FaasProvider::GcpFunctions)
-            .then(|| self.number("FUNCTION_TIMEOUT_SEC"))
-            .flatten()
+    /// Returns the region, the memory in MB and the time limit in seconds of a function. An invalid
+    /// number counts as absent, because metadata must never fail.
+    pub(super) fn function(&self) -> (Option<&str>, Option<i32>, Option<i32>) {
+        let [region, memory, timeout] = match self.faas_provider() {
+            Some(FaasProvider::AwsLambda) => ["AWS_REGION", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE", ""],
+            Some(FaasProvider::GcpFunctions) => {
+                ["FUNCTION_REGION", "FUNCTION_MEMORY_MB", "FUNCTION_TIMEOUT_SEC"]
+            }
+            Some(FaasProvider::Vercel) => ["VERCEL_REGION", "", ""],
+            Some(FaasProvider::AzureFunctions) | None => [""; 3],
+        };
+        let number = |name| self.variable(name)?.parse().ok();
+        (self.variable(region), number(memory), number(timeout))
     }
 
     pub(super) fn container_runtime(&self) -> Option<&'static str> {
@@ -141,11 +131,6 @@ impl Environment {
 
     fn has(&self, name: &str) -> bool {
         self.variable(name).is_some()
-    }
-
-    /// Parses a variable. An invalid number counts as absent, because metadata must never fail.
-    fn number(&self, name: &str) -> Option<i32> {
-        self.variable(name)?.parse().ok()
     }
 }
 
