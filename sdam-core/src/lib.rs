@@ -67,6 +67,7 @@ mod serialize;
 pub mod server;
 mod server_type;
 pub mod session;
+mod setters;
 mod silence;
 pub mod srv;
 pub mod time;

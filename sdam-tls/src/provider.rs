@@ -90,14 +90,10 @@ impl Rustls {
     fn verifier(&self, options: &TlsOptions) -> Result<Verifier, ConfigError> {
         let trusted = options.ca_file.as_deref().map(files::authorities);
         let trusted = trusted.transpose()?.unwrap_or_default();
-        let lists = match options.disable_certificate_revocation_check {
-            true => Vec::new(),
-            false => self.revocation_lists.clone(),
-        };
-        let chain = match options.allow_invalid_certificates {
-            true => None,
-            false => Some(self.chain(options, &trusted, &lists)?),
-        };
+        let is_checked = !options.disable_certificate_revocation_check;
+        let lists = if is_checked { self.revocation_lists.clone() } else { Vec::new() };
+        let is_any = options.allow_invalid_certificates;
+        let chain = if is_any { None } else { Some(self.chain(options, &trusted, &lists)?) };
         Ok(Verifier {
             chain,
             trusted,

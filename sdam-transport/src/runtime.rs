@@ -87,26 +87,16 @@ impl Backend {
         bytes
     }
 
-    /// Sets the source of identifiers. Only simulations, whose runs must be reproducible, replace
-    /// it.
-    #[must_use]
-    pub fn with_entropy(mut self, entropy: Arc<dyn Entropy>) -> Self {
-        self.entropy = entropy;
-        self
-    }
+    sdam_core::setters! {
+        /// Sets the source of identifiers. Only simulations, whose runs must be reproducible,
+        /// replace it.
+        pub fn with_entropy(entropy: Arc<dyn Entropy>) => entropy = entropy;
 
-    /// Sets the resolver.
-    #[must_use]
-    pub fn with_resolver(mut self, resolver: Arc<dyn Resolver>) -> Self {
-        self.resolver = Some(resolver);
-        self
-    }
+        /// Sets the resolver.
+        pub fn with_resolver(resolver: Arc<dyn Resolver>) => resolver = Some(resolver);
 
-    /// Sets the TLS library.
-    #[must_use]
-    pub fn with_tls(mut self, tls: Arc<dyn TlsProvider>) -> Self {
-        self.tls = Some(tls);
-        self
+        /// Sets the TLS library.
+        pub fn with_tls(tls: Arc<dyn TlsProvider>) => tls = Some(tls);
     }
 }
 

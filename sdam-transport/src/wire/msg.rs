@@ -35,9 +35,10 @@ pub struct OpMsg<'a> {
 impl OpMsg<'_> {
     /// Encodes the message and validates it like a received one.
     pub fn encode(&self) -> Result<WireMessage, WireError> {
-        let flags = u32::from(self.checksum) * CHECKSUM_PRESENT
-            | u32::from(self.more_to_come) * MORE_TO_COME
-            | u32::from(self.exhaust_allowed) * EXHAUST_ALLOWED;
+        let flag = |set: bool, flag| if set { flag } else { 0_u32 };
+        let flags = flag(self.checksum, CHECKSUM_PRESENT)
+            | flag(self.more_to_come, MORE_TO_COME)
+            | flag(self.exhaust_allowed, EXHAUST_ALLOWED);
         let mut sequences = Vec::new();
         for sequence in self.sequences {
             sequence.encode(&mut sequences)?;

@@ -30,11 +30,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the authenticator of the pools' connections, in place of the connection string's
-    /// credential.
-    pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Self {
-        self.authenticator = Some(authenticator);
-        self
+    sdam_core::setters! {
+        /// Sets the authenticator of the pools' connections, in place of the connection string's
+        /// credential.
+        pub fn authenticator(own: Arc<dyn Authenticator>) => authenticator = Some(own);
     }
 
     /// Starts monitoring and the pools on `runtime`. Performs no I/O itself and does not wait.

@@ -80,16 +80,13 @@ impl<'c> Command<'c> {
         Self { kind: Kind::Write, ..Self::new(database, document) }
     }
 
-    /// Sets the criteria of the selection. Their read preference is sent to the server as well.
-    pub fn with_criteria(mut self, criteria: Criteria) -> Self {
-        self.criteria = Some(criteria);
-        self
-    }
+    sdam_core::setters! {
+        /// Sets the criteria of the selection. Their read preference is sent to the server as well.
+        pub fn with_criteria(criteria: Criteria) => criteria = Some(criteria);
 
-    /// Sets the time limit of all attempts together, in place of `timeoutMS`; zero for no limit.
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(timeout);
-        self
+        /// Sets the time limit of all attempts together, in place of `timeoutMS`; zero for no
+        /// limit.
+        pub fn with_timeout(timeout: Duration) => timeout = Some(timeout);
     }
 
     /// Runs the command without a session or a transaction number, and retries it only after a

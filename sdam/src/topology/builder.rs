@@ -90,18 +90,14 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Sets the custom server selector, which takes part in every selection (Server Selection:
-    /// "Application-Provided Server Selector").
-    pub fn selector(mut self, selector: impl Selector + 'static) -> Self {
-        self.selector = Some(Arc::new(selector));
-        self
-    }
+    sdam_core::setters! {
+        /// Sets the custom server selector, which takes part in every selection (Server Selection:
+        /// "Application-Provided Server Selector").
+        pub fn selector(selector: impl Selector + 'static) => selector = Some(Arc::new(selector));
 
-    /// Sets the client metadata of every connection's handshake, including the platform. The
-    /// default names this crate and reads the process environment.
-    pub fn metadata(mut self, metadata: ClientMetadata) -> Self {
-        self.metadata = Some(Metadata::Own(metadata));
-        self
+        /// Sets the client metadata of every connection's handshake, including the platform. The
+        /// default names this crate and reads the process environment.
+        pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(metadata));
     }
 
     /// Sets the function that encodes the `client` document of every connection's handshake in
@@ -124,38 +120,30 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         self
     }
 
-    /// Keeps a history of the last `transitions` transitions and their causes. Errors of selections
-    /// that time out include it ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
-    pub fn history(mut self, transitions: usize) -> Self {
-        self.history = Some(Arc::new(History::new(transitions)));
-        self
-    }
+    sdam_core::setters! {
+        /// Keeps a history of the last `transitions` transitions and their causes. Errors of
+        /// selections that time out include it
+        /// ([`SelectionTimeout::history`](crate::SelectionTimeout::history)).
+        pub fn history(transitions: usize) => history = Some(Arc::new(History::new(transitions)));
 
-    /// Sets the topology's id, which all events carry, for drivers that also publish it in events
-    /// of their own. It is random by default.
-    pub fn id(mut self, id: ObjectId) -> Self {
-        self.id = Some(id);
-        self
-    }
+        /// Sets the topology's id, which all events carry, for drivers that also publish it in
+        /// events of their own. It is random by default.
+        pub fn id(id: ObjectId) => id = Some(id);
 
-    /// Sets the translation of members' addresses, for deployments whose members have names that
-    /// this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
-    /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to is
-    /// translated; members keep their names, and TLS verifies these.
-    pub fn translate(mut self, translate: impl Translate) -> Self {
-        self.translate = Some(Arc::new(translate));
-        self
-    }
+        /// Sets the translation of members' addresses, for deployments whose members have names
+        /// that this host cannot resolve or reach: an [`AddressTable`](crate::AddressTable),
+        /// [`HostTranslation`](crate::HostTranslation), or your own. Only the address to connect to
+        /// is translated; members keep their names, and TLS verifies these.
+        pub fn translate(translate: impl Translate) => translate = Some(Arc::new(translate));
 
-    /// Sets the authenticator of connections in single-threaded mode, such as the result of
-    /// `sdam_auth::authenticator`. Without one, [`run_command`](crate::ScanTopology::run_command)
-    /// returns an error if the connection string has a user.
-    ///
-    /// It has no effect on [`start`](Self::start), because pools authenticate their own
-    /// connections.
-    pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Self {
-        self.authenticator = Some(authenticator);
-        self
+        /// Sets the authenticator of connections in single-threaded mode, such as the result of
+        /// `sdam_auth::authenticator`. Without one,
+        /// [`run_command`](crate::ScanTopology::run_command) returns an error if the connection
+        /// string has a user.
+        ///
+        /// It has no effect on [`start`](Self::start), because pools authenticate their own
+        /// connections.
+        pub fn authenticator(own: Arc<dyn Authenticator>) => authenticator = Some(own);
     }
 
     /// Changes the options.

@@ -4,7 +4,7 @@ use sdam_core::error::{Error, Stage};
 
 use super::{
     Outcome, PoolUser, ensure,
-    server::{BadReply, Gate, Server},
+    server::{BadReply, Gate, Server, SetGate},
     setup::{BREAKING, Lab},
 };
 
@@ -86,7 +86,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
 pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-9
     let mut setup = lab.ready("maxPoolSize=1&maxConnecting=1")?;
-    let stages: [(_, fn(&Server, Gate)); 2] = [
+    let stages: [(_, SetGate); 2] = [
         ("dropping check-outs while the connection is attempted", Server::connects),
         ("dropping check-outs while hello is not answered", Server::hellos),
     ];

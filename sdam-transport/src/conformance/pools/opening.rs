@@ -4,7 +4,7 @@ use sdam_core::error::Stage;
 
 use super::{
     Outcome, PoolUser, ensure,
-    server::{Gate, Server},
+    server::{Gate, Server, SetGate},
     setup::Lab,
 };
 
@@ -46,7 +46,7 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 
 pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
     // P-24
-    let stages: [(_, fn(&Server, Gate)); 2] =
+    let stages: [(_, SetGate); 2] =
         [(Stage::Connect, Server::connects), (Stage::Hello, Server::hellos)];
     for (stage, set) in stages {
         let mut setup = lab.cleared()?;

@@ -35,6 +35,9 @@ pub(super) enum Gate {
     Broken,
 }
 
+/// Sets a gate of the server.
+pub(super) type SetGate = fn(&Server, Gate);
+
 /// A message that is not a valid reply to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BadReply {
