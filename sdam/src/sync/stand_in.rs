@@ -41,10 +41,6 @@ impl<T> ArcSwap<T> {
         Guard(self.load_full())
     }
 
-    pub(crate) fn store(&self, value: Arc<T>) {
-        drop(self.swap(value));
-    }
-
     pub(crate) fn swap(&self, value: Arc<T>) -> Arc<T> {
         let index = {
             let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);

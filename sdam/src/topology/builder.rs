@@ -1,6 +1,9 @@
 //! The builder of topologies.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{
+    marker::PhantomData,
+    sync::{Arc, Mutex},
+};
 
 use sdam_core::{
     deployment::Input,
@@ -97,7 +100,7 @@ impl<P: PoolHandle> TopologyBuilder<P> {
 
         /// Sets the client metadata of every connection's handshake, including the platform. The
         /// default names this crate and reads the process environment.
-        pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(metadata));
+        pub fn metadata(metadata: ClientMetadata) => metadata = Some(Metadata::Own(Mutex::new(metadata)));
     }
 
     /// Sets the function that encodes the `client` document of every connection's handshake in
@@ -200,20 +203,15 @@ impl<P: PoolHandle> TopologyBuilder<P> {
         let options = self.options;
         options.validate()?;
         backend.transport = layers::transport(backend, &options, self.translate)?;
-        let mut metadata = match self.metadata {
-            Some(metadata) => metadata,
-            None => Metadata::Own(ClientMetadata::new(
-                env!("CARGO_PKG_NAME"),
-                env!("CARGO_PKG_VERSION"),
-                &Environment::from_process(),
-            )?),
+        let metadata = if let Some(metadata) = self.metadata {
+            metadata
+        } else {
+            let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+            let own = ClientMetadata::new(name, version, &Environment::from_process())?;
+            Metadata::Own(Mutex::new(own))
         };
-        if let Some(name) = &options.app_name {
-            metadata = metadata.with_application(name)?;
-        }
-        let is_faas = metadata.is_faas();
-        let metadata = MetadataHandshake::new(metadata, options.load_balanced)?;
-        let config = MonitorConfig::new(&options, metadata.handshake(), is_faas);
+        let metadata = MetadataHandshake::new(metadata, &options)?;
+        let config = MonitorConfig::new(&options, metadata.handshake(), metadata.is_faas());
         let rng = Rng::new(backend.next_seed());
         let topology = self.id.unwrap_or_else(|| ObjectId::from_bytes(backend.unique_bytes()));
         if let Some(history) = &self.history {

@@ -3,6 +3,7 @@
 use std::{
     ops::{Deref, DerefMut},
     sync::PoisonError,
+    thread::{self, ThreadId},
 };
 
 use crate::sync::{Mutex, MutexGuard};
@@ -14,55 +15,39 @@ use crate::sync::{Mutex, MutexGuard};
 #[derive(Debug, Default)]
 pub(super) struct Lock<T> {
     value: Mutex<T>,
-    #[cfg(debug_assertions)]
-    holder: Mutex<Option<std::thread::ThreadId>>,
+    /// The thread that holds the lock; empty in release builds.
+    holder: Mutex<Option<ThreadId>>,
 }
 
 /// The guard of a held [`Lock`].
 #[derive(Debug)]
 pub(super) struct LockGuard<'l, T> {
     value: MutexGuard<'l, T>,
-    #[cfg(debug_assertions)]
-    holder: &'l Mutex<Option<std::thread::ThreadId>>,
+    holder: &'l Mutex<Option<ThreadId>>,
 }
 
 impl<T> Lock<T> {
     pub(super) fn new(value: T) -> Self {
-        Self {
-            value: Mutex::new(value),
-            #[cfg(debug_assertions)]
-            holder: Mutex::default(),
-        }
+        Self { value: Mutex::new(value), holder: Mutex::default() }
     }
 
     pub(super) fn lock(&self) -> LockGuard<'_, T> {
-        #[cfg(debug_assertions)]
-        self.refuse_reentry();
-        let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
-        #[cfg(debug_assertions)]
-        self.hold();
-        LockGuard {
-            value,
-            #[cfg(debug_assertions)]
-            holder: &self.holder,
-        }
-    }
-
-    #[cfg(debug_assertions)]
-    fn refuse_reentry(&self) {
-        let holder = *self.holder.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = cfg!(debug_assertions).then(|| thread::current().id());
         assert!(
-            holder != Some(std::thread::current().id()),
+            own.is_none() || *lock(&self.holder) != own,
             "a connection pool called back into the topology from `create`, `ready`, `clear` or \
              `close`, which run while the topology is locked; make the call from a task of the pool instead",
         );
+        let value = lock(&self.value);
+        if own.is_some() {
+            *lock(&self.holder) = own;
+        }
+        LockGuard { value, holder: &self.holder }
     }
+}
 
-    #[cfg(debug_assertions)]
-    fn hold(&self) {
-        let own = std::thread::current().id();
-        *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = Some(own);
-    }
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<T> Deref for LockGuard<'_, T> {
@@ -79,10 +64,11 @@ impl<T> DerefMut for LockGuard<'_, T> {
     }
 }
 
-#[cfg(debug_assertions)]
 impl<T> Drop for LockGuard<'_, T> {
     fn drop(&mut self) {
-        *self.holder.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if cfg!(debug_assertions) {
+            *lock(self.holder) = None;
+        }
     }
 }
 

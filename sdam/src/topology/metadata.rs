@@ -1,19 +1,18 @@
 //! The client metadata in the handshakes of new connections.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sdam_core::{
     hello::{Handshake, HelloRequest},
-    options::ConfigError,
+    options::{ConfigError, Options},
 };
 use sdam_transport::handshake::{ClientMetadata, DriverInfo};
 
-use crate::sync::{ArcSwap, Mutex};
-
-/// The client metadata from a builder.
+/// The client metadata.
 #[derive(Debug)]
 pub(crate) enum Metadata {
-    Own(ClientMetadata),
+    /// Wrapping libraries may be appended at run time.
+    Own(Mutex<ClientMetadata>),
     Driver(DriverDocument),
 }
 
@@ -27,84 +26,57 @@ pub(crate) struct DriverDocument {
 /// The arguments of the first message of new connections.
 #[derive(Debug)]
 pub(crate) struct MetadataHandshake {
-    source: Source,
+    metadata: Metadata,
     load_balanced: bool,
 }
 
-#[derive(Debug)]
-enum Source {
-    /// The metadata, to which wrapping libraries may be appended at run time.
-    Own {
-        metadata: Mutex<ClientMetadata>,
-        /// The encoded metadata, read by every new connection.
-        handshake: ArcSwap<Handshake>,
-    },
-    Driver(DriverDocument),
-}
+impl MetadataHandshake {
+    /// Creates the handshakes; an error if a driver's document is not valid. The name of the
+    /// application is not added to a driver's document, which has it already.
+    pub(crate) fn new(metadata: Metadata, options: &Options) -> Result<Self, ConfigError> {
+        match (&metadata, &options.app_name) {
+            (Metadata::Own(metadata), Some(name)) => {
+                let mut metadata = lock(metadata);
+                *metadata = metadata.clone().with_application(name)?;
+            }
+            (Metadata::Own(_), None) => {}
+            (Metadata::Driver(document), _) => ClientMetadata::check_encoded(&(document.encode)())?,
+        }
+        Ok(Self { metadata, load_balanced: options.load_balanced })
+    }
 
-impl Metadata {
     /// Returns whether the program runs on a FaaS platform.
     pub(crate) fn is_faas(&self) -> bool {
-        match self {
-            Self::Own(metadata) => metadata.is_faas(),
-            Self::Driver(document) => document.is_faas,
+        match &self.metadata {
+            Metadata::Own(metadata) => lock(metadata).is_faas(),
+            Metadata::Driver(document) => document.is_faas,
         }
-    }
-
-    /// Sets the name of the application, unless a driver's document has it already.
-    pub(crate) fn with_application(self, name: &str) -> Result<Self, ConfigError> {
-        Ok(match self {
-            Self::Own(metadata) => Self::Own(metadata.with_application(name)?),
-            Self::Driver(document) => Self::Driver(document),
-        })
-    }
-}
-
-impl MetadataHandshake {
-    /// Encodes the metadata for the first time; an error if a driver's document is not valid.
-    pub(crate) fn new(metadata: Metadata, load_balanced: bool) -> Result<Self, ConfigError> {
-        let source = match metadata {
-            Metadata::Own(metadata) => Source::Own {
-                handshake: ArcSwap::from_pointee(encode(&metadata, load_balanced)),
-                metadata: Mutex::new(metadata),
-            },
-            Metadata::Driver(document) => {
-                ClientMetadata::check_encoded(&(document.encode)())?;
-                Source::Driver(document)
-            }
-        };
-        Ok(Self { source, load_balanced })
     }
 
     /// Returns the handshake of a new connection.
     pub(crate) fn handshake(&self) -> Arc<Handshake> {
-        match &self.source {
-            Source::Own { handshake, .. } => handshake.load_full(),
-            Source::Driver(document) => {
-                let mut client = (document.encode)();
+        let client = match &self.metadata {
+            Metadata::Own(metadata) => lock(metadata).encode(),
+            Metadata::Driver(document) => {
+                let client = (document.encode)();
                 // Servers refuse connections with a longer document.
-                if ClientMetadata::check_encoded(&client).is_err() {
-                    client.clear();
-                }
-                Arc::new(Handshake::new(client).with_load_balanced(self.load_balanced))
+                let is_valid = ClientMetadata::check_encoded(&client).is_ok();
+                if is_valid { client.into() } else { Box::default() }
             }
-        }
+        };
+        Arc::new(Handshake::new(client).with_load_balanced(self.load_balanced))
     }
 
     /// Appends a library; returns false if it was already appended.
     pub(crate) fn append(&self, library: DriverInfo) -> Result<bool, ConfigError> {
-        let Source::Own { metadata, handshake } = &self.source else {
-            let reason = "the driver makes the client document itself";
-            let remedy = "append the library to that";
-            return Err(ConfigError::new("driver name", "", reason, remedy));
-        };
-        let mut metadata = metadata.lock().unwrap_or_else(PoisonError::into_inner);
-        let changed = metadata.append(library)?;
-        if changed {
-            // Stored under the lock, so that concurrent appends lose no library.
-            handshake.store(Arc::new(encode(&metadata, self.load_balanced)));
+        match &self.metadata {
+            Metadata::Own(metadata) => lock(metadata).append(library),
+            Metadata::Driver(_) => {
+                let reason = "the driver makes the client document itself";
+                let remedy = "append the library to that";
+                Err(ConfigError::new("driver name", "", reason, remedy))
+            }
         }
-        Ok(changed)
     }
 
     /// Replaces the handshake of a connection's first request with the current one.
@@ -113,8 +85,8 @@ impl MetadataHandshake {
     }
 }
 
-fn encode(metadata: &ClientMetadata, load_balanced: bool) -> Handshake {
-    Handshake::new(metadata.encode()).with_load_balanced(load_balanced)
+fn lock(metadata: &Mutex<ClientMetadata>) -> MutexGuard<'_, ClientMetadata> {
+    metadata.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 sdam_core::opaque!(DriverDocument, |this| is_faas: this.is_faas);
