@@ -57,7 +57,7 @@ impl Query {
 
     async fn answer(&self) -> Result<Vec<Record>, Error> {
         let (config, options) = self.configuration()?;
-        let servers = Servers(&config).to_string();
+        let servers = listed(&config);
         let answer = self.ask(config, options);
         let outcome = match self.timeout {
             None => answer.await,
@@ -142,17 +142,11 @@ fn failed(servers: &str, error: NetError) -> Error {
     }
 }
 
-/// The name servers of a configuration, for error messages.
-struct Servers<'c>(&'c ResolverConfig);
-
-impl std::fmt::Display for Servers<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let mut separator = "";
-        for server in self.0.name_servers() {
-            let port = server.connections.first().map_or(53, |first| first.port);
-            write!(f, "{separator}{}", SocketAddr::new(server.ip, port))?;
-            separator = ", ";
-        }
-        Ok(())
-    }
+/// Lists the name servers of a configuration, for error messages.
+fn listed(config: &ResolverConfig) -> String {
+    let servers = config.name_servers().iter().map(|server| {
+        let port = server.connections.first().map_or(53, |first| first.port);
+        SocketAddr::new(server.ip, port).to_string()
+    });
+    servers.collect::<Vec<_>>().join(", ")
 }

@@ -237,20 +237,11 @@ struct Attempts(NoSuccess<DialTarget, io::Error>);
 
 impl fmt::Display for Attempts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut separator = "";
-        for (candidate, error) in &self.0.failed {
-            write!(f, "{separator}{candidate}: {error}")?;
-            separator = "; ";
-        }
-        for candidate in &self.0.running {
-            write!(f, "{separator}{candidate}: no reply")?;
-            separator = "; ";
-        }
-        for candidate in &self.0.waiting {
-            write!(f, "{separator}{candidate}: not tried")?;
-            separator = "; ";
-        }
-        Ok(())
+        let NoSuccess { failed, running, waiting } = &self.0;
+        let failed = failed.iter().map(|(candidate, error)| format!("{candidate}: {error}"));
+        let running = running.iter().map(|candidate| format!("{candidate}: no reply"));
+        let waiting = waiting.iter().map(|candidate| format!("{candidate}: not tried"));
+        f.write_str(&failed.chain(running).chain(waiting).collect::<Vec<_>>().join("; "))
     }
 }
 
