@@ -5,7 +5,7 @@ use std::{future::Future, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 use futures::future::{FutureExt, TryFutureExt as _};
 use sdam_core::{
     error::{Error, ErrorKind, ErrorOutcome, Stage},
-    hello::{Hello, HelloRequest, without_speculative_reply},
+    hello::{Hello, without_speculative_reply},
     ids::Generation,
     report::ErrorReport,
     server::ServerType,
@@ -13,15 +13,11 @@ use sdam_core::{
 };
 
 use super::{
-    Authenticator, Conversation, Established, PoolContext, ServiceConnection,
+    Authenticator, Established, PoolContext, ServiceConnection,
     authenticate::finish,
     connection::{NO_ANSWER, converse},
 };
-use crate::{
-    connect::Connection,
-    panic, race,
-    wire::{Exchange, WireMessage},
-};
+use crate::{panic, race, wire::Exchange};
 
 impl PoolContext {
     /// Opens a connection without authentication; see [`establish_with`](Self::establish_with).
@@ -85,8 +81,18 @@ impl PoolContext {
             service: None,
             max_wire_version: None,
         };
-        let mut line = Line { connection: attempt.connect().await?, exchange: Exchange::new() };
-        let conversation = attempt.begin(authenticator).await?;
+        let connecting = self.backend.transport.connect(&self.address, attempt.deadline);
+        let mut connection = attempt.step(Stage::Connect, connecting).await?;
+        connection.set_deadline(attempt.deadline);
+        let mut exchange = Exchange::new();
+        let conversation = match authenticator {
+            Some(authenticator) => {
+                let beginning = authenticator.begin(&self.address);
+                let beginning = beginning.map_err(|error| error.at(Stage::Auth));
+                Some(attempt.step(Stage::Auth, beginning).await?)
+            }
+            None => None,
+        };
         let hello = match &conversation {
             Some(conversation) => hello.with_auth(conversation.hello_auth()),
             None => hello,
@@ -95,19 +101,23 @@ impl PoolContext {
             Some(fields) => hello.with_fields(fields.clone()),
             None => hello,
         };
-        let reply = attempt.greet(&mut line, &hello).await?;
+        let request = exchange.hello(&hello);
+        let greeting = converse(&mut *connection, &mut exchange, request, Stage::Hello);
+        let reply = attempt.step(Stage::Hello, greeting).await?;
         let hello = attempt.introduce(reply.body(), conversation.is_some())?;
-        line.connection.set_max_message_size(hello.max_message_size());
+        connection.set_max_message_size(hello.max_message_size());
         // Authentication: "If the server is of type RSArbiter, no authentication is possible".
         if let Some(mut conversation) = conversation
             && hello.server_type != ServerType::RsArbiter
         {
-            attempt.authenticate(&mut line, &mut *conversation, reply.body()).await?;
+            let finishing =
+                finish(&mut *connection, &mut exchange, &mut *conversation, reply.body());
+            attempt.step(Stage::Auth, finishing).await?;
         }
         Ok(Established {
             generation: attempt.generation,
-            connection: line.connection,
-            exchange: line.exchange,
+            connection,
+            exchange,
             hello,
             hello_reply: without_speculative_reply(reply.body()).into(),
             service: attempt.service.take(),
@@ -129,41 +139,7 @@ struct Attempt<'n> {
     max_wire_version: Option<i32>,
 }
 
-/// The connection, and the state of its exchanges.
-struct Line {
-    connection: Box<dyn Connection>,
-    exchange: Exchange,
-}
-
 impl Attempt<'_> {
-    async fn connect(&self) -> Result<Box<dyn Connection>, Error> {
-        let PoolContext { backend, address, .. } = self.context;
-        let connecting = backend.transport.connect(address, self.deadline);
-        let mut connection = self.step(Stage::Connect, connecting).await?;
-        connection.set_deadline(self.deadline);
-        Ok(connection)
-    }
-
-    async fn begin(
-        &self,
-        authenticator: Option<&dyn Authenticator>,
-    ) -> Result<Option<Box<dyn Conversation>>, Error> {
-        let Some(authenticator) = authenticator else {
-            return Ok(None);
-        };
-        let beginning = authenticator.begin(&self.context.address);
-        let beginning = beginning.map_err(|error| error.at(Stage::Auth));
-        self.step(Stage::Auth, beginning).await.map(Some)
-    }
-
-    /// Exchanges hello.
-    async fn greet(&self, line: &mut Line, hello: &HelloRequest) -> Result<WireMessage, Error> {
-        let request = line.exchange.hello(hello);
-        let (connection, exchange) = (&mut *line.connection, &mut line.exchange);
-        let greeting = converse(connection, exchange, request, Stage::Hello);
-        self.step(Stage::Hello, greeting).await
-    }
-
     /// Reports the reply to hello.
     fn introduce(&mut self, reply: &[u8], authenticates: bool) -> Result<Hello, Error> {
         // The topology publishes the reported reply.
@@ -183,17 +159,6 @@ impl Attempt<'_> {
         }
         self.max_wire_version = Some(hello.wire_versions.max);
         Ok(hello)
-    }
-
-    async fn authenticate(
-        &self,
-        line: &mut Line,
-        conversation: &mut dyn Conversation,
-        hello: &[u8],
-    ) -> Result<(), Error> {
-        let (connection, exchange) = (&mut *line.connection, &mut line.exchange);
-        let finishing = finish(connection, exchange, conversation, hello);
-        self.step(Stage::Auth, finishing).await
     }
 
     /// Takes a step of this attempt by its deadline, and reports the error.
