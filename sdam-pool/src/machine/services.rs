@@ -10,13 +10,13 @@ use sdam_core::ids::{Generation, ObjectId};
 /// connection is being established, because that one may lead to a service cleared in the meantime.
 #[derive(Debug, Default)]
 pub(super) struct Services {
-    known: BTreeMap<ObjectId, Service>,
+    pub(super) known: BTreeMap<ObjectId, Service>,
     /// True if a service was cleared since [`take_cleared`](Self::take_cleared).
     has_cleared: bool,
 }
 
 #[derive(Debug, Default)]
-struct Service {
+pub(super) struct Service {
     connections: usize,
     /// Connections of earlier generations are stale.
     cleared: Option<Generation>,
@@ -56,10 +56,5 @@ impl Services {
     pub(super) fn is_stale(&self, service: ObjectId, generation: Generation) -> bool {
         let service = self.known.get(&service);
         service.is_some_and(|service| service.cleared.is_some_and(|cleared| generation < cleared))
-    }
-
-    #[cfg(test)]
-    pub(super) fn len(&self) -> usize {
-        self.known.len()
     }
 }

@@ -451,7 +451,7 @@ impl History {
             let is_busy = stats.pending == shape.connecting as usize;
             assert!(stats.idle == 0 && (is_full || is_busy || !stats.is_ready), "{stats:?}");
         }
-        assert_eq!(self.machine.waiters.slots(), self.waiting.len(), "slots leak");
+        assert_eq!(self.machine.waiters.slots.len(), self.waiting.len(), "slots leak");
     }
 }
 
@@ -494,7 +494,7 @@ proptest! {
         if closed {
             prop_assert_eq!(history.machine.stats().idle, 0);
             prop_assert!(shape.by_caller || history.ended);
-            prop_assert_eq!(history.machine.services.len(), 0);
+            prop_assert_eq!(history.machine.services.known.len(), 0);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The wait queue of check-outs (CMAP: "WaitQueue").
 
 use std::{
-    collections::VecDeque,
+    collections::BTreeSet,
     mem,
     task::{Poll, Waker},
 };
@@ -9,40 +9,33 @@ use std::{
 use sdam_core::error::Error;
 use slab::Slab;
 
-/// The number of abandoned tickets at which the queue is compacted.
-const COMPACT: usize = 32;
-
 /// The waiting check-outs, served in order of arrival.
 ///
 /// A check-out keeps its slot until it has taken its result or is dropped. Its ticket is in the
 /// queue, or it owns an attempt to open a connection.
 #[derive(Debug)]
 pub(super) struct Waiters<C> {
-    slots: Slab<Slot<C>>,
-    /// Tickets of this epoch without an attempt, oldest first, including abandoned ones.
-    queue: VecDeque<Ticket>,
-    abandoned: usize,
-    /// Increases with each eviction. Queued check-outs of earlier epochs have failed.
-    epoch: u64,
-    /// The error of the last eviction.
+    pub(super) slots: Slab<Slot<C>>,
+    /// Tickets without an attempt, oldest first.
+    queue: BTreeSet<Ticket>,
+    /// The error of the last eviction, for tickets that are queued no more.
     eviction: Option<Error>,
-    /// Queues of evicted check-outs that are not yet woken.
-    evicted: Vec<VecDeque<Ticket>>,
+    /// Queues of evicted check-outs that are not yet woken, some of which may have ended.
+    evicted: Vec<BTreeSet<Ticket>>,
     tickets: u64,
 }
 
 /// The place of a check-out in the queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ticket {
-    slot: usize,
     /// Increases with each check-out that waits.
     pub(super) serial: u64,
+    slot: usize,
 }
 
 #[derive(Debug)]
-struct Slot<C> {
+pub(super) struct Slot<C> {
     serial: u64,
-    epoch: u64,
     state: State<C>,
     /// True if its time ran out while a connection was being opened for it.
     is_overdue: bool,
@@ -62,9 +55,7 @@ impl<C> Waiters<C> {
     pub(super) fn new() -> Self {
         Self {
             slots: Slab::new(),
-            queue: VecDeque::new(),
-            abandoned: 0,
-            epoch: 0,
+            queue: BTreeSet::new(),
             eviction: None,
             evicted: Vec::new(),
             tickets: 0,
@@ -73,7 +64,7 @@ impl<C> Waiters<C> {
 
     /// Returns the number of queued check-outs.
     pub(super) fn len(&self) -> usize {
-        self.queue.len() - self.abandoned
+        self.queue.len()
     }
 
     /// Adds a check-out at the end.
@@ -81,26 +72,21 @@ impl<C> Waiters<C> {
         self.tickets += 1;
         let slot = self.slots.insert(Slot {
             serial: self.tickets,
-            epoch: self.epoch,
             state: State::Queued,
             is_overdue: false,
             waker: None,
         });
         let ticket = Ticket { slot, serial: self.tickets };
-        self.queue.push_back(ticket);
+        self.queue.insert(ticket);
         ticket
     }
 
     /// Returns a check-out to its place in the queue. Returns the connection that it was handed, if
     /// any.
     pub(super) fn rejoin(&mut self, ticket: Ticket) -> Option<C> {
-        let epoch = self.epoch;
         let slot = self.slot(ticket)?;
-        slot.epoch = epoch;
         let state = mem::replace(&mut slot.state, State::Queued);
-        let earlier = |other: &Ticket| other.serial < ticket.serial;
-        let place = self.queue.partition_point(earlier);
-        self.queue.insert(place, ticket);
+        self.queue.insert(ticket);
         match state {
             State::Delivered(connection) => Some(connection),
             State::Queued | State::Owner | State::Failed(_) => None,
@@ -109,28 +95,14 @@ impl<C> Waiters<C> {
 
     /// Takes the first check-out from the queue and makes it an owner.
     pub(super) fn next(&mut self) -> Option<Ticket> {
-        while let Some(ticket) = self.queue.pop_front() {
-            match self.slot(ticket) {
-                Some(slot) => {
-                    slot.state = State::Owner;
-                    return Some(ticket);
-                }
-                None => self.abandoned -= 1,
-            }
-        }
-        None
+        let ticket = self.queue.pop_first()?;
+        self.slot(ticket)?.state = State::Owner;
+        Some(ticket)
     }
 
     /// Returns the first check-out of the queue.
-    pub(super) fn first(&mut self) -> Option<Ticket> {
-        while let Some(ticket) = self.queue.front().copied() {
-            if self.slot(ticket).is_some() {
-                return Some(ticket);
-            }
-            self.queue.pop_front();
-            self.abandoned -= 1;
-        }
-        None
+    pub(super) fn first(&self) -> Option<Ticket> {
+        self.queue.first().copied()
     }
 
     /// Hands a connection to an owner.
@@ -152,9 +124,7 @@ impl<C> Waiters<C> {
     /// Fails all queued check-outs. Takes constant time; [`take_evicted`](Self::take_evicted) wakes
     /// them.
     pub(super) fn evict(&mut self, error: Error) {
-        self.epoch += 1;
         self.eviction = Some(error);
-        self.abandoned = 0;
         let queue = mem::take(&mut self.queue);
         if !queue.is_empty() {
             self.evicted.push(queue);
@@ -164,10 +134,8 @@ impl<C> Waiters<C> {
     /// Takes the wakers of up to `limit` evicted check-outs. Returns `None` if there are no more.
     pub(super) fn take_evicted(&mut self, limit: usize) -> Option<Vec<Waker>> {
         let mut queue = self.evicted.pop()?;
-        let rest = queue.split_off(limit.min(queue.len()));
-        if !rest.is_empty() {
-            self.evicted.push(rest);
-        }
+        let rest = queue.iter().nth(limit).copied();
+        self.evicted.extend(rest.map(|rest| queue.split_off(&rest)));
         let wakers = queue.into_iter();
         Some(wakers.filter_map(|ticket| self.slot(ticket)?.waker.take()).collect())
     }
@@ -179,12 +147,12 @@ impl<C> Waiters<C> {
         ticket: Ticket,
         waker: &mut Option<Waker>,
     ) -> Poll<Result<C, Error>> {
-        let epoch = self.epoch;
+        let is_queued = self.queue.contains(&ticket);
         let Some(slot) = self.slot(ticket) else {
             return Poll::Pending;
         };
         let waits = match slot.state {
-            State::Queued => slot.epoch == epoch,
+            State::Queued => is_queued,
             State::Owner => true,
             State::Delivered(_) | State::Failed(_) => false,
         };
@@ -236,7 +204,6 @@ impl<C> Waiters<C> {
     pub(super) fn fail_all(&mut self, error: &Error) -> Vec<Waker> {
         self.queue.clear();
         self.evicted.clear();
-        self.abandoned = 0;
         let slots = self.slots.iter_mut().map(|(_, slot)| slot);
         slots
             .filter(|slot| matches!(slot.state, State::Queued | State::Owner))
@@ -250,43 +217,17 @@ impl<C> Waiters<C> {
     /// Ends a check-out. Returns its result if it has one.
     pub(super) fn take(&mut self, ticket: Ticket) -> Option<Result<C, Error>> {
         self.slot(ticket)?;
-        let Slot { epoch, state, .. } = self.slots.remove(ticket.slot);
-        match state {
+        match self.slots.remove(ticket.slot).state {
             State::Delivered(connection) => Some(Ok(connection)),
             State::Failed(error) => Some(Err(error)),
             State::Owner => None,
-            State::Queued if epoch == self.epoch => {
-                self.abandon();
-                None
-            }
-            State::Queued => {
-                let error = self.eviction.clone();
-                error.map(Err)
-            }
-        }
-    }
-
-    /// Counts a ticket of the queue as abandoned. Removes the abandoned tickets once there are
-    /// many.
-    fn abandon(&mut self) {
-        self.abandoned += 1;
-        if self.abandoned > COMPACT && self.abandoned > self.queue.len() / 2 {
-            let slots = &self.slots;
-            self.queue.retain(|ticket| {
-                let slot = slots.get(ticket.slot);
-                slot.is_some_and(|slot| slot.serial == ticket.serial)
-            });
-            self.abandoned = 0;
+            State::Queued if self.queue.remove(&ticket) => None,
+            State::Queued => self.eviction.clone().map(Err),
         }
     }
 
     fn slot(&mut self, ticket: Ticket) -> Option<&mut Slot<C>> {
         let slot = self.slots.get_mut(ticket.slot);
         slot.filter(|slot| slot.serial == ticket.serial)
-    }
-
-    #[cfg(test)]
-    pub(super) fn slots(&self) -> usize {
-        self.slots.len()
     }
 }
