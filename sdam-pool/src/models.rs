@@ -103,6 +103,12 @@ fn close(pool: &Pool) {
     }
 }
 
+/// Runs `act` on a thread of its own.
+fn beside(pool: &Arc<Pool>, act: impl FnOnce(&Pool) + Send + 'static) -> thread::JoinHandle<()> {
+    let pool = Arc::clone(pool);
+    thread::spawn(move || act(&pool))
+}
+
 /// Acts as the worker: opens connections of the pool's generation until the pool is closed.
 async fn work(pool: &Pool) {
     poll_fn(|cx| {
@@ -140,10 +146,7 @@ fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
     explore(None, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
-        let other = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || check_in(&pool, connection))
-        };
+        let other = beside(&pool, move |pool| check_in(pool, connection));
         let connection = block_on(obtain(&pool)).unwrap();
         other.join().unwrap();
         check_in(&pool, connection);
@@ -160,16 +163,10 @@ fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
         let Ok(CheckOut::Wait(dropped)) = check_out(&pool) else {
             panic!("there is an idle connection");
         };
-        let checks_in = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || check_in(&pool, connection))
-        };
-        let drops = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || {
-                pool.change(|machine| machine.cancel(dropped, Instant::EPOCH));
-            })
-        };
+        let checks_in = beside(&pool, move |pool| check_in(pool, connection));
+        let drops = beside(&pool, move |pool| {
+            pool.change(|machine| machine.cancel(dropped, Instant::EPOCH));
+        });
         let connection = block_on(obtain(&pool)).unwrap();
         checks_in.join().unwrap();
         drops.join().unwrap();
@@ -185,17 +182,11 @@ fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
     explore(2, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
-        let worker = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || block_on(work(&pool)))
-        };
-        let clears = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || {
-                clear(&pool);
-                pool.change(Machine::ready);
-            })
-        };
+        let worker = beside(&pool, move |pool| block_on(work(pool)));
+        let clears = beside(&pool, move |pool| {
+            clear(pool);
+            pool.change(Machine::ready);
+        });
         check_in(&pool, connection);
         match block_on(obtain(&pool)) {
             Ok(connection) => {
@@ -221,14 +212,8 @@ fn a_check_out_beside_the_closing_of_the_pool_ends() {
     // P-40
     explore(2, || {
         let pool = pool(1);
-        let worker = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || block_on(work(&pool)))
-        };
-        let closes = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || close(&pool))
-        };
+        let worker = beside(&pool, move |pool| block_on(work(pool)));
+        let closes = beside(&pool, move |pool| close(pool));
         if let Ok(connection) = block_on(obtain(&pool)) {
             check_in(&pool, connection);
         }
@@ -246,16 +231,10 @@ fn a_check_out_ends_when_the_pool_is_closed_and_its_worker_is_dropped_beside_it(
     explore(3, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
-        let closes = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || close(&pool))
-        };
-        let drops = {
-            let pool = Arc::clone(&pool);
-            thread::spawn(move || {
-                pool.change(Machine::runtime_shut_down);
-            })
-        };
+        let closes = beside(&pool, move |pool| close(pool));
+        let drops = beside(&pool, move |pool| {
+            pool.change(Machine::runtime_shut_down);
+        });
         match block_on(obtain(&pool)) {
             Err(error)
                 if matches!(error.kind(), ErrorKind::RuntimeShutDown | ErrorKind::PoolClosed) => {}

@@ -64,10 +64,9 @@ impl Harness {
 
     fn start(replies: &[Document], setup: impl FnOnce(TopologyBuilder) -> TopologyBuilder) -> Self {
         let tasks = Tasks::default();
-        let servers =
-            Servers { replies: replies.iter().map(bytes).collect(), asked: AtomicUsize::new(0) };
-        let backend =
-            Backend::new(Arc::<ModelClock>::default(), Arc::new(Replica(Arc::new(servers))), 1);
+        let replies = replies.iter().map(bytes).collect();
+        let servers = Replica { replies, asked: Arc::default(), request: None };
+        let backend = Backend::new(Arc::<ModelClock>::default(), Arc::new(servers), 1);
         let uri = "mongodb://a:1/?replicaSet=rs&serverMonitoringMode=poll";
         let builder = setup(Topology::builder(uri).unwrap());
         let topology = builder.start(Runtime::new(backend, Arc::new(tasks.clone()))).unwrap();
@@ -164,18 +163,13 @@ impl Clock for ModelClock {
     }
 }
 
-struct Servers {
-    replies: Vec<Vec<u8>>,
-    asked: AtomicUsize,
-}
-
-/// A transport whose connections open at once, and answer at once or never.
+/// A transport whose connections open at once, and answer at once or never. It is also one of these
+/// connections.
 #[derive(Clone, Debug)]
-struct Replica(Arc<Servers>);
-
-#[derive(Debug)]
-struct Line {
-    servers: Arc<Servers>,
+struct Replica {
+    replies: Arc<[Vec<u8>]>,
+    /// The number of requests on all connections.
+    asked: Arc<AtomicUsize>,
     request: Option<WireMessage>,
 }
 
@@ -186,20 +180,20 @@ impl Transport for Replica {
         _: &ServerAddress,
         _: Option<Instant>,
     ) -> Result<Box<dyn Connection>, Error> {
-        Ok(Box::new(Line { servers: Arc::clone(&self.0), request: None }))
+        Ok(Box::new(self.clone()))
     }
 }
 
 #[async_trait]
-impl Connection for Line {
+impl Connection for Replica {
     async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
         self.request = Some(message);
         Ok(())
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        let asked = self.servers.asked.fetch_add(1, Ordering::Relaxed);
-        match (self.request.take(), self.servers.replies.get(asked)) {
+        let asked = self.asked.fetch_add(1, Ordering::Relaxed);
+        match (self.request.take(), self.replies.get(asked)) {
             (Some(request), Some(reply)) => Ok(answer(&request, reply)),
             _ => pending().await,
         }
@@ -215,5 +209,3 @@ fn answer(request: &WireMessage, body: &[u8]) -> WireMessage {
     };
     reply.unwrap()
 }
-
-sdam_core::opaque!(Servers);

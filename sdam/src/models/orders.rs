@@ -13,6 +13,15 @@ fn receive(orders: &Orders, news: &mut News) {
     block_on(poll_fn(|cx| orders.poll(cx, news)));
 }
 
+/// Gives orders on a thread of its own, then wakes the task.
+fn wake_after(orders: &Arc<Orders>, give: impl FnOnce(&Orders) + Send + 'static) {
+    let orders = Arc::clone(orders);
+    thread::spawn(move || {
+        give(&orders);
+        orders.wake();
+    });
+}
+
 fn disconnect(number: u64) -> Order {
     let conn = ConnId { server: ServerId::from_u64(1), role: Role::Check, number };
     Order::Disconnect { conn }
@@ -26,11 +35,7 @@ fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
         let leave: [fn(&Orders); 3] =
             [|orders| orders.push(disconnect(1)), Orders::look, Orders::check];
         for leave in leave {
-            let orders = Arc::clone(&orders);
-            thread::spawn(move || {
-                leave(&orders);
-                orders.wake();
-            });
+            wake_after(&orders, leave);
         }
         let (mut disconnects, mut looks, mut checks) = (0, 0, 0);
         let mut news = News::default();
@@ -53,14 +58,11 @@ fn the_orders_of_several_threads_arrive_in_the_order_of_the_topology_lock() {
         // Stands for the topology lock.
         let given = Arc::new(loom::sync::Mutex::new(0));
         for _ in 0..2 {
-            let (orders, given) = (Arc::clone(&orders), Arc::clone(&given));
-            thread::spawn(move || {
-                {
-                    let mut given = given.lock().unwrap();
-                    *given += 1;
-                    orders.push(disconnect(*given));
-                }
-                orders.wake();
+            let given = Arc::clone(&given);
+            wake_after(&orders, move |orders| {
+                let mut given = given.lock().unwrap();
+                *given += 1;
+                orders.push(disconnect(*given));
             });
         }
         let (mut news, mut received) = (News::default(), Vec::new());
@@ -80,11 +82,7 @@ fn an_end_is_visible_to_every_later_poll() {
     explore(3, || {
         let orders = Arc::new(Orders::default());
         for leave in [Orders::end, Orders::look] {
-            let orders = Arc::clone(&orders);
-            thread::spawn(move || {
-                leave(&orders);
-                orders.wake();
-            });
+            wake_after(&orders, leave);
         }
         let mut news = News::default();
         while !news.end {

@@ -17,6 +17,16 @@ use super::harness::{Harness, bytes, member};
 #[derive(Clone, Debug, Default)]
 struct Names(Arc<Mutex<Vec<EventName>>>);
 
+impl Names {
+    /// Checks that every start has an end, before the last event.
+    fn check(&self, start: EventName, end: EventName) {
+        let names = self.0.lock().unwrap();
+        let count = |name| names.iter().filter(|one| **one == name).count();
+        assert_eq!(names.last(), Some(&EventName::TopologyClosed));
+        assert_eq!(count(start), count(end));
+    }
+}
+
 impl EventSink for Names {
     fn emit(&self, event: &Event) {
         self.0.lock().unwrap().push(event.kind.name());
@@ -36,13 +46,7 @@ fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
         harness.tasks.begin();
         block_on(harness.topology.close());
         harness.tasks.end();
-        let names = names.0.lock().unwrap();
-        let count = |name| names.iter().filter(|one| **one == name).count();
-        assert_eq!(names.last(), Some(&EventName::TopologyClosed));
-        assert_eq!(
-            count(EventName::ServerHeartbeatStarted),
-            count(EventName::ServerHeartbeatFailed)
-        );
+        names.check(EventName::ServerHeartbeatStarted, EventName::ServerHeartbeatFailed);
     });
 }
 
@@ -59,13 +63,7 @@ fn every_selection_ends_once_and_before_the_topology_closed_event() {
         });
         block_on(harness.topology.close());
         selection.join().unwrap();
-        let names = names.0.lock().unwrap();
-        let count = |name| names.iter().filter(|one| **one == name).count();
-        assert_eq!(names.last(), Some(&EventName::TopologyClosed));
-        assert_eq!(
-            count(EventName::ServerSelectionStarted),
-            count(EventName::ServerSelectionFailed)
-        );
+        names.check(EventName::ServerSelectionStarted, EventName::ServerSelectionFailed);
     });
 }
 
