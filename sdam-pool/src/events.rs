@@ -69,7 +69,7 @@ impl PoolEvents {
         });
         let is_wanted = self.wants(EventName::ConnectionCheckedOut)
             || self.wants(EventName::ConnectionCheckOutFailed);
-        CheckOutEvents { events: is_wanted.then_some(self), start: is_wanted.then(|| self.now()) }
+        CheckOutEvents(is_wanted.then(|| (self, self.now())))
     }
 
     pub(crate) fn checked_in(&self, connection: ConnectionId) {
@@ -100,16 +100,15 @@ impl PoolEvents {
 
 /// The pending end event of a check-out. Dropping it publishes a failure.
 #[must_use = "a check-out that is dropped was cancelled"]
-pub(crate) struct CheckOutEvents<'p> {
-    /// The events; `None` if the end event is not wanted or already published.
-    events: Option<&'p PoolEvents>,
-    start: Option<Instant>,
-}
+pub(crate) struct CheckOutEvents<'p>(
+    /// The events and the start; `None` if the end event is not wanted or already published.
+    Option<(&'p PoolEvents, Instant)>,
+);
 
 impl CheckOutEvents<'_> {
     pub(crate) fn succeeded(mut self, connection: ConnectionId) {
-        let duration = self.duration();
-        if let Some(events) = self.events.take() {
+        if let Some((events, start)) = self.0.take() {
+            let duration = events.elapsed(start);
             events.publish(EventName::ConnectionCheckedOut, |server, address| {
                 EventKind::ConnectionCheckedOut { server, address, connection, duration }
             });
@@ -126,8 +125,8 @@ impl CheckOutEvents<'_> {
     }
 
     fn publish_failure(&mut self, reason: CheckOutFailure, failure: impl FnOnce() -> Arc<str>) {
-        let duration = self.duration();
-        if let Some(events) = self.events.take() {
+        if let Some((events, start)) = self.0.take() {
+            let duration = events.elapsed(start);
             events.publish(EventName::ConnectionCheckOutFailed, |server, address| {
                 EventKind::ConnectionCheckOutFailed {
                     server,
@@ -138,11 +137,6 @@ impl CheckOutEvents<'_> {
                 }
             });
         }
-    }
-
-    fn duration(&self) -> Duration {
-        let elapsed = self.events.zip(self.start);
-        elapsed.map_or(Duration::ZERO, |(events, start)| events.elapsed(start))
     }
 }
 

@@ -4,11 +4,11 @@ use std::{
     future::poll_fn,
     panic::AssertUnwindSafe,
     sync::{Arc, Weak},
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use futures::future::{BoxFuture, FutureExt};
-use sdam_core::time::Instant;
+use sdam_transport::clock::DeadlineTimer;
 
 use crate::{inner::Inner, machine::Work};
 
@@ -17,14 +17,14 @@ pub(crate) struct Worker {
     pool: Weak<Inner>,
     /// Attempts to open connections, at most `maxConnecting`.
     attempts: Vec<(u64, BoxFuture<'static, ()>)>,
-    timer: Option<(Instant, BoxFuture<'static, ()>)>,
+    timer: DeadlineTimer,
     has_ended: bool,
 }
 
 impl Worker {
     /// Creates the worker of `pool`, which it does not keep alive.
     pub(crate) fn new(pool: Weak<Inner>) -> Self {
-        Self { pool, attempts: Vec::new(), timer: None, has_ended: false }
+        Self { pool, attempts: Vec::new(), timer: DeadlineTimer::default(), has_ended: false }
     }
 
     /// Runs until the pool is closed or dropped.
@@ -48,10 +48,10 @@ impl Worker {
                 Work::Close(members, reason) => pool.close_members(members, reason),
                 Work::Open(id) => self.attempts.push((id, guarded(pool.open(id)))),
                 Work::Wait(deadline) => {
-                    self.set_timer(&pool, deadline);
+                    let clock = Arc::clone(&pool.context.backend.clock);
                     drop(pool);
-                    if !self.poll_attempts(cx) && !self.poll_timer(cx) {
-                        return Poll::Pending;
+                    if !self.poll_attempts(cx) {
+                        ready!(self.timer.poll(&*clock, deadline, cx));
                     }
                 }
                 Work::End => {
@@ -72,22 +72,6 @@ impl Worker {
         let before = self.attempts.len();
         self.attempts.retain_mut(|(_, attempt)| attempt.poll_unpin(cx).is_pending());
         self.attempts.len() < before
-    }
-
-    fn set_timer(&mut self, pool: &Inner, deadline: Option<Instant>) {
-        let is_set = |timer: &(Instant, _)| Some(timer.0) == deadline;
-        if !self.timer.as_ref().is_some_and(is_set) {
-            self.timer = deadline.map(|at| (at, pool.clock().sleep_until(at)));
-        }
-    }
-
-    /// Returns whether the deadline has passed.
-    fn poll_timer(&mut self, cx: &mut Context<'_>) -> bool {
-        let fired = self.timer.as_mut().is_some_and(|(_, timer)| timer.poll_unpin(cx).is_ready());
-        if fired {
-            self.timer = None;
-        }
-        fired
     }
 }
 

@@ -5,7 +5,6 @@
 //! the thread, which drives [`Jobs::run`].
 
 use std::{
-    fmt,
     future::{Future, poll_fn},
     io,
     panic::AssertUnwindSafe,
@@ -128,10 +127,6 @@ impl Jobs {
     }
 }
 
-impl fmt::Debug for Remote {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Remote").field("ended", &self.jobs.is_closed()).finish()
-    }
-}
+sdam_core::opaque!(Remote, |this| ended: this.jobs.is_closed());
 
 sdam_core::opaque!(Jobs);

@@ -1,5 +1,4 @@
-//! The connections of checks, and their timer.
+//! The connections of checks.
 
 pub(crate) mod connection;
 pub(crate) mod links;
-pub(crate) mod timer;

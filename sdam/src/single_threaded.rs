@@ -9,7 +9,7 @@ mod member;
 mod operations;
 mod select;
 
-use std::{collections::BTreeMap, fmt, marker::PhantomData, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, marker::PhantomData, sync::Arc, time::Duration};
 
 use sdam_core::{
     deployment::{Deployment, Input, Output, ScanRequest},
@@ -386,13 +386,8 @@ impl Drop for Scanner {
     }
 }
 
-impl<P> fmt::Debug for ScanTopology<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scanner, .. } = self;
-        f.debug_struct("ScanTopology")
-            .field("id", &scanner.shared.events.topology())
-            .field("description", &scanner.snapshot().description)
-            .field("last_scan", &scanner.last_scan())
-            .finish_non_exhaustive()
-    }
-}
+sdam_core::opaque!(ScanTopology<P>, |this|
+    id: this.scanner.shared.events.topology(),
+    description: this.scanner.snapshot().description,
+    last_scan: this.scanner.last_scan()
+);

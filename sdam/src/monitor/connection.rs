@@ -1,7 +1,6 @@
 //! A monitoring connection and its current operation.
 
 use std::{
-    fmt,
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -226,11 +225,7 @@ fn protocol(error: &WireError) -> Error {
     Error::new(ErrorKind::Protocol, Stage::Hello, error.to_string())
 }
 
-impl fmt::Debug for MonitorConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MonitorConnection")
-            .field("open", &self.idle.is_some())
-            .field("busy", &self.busy.is_some())
-            .finish()
-    }
-}
+sdam_core::opaque!(MonitorConnection, |this|
+    open: this.idle.is_some(),
+    busy: this.busy.is_some()
+);

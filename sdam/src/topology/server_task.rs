@@ -6,6 +6,7 @@ use sdam_core::{
     deployment::{ConnId, Timer},
     time::Instant,
 };
+use sdam_transport::clock::DeadlineTimer;
 
 use super::shared::Shared;
 use crate::{
@@ -16,7 +17,6 @@ use crate::{
     monitor::{
         connection::{Answer, MonitorConnection},
         links::Links,
-        timer::DeadlineTimer,
     },
 };
 
