@@ -31,8 +31,7 @@ pub(crate) fn of(handle: Handle) -> Arc<dyn Clock> {
                 return;
             }
             let mut timer = pin!(driver.timer(at.into()));
-            let outcome = poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await;
-            if outcome == Outcome::ShutDown {
+            if poll_fn(|cx| driver.poll(timer.as_mut(), cx)).await {
                 // The runtime has shut down; a timer under another executor continues.
                 ThreadClock::new(epoch).sleep_until(deadline).await;
             }
@@ -104,23 +103,12 @@ impl Driver {
         time::sleep_until(at)
     }
 
-    /// Polls `timer` unless the runtime has shut down; polling would then panic.
-    fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    /// Polls `timer` unless the runtime has shut down; polling would then panic. Returns whether the
+    /// runtime has shut down before the deadline.
+    fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<bool> {
         let shut_down = self.shut_down();
-        if *shut_down {
-            Poll::Ready(Outcome::ShutDown)
-        } else {
-            timer.poll(cx).map(|()| Outcome::Elapsed)
-        }
+        if *shut_down { Poll::Ready(true) } else { timer.poll(cx).map(|()| false) }
     }
-}
-
-/// The reason why a timer's future is ready.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Elapsed,
-    /// The runtime shut down before the deadline.
-    ShutDown,
 }
 
 impl Drop for Driver {

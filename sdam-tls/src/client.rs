@@ -70,8 +70,8 @@ impl Tls for Client {
         poll_fn(|cx| stream.poll_handshake(cx))
             .await
             .map_err(|error| errors.of_handshake(error))?;
-        if let Some(observer) = &self.observer {
-            observer.see(server, stream.session());
+        if let Some(Observer(observe)) = &self.observer {
+            observe(server, stream.session());
         }
         Ok(Box::new(stream))
     }

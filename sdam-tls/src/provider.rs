@@ -83,7 +83,7 @@ impl Rustls {
         mut self,
         observer: impl Fn(&ServerAddress, &ClientConnection) + Send + Sync + 'static,
     ) -> Self {
-        self.observer = Some(Observer::new(observer));
+        self.observer = Some(Observer(Arc::new(observer)));
         self
     }
 

@@ -1,6 +1,7 @@
 //! A connection that frames wire messages over a byte stream.
 
 use std::{
+    borrow::Cow,
     fmt,
     future::poll_fn,
     io, mem,
@@ -37,19 +38,12 @@ mod tests;
 /// [`Error::at`].
 pub struct Framed<S> {
     stream: S,
-    state: State,
+    /// The reason why no operation may begin: one is in progress or was dropped, or one has failed.
+    unusable: Option<Cow<'static, str>>,
     max_message_size: usize,
     target: Option<ServerAddress>,
     /// Bytes read but not yet returned: the start of a message, or more than one message.
     received: Vec<u8>,
-}
-
-#[derive(Debug)]
-enum State {
-    Healthy,
-    /// An operation is in progress, or was dropped before it was ready.
-    Busy(&'static str),
-    Failed(Error),
 }
 
 impl<S: ByteStream> Framed<S> {
@@ -57,7 +51,7 @@ impl<S: ByteStream> Framed<S> {
     pub fn new(stream: S) -> Self {
         Self {
             stream,
-            state: State::Healthy,
+            unusable: None,
             max_message_size: Hello::DEFAULT_MAX_MESSAGE_SIZE,
             target: None,
             received: Vec::new(),
@@ -71,32 +65,20 @@ impl<S: ByteStream> Framed<S> {
         self
     }
 
-    fn begin(&mut self, action: &'static str) -> Result<(), Error> {
-        match &self.state {
-            State::Healthy => {
-                self.state = State::Busy(action);
-                Ok(())
-            }
-            State::Busy(action) => Err(Error::network(
-                STAGE,
-                format!(
-                    "the connection is unusable, because {action} was dropped before it was complete"
-                ),
-            )),
-            State::Failed(error) => {
-                let cause = error.message();
-                let message =
-                    format!("the connection is unusable, because it has failed before: {cause}");
-                Err(Error::network(STAGE, message))
-            }
+    /// Begins an operation, which counts as dropped until it ends.
+    fn begin(&mut self, dropped: &'static str) -> Result<(), Error> {
+        if let Some(reason) = &self.unusable {
+            let message = format!("the connection is unusable, because {reason}");
+            return Err(self.named(Error::network(STAGE, message)));
         }
+        self.unusable = Some(dropped.into());
+        Ok(())
     }
 
     fn end<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
-        self.state = match &result {
-            Ok(_) => State::Healthy,
-            Err(error) => State::Failed(error.clone()),
-        };
+        let failed = result.as_ref().err();
+        let reason = failed.map(|error| format!("it has failed before: {}", error.message()));
+        self.unusable = reason.map(Cow::Owned);
         result.map_err(|error| self.named(error))
     }
 
@@ -195,13 +177,13 @@ impl<S: ByteStream> Framed<S> {
 #[async_trait]
 impl<S: ByteStream> Connection for Framed<S> {
     async fn send(&mut self, message: WireMessage) -> Result<(), Error> {
-        self.begin("a send").map_err(|error| self.named(error))?;
+        self.begin("a send was dropped before it was complete")?;
         let result = self.write(&message).await;
         self.end(result)
     }
 
     async fn recv(&mut self) -> Result<WireMessage, Error> {
-        self.begin("a receive").map_err(|error| self.named(error))?;
+        self.begin("a receive was dropped before it was complete")?;
         let result = self.read().await;
         self.end(result)
     }
@@ -219,7 +201,7 @@ impl<S: fmt::Debug> fmt::Debug for Framed<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Framed")
             .field("stream", &self.stream)
-            .field("state", &self.state)
+            .field("unusable", &self.unusable)
             .field("received", &self.received.len())
             .finish_non_exhaustive()
     }

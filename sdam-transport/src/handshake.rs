@@ -60,12 +60,8 @@ impl ClientMetadata {
     pub fn new(name: &str, version: &str, environment: &Environment) -> Result<Self, ConfigError> {
         for (option, text) in [("driver name", name), ("driver version", version)] {
             if text.is_empty() {
-                return Err(ConfigError::new(
-                    option,
-                    "",
-                    "it must not be empty",
-                    "set it or leave it out",
-                ));
+                let remedy = "set it or leave it out";
+                return Err(ConfigError::new(option, "", "it must not be empty", remedy));
             }
             check_length(option, text, Self::MAX_DRIVER_LENGTH)?;
         }
@@ -128,15 +124,9 @@ impl ClientMetadata {
     /// The document is longer than [`MAX_LENGTH`](Self::MAX_LENGTH), or is not BSON.
     pub fn check_encoded(document: &[u8]) -> Result<(), ConfigError> {
         check_length(DOCUMENT, document, Self::MAX_LENGTH)?;
-        match DocumentWriter::extending(document) {
-            Ok(_) => Ok(()),
-            Err(_) => Err(ConfigError::new(
-                DOCUMENT,
-                "",
-                "it is not a BSON document",
-                "correct its encoding",
-            )),
-        }
+        let (reason, remedy) = ("it is not a BSON document", "correct its encoding");
+        let checked = DocumentWriter::extending(document).map(drop);
+        checked.map_err(|_| ConfigError::new(DOCUMENT, "", reason, remedy))
     }
 
     /// Encodes the `client` document as BSON of at most [`MAX_LENGTH`](Self::MAX_LENGTH) bytes.

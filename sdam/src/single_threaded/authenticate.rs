@@ -57,15 +57,10 @@ impl Scanner {
             &address,
             hello,
         );
-        let failure = match race::deadline(&*clock, deadline, exchanges).await {
-            Ok(Ok(())) => {
-                member.set_authenticated(&self.shared);
-                return Ok(());
-            }
-            Ok(Err(failure)) => failure,
-            Err(elapsed) => {
-                Error::timeout(Stage::Auth, "no answer came in time").with_source(elapsed)
-            }
+        let late = (Stage::Auth, "no answer came in time");
+        let Err(failure) = race::within(&*clock, deadline, late, exchanges).await else {
+            member.set_authenticated(&self.shared);
+            return Ok(());
         };
         let report = ErrorReport::new(generation, failure)
             .with_service(service)

@@ -96,14 +96,9 @@ impl<P: PoolHandle> ScanTopology<P> {
         let unusable = self.scanner.connection_error(server);
         let mut lent = self.scanner.connection(server).ok_or(unusable)?;
         let (generation, service_id) = (lent.generation(), lent.service_id());
-        let outcome = match race::deadline(&*clock, deadline, lent.command(command, deadline)).await
-        {
-            Ok(outcome) => outcome,
-            Err(elapsed) => {
-                Err(Error::timeout(Stage::Operation, "the command took longer than allowed")
-                    .with_source(elapsed))
-            }
-        };
+        let late = (Stage::Operation, "the command took longer than allowed");
+        let answer = lent.command(command, deadline);
+        let outcome = race::within(&*clock, deadline, late, answer).await;
         let max_wire_version = self.scanner.max_wire_version(server);
         let mut report = |error: Error| {
             let report = ErrorReport::new(generation, error.at(Stage::Operation))
