@@ -32,7 +32,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Account {
     method: Method,
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     entropy: Entropy,
 }
 
@@ -56,11 +56,6 @@ impl Account {
     pub fn with_entropy(mut self, entropy: Entropy) -> Self {
         self.entropy = entropy;
         self
-    }
-
-    #[cfg(test)]
-    pub(crate) fn cached_keys(&self) -> usize {
-        self.shared.cache().len()
     }
 }
 

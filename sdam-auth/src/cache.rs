@@ -18,14 +18,9 @@ pub(crate) struct KeyId {
 
 /// The keys of one account, oldest first.
 #[derive(Debug, Default)]
-pub(crate) struct KeyCache(VecDeque<(KeyId, Arc<Keys>)>);
+pub(crate) struct KeyCache(pub(crate) VecDeque<(KeyId, Arc<Keys>)>);
 
 impl KeyCache {
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     pub(crate) fn find(&self, id: &KeyId) -> Option<Arc<Keys>> {
         let mut entries = self.0.iter();
         let found = entries.find(|(own, _)| own == id);
@@ -59,7 +54,7 @@ mod tests {
                 cache.insert(id(iterations), Arc::clone(&keys));
             }
         }
-        assert_eq!(cache.len(), CAPACITY);
+        assert_eq!(cache.0.len(), CAPACITY);
         assert!(cache.find(&id(0)).is_none());
         assert!((1..=8).all(|iterations| cache.find(&id(iterations)).is_some()));
         let other = KeyId { mechanism: Mechanism::ScramSha1, ..id(8) };

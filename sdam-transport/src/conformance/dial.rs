@@ -175,8 +175,9 @@ pub(super) async fn a_write_to_a_peer_that_vanished_ends<D: Dial>(
     Ok(())
 }
 
-/// Returns a listener and the timer of a tuned socket that was connected to it.
-fn control() -> io::Result<(TcpListener, Option<Duration>)> {
+/// Returns a listener and the timer of a tuned socket that was connected to it. Without the timer,
+/// which not every system shows, [`tcp_sockets_probe_an_idle_peer`] passes for every dialer.
+pub(super) fn control() -> io::Result<(TcpListener, Option<Duration>)> {
     let listener = TcpListener::bind((LOOPBACK, 0))?;
     let address = listener.local_addr()?;
     let control = TcpStream::connect(address)?;
@@ -206,14 +207,6 @@ fn listed_timer(sockets: &str, local: SocketAddr, remote: SocketAddr) -> Option<
     let (timer, left) = row.nth(5)?.split_once(':')?;
     let hundredths = u64::from_str_radix(left, 16).ok()?;
     (timer == KEEP_ALIVE).then(|| Duration::from_millis(hundredths * 10))
-}
-
-/// Returns whether the system shows the timers of its sockets. If it does not,
-/// [`tcp_sockets_probe_an_idle_peer`] passes for every dialer.
-#[cfg(test)]
-pub(super) fn system_shows_timers() -> io::Result<bool> {
-    let (_listener, timer) = control()?;
-    Ok(timer.is_some())
 }
 
 /// Formats an address for `/proc/net/tcp`: its bytes as a number in native byte order.

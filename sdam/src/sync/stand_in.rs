@@ -4,6 +4,7 @@
 use std::{
     collections::BTreeMap,
     future::Future,
+    mem,
     ops::Deref,
     pin::Pin,
     sync::{Arc, PoisonError},
@@ -87,18 +88,13 @@ impl Event {
         Self::default()
     }
 
-    /// Notifies up to `count` of the existing listeners.
-    pub(crate) fn notify(&self, count: usize) {
+    /// Notifies all existing listeners: no caller wants fewer.
+    pub(crate) fn notify(&self, _: usize) {
         fence(Ordering::SeqCst);
         let mut listeners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut notified = Vec::new();
-        while notified.len() < count
-            && let Some((_, waker)) = listeners.waiting.pop_first()
-        {
-            notified.push(waker);
-        }
+        let notified = mem::take(&mut listeners.waiting);
         drop(listeners);
-        notified.into_iter().flatten().for_each(Waker::wake);
+        notified.into_values().flatten().for_each(Waker::wake);
     }
 
     pub(crate) fn listen(&self) -> EventListener {

@@ -3,7 +3,7 @@
 use std::{
     future::poll_fn,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
     task::{Poll, Waker},
 };
 
@@ -16,7 +16,7 @@ use sdam_core::{
     time::Instant,
 };
 
-use super::host::TopologyLock;
+use super::host::{TopologyLock, lock};
 use crate::{
     connect::{Connection, Transport},
     error,
@@ -139,7 +139,7 @@ impl Server {
 
     /// Returns what has happened at the server so far.
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 }
 

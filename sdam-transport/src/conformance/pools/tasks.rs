@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use futures::{
@@ -12,6 +12,7 @@ use futures::{
     task::LocalSpawnExt as _,
 };
 
+use super::host::lock;
 use crate::spawn::{Spawner, Task};
 
 /// Runs the tasks of one check on its thread.
@@ -90,8 +91,4 @@ impl<T> Attempt<T> {
     pub(super) fn abort(&self) {
         self.abort.abort();
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
