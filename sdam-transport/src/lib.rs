@@ -29,6 +29,8 @@
 //! [`Transport`], [`Connection`] and [`Resolver`] carry the attribute
 //! [`async_trait`](macro@async_trait), re-exported here.
 //!
+//! A [`system::SystemClock`] is a clock with a function that creates timers, and a
+//! [`spawn::SpawnBy`] a spawner that calls a function.
 //! This crate has replacements for missing parts: [`system::ThreadClock`] is a clock for all
 //! runtimes, and [`system::lookup_ip`] a resolver of host names. If futures and sockets cannot
 //! leave their thread, [`local::Remote`] is the spawner and also sends other work to that thread,
