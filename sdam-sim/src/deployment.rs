@@ -15,7 +15,8 @@ use std::{
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 pub(crate) use self::blueprint::election_id;
-use self::server::{Connection, Cursors, Numbered};
+pub(crate) use self::server::Connection;
+use self::server::{Cursors, Numbered};
 pub use self::{
     blueprint::Blueprint,
     status::{MemberStatus, Status},
@@ -110,6 +111,8 @@ pub struct Deployment {
     pub(crate) connections: BTreeMap<ConnectionId, Connection>,
     opened: u64,
     pub(crate) timers: Timers,
+    /// The time of the current call, or of the timer that fires.
+    pub(crate) now: Instant,
     pub(crate) timing: Timing,
     rng: Rng,
     /// The wall clock time at [`Instant::EPOCH`], in milliseconds since the Unix epoch.
@@ -139,6 +142,7 @@ impl Deployment {
             connections: BTreeMap::new(),
             opened: 0,
             timers: Timers::default(),
+            now,
             timing: blueprint.timing,
             rng,
             epoch_millis: blueprint.epoch_millis,
@@ -155,10 +159,10 @@ impl Deployment {
             dirty: false,
         };
         for member in deployment.ids() {
-            deployment.join(now, member);
+            deployment.join(member);
         }
-        deployment.elect_first(now);
-        deployment.settle(now);
+        deployment.elect_first();
+        deployment.settle();
         deployment
     }
 
@@ -177,8 +181,9 @@ impl Deployment {
 
     /// Receives bytes from a client, split at any position.
     pub fn receive(&mut self, now: Instant, connection: ConnectionId, bytes: &[u8]) -> Outputs {
-        self.take_bytes(now, connection, bytes);
-        self.finish(now)
+        self.now = now;
+        self.take_bytes(connection, bytes);
+        self.finish()
     }
 
     /// Removes a connection that its client closed.
@@ -190,16 +195,19 @@ impl Deployment {
     /// Returns the next deadline, at which to call [`advance`](Self::advance) unless another event
     /// comes first.
     pub fn next_deadline(&self) -> Option<Instant> {
-        self.timers.next()
+        Some(self.timers.next()?.0)
     }
 
     /// Handles every deadline up to `now`.
     pub fn advance(&mut self, now: Instant) -> Outputs {
-        while let Some((at, timer)) = self.timers.pop_due(now) {
-            self.fire(at, timer);
-            self.settle(at);
+        while let Some((at, timer)) = self.timers.next().filter(|(at, _)| *at <= now) {
+            self.timers.cancel(timer);
+            self.now = at;
+            self.fire(timer);
+            self.settle();
         }
-        self.finish(now)
+        self.now = now;
+        self.finish()
     }
 
     /// Returns the process that clients reach at `address`.
@@ -290,48 +298,37 @@ impl Deployment {
         self.member_mut(member).replica_mut()
     }
 
-    /// Returns the wall clock time at `now`, in milliseconds since the Unix epoch.
-    pub(crate) fn date(&self, now: Instant) -> i64 {
-        self.epoch_millis.saturating_add_unsigned(now.as_nanos() / 1_000_000)
+    /// Returns the wall clock time, in milliseconds since the Unix epoch.
+    pub(crate) fn date(&self) -> i64 {
+        self.epoch_millis.saturating_add_unsigned(self.now.as_nanos() / 1_000_000)
     }
 
-    fn fire(&mut self, at: Instant, timer: Timer) {
-        let owner = match timer {
-            Timer::Startup(member)
-            | Timer::Heartbeat(member)
-            | Timer::Election(member)
-            | Timer::Takeover(member)
-            | Timer::CatchUp(member)
-            | Timer::NoOp(member)
-            | Timer::Quiesce(member)
-            | Timer::Flood(member) => member,
-            Timer::Connection(connection) => match self.connections.get(&connection) {
-                Some(connection) => connection.member,
-                None => return,
-            },
-        };
-        if self.member(owner).frozen {
-            self.member_mut(owner).stalled.push(timer);
+    fn fire(&mut self, timer: Timer) {
+        let Some(owner) = timer.owner(&self.connections) else {
             return;
+        };
+        let own = self.member_mut(owner);
+        if own.frozen {
+            return own.stalled.push(timer);
         }
         match timer {
-            Timer::Startup(member) => self.join(at, member),
-            Timer::Heartbeat(member) => self.heartbeat(at, member),
-            Timer::Election(member) | Timer::Takeover(member) => self.campaign(at, member),
+            Timer::Startup(member) => self.join(member),
+            Timer::Heartbeat(member) => self.heartbeat(member),
+            Timer::Election(member) | Timer::Takeover(member) => self.campaign(member),
             Timer::CatchUp(member) => self.accept_writes(member),
-            Timer::NoOp(member) => self.write_no_op(at, member),
-            Timer::Quiesce(member) => self.finish_shutdown(at, member),
+            Timer::NoOp(member) => self.record_write(member),
+            Timer::Quiesce(member) => self.finish_shutdown(member),
             Timer::Flood(member) => {
                 self.member_mut(member).process.counter += 1;
-                self.topology_changed(at, member, false);
-                self.schedule_flood(at, member);
+                self.topology_changed(member, false);
+                self.schedule_flood(member);
             }
-            Timer::Connection(connection) => self.connection_due(at, connection),
+            Timer::Connection(connection) => self.connection_due(connection),
         }
     }
 
     /// Starts the process of `member`.
-    fn start_process(&mut self, now: Instant, member: MemberId) {
+    fn start_process(&mut self, member: MemberId) {
         let process = Process::start(&mut self.rng);
         let startup = self.timing.startup;
         let horizon = self.horizon;
@@ -347,7 +344,7 @@ impl Deployment {
         }
         own.process.advertised = own.advertised(horizon);
         if own.replica().is_some() {
-            self.timers.set(Timer::Startup(member), now + startup);
+            self.timers.set(Timer::Startup(member), self.now + startup);
         }
         self.outputs.push(Output::Up { member });
     }
@@ -359,43 +356,32 @@ impl Deployment {
         own.state = ProcessState::Down;
         own.frozen = false;
         own.stalled.clear();
-        for timer in [
-            Timer::Startup(member),
-            Timer::Heartbeat(member),
-            Timer::Election(member),
-            Timer::Takeover(member),
-            Timer::CatchUp(member),
-            Timer::NoOp(member),
-            Timer::Quiesce(member),
-            Timer::Flood(member),
-        ] {
-            self.timers.cancel(timer);
-        }
+        self.timers.retain(|timer| timer.owner(&self.connections) != Some(member));
         self.close_connections(member);
         self.outputs.push(Output::Down { member });
     }
 
     /// Schedules the next spontaneous change of `member` (`Action::Flood`), or cancels it.
-    fn schedule_flood(&mut self, now: Instant, member: MemberId) {
+    fn schedule_flood(&mut self, member: MemberId) {
         match self.member(member).flood {
-            Some(every) => self.timers.set(Timer::Flood(member), now + every),
+            Some(every) => self.timers.set(Timer::Flood(member), self.now + every),
             None => self.timers.cancel(Timer::Flood(member)),
         }
     }
 
     /// Ends the process of `member` after failing its pending requests.
-    fn finish_shutdown(&mut self, now: Instant, member: MemberId) {
-        self.interrupt_all(now, member, INTERRUPTED_AT_SHUTDOWN);
+    fn finish_shutdown(&mut self, member: MemberId) {
+        self.interrupt_all(member, INTERRUPTED_AT_SHUTDOWN);
         self.end_process(member);
     }
 
-    fn finish(&mut self, now: Instant) -> Outputs {
-        self.settle(now);
+    fn finish(&mut self) -> Outputs {
+        self.settle();
         Outputs(std::mem::take(&mut self.outputs))
     }
 
     /// Counts significant topology changes and answers the hellos that await them (M-1, M-6).
-    fn settle(&mut self, now: Instant) {
+    fn settle(&mut self) {
         while std::mem::take(&mut self.dirty) {
             for member in self.ids() {
                 let horizon = self.horizon;
@@ -417,7 +403,7 @@ impl Deployment {
                     self.close_connections(member);
                     continue;
                 }
-                self.topology_changed(now, member, stepped_down);
+                self.topology_changed(member, stepped_down);
             }
         }
     }

@@ -6,7 +6,7 @@ use bson::{Bson, Document};
 use sdam_core::names;
 
 use crate::{
-    reply::{BAD_VALUE, CommandError},
+    reply::{BAD_VALUE, CommandError, refuse},
     request::{Request, flag, number, takes_write_concern},
 };
 
@@ -120,7 +120,7 @@ impl FailCommand {
 
     /// Parses the arguments of `configureFailPoint`; `None` turns the fail point off.
     pub(crate) fn parse(body: &Document) -> Result<Option<Self>, CommandError> {
-        let invalid = |message: &str| Err(CommandError::new(BAD_VALUE, message));
+        let invalid = |message: &str| refuse(BAD_VALUE, message);
         let mode = match body.get("mode") {
             Some(Bson::String(mode)) if mode == "off" => return Ok(None),
             Some(Bson::String(mode)) if mode == "alwaysOn" => Mode::AlwaysOn,

@@ -71,6 +71,11 @@ pub(crate) const NEGATIVE_ARGUMENT: i32 = 51024;
 pub(crate) const EXHAUST_WITHOUT_AWAIT: i32 = 51756;
 pub(crate) const COUNTER_FROM_THE_FUTURE_STANDALONE: i32 = 51764;
 
+/// Refuses a command.
+pub(crate) fn refuse<T>(code: i32, message: impl Into<String>) -> Result<T, CommandError> {
+    Err(CommandError::new(code, message))
+}
+
 impl CommandError {
     pub(crate) fn new(code: i32, message: impl Into<String>) -> Self {
         Self {

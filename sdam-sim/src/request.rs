@@ -30,6 +30,7 @@ const READS: [&str; 9] = [
 /// A command, independent of its framing.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
+    /// The id of the message that the reply answers.
     pub(crate) id: i32,
     pub(crate) framing: Framing,
     /// The first key of the body.
@@ -113,23 +114,20 @@ impl Request {
     pub(crate) fn reply(
         &self,
         request_id: i32,
-        response_to: i32,
         more_to_come: bool,
         body: &[u8],
     ) -> Result<Option<WireMessage>, WireError> {
-        match &self.framing {
-            Framing::Msg { silent: true, .. } => Ok(None),
+        let response_to = self.id;
+        let message = match &self.framing {
+            Framing::Msg { silent: true, .. } => return Ok(None),
             Framing::Msg { .. } => {
-                OpMsg { request_id, response_to, more_to_come, body, ..OpMsg::default() }
-                    .encode()
-                    .map(Some)
+                OpMsg { request_id, response_to, more_to_come, body, ..OpMsg::default() }.encode()
             }
             Framing::Query { .. } => {
-                OpReply { request_id, response_to, flags: OpReply::AWAIT_CAPABLE, body }
-                    .encode()
-                    .map(Some)
+                OpReply { request_id, response_to, flags: OpReply::AWAIT_CAPABLE, body }.encode()
             }
-        }
+        };
+        message.map(Some)
     }
 }
 

@@ -1,10 +1,10 @@
 //! The timers of a deployment, in order of their deadlines.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use sdam_core::time::Instant;
 
-use crate::{ConnectionId, MemberId};
+use crate::{ConnectionId, MemberId, deployment::Connection};
 
 /// The event that is due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,48 +29,53 @@ pub(crate) enum Timer {
     Connection(ConnectionId),
 }
 
+impl Timer {
+    /// Returns the member whose timer this is.
+    pub(crate) fn owner(
+        self,
+        connections: &BTreeMap<ConnectionId, Connection>,
+    ) -> Option<MemberId> {
+        match self {
+            Self::Startup(member)
+            | Self::Heartbeat(member)
+            | Self::Election(member)
+            | Self::Takeover(member)
+            | Self::CatchUp(member)
+            | Self::NoOp(member)
+            | Self::Quiesce(member)
+            | Self::Flood(member) => Some(member),
+            Self::Connection(connection) => Some(connections.get(&connection)?.member),
+        }
+    }
+}
+
 /// At most one deadline for each [`Timer`].
 #[derive(Debug, Default)]
-pub(crate) struct Timers {
-    queue: BTreeSet<(Instant, Timer)>,
-    set: BTreeMap<Timer, Instant>,
-}
+pub(crate) struct Timers(BTreeMap<Timer, Instant>);
 
 impl Timers {
     /// Sets or replaces the deadline of `timer`.
     pub(crate) fn set(&mut self, timer: Timer, at: Instant) {
-        self.cancel(timer);
-        self.set.insert(timer, at);
-        self.queue.insert((at, timer));
+        self.0.insert(timer, at);
     }
 
     /// Sets the deadline of `timer` if it has none.
     pub(crate) fn set_if_unset(&mut self, timer: Timer, at: Instant) {
-        if !self.set.contains_key(&timer) {
-            self.set(timer, at);
-        }
+        self.0.entry(timer).or_insert(at);
     }
 
     /// Cancels `timer`.
     pub(crate) fn cancel(&mut self, timer: Timer) {
-        if let Some(at) = self.set.remove(&timer) {
-            self.queue.remove(&(at, timer));
-        }
+        self.0.remove(&timer);
     }
 
-    /// Returns the next deadline.
-    pub(crate) fn next(&self) -> Option<Instant> {
-        self.queue.first().map(|(at, _)| *at)
+    /// Cancels all timers but these.
+    pub(crate) fn retain(&mut self, stays: impl Fn(Timer) -> bool) {
+        self.0.retain(|timer, _| stays(*timer));
     }
 
-    /// Removes and returns the first timer that is due at `now`.
-    pub(crate) fn pop_due(&mut self, now: Instant) -> Option<(Instant, Timer)> {
-        let first = *self.queue.first()?;
-        if first.0 > now {
-            return None;
-        }
-        self.queue.remove(&first);
-        self.set.remove(&first.1);
-        Some(first)
+    /// Returns the next deadline, and its timer.
+    pub(crate) fn next(&self) -> Option<(Instant, Timer)> {
+        self.0.iter().map(|(timer, at)| (*at, *timer)).min()
     }
 }

@@ -16,27 +16,28 @@ use crate::{
 impl Deployment {
     /// Applies `action`.
     pub fn apply(&mut self, now: Instant, action: &Action) -> Result<Outputs, ActionError> {
-        self.act(now, action)?;
-        Ok(self.finish(now))
+        self.now = now;
+        self.act(action)?;
+        Ok(self.finish())
     }
 
-    fn act(&mut self, now: Instant, action: &Action) -> Result<(), ActionError> {
+    fn act(&mut self, action: &Action) -> Result<(), ActionError> {
         match action {
-            Action::StepDown { period } => self.act_step_down(now, *period),
-            Action::StepUp(target) => self.act_step_up(now, *target),
+            Action::StepDown { period } => self.act_step_down(*period),
+            Action::StepUp(target) => self.act_step_up(*target),
             Action::ReplSetFreeze(target, period) => {
                 let member = self.target_replica(*target)?;
-                self.repl_set_freeze(now, member, *period)
+                self.repl_set_freeze(member, *period)
             }
             Action::Kill(target) => self.running(*target).map(|member| self.end_process(member)),
             Action::Shutdown(target) => {
                 let member = self.running(*target)?;
-                self.shut_down(now, member);
+                self.shut_down(member);
                 Ok(())
             }
             Action::Restart(target) => {
                 let member = self.target(*target)?;
-                self.restart(now, member);
+                self.restart(member);
                 Ok(())
             }
             Action::Freeze(target) => {
@@ -44,7 +45,7 @@ impl Deployment {
                 self.member_mut(member).frozen = true;
                 Ok(())
             }
-            Action::Thaw(target) => self.target(*target).map(|member| self.thaw(now, member)),
+            Action::Thaw(target) => self.target(*target).map(|member| self.thaw(member)),
             Action::Partition(left, right) => self.partition(left, right),
             Action::Isolate(target) => {
                 let member = self.target_replica(*target)?;
@@ -59,17 +60,17 @@ impl Deployment {
                 Ok(())
             }
             Action::Heal => {
-                self.heal(now);
+                self.heal();
                 Ok(())
             }
-            Action::SplitBrain => self.split_brain(now),
-            Action::Reconfig(config) => self.reconfigure(now, config.clone(), false),
-            Action::Edit(target, edits) => self.edit(now, *target, edits),
-            Action::Add(member) => self.add(now, *member),
-            Action::Remove(target) => self.remove(now, *target),
-            Action::Maintenance(target, on) => self.maintain(now, *target, *on),
+            Action::SplitBrain => self.split_brain(),
+            Action::Reconfig(config) => self.reconfigure(config.clone(), false),
+            Action::Edit(target, edits) => self.edit(*target, edits),
+            Action::Add(member) => self.add(*member),
+            Action::Remove(target) => self.remove(*target),
+            Action::Maintenance(target, on) => self.maintain(*target, *on),
             Action::Horizon(policy) => {
-                self.change_horizon(now, *policy);
+                self.change_horizon(*policy);
                 Ok(())
             }
             Action::FailPoint(target, fail) => {
@@ -82,7 +83,7 @@ impl Deployment {
                 self.member_mut(member).exhaust = *on;
                 Ok(())
             }
-            Action::Flood(target, every) => self.flood(now, *target, *every),
+            Action::Flood(target, every) => self.flood(*target, *every),
             Action::Lag(target, lag) => {
                 let member = self.target_replica(*target)?;
                 if let Some(own) = self.replica_mut(member) {
@@ -93,7 +94,7 @@ impl Deployment {
             Action::Upgrade(target, version) => {
                 let member = self.target(*target)?;
                 self.member_mut(member).version = *version;
-                self.restart(now, member);
+                self.restart(member);
                 Ok(())
             }
         }
@@ -137,31 +138,26 @@ impl Deployment {
             .max_by_key(term)
     }
 
-    fn act_step_down(&mut self, now: Instant, period: Duration) -> Result<(), ActionError> {
+    fn act_step_down(&mut self, period: Duration) -> Result<(), ActionError> {
         let primary = self.target(Target::Primary)?;
-        self.step_down(now, primary, period);
+        self.step_down(primary, period);
         Ok(())
     }
 
-    fn flood(
-        &mut self,
-        now: Instant,
-        target: Target,
-        every: Option<Duration>,
-    ) -> Result<(), ActionError> {
+    fn flood(&mut self, target: Target, every: Option<Duration>) -> Result<(), ActionError> {
         let member = self.running(target)?;
         self.member_mut(member).flood = every;
-        self.schedule_flood(now, member);
+        self.schedule_flood(member);
         Ok(())
     }
 
-    fn act_step_up(&mut self, now: Instant, target: Target) -> Result<(), ActionError> {
-        let member = self.running(target)?;
+    fn act_step_up(&mut self, target: Target) -> Result<(), ActionError> {
+        let (member, now) = (self.running(target)?, self.now);
         let Some(own) = self.replica_mut(member) else {
             return Err(ActionError::NoReplicaSet);
         };
         own.frozen_until = now;
-        if self.can_run(now, member) && self.run_election(now, member) {
+        if self.can_run(member) && self.run_election(member) {
             Ok(())
         } else {
             Err(ActionError::NotElected(member))
@@ -170,57 +166,57 @@ impl Deployment {
 
     pub(crate) fn repl_set_freeze(
         &mut self,
-        now: Instant,
         member: MemberId,
         period: Duration,
     ) -> Result<(), ActionError> {
         if self.member(member).role() == Some(Role::Primary) {
             return Err(ActionError::WrongRole(member));
         }
+        let until = self.now + period;
         if let Some(own) = self.replica_mut(member) {
-            own.frozen_until = now + period;
+            own.frozen_until = until;
         }
         if period.is_zero() {
-            self.await_primary(now, member);
+            self.await_primary(member);
         }
         Ok(())
     }
 
     /// Shuts the process down: a primary steps down first, and the shutdown is announced.
-    pub(crate) fn shut_down(&mut self, now: Instant, member: MemberId) {
+    pub(crate) fn shut_down(&mut self, member: MemberId) {
         if self.member(member).role() == Some(Role::Primary) {
-            self.step_down(now, member, Duration::from_secs(60));
+            self.step_down(member, Duration::from_secs(60));
         }
         let own = self.member(member);
         let quiesces = own.version.has_quiesce_mode()
             && !matches!(own.kind, crate::member::Kind::Standalone)
             && own.state == ProcessState::Up;
         if !quiesces {
-            self.finish_shutdown(now, member);
+            self.finish_shutdown(member);
             return;
         }
-        let until = now + self.timing.quiesce;
+        let until = self.now + self.timing.quiesce;
         self.member_mut(member).state = ProcessState::Quiescing(until);
         self.dirty = true;
         self.timers.set(Timer::Quiesce(member), until);
     }
 
-    fn restart(&mut self, now: Instant, member: MemberId) {
+    fn restart(&mut self, member: MemberId) {
         if self.member(member).is_running() {
             self.end_process(member);
         }
-        self.start_process(now, member);
+        self.start_process(member);
     }
 
-    fn thaw(&mut self, now: Instant, member: MemberId) {
+    fn thaw(&mut self, member: MemberId) {
         let own = self.member_mut(member);
         own.frozen = false;
         self.dirty = true;
         let own = self.member_mut(member);
         for timer in std::mem::take(&mut own.stalled) {
-            self.timers.set(timer, now);
+            self.timers.set(timer, self.now);
         }
-        self.resume_clients(now, member);
+        self.resume_clients(member);
     }
 
     fn partition(&mut self, left: &[Target], right: &[Target]) -> Result<(), ActionError> {
@@ -234,27 +230,27 @@ impl Deployment {
         Ok(())
     }
 
-    fn heal(&mut self, now: Instant) {
+    fn heal(&mut self) {
         self.partitions.clear();
         for member in self.ids() {
             self.member_mut(member).cut_off = false;
             if let Some(own) = self.replica_mut(member) {
                 own.ignores_majority = false;
             }
-            self.resume_clients(now, member);
+            self.resume_clients(member);
         }
         for member in self.ids() {
-            self.gossip(now, member);
+            self.gossip(member);
         }
     }
 
-    fn split_brain(&mut self, now: Instant) -> Result<(), ActionError> {
+    fn split_brain(&mut self) -> Result<(), ActionError> {
         let old = self.target(Target::Primary)?;
-        let new = self.best_candidate(now, Some(old)).ok_or(ActionError::NotElected(old))?;
+        let new = self.best_candidate(Some(old)).ok_or(ActionError::NotElected(old))?;
         let cut: Vec<_> = self.ids().filter(|other| *other != old).collect();
         let before = self.partitions.clone();
         self.partitions.extend(cut.into_iter().map(|other| pair(old, other)));
-        if !self.run_election(now, new) {
+        if !self.run_election(new) {
             self.partitions = before;
             return Err(ActionError::NotElected(new));
         }
@@ -264,7 +260,7 @@ impl Deployment {
         Ok(())
     }
 
-    fn edit(&mut self, now: Instant, target: Target, edits: &[Edit]) -> Result<(), ActionError> {
+    fn edit(&mut self, target: Target, edits: &[Edit]) -> Result<(), ActionError> {
         let member = self.target_replica(target)?;
         let address = self.member(member).address.clone();
         let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
@@ -274,32 +270,31 @@ impl Deployment {
         for edit in edits {
             edit.apply(entry);
         }
-        self.reconfigure(now, config, false)
+        self.reconfigure(config, false)
     }
 
-    fn add(&mut self, now: Instant, member: MemberId) -> Result<(), ActionError> {
+    fn add(&mut self, member: MemberId) -> Result<(), ActionError> {
         let member = self.target_replica(Target::Member(member))?;
         let address = self.member(member).address.clone();
         let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
         if config.member(&address).is_none() {
             config.members.push(MemberConfig::new(address));
         }
-        self.reconfigure(now, config, false)
+        self.reconfigure(config, false)
     }
 
-    fn remove(&mut self, now: Instant, target: Target) -> Result<(), ActionError> {
+    fn remove(&mut self, target: Target) -> Result<(), ActionError> {
         let member = self.target_replica(target)?;
         let address = self.member(member).address.clone();
         let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
         config.members.retain(|entry| entry.address != address);
-        self.reconfigure(now, config, false)
+        self.reconfigure(config, false)
     }
 
     /// Installs `config` on the primary and distributes it. With `force`, any running member
     /// accepts it, and the version jumps like mongod's.
     pub(crate) fn reconfigure(
         &mut self,
-        now: Instant,
         mut config: SetConfig,
         force: bool,
     ) -> Result<(), ActionError> {
@@ -326,25 +321,24 @@ impl Deployment {
         config.name = current.name.clone();
         config.term = self.replica(by).map_or(0, |own| own.term);
         let removed = current.clone();
-        self.install(now, by, Arc::new(config));
-        self.gossip(now, by);
+        self.install(by, Arc::new(config));
+        self.gossip(by);
         // Removed members still gossip with members that know them, and learn of the change.
         for entry in &removed.members {
             if let Some(member) = self.member_at(&entry.address) {
-                self.gossip(now, member);
+                self.gossip(member);
             }
         }
         Ok(())
     }
 
-    fn maintain(&mut self, now: Instant, target: Target, on: bool) -> Result<(), ActionError> {
+    fn maintain(&mut self, target: Target, on: bool) -> Result<(), ActionError> {
         let member = self.target_replica(target)?;
-        self.set_maintenance(now, member, on)
+        self.set_maintenance(member, on)
     }
 
     pub(crate) fn set_maintenance(
         &mut self,
-        now: Instant,
         member: MemberId,
         on: bool,
     ) -> Result<(), ActionError> {
@@ -356,18 +350,18 @@ impl Deployment {
         };
         own.maintenance = on;
         own.role = own.non_primary_role(&address);
-        self.await_primary(now, member);
+        self.await_primary(member);
         Ok(())
     }
 
-    fn change_horizon(&mut self, now: Instant, policy: HorizonPolicy) {
+    fn change_horizon(&mut self, policy: HorizonPolicy) {
         self.horizon_policy = policy;
         self.horizon += 1;
         self.dirty = true;
         for member in self.ids() {
             match policy {
                 HorizonPolicy::Close => self.close_connections(member),
-                HorizonPolicy::Error => self.fail_waiters_of_horizon_change(now, member),
+                HorizonPolicy::Error => self.fail_waiters_of_horizon_change(member),
             }
         }
     }

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use sdam_core::time::Instant;
-
 use super::Deployment;
 use crate::{
     MemberId,
@@ -19,9 +17,9 @@ impl Deployment {
     }
 
     /// Elects the most preferred member of a new set immediately.
-    pub(super) fn elect_first(&mut self, now: Instant) {
-        if let Some(member) = self.best_candidate(now, None)
-            && self.run_election(now, member)
+    pub(super) fn elect_first(&mut self) {
+        if let Some(member) = self.best_candidate(None)
+            && self.run_election(member)
         {
             // There are no writes to catch up with.
             self.accept_writes(member);
@@ -30,11 +28,11 @@ impl Deployment {
 
     /// Returns the reachable electable member of the highest priority, the first among equals. A
     /// member `from` that hands over is not a candidate.
-    pub(crate) fn best_candidate(&self, now: Instant, from: Option<MemberId>) -> Option<MemberId> {
+    pub(crate) fn best_candidate(&self, from: Option<MemberId>) -> Option<MemberId> {
         let newest = |member| self.replica(member).map(|own| own.oplog.last().time);
         self.ids()
             .filter(|member| {
-                self.can_run(now, *member)
+                self.can_run(*member)
                     && from.is_none_or(|from| {
                         *member != from
                             && self.are_connected(from, *member)
@@ -50,18 +48,18 @@ impl Deployment {
     }
 
     /// Returns whether `member` may run for election at `now`.
-    pub(crate) fn can_run(&self, now: Instant, member: MemberId) -> bool {
+    pub(crate) fn can_run(&self, member: MemberId) -> bool {
         let own = self.member(member);
         own.state == ProcessState::Up
             && !own.frozen
             && own.config().is_some_and(crate::config::MemberConfig::is_electable)
             && own.replica().is_some_and(|replica| {
-                replica.role == Role::Secondary && replica.frozen_until <= now
+                replica.role == Role::Secondary && replica.frozen_until <= self.now
             })
     }
 
     /// Starts the election timeout of `member`.
-    pub(super) fn await_primary(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn await_primary(&mut self, member: MemberId) {
         let electable =
             self.member(member).config().is_some_and(crate::config::MemberConfig::is_electable);
         if !electable || self.member(member).role() == Some(Role::Primary) {
@@ -70,12 +68,12 @@ impl Deployment {
         }
         // mongod spreads elections over 15 % of the timeout to make ties rare.
         let jitter = self.jitter(self.timing.election_timeout * 3 / 20);
-        self.timers.set(Timer::Election(member), now + self.timing.election_timeout + jitter);
+        self.timers.set(Timer::Election(member), self.now + self.timing.election_timeout + jitter);
     }
 
     /// Schedules the election of a member of higher priority than the primary (mongod: "priority
     /// takeover"). A higher rank means a shorter delay.
-    pub(super) fn consider_takeover(&mut self, now: Instant, member: MemberId, primary: MemberId) {
+    pub(super) fn consider_takeover(&mut self, member: MemberId, primary: MemberId) {
         let own = self.priority(member);
         if own <= self.priority(primary) || self.member(member).role() != Some(Role::Secondary) {
             self.timers.cancel(Timer::Takeover(member));
@@ -83,28 +81,28 @@ impl Deployment {
         }
         let rank = self.ids().filter(|peer| self.priority(*peer) > own).count();
         let wait = self.timing.election_timeout * (rank as u32 + 1);
-        self.timers.set_if_unset(Timer::Takeover(member), now + wait);
+        self.timers.set_if_unset(Timer::Takeover(member), self.now + wait);
     }
 
     /// Runs `member` for election because it sees no primary or outranks the primary.
-    pub(super) fn campaign(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn campaign(&mut self, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;
         };
         if own.role == Role::Primary {
             return;
         }
-        if own.frozen_until > now {
+        if own.frozen_until > self.now {
             self.timers.set(Timer::Election(member), own.frozen_until);
             return;
         }
-        if !self.can_run(now, member) || !self.run_election(now, member) {
-            self.await_primary(now, member);
+        if !self.can_run(member) || !self.run_election(member) {
+            self.await_primary(member);
         }
     }
 
     /// Collects votes for `member`. Returns whether it won.
-    pub(crate) fn run_election(&mut self, now: Instant, member: MemberId) -> bool {
+    pub(crate) fn run_election(&mut self, member: MemberId) -> bool {
         let Some(own) = self.replica(member) else {
             return false;
         };
@@ -130,11 +128,11 @@ impl Deployment {
                 peer.voted = term;
             }
         }
-        self.become_primary(now, member, term);
+        self.become_primary(member, term);
         true
     }
 
-    pub(super) fn become_primary(&mut self, now: Instant, member: MemberId, term: i64) {
+    pub(super) fn become_primary(&mut self, member: MemberId, term: i64) {
         let Some(own) = self.replica_mut(member) else {
             return;
         };
@@ -146,10 +144,10 @@ impl Deployment {
         own.draining = true;
         self.timers.cancel(Timer::Election(member));
         self.timers.cancel(Timer::Takeover(member));
-        self.timers.set(Timer::CatchUp(member), now + self.timing.catch_up);
+        self.timers.set(Timer::CatchUp(member), self.now + self.timing.catch_up);
         // A new primary writes a no-op, which also starts its periodic no-ops.
-        self.record_write(now, member);
-        self.gossip(now, member);
+        self.record_write(member);
+        self.gossip(member);
     }
 
     /// Ends the catch-up of `member`, which then accepts writes.
@@ -161,7 +159,7 @@ impl Deployment {
     }
 
     /// Makes a primary step down after an election timeout without contact to a majority.
-    pub(super) fn check_majority(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn check_majority(&mut self, member: MemberId) {
         let Some(own) = self.replica(member) else {
             return;
         };
@@ -178,16 +176,16 @@ impl Deployment {
             .filter_map(|voter| self.member_at(&voter.address))
             .filter(|voter| {
                 let last = own.peers.get(voter);
-                *voter == member || last.is_some_and(|peers| now.since(peers.at) < timeout)
+                *voter == member || last.is_some_and(|peers| self.now.since(peers.at) < timeout)
             })
             .count();
         if peers * 2 <= config.voters() {
-            self.relinquish(now, member);
+            self.relinquish(member);
         }
     }
 
     /// Ends the primary role of `member`.
-    pub(super) fn relinquish(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn relinquish(&mut self, member: MemberId) {
         let address = self.member(member).address.clone();
         let Some(own) = self.replica_mut(member) else {
             return;
@@ -198,25 +196,23 @@ impl Deployment {
         own.draining = false;
         self.timers.cancel(Timer::CatchUp(member));
         self.timers.cancel(Timer::NoOp(member));
-        self.await_primary(now, member);
+        self.await_primary(member);
     }
 
     /// Makes `member` step down for at least `period`, and hand over to the best other member if
     /// one is electable.
-    pub(crate) fn step_down(&mut self, now: Instant, member: MemberId, period: Duration) {
-        let successor = self.best_candidate(now, Some(member));
-        self.relinquish(now, member);
+    pub(crate) fn step_down(&mut self, member: MemberId, period: Duration) {
+        let successor = self.best_candidate(Some(member));
+        self.relinquish(member);
+        let until = self.now + period;
         if let Some(own) = self.replica_mut(member) {
-            own.frozen_until = now + period;
+            own.frozen_until = until;
         }
-        self.timers.set(Timer::Election(member), now + period);
-        if let Some(successor) = successor {
-            self.timers.set(Timer::Election(successor), now + self.timing.hand_over);
-        }
-        self.gossip(now, member);
+        self.timers.set(Timer::Election(member), until);
+        self.gossip(member);
         // The heartbeat without a primary must not delay the successor.
         if let Some(successor) = successor {
-            self.timers.set(Timer::Election(successor), now + self.timing.hand_over);
+            self.timers.set(Timer::Election(successor), self.now + self.timing.hand_over);
         }
     }
 }

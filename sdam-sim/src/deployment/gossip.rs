@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use sdam_core::time::Instant;
-
 use super::Deployment;
 use crate::{
     MemberId,
@@ -14,7 +12,7 @@ use crate::{
 
 impl Deployment {
     /// Joins a started `member` to its set, or makes it wait for a configuration.
-    pub(super) fn join(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn join(&mut self, member: MemberId) {
         let address = self.member(member).address.clone();
         let Some(replica) = self.replica_mut(member) else {
             return;
@@ -22,22 +20,22 @@ impl Deployment {
         replica.role = replica.non_primary_role(&address);
         // A random phase prevents members from acting in lockstep.
         let phase = self.jitter(self.timing.heartbeat_interval);
-        self.timers.set(Timer::Heartbeat(member), now + phase);
-        self.await_primary(now, member);
-        self.gossip(now, member);
+        self.timers.set(Timer::Heartbeat(member), self.now + phase);
+        self.await_primary(member);
+        self.gossip(member);
     }
 
-    pub(super) fn heartbeat(&mut self, now: Instant, member: MemberId) {
-        self.timers.set(Timer::Heartbeat(member), now + self.timing.heartbeat_interval);
-        self.gossip(now, member);
-        self.check_majority(now, member);
+    pub(super) fn heartbeat(&mut self, member: MemberId) {
+        self.timers.set(Timer::Heartbeat(member), self.now + self.timing.heartbeat_interval);
+        self.gossip(member);
+        self.check_majority(member);
     }
 
     /// Exchanges heartbeats between `member` and every reachable member.
-    pub(super) fn gossip(&mut self, now: Instant, member: MemberId) {
+    pub(super) fn gossip(&mut self, member: MemberId) {
         for peer in self.ids() {
             if peer != member && self.share_a_set(member, peer) {
-                self.exchange(now, member, peer);
+                self.exchange(member, peer);
             }
         }
     }
@@ -66,23 +64,23 @@ impl Deployment {
                 && !self.partitions.contains(&(a.min(b), a.max(b)))
     }
 
-    fn exchange(&mut self, now: Instant, member: MemberId, peer: MemberId) {
+    fn exchange(&mut self, member: MemberId, peer: MemberId) {
         if !self.member(member).answers_members() {
             return;
         }
         if self.are_connected(member, peer) {
-            self.learn(now, member, peer);
-            self.learn(now, peer, member);
+            self.learn(member, peer);
+            self.learn(peer, member);
             // The second call may have updated `peer` with state that `member` needs.
-            self.learn(now, member, peer);
+            self.learn(member, peer);
         } else {
-            self.missed(now, member, peer);
+            self.missed(member, peer);
         }
     }
 
     /// Records that `member` got no answer from `peer`.
-    fn missed(&mut self, now: Instant, member: MemberId, peer: MemberId) {
-        let timeout = self.timing.election_timeout;
+    fn missed(&mut self, member: MemberId, peer: MemberId) {
+        let (now, timeout) = (self.now, self.timing.election_timeout);
         let refused = !self.member(peer).is_running();
         let Some(replica) = self.replica_mut(member) else {
             return;
@@ -99,11 +97,11 @@ impl Deployment {
     }
 
     /// Updates `member` with the state of `peer`.
-    fn learn(&mut self, now: Instant, member: MemberId, peer: MemberId) {
+    fn learn(&mut self, member: MemberId, peer: MemberId) {
         let Some(other) = self.replica(peer) else {
             return;
         };
-        let (term, role) = (other.term, other.role);
+        let (now, term, role) = (self.now, other.term, other.role);
         let newer = other.config.clone().filter(|theirs| {
             let own = self.replica(member).and_then(|own| own.config.as_ref());
             own.is_none_or(|own| theirs.is_newer_than(own))
@@ -115,16 +113,16 @@ impl Deployment {
         if term > own.term {
             own.term = term;
             if own.role == Role::Primary {
-                self.relinquish(now, member);
+                self.relinquish(member);
             }
         }
         if let Some(config) = newer {
-            self.install(now, member, config);
+            self.install(member, config);
         }
-        self.learn_primary(now, member, peer, role);
+        self.learn_primary(member, peer, role);
     }
 
-    fn learn_primary(&mut self, now: Instant, member: MemberId, peer: MemberId, role: Role) {
+    fn learn_primary(&mut self, member: MemberId, peer: MemberId, role: Role) {
         let peer_term = self.replica(peer).map_or(0, |peer| peer.term);
         let Some(own) = self.replica_mut(member) else {
             return;
@@ -140,13 +138,14 @@ impl Deployment {
             return;
         }
         own.primary = Some(peer);
-        self.follow(now, member, peer);
-        self.await_primary(now, member);
-        self.consider_takeover(now, member, peer);
+        self.follow(member, peer);
+        self.await_primary(member);
+        self.consider_takeover(member, peer);
     }
 
     /// Replicates the writes of `primary` to `member`.
-    fn follow(&mut self, now: Instant, member: MemberId, primary: MemberId) {
+    fn follow(&mut self, member: MemberId, primary: MemberId) {
+        let now = self.now;
         let delay = self.member(member).config().map(|config| config.delay);
         let Some(source) = self.replica(primary).map(|primary| primary.oplog.clone()) else {
             return;
@@ -161,7 +160,7 @@ impl Deployment {
     }
 
     /// Installs `config` on `member`.
-    pub(super) fn install(&mut self, now: Instant, member: MemberId, config: Arc<SetConfig>) {
+    pub(super) fn install(&mut self, member: MemberId, config: Arc<SetConfig>) {
         let address = self.member(member).address.clone();
         let electable =
             config.member(&address).is_some_and(crate::config::MemberConfig::is_electable);
@@ -171,7 +170,7 @@ impl Deployment {
         own.config = Some(config);
         if own.role == Role::Primary {
             if !electable {
-                self.relinquish(now, member);
+                self.relinquish(member);
             }
             return;
         }
@@ -180,12 +179,13 @@ impl Deployment {
             own.primary = None;
         }
         self.timers.cancel(Timer::Takeover(member));
-        self.await_primary(now, member);
+        self.await_primary(member);
     }
 
-    /// Records a write on `member` if it is primary, and replicates it to the others.
-    pub(crate) fn record_write(&mut self, now: Instant, member: MemberId) {
-        let date = self.date(now);
+    /// Records a write, or the periodic no-op (M-43), on `member` if it is primary, and replicates it
+    /// to the others.
+    pub(crate) fn record_write(&mut self, member: MemberId) {
+        let (now, date) = (self.now, self.date());
         let retain = self
             .members
             .iter()
@@ -205,19 +205,14 @@ impl Deployment {
             return;
         }
         own.oplog.write(own.term, now, date, retain);
-        self.timers.set(Timer::NoOp(member), now + self.timing.no_op_interval);
+        self.timers.set(Timer::NoOp(member), self.now + self.timing.no_op_interval);
         for peer in self.ids() {
             if peer != member
                 && self.are_connected(member, peer)
                 && self.replica(peer).is_some_and(|peer| peer.primary == Some(member))
             {
-                self.follow(now, peer, member);
+                self.follow(peer, member);
             }
         }
-    }
-
-    /// Writes the periodic no-op of an idle primary (M-43).
-    pub(super) fn write_no_op(&mut self, now: Instant, member: MemberId) {
-        self.record_write(now, member);
     }
 }

@@ -14,17 +14,17 @@ mod write;
 use std::time::Duration;
 
 use bson::{Document, doc};
-use sdam_core::time::Instant;
 use sdam_transport::wire::{Header, WireMessage};
 
-use self::hello::Waiting;
 pub(super) use self::{cursors::Cursors, write::Numbered};
 use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
     fail_command::{BadReply, FailCommand},
+    member::Kind,
     reply::{
         CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED,
+        refuse,
     },
     request::{Request, is_write, number},
     timers::Timer,
@@ -59,17 +59,10 @@ pub(crate) struct Connection {
 enum Task {
     #[default]
     Idle,
-    /// An awaitable hello that waits for a topology change.
-    Hello(Waiting),
+    /// An awaitable hello that waits for a topology change or its deadline.
+    Hello(Request),
     /// The request is blocked by a fail point.
-    Blocked(Blocked),
-}
-
-#[derive(Debug)]
-struct Blocked {
-    request: Request,
-    response_to: i32,
-    fail: FailCommand,
+    Blocked(Request, FailCommand),
 }
 
 impl Connection {
@@ -109,9 +102,8 @@ impl Connection {
     fn is_streaming(&self) -> bool {
         match &self.task {
             Task::Idle => false,
-            Task::Hello(waiting) => waiting.request.exhaust_allowed(),
-            Task::Blocked(blocked) => {
-                blocked.request.is_hello() && blocked.request.exhaust_allowed()
+            Task::Hello(request) | Task::Blocked(request, _) => {
+                request.is_hello() && request.exhaust_allowed()
             }
         }
     }
@@ -141,20 +133,25 @@ fn sleep(request: &mut Request) -> Option<FailCommand> {
     })
 }
 
+/// Encodes a document. One that is built here has no NUL in its keys, so it can always be encoded.
+fn encoded(document: &Document) -> Vec<u8> {
+    document.to_vec().unwrap_or_default()
+}
+
 /// A protocol violation by the client, which closes its connection.
 struct Violation;
 
 impl Deployment {
-    pub(crate) fn take_bytes(&mut self, now: Instant, id: ConnectionId, bytes: &[u8]) {
+    pub(crate) fn take_bytes(&mut self, id: ConnectionId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
         connection.inbound.extend_from_slice(bytes);
-        self.serve(now, id);
+        self.serve(id);
     }
 
     /// Serves the received requests, one after another.
-    fn serve(&mut self, now: Instant, id: ConnectionId) {
+    fn serve(&mut self, id: ConnectionId) {
         while let Some(connection) = self.connections.get_mut(&id) {
             if !self.members[connection.member.index()].answers() {
                 return;
@@ -166,22 +163,20 @@ impl Deployment {
             if !matches!(connection.task, Task::Idle) {
                 return;
             }
-            match connection
-                .next_message()
-                .map(|message| message.map(|message| Request::read(&message)))
-            {
+            let message = match connection.next_message() {
                 Ok(None) => return,
-                Ok(Some(Some(request))) => {
-                    let response_to = request.id;
-                    self.begin(now, id, request, response_to);
-                }
-                Ok(Some(None)) | Err(Violation) => return self.close(id),
-            }
+                Ok(Some(message)) => Request::read(&message),
+                Err(Violation) => None,
+            };
+            let Some(request) = message else {
+                return self.close(id);
+            };
+            self.begin(id, request);
         }
     }
 
-    /// Begins to serve `request`, whose reply answers the message `response_to`.
-    fn begin(&mut self, now: Instant, id: ConnectionId, mut request: Request, response_to: i32) {
+    /// Begins to serve `request`.
+    fn begin(&mut self, id: ConnectionId, mut request: Request) {
         let Some(connection) = self.connections.get_mut(&id) else {
             return;
         };
@@ -198,25 +193,18 @@ impl Deployment {
         own.fail_point_hits += i32::from(struck);
         let fail = own.fail_command.clone().filter(|_| struck);
         let Some(fail) = fail.or_else(|| sleep(&mut request)) else {
-            return self.perform(now, id, request, response_to, None);
+            return self.perform(id, request, None);
         };
         if let Some(block) = fail.block {
-            connection.task = Task::Blocked(Blocked { request, response_to, fail });
-            self.timers.set(Timer::Connection(id), now + block);
+            connection.task = Task::Blocked(request, fail);
+            self.timers.set(Timer::Connection(id), self.now + block);
         } else {
-            self.perform(now, id, request, response_to, Some(&fail));
+            self.perform(id, request, Some(&fail));
         }
     }
 
     /// Serves `request`; `fail` is the triggered fail point.
-    fn perform(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        request: Request,
-        response_to: i32,
-        fail: Option<&FailCommand>,
-    ) {
+    fn perform(&mut self, id: ConnectionId, request: Request, fail: Option<&FailCommand>) {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
@@ -229,12 +217,12 @@ impl Deployment {
             if self.member(member).version.adds_error_labels() {
                 error.labels = fail.and_then(|fail| fail.error_labels.clone());
             }
-            return self.answer(now, id, &request, response_to, Err(error));
+            return self.answer(id, &request, Err(error));
         }
         if request.is_hello() {
-            return self.hello(now, id, request, response_to);
+            return self.hello(id, request);
         }
-        let mut result = self.run(now, id, member, &request);
+        let mut result = self.run(id, member, &request);
         if result.as_ref().is_err_and(|error| error.code == HANG_UP) {
             return self.close(id);
         }
@@ -242,48 +230,39 @@ impl Deployment {
             self.add_write_concern_error(member, &request, reply, fail);
         }
         match fail.and_then(|fail| fail.bad_reply) {
-            Some(bad) => self.misreply(now, id, &request, response_to, result, bad),
-            None => self.answer(now, id, &request, response_to, result),
+            Some(bad) => self.misreply(id, request, result, bad),
+            None => self.answer(id, &request, result),
         }
     }
 
     /// Sends an invalid reply to `request`.
     fn misreply(
         &mut self,
-        now: Instant,
         id: ConnectionId,
-        request: &Request,
-        response_to: i32,
+        mut request: Request,
         result: CommandResult,
         bad: BadReply,
     ) {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
-        let mut document = self.reply_document(now, connection.member, request, result);
+        let mut document = self.reply_document(connection.member, &request, result);
+        if bad == BadReply::NoOk {
+            document.remove("ok");
+        }
+        let mut body = encoded(&document);
         match bad {
             BadReply::Stray => {
-                self.send(id, request, response_to - 1, false, &document);
-                self.send(id, request, response_to, false, &document);
+                request.id -= 1;
+                self.send(id, &request, false, &body);
+                request.id += 1;
             }
-            BadReply::WrongResponseTo => {
-                self.send(id, request, response_to + 1, false, &document);
-            }
-            BadReply::NoOk => {
-                document.remove("ok");
-                self.send(id, request, response_to, false, &document);
-            }
-            BadReply::Malformed => {
-                // Changes the type of a field to an unknown one; the frame of the document stays
-                // valid.
-                let mut bytes = document.to_vec().unwrap_or_default();
-                bytes[size_of::<i32>()] = 0x77;
-                self.send_bytes(id, request, response_to, false, &bytes);
-            }
-            BadReply::MoreToCome => {
-                self.send(id, request, response_to, true, &document);
-            }
+            BadReply::WrongResponseTo => request.id += 1,
+            // Changes the type of a field to an unknown one; the frame of the document stays valid.
+            BadReply::Malformed => body[size_of::<i32>()] = 0x77,
+            BadReply::NoOk | BadReply::MoreToCome => {}
         }
+        self.send(id, &request, bad == BadReply::MoreToCome, &body);
     }
 
     /// Adds the write concern error of a fail point, with its labels.
@@ -332,26 +311,18 @@ impl Deployment {
     }
 
     /// Sends the only or last reply to `request`.
-    fn answer(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        request: &Request,
-        response_to: i32,
-        result: CommandResult,
-    ) {
+    fn answer(&mut self, id: ConnectionId, request: &Request, result: CommandResult) {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
-        let document = self.reply_document(now, connection.member, request, result);
-        self.send(id, request, response_to, false, &document);
+        let document = self.reply_document(connection.member, request, result);
+        self.send(id, request, false, &encoded(&document));
     }
 
     /// Returns the complete reply of `member`: the command's own fields and the fields common to
     /// all replies.
     fn reply_document(
         &self,
-        now: Instant,
         member: MemberId,
         request: &Request,
         result: CommandResult,
@@ -383,7 +354,7 @@ impl Deployment {
                 reply
             }
         };
-        if let Some(time) = self.cluster_time(now, member) {
+        if let Some(time) = self.cluster_time(member) {
             reply.insert(
                 "$clusterTime",
                 doc! {
@@ -401,27 +372,13 @@ impl Deployment {
         &mut self,
         id: ConnectionId,
         request: &Request,
-        response_to: i32,
-        more_to_come: bool,
-        document: &Document,
-    ) -> Option<i32> {
-        // Documents built here have no NUL in their keys, so they can always be encoded.
-        let bytes = document.to_vec().unwrap_or_default();
-        self.send_bytes(id, request, response_to, more_to_come, &bytes)
-    }
-
-    fn send_bytes(
-        &mut self,
-        id: ConnectionId,
-        request: &Request,
-        response_to: i32,
         more_to_come: bool,
         body: &[u8],
     ) -> Option<i32> {
         let connection = self.connections.get_mut(&id)?;
         let member = &mut self.members[connection.member.index()];
         let request_id = member.process.next_request_id();
-        let Ok(message) = request.reply(request_id, response_to, more_to_come, body) else {
+        let Ok(message) = request.reply(request_id, more_to_come, body) else {
             self.close(id);
             return None;
         };
@@ -451,62 +408,59 @@ impl Deployment {
     }
 
     /// Handles the deadline of the connection's request.
-    pub(crate) fn connection_due(&mut self, now: Instant, id: ConnectionId) {
-        match self.take_task(id) {
-            Some(Task::Hello(waiting)) => {
-                self.answer_hello(now, id, waiting.request, waiting.response_to);
-            }
-            Some(Task::Blocked(Blocked { request, response_to, fail })) => {
-                self.perform(now, id, request, response_to, Some(&fail));
-            }
+    pub(crate) fn connection_due(&mut self, id: ConnectionId) {
+        match self.take_task_if(id, |_| true) {
+            Some(Task::Hello(request)) => self.answer_hello(id, request),
+            Some(Task::Blocked(request, fail)) => self.perform(id, request, Some(&fail)),
             Some(Task::Idle) | None => {}
         }
-        self.serve(now, id);
+        self.serve(id);
     }
 
-    fn take_task(&mut self, id: ConnectionId) -> Option<Task> {
+    /// Takes the request in progress, if it is one of these.
+    fn take_task_if(&mut self, id: ConnectionId, is_one: impl Fn(&Task) -> bool) -> Option<Task> {
+        let task = &mut self.connections.get_mut(&id)?.task;
+        if !is_one(task) {
+            return None;
+        }
         self.timers.cancel(Timer::Connection(id));
-        let connection = self.connections.get_mut(&id)?;
-        Some(std::mem::take(&mut connection.task))
+        Some(std::mem::take(task))
     }
 
     /// Answers the hellos that await a newer topology version of `member`, and interrupts its
     /// writes if it has stepped down.
-    pub(crate) fn topology_changed(&mut self, now: Instant, member: MemberId, stepped_down: bool) {
+    pub(crate) fn topology_changed(&mut self, member: MemberId, stepped_down: bool) {
         for id in self.connections_of(member) {
             let Some(connection) = self.connections.get(&id) else {
                 continue;
             };
             match &connection.task {
-                Task::Hello(_) => self.connection_due(now, id),
-                Task::Blocked(blocked) if stepped_down && is_write(&blocked.request.name) => {
-                    self.interrupt(now, id, INTERRUPTED_BY_STATE_CHANGE);
+                Task::Hello(_) => self.connection_due(id),
+                Task::Blocked(request, _) if stepped_down && is_write(&request.name) => {
+                    self.interrupt(id, INTERRUPTED_BY_STATE_CHANGE);
                 }
-                Task::Blocked(_) | Task::Idle => {}
+                Task::Blocked(..) | Task::Idle => {}
             }
         }
     }
 
     /// Fails the blocked commands of `member` because the process is about to end.
-    pub(crate) fn interrupt_all(&mut self, now: Instant, member: MemberId, code: i32) {
+    pub(crate) fn interrupt_all(&mut self, member: MemberId, code: i32) {
         for id in self.connections_of(member) {
-            self.interrupt(now, id, code);
+            self.interrupt(id, code);
         }
     }
 
-    fn interrupt(&mut self, now: Instant, id: ConnectionId, code: i32) {
-        let blocked = |connection: &Connection| matches!(connection.task, Task::Blocked(_));
-        if !self.connections.get(&id).is_some_and(blocked) {
-            return;
-        }
-        if let Some(Task::Blocked(Blocked { request, response_to, .. })) = self.take_task(id) {
-            let error = CommandError::new(code, "operation was interrupted");
-            self.answer(now, id, &request, response_to, Err(error));
+    fn interrupt(&mut self, id: ConnectionId, code: i32) {
+        if let Some(Task::Blocked(request, _)) =
+            self.take_task_if(id, |task| matches!(task, Task::Blocked(..)))
+        {
+            self.answer(id, &request, refuse(code, "operation was interrupted"));
         }
     }
 
     /// Resumes client traffic of `member`.
-    pub(crate) fn resume_clients(&mut self, now: Instant, member: MemberId) {
+    pub(crate) fn resume_clients(&mut self, member: MemberId) {
         if !self.member(member).answers() {
             return;
         }
@@ -516,26 +470,22 @@ impl Deployment {
                 self.outputs
                     .extend(held.into_iter().map(|bytes| Output::Send { connection: id, bytes }));
             }
-            self.serve(now, id);
+            self.serve(id);
         }
     }
 
     /// Returns the cluster time, which every reply of a set or cluster includes.
-    fn cluster_time(&self, now: Instant, member: MemberId) -> Option<bson::Timestamp> {
-        let own = self.member(member);
-        let (time, increment) = match &own.kind {
-            crate::member::Kind::Standalone => return None,
-            crate::member::Kind::Mongos => {
-                let seconds = self.date(now).div_euclid(1000);
+    fn cluster_time(&self, member: MemberId) -> Option<bson::Timestamp> {
+        let (time, increment) = match &self.member(member).kind {
+            Kind::Mongos => {
+                let seconds = self.date().div_euclid(1000);
                 (u32::try_from(seconds).unwrap_or(0), 1)
             }
-            crate::member::Kind::Replica(replica) => {
-                if !matches!(replica.role, Role::Primary | Role::Secondary) {
-                    return None;
-                }
+            Kind::Replica(replica) if matches!(replica.role, Role::Primary | Role::Secondary) => {
                 let last = replica.oplog.last().time;
                 (last.seconds, last.increment)
             }
+            Kind::Standalone | Kind::Replica(_) => return None,
         };
         Some(bson::Timestamp { time, increment })
     }

@@ -83,7 +83,7 @@ impl SimState {
 
     /// Returns the wall clock time, which is the same for all servers.
     pub(super) fn wall(&self) -> UnixTime {
-        let millis = self.deployment.date(self.now);
+        let millis = self.deployment.date();
         UnixTime::from_millis(u64::try_from(millis).unwrap_or_default())
     }
 

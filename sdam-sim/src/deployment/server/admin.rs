@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bson::{Bson, Document, doc};
-use sdam_core::{address::ServerAddress, time::Instant};
+use sdam_core::address::ServerAddress;
 
 use crate::{
     Deployment, MemberId,
@@ -12,26 +12,18 @@ use crate::{
     member::Kind,
     reply::{
         BAD_VALUE, CommandError, CommandResult, EXCEEDED_TIME_LIMIT, NEW_CONFIG_INCOMPATIBLE,
-        NO_REPLICATION_ENABLED, NOT_SECONDARY, NOT_WRITABLE_PRIMARY,
+        NO_REPLICATION_ENABLED, NOT_SECONDARY, NOT_WRITABLE_PRIMARY, refuse,
     },
     request::{Request, flag, number},
 };
 
 impl Deployment {
-    pub(super) fn run_replica(
-        &mut self,
-        now: Instant,
-        member: MemberId,
-        request: &Request,
-    ) -> CommandResult {
+    pub(super) fn run_replica(&mut self, member: MemberId, request: &Request) -> CommandResult {
         let body = &request.body;
         let role = match &self.member(member).kind {
             Kind::Replica(replica) => replica.role,
             Kind::Standalone => {
-                return Err(CommandError::new(
-                    NO_REPLICATION_ENABLED,
-                    "not running with --replSet",
-                ));
+                return refuse(NO_REPLICATION_ENABLED, "not running with --replSet");
             }
             Kind::Mongos => return Err(super::command::not_found(request)),
         };
@@ -42,66 +34,62 @@ impl Deployment {
         match &*request.name {
             "replSetStepDown" => {
                 if role != Role::Primary {
-                    return Err(CommandError::new(
-                        NOT_WRITABLE_PRIMARY,
-                        "not primary so can't step down",
-                    ));
+                    return refuse(NOT_WRITABLE_PRIMARY, "not primary so can't step down");
                 }
-                if self.best_candidate(now, Some(member)).is_none() && !flag(body, "force") {
-                    return Err(CommandError::new(
+                if self.best_candidate(Some(member)).is_none() && !flag(body, "force") {
+                    return refuse(
                         EXCEEDED_TIME_LIMIT,
                         "No electable secondaries caught up as of now. Please use the \
                          replSetStepDown command with the argument {force: true} to force node to \
                          step down.",
-                    ));
+                    );
                 }
-                self.step_down(now, member, period());
+                self.step_down(member, period());
                 Ok(Document::new())
             }
             "replSetStepUp" => {
-                if self.can_run(now, member) && self.run_election(now, member) {
+                if self.can_run(member) && self.run_election(member) {
                     Ok(Document::new())
                 } else {
-                    Err(CommandError::new(125, "Election failed."))
+                    refuse(125, "Election failed.")
                 }
             }
             "replSetFreeze" => {
                 let refused =
                     |_| CommandError::new(NOT_SECONDARY, "cannot freeze node when primary");
-                self.repl_set_freeze(now, member, period()).map_err(refused)?;
+                self.repl_set_freeze(member, period()).map_err(refused)?;
                 Ok(Document::new())
             }
             "replSetMaintenance" => {
                 let refused = |_| CommandError::new(NOT_SECONDARY, "not secondary");
-                self.set_maintenance(now, member, flag(body, "replSetMaintenance"))
-                    .map_err(refused)?;
+                self.set_maintenance(member, flag(body, "replSetMaintenance")).map_err(refused)?;
                 Ok(Document::new())
             }
             "replSetGetConfig" => match self.replica(member).and_then(|own| own.config.clone()) {
                 Some(config) => Ok(doc! { "config": config_document(&config) }),
-                None => Err(CommandError::new(94, "no replset config has been received")),
+                None => refuse(94, "no replset config has been received"),
             },
             "replSetReconfig" => {
                 let force = flag(body, "force");
                 if role != Role::Primary && !force {
-                    return Err(CommandError::new(
+                    return refuse(
                         NOT_WRITABLE_PRIMARY,
                         "Safe reconfig is only allowed on a writable PRIMARY.",
-                    ));
+                    );
                 }
                 let config = parse_config(body)?;
                 let refused = |error: crate::action::ActionError| {
                     CommandError::new(NEW_CONFIG_INCOMPATIBLE, error.to_string())
                 };
-                self.reconfigure(now, config, force).map_err(refused)?;
+                self.reconfigure(config, force).map_err(refused)?;
                 Ok(Document::new())
             }
-            "replSetGetStatus" => Ok(self.set_status(now, member)),
+            "replSetGetStatus" => Ok(self.set_status(member)),
             _ => Err(super::command::not_found(request)),
         }
     }
 
-    fn set_status(&self, now: Instant, member: MemberId) -> Document {
+    fn set_status(&self, member: MemberId) -> Document {
         let Some(own) = self.replica(member) else {
             return Document::new();
         };
@@ -114,7 +102,7 @@ impl Deployment {
             .collect();
         doc! {
             "set": config.map_or("", |config| &*config.name),
-            "date": bson::DateTime::from_millis(self.date(now)),
+            "date": bson::DateTime::from_millis(self.date()),
             "myState": state_number(own.role),
             "term": own.term,
             "members": members,

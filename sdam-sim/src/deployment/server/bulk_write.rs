@@ -5,7 +5,7 @@ use bson::{Document, doc};
 use super::data::{argument, cursor, documents};
 use crate::{
     Deployment,
-    reply::{BAD_VALUE, CommandError, CommandResult, UNAUTHORIZED},
+    reply::{BAD_VALUE, CommandResult, UNAUTHORIZED, refuse},
     request::{flag, number},
 };
 
@@ -21,10 +21,7 @@ struct Counts {
 impl Deployment {
     pub(super) fn bulk_write(&mut self, database: &str, body: &Document) -> CommandResult {
         if database != "admin" {
-            return Err(CommandError::new(
-                UNAUTHORIZED,
-                "bulkWrite may only be run against the admin database.",
-            ));
+            return refuse(UNAUTHORIZED, "bulkWrite may only be run against the admin database.");
         }
         let namespaces = documents(body, "nsInfo")?;
         let ordered = body.get_bool("ordered").unwrap_or(true);
@@ -65,14 +62,14 @@ impl Deployment {
             Some(name @ ("update" | "delete")) if flag(operation, "multi") => (name, usize::MAX),
             Some(name @ ("update" | "delete")) => (name, 1),
             _ => {
-                return Err(CommandError::new(BAD_VALUE, "an operation of unknown kind"));
+                return refuse(BAD_VALUE, "an operation of unknown kind");
             }
         };
         let index = number(operation, name).and_then(|index| usize::try_from(index).ok());
         let namespace = index.and_then(|index| namespaces.get(index)?.get_str("ns").ok());
         let Some(namespace) = namespace else {
             let reason = "BulkWrite ops entry has an invalid nsInfo index.";
-            return Err(CommandError::new(BAD_VALUE, reason));
+            return refuse(BAD_VALUE, reason);
         };
         let count = match name {
             "insert" => {
@@ -87,7 +84,7 @@ impl Deployment {
                 1
             }
             "update" if flag(operation, "upsert") => {
-                return Err(CommandError::new(BAD_VALUE, "upserts are not simulated here"));
+                return refuse(BAD_VALUE, "upserts are not simulated here");
             }
             "update" => {
                 let (filter, change) =

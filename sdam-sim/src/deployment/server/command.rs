@@ -1,7 +1,6 @@
 //! All commands except hello.
 
 use bson::{Document, doc};
-use sdam_core::time::Instant;
 
 use crate::{
     ConnectionId, Deployment, MemberId,
@@ -10,6 +9,7 @@ use crate::{
     reply::{
         API_STRICT_ERROR, API_VERSION_ERROR, API_WITHOUT_VERSION, COMMAND_NOT_FOUND, CommandError,
         CommandResult, FAIL_POINT_SET_FAILED, INVALID_OPTIONS, NO_DATABASE, UNSUPPORTED_OP_QUERY,
+        refuse,
     },
     request::{Framing, Request, flag, is_data_command, number},
     version::ServerVersion,
@@ -19,7 +19,6 @@ impl Deployment {
     /// Runs `request` on `member` and returns the fields of its reply.
     pub(super) fn run(
         &mut self,
-        now: Instant,
         id: ConnectionId,
         member: MemberId,
         request: &Request,
@@ -28,17 +27,17 @@ impl Deployment {
         if let Framing::Query { collection, .. } = &request.framing
             && (version.rejects_op_query() || !collection.ends_with(".$cmd"))
         {
-            return Err(CommandError::new(
+            return refuse(
                 UNSUPPORTED_OP_QUERY,
                 format!(
                     "Unsupported OP_QUERY command: {}. The client driver may require an upgrade. \
                      For more details see https://dochub.mongodb.org/core/legacy-opcode-removal",
                     request.name
                 ),
-            ));
+            );
         }
         let Some(database) = request.database() else {
-            return Err(CommandError::new(NO_DATABASE, "OP_MSG requests require a $db argument"));
+            return refuse(NO_DATABASE, "OP_MSG requests require a $db argument");
         };
         check_api(version, &request.body)?;
         check_strict(request)?;
@@ -53,7 +52,7 @@ impl Deployment {
         if is_data_command(&request.name) {
             let hello_ok = self.connections.get(&id).is_some_and(|own| own.hello_ok);
             self.check_role(member, request, hello_ok)?;
-            return self.run_data(now, member, request, database);
+            return self.run_data(member, request, database);
         }
         match &*request.name {
             "ping" | "endSessions" | "refreshSessions" | "killSessions" | "killAllSessions"
@@ -73,18 +72,18 @@ impl Deployment {
                     Ok("onPrimaryTransactionalWrite") => &mut own.fail_write,
                     other => {
                         let message = format!("{} not found", other.unwrap_or_default());
-                        return Err(CommandError::new(FAIL_POINT_SET_FAILED, message));
+                        return refuse(FAIL_POINT_SET_FAILED, message);
                     }
                 };
                 *point = FailCommand::parse(&request.body)?;
                 Ok(doc! { "count": own.fail_point_hits })
             }
-            "serverStatus" => Ok(self.server_status(now, member)),
+            "serverStatus" => Ok(self.server_status(member)),
             "shutdown" => {
-                self.shut_down(now, member);
+                self.shut_down(member);
                 Ok(Document::new())
             }
-            name if name.starts_with("replSet") => self.run_replica(now, member, request),
+            name if name.starts_with("replSet") => self.run_replica(member, request),
             _ => Err(not_found(request)),
         }
     }
@@ -95,7 +94,7 @@ impl Deployment {
         let name = "externalClientBaseBackoffMS";
         let Some(millis) = number(body, name) else {
             let message = "unrecognized parameter";
-            return Err(CommandError::new(INVALID_OPTIONS, message));
+            return refuse(INVALID_OPTIONS, message);
         };
         let process = &mut self.member_mut(member).process;
         let was = process.base_backoff.unwrap_or_default();
@@ -103,7 +102,7 @@ impl Deployment {
         Ok(doc! { "was": was })
     }
 
-    fn server_status(&self, now: Instant, member: MemberId) -> Document {
+    fn server_status(&self, member: MemberId) -> Document {
         let own = self.member(member);
         let open = self.connections.values();
         let open = open.filter(|connection| connection.member == member).count();
@@ -111,7 +110,7 @@ impl Deployment {
             "host": own.address.as_str(),
             "version": own.version.to_string(),
             "process": if matches!(own.kind, Kind::Mongos) { "mongos" } else { "mongod" },
-            "uptimeMillis": (now.as_nanos() / 1_000_000) as i64,
+            "uptimeMillis": (self.now.as_nanos() / 1_000_000) as i64,
             "connections": { "current": open as i32 },
         }
     }
@@ -126,18 +125,16 @@ pub(super) fn check_api(version: ServerVersion, body: &Document) -> Result<(), C
     match body.get_str("apiVersion") {
         Err(_) if version.has_versioned_api() => {
             match body.keys().find(|key| matches!(&***key, "apiStrict" | "apiDeprecationErrors")) {
-                Some(key) => Err(CommandError::new(
+                Some(key) => refuse(
                     API_WITHOUT_VERSION,
                     format!("Provided {key} without passing apiVersion"),
-                )),
+                ),
                 None => Ok(()),
             }
         }
         Ok("1") | Err(_) => Ok(()),
         Ok(_) if !version.has_versioned_api() => Ok(()),
-        Ok(other) => {
-            Err(CommandError::new(API_VERSION_ERROR, format!("Cannot accept API version {other}")))
-        }
+        Ok(other) => refuse(API_VERSION_ERROR, format!("Cannot accept API version {other}")),
     }
 }
 
@@ -162,10 +159,10 @@ fn check_strict(request: &Request) -> Result<(), CommandError> {
     if !flag(body, "apiStrict") {
         return Ok(());
     }
-    Err(CommandError::new(
+    refuse(
         API_STRICT_ERROR,
         format!("Provided apiStrict:true, but {refused} is not in API Version 1"),
-    ))
+    )
 }
 
 fn build_info(version: ServerVersion) -> Document {

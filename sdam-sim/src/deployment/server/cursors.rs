@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bson::{Document, doc};
 
 use super::data::cursor;
-use crate::reply::{CURSOR_NOT_FOUND, CommandError, CommandResult};
+use crate::reply::{CURSOR_NOT_FOUND, CommandResult, refuse};
 
 /// The open cursors of a deployment. All members share them, like the documents.
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ impl Cursors {
     pub(super) fn next(&mut self, namespace: &str, id: i64, size: Option<usize>) -> CommandResult {
         let Some(mut batch) = self.open.remove(&id) else {
             let message = format!("cursor id {id} not found");
-            return Err(CommandError::new(CURSOR_NOT_FOUND, message));
+            return refuse(CURSOR_NOT_FOUND, message);
         };
         let rest = batch.split_off(size.unwrap_or(usize::MAX).min(batch.len()));
         let left = if rest.is_empty() { 0 } else { id };

@@ -1,7 +1,6 @@
 //! Reads and writes of documents, to the extent that clients of the simulation need them.
 
 use bson::{Bson, Document, doc};
-use sdam_core::time::Instant;
 
 use super::write::Write;
 use crate::{
@@ -9,7 +8,7 @@ use crate::{
     deployment::Role,
     reply::{
         BAD_VALUE, CommandError, CommandResult, NOT_PRIMARY_NO_SECONDARY_OK,
-        NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY,
+        NOT_PRIMARY_OR_SECONDARY, NOT_WRITABLE_PRIMARY, refuse,
     },
     request::{Framing, Request, flag, is_write, number},
     store::{matching, order, project},
@@ -39,27 +38,21 @@ impl Deployment {
         let secondary_ok = if hello_ok { "secondaryOk" } else { "slaveOk" };
         match role {
             Role::Primary => Ok(()),
-            _ if is_write(&request.name) => {
-                Err(CommandError::new(NOT_WRITABLE_PRIMARY, format!("not {word}")))
-            }
+            _ if is_write(&request.name) => refuse(NOT_WRITABLE_PRIMARY, format!("not {word}")),
             Role::Secondary if allows_secondary(request) => Ok(()),
-            Role::Secondary => Err(CommandError::new(
-                NOT_PRIMARY_NO_SECONDARY_OK,
-                format!("not {word} and {secondary_ok}=false"),
-            )),
-            Role::Recovering => {
-                Err(CommandError::new(NOT_PRIMARY_OR_SECONDARY, "node is recovering"))
+            Role::Secondary => {
+                refuse(NOT_PRIMARY_NO_SECONDARY_OK, format!("not {word} and {secondary_ok}=false"))
             }
-            _ => Err(CommandError::new(
+            Role::Recovering => refuse(NOT_PRIMARY_OR_SECONDARY, "node is recovering"),
+            _ => refuse(
                 NOT_PRIMARY_OR_SECONDARY,
                 format!("not {word} or secondary; cannot currently read from this replSet member"),
-            )),
+            ),
         }
     }
 
     pub(super) fn run_data(
         &mut self,
-        now: Instant,
         member: MemberId,
         request: &Request,
         database: &str,
@@ -94,10 +87,10 @@ impl Deployment {
             "listCollections" => Ok(self.list_collections(database)),
             "listDatabases" => Ok(self.list_databases()),
             "getMore" => self.get_more(database, body),
-            name => Err(CommandError::new(BAD_VALUE, format!("{name} is not simulated"))),
+            name => refuse(BAD_VALUE, format!("{name} is not simulated")),
         }?;
         if is_write(&request.name) {
-            self.record_write(now, member);
+            self.record_write(member);
         }
         Ok(reply)
     }
@@ -181,7 +174,7 @@ impl Deployment {
         };
         if !is_known("map", "emit(0, this.x + 1)") || !is_known("reduce", "acc + x") {
             let reason = "these functions are not simulated";
-            return Err(CommandError::new(BAD_VALUE, reason));
+            return refuse(BAD_VALUE, reason);
         }
         let found = self.store.find(namespace, &Document::new())?;
         let values = found.iter().filter_map(|found| number(found, "x"));

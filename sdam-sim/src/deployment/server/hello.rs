@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use bson::{Binary, Bson, DateTime, Document, doc, oid::ObjectId, spec::BinarySubtype};
-use sdam_core::time::Instant;
 
-use super::{Connection, Task};
+use super::{Connection, Task, encoded};
 use crate::{
     ConnectionId, Deployment, MemberId,
     config::{MemberConfig, SetConfig},
@@ -16,19 +15,12 @@ use crate::{
         EXHAUST_WITHOUT_AWAIT, INVALID_PARAMETER, METADATA_APP_NAME_TOO_LARGE,
         METADATA_CANNOT_BE_MUTATED, METADATA_MISSING_FIELD, METADATA_TOO_LARGE, MISSING_FIELD,
         NEGATIVE_ARGUMENT, NEGATIVE_AWAIT, NEGATIVE_COUNTER, SHUTDOWN_IN_PROGRESS,
-        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, TYPE_MISMATCH,
+        SPLIT_HORIZON_CHANGE, TOPOLOGY_VERSION_WITHOUT_AWAIT, TYPE_MISMATCH, refuse,
     },
     request::{Request, flag, number, type_name},
     timers::Timer,
     version::ServerVersion,
 };
-
-/// An awaitable hello that waits for a change or its deadline.
-#[derive(Debug)]
-pub(super) struct Waiting {
-    pub(super) request: Request,
-    pub(super) response_to: i32,
-}
 
 /// The arguments of an awaitable hello.
 struct Await {
@@ -46,22 +38,16 @@ const MAX_APP_NAME: usize = 128;
 
 impl Deployment {
     /// Begins to serve a hello: answers it, or makes it wait.
-    pub(super) fn hello(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        request: Request,
-        response_to: i32,
-    ) {
+    pub(super) fn hello(&mut self, id: ConnectionId, request: Request) {
         match self.admit_hello(id, &request) {
-            Err(error) => self.answer(now, id, &request, response_to, Err(error)),
+            Err(error) => self.answer(id, &request, Err(error)),
             Ok(Some(max)) => {
                 if let Some(connection) = self.connections.get_mut(&id) {
-                    connection.task = Task::Hello(Waiting { request, response_to });
-                    self.timers.set(Timer::Connection(id), now + max);
+                    connection.task = Task::Hello(request);
+                    self.timers.set(Timer::Connection(id), self.now + max);
                 }
             }
-            Ok(None) => self.answer_hello(now, id, request, response_to),
+            Ok(None) => self.answer_hello(id, request),
         }
     }
 
@@ -102,34 +88,33 @@ impl Deployment {
                 Kind::Standalone => COUNTER_FROM_THE_FUTURE_STANDALONE,
                 Kind::Mongos | Kind::Replica(_) => COUNTER_FROM_THE_FUTURE,
             };
-            return Err(CommandError::new(
+            return refuse(
                 code,
                 format!(
                     "Received a topology version with counter: {} which is greater than the server \
                      topology version counter: {}",
                     awaited.counter, own.process.counter
                 ),
-            ));
+            );
         }
         Ok((awaited.counter == own.process.counter && !awaited.max.is_zero())
             .then_some(awaited.max))
     }
 
     /// Answers a hello, and continues streaming if the client allows it.
-    pub(super) fn answer_hello(
-        &mut self,
-        now: Instant,
-        id: ConnectionId,
-        mut request: Request,
-        response_to: i32,
-    ) {
+    pub(super) fn answer_hello(&mut self, id: ConnectionId, mut request: Request) {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
         let member = connection.member;
         if let ProcessState::Quiescing(until) = self.member(member).state {
-            let reply = self.quiesce_document(now, member, &request, until);
-            self.send(id, &request, response_to, false, &reply);
+            // The error announces the shutdown (M-31).
+            let quiesces = "The server is in quiesce mode and will shut down";
+            let error = refuse(SHUTDOWN_IN_PROGRESS, quiesces);
+            let mut reply = self.reply_document(member, &request, error);
+            let left = i64::try_from(until.since(self.now).as_millis()).unwrap_or(i64::MAX);
+            reply.insert("remainingQuiesceTimeMillis", left);
+            self.send(id, &request, false, &encoded(&reply));
             return;
         }
         let own = self.member(member);
@@ -140,61 +125,36 @@ impl Deployment {
             && own.exhaust
             && request.exhaust_allowed()
             && number(&request.body, "maxAwaitTimeMS").is_some_and(|max| max > 0);
-        let fields = self.hello_fields(now, connection, &request);
+        #[cfg_attr(not(feature = "auth"), expect(unused_mut, reason = "nothing is added"))]
+        let mut fields = self.hello_fields(connection, &request);
         #[cfg(feature = "auth")]
-        let fields = {
-            let mut fields = fields;
-            fields.extend(self.hello_auth(id, own.version, &request.body));
-            fields
-        };
-        let reply = self.reply_document(now, member, &request, Ok(fields));
-        let sent = self.send(id, &request, response_to, streams, &reply);
+        fields.extend(self.hello_auth(id, own.version, &request.body));
+        let reply = self.reply_document(member, &request, Ok(fields));
+        let sent = self.send(id, &request, streams, &encoded(&reply));
         if let (true, Some(version), Some(request_id)) = (streams, version, sent) {
             // The next reply is sent as if the client had sent another hello with this topology
             // version.
             request.body.insert("topologyVersion", version);
-            self.begin(now, id, request, request_id);
+            request.id = request_id;
+            self.begin(id, request);
         }
     }
 
-    /// Returns the error that announces a shutdown (M-31).
-    fn quiesce_document(
-        &self,
-        now: Instant,
-        member: MemberId,
-        request: &Request,
-        until: Instant,
-    ) -> Document {
-        let error = CommandError::new(
-            SHUTDOWN_IN_PROGRESS,
-            "The server is in quiesce mode and will shut down",
-        );
-        let mut reply = self.reply_document(now, member, request, Err(error));
-        let left = i64::try_from(until.since(now).as_millis()).unwrap_or(i64::MAX);
-        reply.insert("remainingQuiesceTimeMillis", left);
-        reply
-    }
-
     /// Fails waiting hellos with SplitHorizonChange, which ends their streams (M-30).
-    pub(crate) fn fail_waiters_of_horizon_change(&mut self, now: Instant, member: MemberId) {
+    pub(crate) fn fail_waiters_of_horizon_change(&mut self, member: MemberId) {
         for id in self.connections_of(member) {
-            let waits = |connection: &Connection| matches!(connection.task, Task::Hello(_));
-            if !self.connections.get(&id).is_some_and(waits) {
-                continue;
-            }
-            if let Some(Task::Hello(waiting)) = self.take_task(id) {
-                let error = CommandError::new(
-                    SPLIT_HORIZON_CHANGE,
-                    "Received a reconfig that changed the horizon parameters.",
-                );
-                self.answer(now, id, &waiting.request, waiting.response_to, Err(error));
-                self.serve(now, id);
+            if let Some(Task::Hello(request)) =
+                self.take_task_if(id, |task| matches!(task, Task::Hello(_)))
+            {
+                let reason = "Received a reconfig that changed the horizon parameters.";
+                self.answer(id, &request, refuse(SPLIT_HORIZON_CHANGE, reason));
+                self.serve(id);
             }
         }
     }
 
     /// Returns the fields of a hello reply, in the server's order (M-42).
-    fn hello_fields(&self, now: Instant, connection: &Connection, request: &Request) -> Document {
+    fn hello_fields(&self, connection: &Connection, request: &Request) -> Document {
         let own = self.member(connection.member);
         let mut reply = Document::new();
         // Since 5.0 the presence of `helloOk` is enough.
@@ -223,7 +183,7 @@ impl Deployment {
             "maxBsonObjectSize": 16_777_216,
             "maxMessageSizeBytes": 48_000_000,
             "maxWriteBatchSize": 100_000,
-            "localTime": DateTime::from_millis(self.date(now)),
+            "localTime": DateTime::from_millis(self.date()),
             "logicalSessionTimeoutMinutes": 30,
             "connectionId": connection.number,
             "minWireVersion": 0,
@@ -303,10 +263,10 @@ impl Connection {
         };
         if greeted {
             let word = if server.version.has_versioned_api() { "hello" } else { "isMaster" };
-            return Err(CommandError::new(
+            return refuse(
                 METADATA_CANNOT_BE_MUTATED,
                 format!("The client metadata document may only be sent in the first {word}"),
-            ));
+            );
         }
         let length = client.to_vec().map_or(usize::MAX, |bytes| bytes.len());
         let most = match server.kind {
@@ -314,27 +274,27 @@ impl Connection {
             Kind::Standalone | Kind::Replica(_) => MAX_METADATA_MONGOD,
         };
         if length > most {
-            return Err(CommandError::new(
+            return refuse(
                 METADATA_TOO_LARGE,
                 format!("The client metadata document must be less then or equal to {most}bytes"),
-            ));
+            );
         }
         if app_name(client).is_some_and(|name| name.len() > MAX_APP_NAME) {
-            return Err(CommandError::new(
+            return refuse(
                 METADATA_APP_NAME_TOO_LARGE,
                 format!(
                     "The 'application.name' field must be less then or equal to {MAX_APP_NAME} bytes in \
                      the client metadata document"
                 ),
-            ));
+            );
         }
         let missing = ["driver", "os"].into_iter().find(|name| client.get_document(name).is_err());
         match missing {
             None => Ok(()),
-            Some(name) => Err(CommandError::new(
+            Some(name) => refuse(
                 METADATA_MISSING_FIELD,
                 format!("Missing required sub-document '{name}' in the client metadata document"),
-            )),
+            ),
         }
     }
 }
@@ -352,45 +312,39 @@ fn parse_await(server: ServerVersion, request: &Request) -> Result<Option<Await>
     let version = body.get("topologyVersion").filter(|version| !modern || **version != Bson::Null);
     let max = number(body, "maxAwaitTimeMS");
     if modern && let Some(max @ ..0) = max {
-        return Err(CommandError::new(
+        return refuse(
             NEGATIVE_ARGUMENT,
             format!("BSON field 'maxAwaitTimeMS' value must be >= 0, actual value '{max}'"),
-        ));
+        );
     }
     let version = version.map(|version| parse_topology_version(modern, version)).transpose()?;
     let ((process_id, counter), max) = match (version, max) {
         (None, None) if request.exhaust_allowed() => {
-            return Err(CommandError::new(
+            return refuse(
                 EXHAUST_WITHOUT_AWAIT,
                 "An isMaster or hello request with exhaust must specify 'maxAwaitTimeMS'",
-            ));
+            );
         }
         (None, None) => return Ok(None),
         (Some(version), Some(max)) => (version, max),
         (Some(_), None) => {
-            return Err(CommandError::new(
+            return refuse(
                 TOPOLOGY_VERSION_WITHOUT_AWAIT,
                 "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
-            ));
+            );
         }
         (None, Some(_)) => {
-            return Err(CommandError::new(
+            return refuse(
                 TOPOLOGY_VERSION_WITHOUT_AWAIT,
                 "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
-            ));
+            );
         }
     };
     if counter < 0 {
-        return Err(CommandError::new(
-            NEGATIVE_COUNTER,
-            "topologyVersion must have a non-negative counter",
-        ));
+        return refuse(NEGATIVE_COUNTER, "topologyVersion must have a non-negative counter");
     }
     let Ok(millis) = u64::try_from(max) else {
-        return Err(CommandError::new(
-            NEGATIVE_AWAIT,
-            "maxAwaitTimeMS must be a non-negative integer",
-        ));
+        return refuse(NEGATIVE_AWAIT, "maxAwaitTimeMS must be a non-negative integer");
     };
     Ok(Some(Await { process_id, counter, max: Duration::from_millis(millis) }))
 }

@@ -6,7 +6,7 @@ use sdam_core::{options::SMALLEST_MAX_STALENESS, read_preference::ReadMode};
 use crate::{
     reply::{
         BAD_VALUE, CommandError, FAILED_TO_PARSE, MAX_STALENESS_OUT_OF_RANGE, NO_SUCH_KEY,
-        TYPE_MISMATCH,
+        TYPE_MISMATCH, refuse,
     },
     request::type_name,
     version::ServerVersion,
@@ -19,20 +19,20 @@ pub(super) fn check(version: ServerVersion, body: &Document) -> Result<(), Comma
         Some(Bson::Document(preference)) => preference,
         Some(other) => {
             let found = type_name(other);
-            return Err(CommandError::new(
+            return refuse(
                 TYPE_MISMATCH,
                 format!("$readPreference has incorrect type: expected object but got {found}"),
-            ));
+            );
         }
     };
     let mode = mode(version, preference)?;
     if has_tags(preference)? && mode == ReadMode::Primary {
         let message = "Only empty tags are allowed with primary read preference";
-        return Err(CommandError::new(BAD_VALUE, message));
+        return refuse(BAD_VALUE, message);
     }
     if is_limited(preference)? && mode == ReadMode::Primary {
         let message = "maxStalenessSeconds can not be set for the primary mode";
-        return Err(CommandError::new(BAD_VALUE, message));
+        return refuse(BAD_VALUE, message);
     }
     Ok(())
 }
@@ -43,7 +43,7 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
         Some(other) => return Err(wrong_type("mode", "string", other)),
         None => {
             let message = "Missing expected field \"mode\"";
-            return Err(CommandError::new(NO_SUCH_KEY, message));
+            return refuse(NO_SUCH_KEY, message);
         }
     };
     if let Some(mode) = ReadMode::parse(name).filter(|mode| mode.as_str() == name) {
@@ -54,12 +54,12 @@ fn mode(version: ServerVersion, preference: &Document) -> Result<ReadMode, Comma
          'primaryPreferred', 'secondary', 'secondaryPreferred', and 'nearest' are supported."
     );
     if version < ServerVersion::V4_4.patch(0) {
-        return Err(CommandError::new(FAILED_TO_PARSE, message));
+        return refuse(FAILED_TO_PARSE, message);
     }
     message += " :: caused by :: Enumeration value '";
     message += name;
     message += "' for field 'mode' is not a valid value.";
-    Err(CommandError::new(BAD_VALUE, message))
+    refuse(BAD_VALUE, message)
 }
 
 /// Returns whether a tag set excludes any servers.
@@ -81,22 +81,22 @@ fn is_limited(preference: &Document) -> Result<bool, CommandError> {
         Some(Bson::Int64(seconds)) => *seconds,
         Some(Bson::Double(seconds)) if seconds.fract() == 0.0 => *seconds as i64,
         Some(Bson::Double(seconds)) => {
-            return Err(CommandError::new(
+            return refuse(
                 BAD_VALUE,
                 format!(
                     "Expected field \"maxStalenessSeconds\" to have a value exactly representable \
                      as a 64-bit integer, but found maxStalenessSeconds: {seconds}"
                 ),
-            ));
+            );
         }
         Some(other) => {
-            return Err(CommandError::new(
+            return refuse(
                 TYPE_MISMATCH,
                 format!(
                     "Expected field \"maxStalenessSeconds\" to have numeric type, but found {}",
                     type_name(other)
                 ),
-            ));
+            );
         }
     };
     let refusal = match seconds {

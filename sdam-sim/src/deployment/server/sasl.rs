@@ -6,7 +6,9 @@ use sdam_core::rng::mix;
 
 use crate::{
     ConnectionId, Deployment,
-    reply::{AUTHENTICATION_FAILED, CommandError, CommandResult, PROTOCOL_ERROR, UNAUTHORIZED},
+    reply::{
+        AUTHENTICATION_FAILED, CommandError, CommandResult, PROTOCOL_ERROR, UNAUTHORIZED, refuse,
+    },
     request::{Request, flag, number},
     version::ServerVersion,
 };
@@ -49,10 +51,7 @@ impl Deployment {
             "saslStart" => Some(self.sasl_start(id, version, &request.body, database)),
             "saslContinue" => Some(sasl.proceed(&request.body)),
             name if sasl.is_authenticated || OPEN_COMMANDS.contains(&name) => None,
-            name => Some(Err(CommandError::new(
-                UNAUTHORIZED,
-                format!("command {name} requires authentication"),
-            ))),
+            name => Some(refuse(UNAUTHORIZED, format!("command {name} requires authentication"))),
         }
     }
 
@@ -108,7 +107,7 @@ impl Sasl {
     fn proceed(&mut self, body: &Document) -> CommandResult {
         if number(body, "conversationId") != Some(CONVERSATION.into()) {
             let text = "sasl: Mismatched conversation id";
-            return Err(CommandError::new(PROTOCOL_ERROR, text));
+            return refuse(PROTOCOL_ERROR, text);
         }
         match self.state.take() {
             Some(State::Proof { conversation, skips_empty_exchange }) => {
@@ -126,7 +125,7 @@ impl Sasl {
             }
             None => {
                 let text = "No SASL session state found";
-                Err(CommandError::new(PROTOCOL_ERROR, text))
+                refuse(PROTOCOL_ERROR, text)
             }
         }
     }

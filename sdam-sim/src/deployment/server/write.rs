@@ -10,6 +10,7 @@ use crate::{
     member::Kind,
     reply::{
         BAD_VALUE, CommandError, CommandResult, HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD,
+        refuse,
     },
     request::{flag, number},
 };
@@ -126,14 +127,14 @@ impl Deployment {
         };
         if matches!(self.member(write.member).kind, Kind::Standalone) {
             let reason = "Transaction numbers are only allowed on a replica set member or mongos";
-            return Err(CommandError::new(ILLEGAL_OPERATION, reason));
+            return refuse(ILLEGAL_OPERATION, reason);
         }
         let session = write.body.get("lsid").map(Bson::to_string);
         let session = session.unwrap_or_default();
         let last = self.numbered.0.entry(session.clone()).or_default();
         if txn < last.number {
             let reason = format!("Retryable write with txnNumber {txn} is prohibited on session");
-            return Err(CommandError::new(TRANSACTION_TOO_OLD, reason));
+            return refuse(TRANSACTION_TOO_OLD, reason);
         }
         if txn > last.number {
             *last = Last { number: txn, done: BTreeMap::new() };
@@ -167,7 +168,7 @@ impl Deployment {
                 }
                 let Some(id) = filter.get("_id") else {
                     let reason = "an upsert without _id in its filter is not simulated";
-                    return Err(CommandError::new(BAD_VALUE, reason));
+                    return refuse(BAD_VALUE, reason);
                 };
                 self.store.insert(namespace, filter.clone())?;
                 self.store.update(namespace, filter, change, 1)?;
