@@ -28,6 +28,7 @@ use std::{
     future::Future,
     pin::pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Waker,
     time::Duration,
 };
 
@@ -99,11 +100,11 @@ impl Sim {
             queue,
             tasks: executor::Tasks::default(),
         });
-        let clock = Arc::new(SimClock::new(Arc::clone(&shared)));
-        let dial = SimDial::new(Arc::clone(&shared));
+        let clock = Arc::new(SimClock(Arc::clone(&shared)));
+        let dial = SimDial(Arc::clone(&shared));
         let resolver = SimResolver(Arc::clone(&shared));
         let backend = Backend::of_sockets(dial, clock, io_seed)
-            .with_entropy(Arc::new(SimEntropy::new(rng.fork())))
+            .with_entropy(Arc::new(SimEntropy(Mutex::new(rng.fork()))))
             .with_resolver(Arc::new(resolver));
         #[cfg(feature = "tls")]
         let backend = {
@@ -111,7 +112,7 @@ impl Sim {
             TlsServers(&shared).accept_by(servers);
             backend.with_tls(Arc::new(program))
         };
-        let runtime = Runtime::new(backend, Arc::new(SimSpawner::new(Arc::clone(&shared))));
+        let runtime = Runtime::new(backend, Arc::new(SimSpawner(Arc::clone(&shared))));
         Self { shared, runtime }
     }
 
@@ -187,13 +188,11 @@ impl Sim {
             // The watcher may have woken a task.
             if self.shared.queue.is_empty() || self.shared.state().is_stalled() {
                 steps = 0;
-                let wakers = self.shared.state().advance();
                 assert!(
-                    wakers.is_some(),
+                    self.shared.change(SimState::advance),
                     "deadlock at {:?}: the program waits, but no timer or delivery is pending",
                     self.now(),
                 );
-                wakers.into_iter().flatten().for_each(std::task::Waker::wake);
             }
         }
     }
@@ -216,9 +215,7 @@ impl Sim {
     ///
     /// If the action is not possible in the current state.
     pub fn apply(&self, action: &Action) -> Result<(), ActionError> {
-        let wakers = self.shared.state().apply(action)?;
-        wakers.into_iter().for_each(std::task::Waker::wake);
-        Ok(())
+        self.shared.change(|state| state.apply(action))
     }
 
     /// Makes the primary step down. It does not run for election for ten seconds.
@@ -354,8 +351,7 @@ impl Network<'_> {
 
     /// Resets every connection to `member`.
     pub fn reset(&self, member: MemberId) {
-        let wakers = self.0.state().reset(member);
-        wakers.into_iter().for_each(std::task::Waker::wake);
+        self.0.change(|state| state.reset_sockets(|socket| socket.leads_to(member)));
     }
 
     /// Ends all faults of the network, DNS, TLS handshakes and proxies. Connections that lost bytes
@@ -379,6 +375,16 @@ impl Network<'_> {
 impl Shared {
     pub(crate) fn state(&self) -> MutexGuard<'_, SimState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the state, and then wakes the tasks that this affects.
+    pub(crate) fn change<T>(&self, change: impl FnOnce(&mut SimState) -> T) -> T {
+        let mut state = self.state();
+        let done = change(&mut state);
+        let woken = std::mem::take(&mut state.woken);
+        drop(state);
+        woken.into_iter().for_each(Waker::wake);
+        done
     }
 }
 

@@ -1,59 +1,55 @@
 //! The path of the program's bytes through a proxy and TLS to a server process.
 
-use std::task::Waker;
-
 use super::{
     network::Direction,
     proxy::{ProxyFault, Refusal, Step},
     socket::Link,
-    state::{Reached, SimState},
+    state::{SimState, Unreached},
     tls::{ServerTls, Terms},
 };
 use crate::MemberId;
 
 impl SimState {
     /// Handles bytes that arrive from the program.
-    pub(super) fn arrive(&mut self, id: u64, bytes: &[u8], wakers: &mut Vec<Waker>) {
+    pub(super) fn arrive(&mut self, id: u64, bytes: &[u8]) {
         let Some(socket) = self.network.sockets.get_mut(&id) else {
             return;
         };
         let Some((address, session)) = &mut socket.proxy else {
-            return self.arrive_at_server(id, bytes, wakers);
+            return self.arrive_at_server(id, bytes);
         };
         let proxy = self.network.proxies.get(address);
         let login = proxy.and_then(|proxy| proxy.login.as_ref());
         let steps = session.receive(bytes, login);
-        self.perform_for_proxy(id, steps, wakers);
+        self.perform_for_proxy(id, steps);
     }
 
-    fn perform_for_proxy(&mut self, id: u64, steps: Vec<Step>, wakers: &mut Vec<Waker>) {
+    fn perform_for_proxy(&mut self, id: u64, steps: Vec<Step>) {
         for step in steps {
             match step {
-                Step::Reply(reply) => self.transmit(id, Direction::ToClient, &reply, wakers),
+                Step::Reply(reply) => self.transmit(id, Direction::ToClient, &reply),
                 Step::Refuse(reply) => {
-                    self.transmit(id, Direction::ToClient, &reply, wakers);
+                    self.transmit(id, Direction::ToClient, &reply);
                     self.close_for_client(id);
                 }
-                Step::Forward(bytes) => self.arrive_at_server(id, &bytes, wakers),
+                Step::Forward(bytes) => self.arrive_at_server(id, &bytes),
                 Step::Connect(address) => {
-                    let rejects = self.rejects(id);
-                    let reached = (!rejects).then(|| self.reach(&address));
-                    let outcome = match reached {
-                        None => Err(Refusal::Ruleset),
-                        Some(Reached::Nowhere) => Err(Refusal::HostUnreachable),
-                        Some(Reached::Refusal) => Err(Refusal::ConnectionRefused),
-                        // The proxy waits for the server.
-                        Some(Reached::Silence) => continue,
-                        Some(Reached::Server(server)) => {
-                            self.network.link(id, server);
-                            Ok(())
+                    let outcome = if self.rejects(id) {
+                        Err(Refusal::Ruleset)
+                    } else {
+                        match self.reach(&address) {
+                            Ok(server) => Ok(self.network.link(id, server)),
+                            Err(Unreached::Nowhere) => Err(Refusal::HostUnreachable),
+                            Err(Unreached::Refused) => Err(Refusal::ConnectionRefused),
+                            // The proxy waits for the server.
+                            Err(Unreached::Silent) => continue,
                         }
                     };
                     let socket = self.network.sockets.get_mut(&id);
                     let session = socket.and_then(|socket| socket.proxy.as_mut());
                     if let Some((_, session)) = session {
                         let steps = session.connected(outcome);
-                        self.perform_for_proxy(id, steps, wakers);
+                        self.perform_for_proxy(id, steps);
                     }
                 }
             }
@@ -68,7 +64,7 @@ impl SimState {
         proxy.is_some_and(|proxy| proxy.fault == Some(ProxyFault::Reject))
     }
 
-    fn arrive_at_server(&mut self, id: u64, bytes: &[u8], wakers: &mut Vec<Waker>) {
+    fn arrive_at_server(&mut self, id: u64, bytes: &[u8]) {
         let Some(socket) = self.network.sockets.get(&id) else {
             return;
         };
@@ -87,13 +83,13 @@ impl SimState {
             None => socket.tls.read(bytes),
         };
         if !received.send.is_empty() {
-            self.transmit(id, Direction::ToClient, &received.send, wakers);
+            self.transmit(id, Direction::ToClient, &received.send);
         }
         if !received.plain.is_empty() {
             self.trace.message(&received.plain);
             let now = self.now();
             let outputs = self.deployment.receive(now, connection, &received.plain);
-            self.perform(outputs, wakers);
+            self.perform(outputs);
         }
         if received.close {
             self.deployment.closed(connection);
@@ -102,11 +98,11 @@ impl SimState {
     }
 
     /// Resumes handshakes that waited for a server process.
-    pub(super) fn resume_handshakes(&mut self, wakers: &mut Vec<Waker>) {
+    pub(super) fn resume_handshakes(&mut self) {
         let sockets = self.network.sockets.iter();
         let waiting = sockets.filter_map(|(id, own)| own.tls.is_waiting().then_some(*id));
         for id in waiting.collect::<Vec<u64>>() {
-            self.arrive_at_server(id, &[], wakers);
+            self.arrive_at_server(id, &[]);
         }
     }
 

@@ -15,13 +15,7 @@ use super::Shared;
 
 /// A clock whose time advances only while no task is ready.
 #[derive(Debug)]
-pub(super) struct SimClock(Arc<Shared>);
-
-impl SimClock {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-}
+pub(super) struct SimClock(pub(super) Arc<Shared>);
 
 impl Clock for SimClock {
     fn now(&self) -> Instant {

@@ -1,6 +1,6 @@
 //! Connecting over the simulated network.
 
-use std::{io, net::IpAddr, sync::Arc};
+use std::{future::pending, io, net::IpAddr, sync::Arc};
 
 use sdam_core::address::ServerAddress;
 use sdam_transport::{
@@ -8,17 +8,13 @@ use sdam_transport::{
     dial::{Dial, DialOptions, DialTarget},
 };
 
-use super::{Shared, clock::Sleep, dns, state::ConnectAttempt, stream::SimStream};
+use super::{Shared, clock::Sleep, dns, state::Unreached, stream::SimStream};
 
 /// The dialer of the simulated network.
 #[derive(Debug)]
-pub(super) struct SimDial(Arc<Shared>);
+pub(super) struct SimDial(pub(super) Arc<Shared>);
 
 impl SimDial {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-
     /// Waits for the one-way latency of the network.
     async fn one_way(&self) {
         let deadline = {
@@ -46,20 +42,19 @@ impl Dial for SimDial {
         self.one_way().await;
         let attempt = self.0.state().accept(&address);
         match attempt {
-            ConnectAttempt::Silent => Unanswered { shared: Arc::clone(&self.0) }.wait().await,
-            ConnectAttempt::Refused => {
+            Err(Unreached::Silent) => pending().await,
+            Err(Unreached::Refused | Unreached::Nowhere) => {
                 self.one_way().await;
                 Err(refused())
             }
-            ConnectAttempt::Open(socket) => {
+            Ok(socket) => {
                 let stream = SimStream::new(Arc::clone(&self.0), socket);
                 self.one_way().await;
                 // The network may have failed while the reply was in transit.
                 if self.0.state().is_silent(&address) {
-                    Unanswered { shared: Arc::clone(&self.0) }.wait().await
-                } else {
-                    Ok(stream)
+                    return pending().await;
                 }
+                Ok(stream)
             }
         }
     }
@@ -68,17 +63,5 @@ impl Dial for SimDial {
         let found = dns::look_up(&self.0, host).await;
         found.map_err(|refusal| refusal.of_host(host))?;
         Ok(vec![self.0.state().network.ip_of(host)])
-    }
-}
-
-/// A connection attempt that gets no reply.
-struct Unanswered {
-    shared: Arc<Shared>,
-}
-
-impl Unanswered {
-    async fn wait<T>(self) -> T {
-        let _shared = self.shared;
-        std::future::pending().await
     }
 }

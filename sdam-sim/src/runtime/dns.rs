@@ -115,12 +115,21 @@ impl Dns<'_> {
 
     /// Sets the fault of all look-ups of `name`; `None` ends it.
     pub fn set_fault(&self, name: &str, fault: Option<DnsFault>) {
-        self.0.state().set_dns_fault(Some(name), fault);
+        self.set_any_fault(Some(name), fault);
     }
 
     /// Sets the fault of look-ups of all names that have no specific fault; `None` ends it.
     pub fn set_fault_of_all(&self, fault: Option<DnsFault>) {
-        self.0.state().set_dns_fault(None, fault);
+        self.set_any_fault(None, fault);
+    }
+
+    fn set_any_fault(&self, name: Option<&str>, fault: Option<DnsFault>) {
+        let mut state = self.0.state();
+        let (since, faults) = (state.now(), &mut state.network.dns.faults);
+        match fault {
+            Some(fault) => faults.insert(name.map(key), (since, fault)),
+            None => faults.remove(&name.map(key)),
+        };
     }
 
     /// Returns the number of look-ups of `name` that were started.
@@ -149,13 +158,6 @@ impl DnsState {
     /// Ends all faults.
     pub(super) fn heal(&mut self) {
         self.faults.clear();
-    }
-
-    pub(super) fn set_fault(&mut self, now: Instant, name: Option<&str>, fault: Option<DnsFault>) {
-        match fault {
-            Some(fault) => self.faults.insert(name.map(key), (now, fault)),
-            None => self.faults.remove(&name.map(key)),
-        };
     }
 
     /// Returns the fault of `name` at `now`. During a failing phase, flapping is reported as the

@@ -8,13 +8,7 @@ use sdam_transport::entropy::Entropy;
 /// A source of identifiers derived from the seed of the simulation, so that runs are reproducible.
 /// All clients of a simulation share it, so no two have the same identifier.
 #[derive(Debug)]
-pub(super) struct SimEntropy(Mutex<Rng>);
-
-impl SimEntropy {
-    pub(super) fn new(rng: Rng) -> Self {
-        Self(Mutex::new(rng))
-    }
-}
+pub(super) struct SimEntropy(pub(super) Mutex<Rng>);
 
 impl Entropy for SimEntropy {
     fn fill(&self, bytes: &mut [u8]) {

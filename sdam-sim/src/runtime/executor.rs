@@ -2,7 +2,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fmt,
     future::Future,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -136,13 +135,7 @@ impl Tasks {
 
 /// The spawner of the simulated world.
 #[derive(Debug)]
-pub(super) struct SimSpawner(Arc<Shared>);
-
-impl SimSpawner {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self(shared)
-    }
-}
+pub(super) struct SimSpawner(pub(super) Arc<Shared>);
 
 impl Spawner for SimSpawner {
     fn spawn(&self, task: Task) {
@@ -152,8 +145,4 @@ impl Spawner for SimSpawner {
     }
 }
 
-impl fmt::Debug for Tasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tasks").field("alive", &self.len()).finish()
-    }
-}
+sdam_core::opaque!(Tasks, |this| alive: this.len());

@@ -4,7 +4,7 @@ mod session;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, task::Waker};
+use std::collections::BTreeMap;
 
 use sdam_core::address::ServerAddress;
 
@@ -55,14 +55,17 @@ impl Proxies<'_> {
     /// Sets the fault of the proxy at `address`; `None` ends it. Without a proxy at `address` this
     /// has no effect.
     pub fn set_fault(&self, address: &ServerAddress, fault: Option<ProxyFault>) {
-        let wakers = self.0.state().set_proxy_fault(address, fault);
-        wakers.into_iter().for_each(Waker::wake);
+        if let Some(proxy) = self.0.state().network.proxies.get_mut(address) {
+            proxy.fault = fault;
+        }
+        if fault == Some(ProxyFault::Down) {
+            self.reset(address);
+        }
     }
 
     /// Resets the connections of the proxy at `address`.
     pub fn reset(&self, address: &ServerAddress) {
-        let wakers = self.0.state().reset_proxy(address);
-        wakers.into_iter().for_each(Waker::wake);
+        self.0.change(|state| state.reset_sockets(|socket| socket.goes_through(address)));
     }
 }
 

@@ -9,7 +9,6 @@ use sdam_core::{
 };
 
 use super::{
-    dns::DnsFault,
     network::{Direction, NetworkState, Transmission},
     proxy::ProxyFault,
     socket::{End, Link, Socket},
@@ -19,7 +18,6 @@ use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action:
 
 #[derive(Debug)]
 pub(crate) struct SimState {
-    now: Instant,
     /// The end of the stall of the program's host.
     stalled: Option<Instant>,
     pub(super) deployment: Deployment,
@@ -27,6 +25,8 @@ pub(crate) struct SimState {
     pub(super) trace: Trace,
     timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
+    /// The tasks that the current change wakes.
+    pub(super) woken: Vec<Waker>,
     last_number: u64,
     /// The mongos that the load balancer uses for the next connection.
     next_mongos: u16,
@@ -35,29 +35,18 @@ pub(crate) struct SimState {
 /// A network event in transit, with the id of its socket.
 #[derive(Debug)]
 enum Delivery {
-    ToServer { id: u64, bytes: Vec<u8> },
-    ToClient { id: u64, bytes: Vec<u8> },
+    Bytes { id: u64, direction: Direction, bytes: Vec<u8> },
     ClosedByServer { id: u64 },
     ClosedByClient { connection: ConnectionId },
 }
 
-/// The result of a connection attempt.
+/// The reason why an address was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConnectAttempt {
-    Open(u64),
+pub(super) enum Unreached {
+    /// The server or the proxy refuses the connection, or its process is not running.
     Refused,
     /// There is no reply.
     Silent,
-}
-
-/// The result of reaching an address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reached {
-    Server(Link),
-    /// The server refuses the connection, or its process is not running.
-    Refusal,
-    /// There is no reply.
-    Silence,
     /// There is no server at the address.
     Nowhere,
 }
@@ -65,20 +54,20 @@ pub(super) enum Reached {
 impl SimState {
     pub(super) fn new(deployment: Deployment, rng: Rng) -> Self {
         Self {
-            now: Instant::EPOCH,
             stalled: None,
             deployment,
             network: NetworkState::new(rng),
             trace: Trace::default(),
             timers: BTreeMap::new(),
             deliveries: BTreeMap::new(),
+            woken: Vec::new(),
             last_number: 0,
             next_mongos: 0,
         }
     }
 
     pub(super) fn now(&self) -> Instant {
-        self.now
+        self.deployment.now
     }
 
     /// Returns the wall clock time, which is the same for all servers.
@@ -102,106 +91,88 @@ impl SimState {
         self.timers.remove(&(at, timer));
     }
 
-    /// Advances time to the next event and returns the wakers that it triggers; `None` if there is
-    /// no next event.
-    pub(super) fn advance(&mut self) -> Option<Vec<Waker>> {
+    /// Advances time to the next event, and returns whether there is one.
+    pub(super) fn advance(&mut self) -> bool {
         let next = [
             self.timers.first_key_value().map(|((at, _), _)| *at),
             self.deliveries.first_key_value().map(|((at, _), _)| *at),
             self.deployment.next_deadline(),
             self.stalled.filter(|_| self.is_stalled()),
         ];
-        let next = next.into_iter().flatten().min()?;
+        let Some(next) = next.into_iter().flatten().min() else {
+            return false;
+        };
         // A deployment without clients always has timers, which must not hide a deadlock.
         if !self.is_stalled()
             && self.timers.is_empty()
             && self.deliveries.is_empty()
             && self.network.sockets.is_empty()
         {
-            return None;
+            return false;
         }
-        self.now = self.now.max(next);
-        self.trace.time(self.now);
-        let mut wakers = Vec::new();
-        let outputs = self.deployment.advance(self.now);
-        self.perform(outputs, &mut wakers);
+        let now = self.now().max(next);
+        self.trace.time(now);
+        let outputs = self.deployment.advance(now);
+        self.perform(outputs);
         while let Some(entry) = self.deliveries.first_entry()
-            && entry.key().0 <= self.now
+            && entry.key().0 <= now
         {
             let delivery = entry.remove();
-            self.deliver(delivery, &mut wakers);
+            self.deliver(delivery);
         }
         while let Some(entry) = self.timers.first_entry()
-            && entry.key().0 <= self.now
+            && entry.key().0 <= now
         {
-            wakers.push(entry.remove());
+            self.woken.push(entry.remove());
         }
-        Some(wakers)
+        true
     }
 
     pub(super) fn stall(&mut self, duration: Duration) {
-        self.stalled = self.stalled.max(Some(self.now + duration));
+        self.stalled = self.stalled.max(Some(self.now() + duration));
     }
 
     /// Returns whether the program's tasks are stopped.
     pub(super) fn is_stalled(&self) -> bool {
-        self.stalled.is_some_and(|end| self.now < end)
+        self.stalled.is_some_and(|end| self.now() < end)
     }
 
-    pub(super) fn apply(&mut self, action: &Action) -> Result<Vec<Waker>, ActionError> {
-        let outputs = self.deployment.apply(self.now, action)?;
-        let mut wakers = Vec::new();
-        self.perform(outputs, &mut wakers);
-        self.resume_handshakes(&mut wakers);
-        Ok(wakers)
+    pub(super) fn apply(&mut self, action: &Action) -> Result<(), ActionError> {
+        let outputs = self.deployment.apply(self.now(), action)?;
+        self.perform(outputs);
+        self.resume_handshakes();
+        Ok(())
     }
 
-    pub(super) fn set_dns_fault(&mut self, name: Option<&str>, fault: Option<DnsFault>) {
-        self.network.dns.set_fault(self.now, name, fault);
-    }
-
-    /// Handles the arrival of a connection request at `address`.
-    pub(super) fn accept(&mut self, address: &ServerAddress) -> ConnectAttempt {
+    /// Handles the arrival of a connection request at `address`. Returns the socket.
+    pub(super) fn accept(&mut self, address: &ServerAddress) -> Result<u64, Unreached> {
         if let Some(proxy) = self.network.proxies.get(address) {
             self.network.traffic.proxied += 1;
-            return if proxy.fault == Some(ProxyFault::Down) {
-                ConnectAttempt::Refused
-            } else {
-                let proxy = Some(address.clone());
-                ConnectAttempt::Open(self.network.add_socket(self.now, proxy))
-            };
-        }
-        match self.reach(address) {
-            Reached::Nowhere => ConnectAttempt::Refused,
-            reached => {
-                self.network.traffic.direct += 1;
-                match reached {
-                    Reached::Server(server) => {
-                        let id = self.network.add_socket(self.now, None);
-                        self.network.link(id, server);
-                        ConnectAttempt::Open(id)
-                    }
-                    Reached::Silence => ConnectAttempt::Silent,
-                    Reached::Nowhere | Reached::Refusal => ConnectAttempt::Refused,
-                }
+            if proxy.fault == Some(ProxyFault::Down) {
+                return Err(Unreached::Refused);
             }
+            return Ok(self.network.add_socket(self.now(), Some(address.clone())));
         }
+        let reached = self.reach(address);
+        self.network.traffic.direct += u64::from(reached != Err(Unreached::Nowhere));
+        let server = reached?;
+        let id = self.network.add_socket(self.now(), None);
+        self.network.link(id, server);
+        Ok(id)
     }
 
     /// Opens a connection to the server at `address`, for the program or a proxy.
-    pub(super) fn reach(&mut self, address: &ServerAddress) -> Reached {
-        let Some(member) = self.member_at(address) else {
-            return Reached::Nowhere;
-        };
+    pub(super) fn reach(&mut self, address: &ServerAddress) -> Result<Link, Unreached> {
+        let member = self.member_at(address).ok_or(Unreached::Nowhere)?;
         let port = self.network.port(member);
         if port.blackhole || self.is_cut_off(member) {
-            return Reached::Silence;
+            return Err(Unreached::Silent);
         }
         if port.refuse {
-            return Reached::Refusal;
+            return Err(Unreached::Refused);
         }
-        let opened = self.deployment.open(member);
-        opened.map_or(Reached::Refusal, |connection| Reached::Server(Link { member, connection }))
+        let connection = self.deployment.open(member).ok_or(Unreached::Refused)?;
+        Ok(Link { member, connection })
     }
 
     /// Returns whether the program gets no reply from `address`.
@@ -229,35 +200,25 @@ impl SimState {
         members.get(usize::from(self.next_mongos) % members.len().max(1)).copied()
     }
 
-    /// Sends the program's bytes.
-    pub(super) fn send(&mut self, id: u64, bytes: &[u8]) -> Vec<Waker> {
+    /// Sends the program's bytes. Returns whether its connection is open.
+    pub(super) fn send(&mut self, id: u64, bytes: &[u8]) -> bool {
         let network = &mut self.network;
-        if let Some(socket) = network.sockets.get_mut(&id) {
-            socket.tap.read(bytes, &mut network.traffic);
-        }
-        let mut wakers = Vec::new();
-        self.transmit(id, Direction::ToServer, bytes, &mut wakers);
-        wakers
+        let Some(socket) = network.sockets.get_mut(&id).filter(|own| own.end.is_none()) else {
+            return false;
+        };
+        socket.tap.read(bytes, &mut network.traffic);
+        self.transmit(id, Direction::ToServer, bytes);
+        true
     }
 
     /// Sends bytes over the network, in one or more pieces.
-    pub(super) fn transmit(
-        &mut self,
-        id: u64,
-        direction: Direction,
-        bytes: &[u8],
-        wakers: &mut Vec<Waker>,
-    ) {
+    pub(super) fn transmit(&mut self, id: u64, direction: Direction, bytes: &[u8]) {
         for bytes in self.network.chunks(bytes) {
-            let transmission = self.network.transmit(self.now, id, direction, &bytes);
-            match (transmission, direction) {
-                (Transmission::Lost, _) => {}
-                (Transmission::Reset, _) => self.reset_socket(id, wakers),
-                (Transmission::Arrives(at), Direction::ToServer) => {
-                    self.deliver_at(at, Delivery::ToServer { id, bytes });
-                }
-                (Transmission::Arrives(at), Direction::ToClient) => {
-                    self.deliver_at(at, Delivery::ToClient { id, bytes });
+            match self.network.transmit(self.now(), id, direction, &bytes) {
+                Transmission::Lost => {}
+                Transmission::Reset => self.reset_socket(id),
+                Transmission::Arrives(at) => {
+                    self.deliver_at(at, Delivery::Bytes { id, direction, bytes });
                 }
             }
         }
@@ -265,8 +226,7 @@ impl SimState {
 
     /// Closes the connection at the server's or the proxy's end.
     pub(super) fn close_for_client(&mut self, id: u64) {
-        let now = self.now;
-        let transmission = self.network.transmit(now, id, Direction::ToClient, &[]);
+        let transmission = self.network.transmit(self.now(), id, Direction::ToClient, &[]);
         if let Transmission::Arrives(at) = transmission {
             self.deliver_at(at, Delivery::ClosedByServer { id });
         }
@@ -277,78 +237,52 @@ impl SimState {
         let Some(socket) = self.network.remove_socket(id) else {
             return;
         };
-        let at = self.now + self.network.latency.draw(&mut self.network.rng);
+        let at = self.now() + self.one_way();
         let at = at.max(socket.last_arrival[Direction::ToServer as usize]);
         if let Some(Link { connection, .. }) = socket.server {
             self.deliver_at(at, Delivery::ClosedByClient { connection });
         }
     }
 
-    /// Resets every connection to `member`.
-    pub(super) fn reset(&mut self, member: MemberId) -> Vec<Waker> {
-        self.reset_sockets(|socket| socket.leads_to(member))
-    }
-
-    /// Resets every connection through the proxy at `address`.
-    pub(super) fn reset_proxy(&mut self, address: &ServerAddress) -> Vec<Waker> {
-        self.reset_sockets(|socket| socket.goes_through(address))
-    }
-
-    /// Sets the fault of a proxy.
-    pub(super) fn set_proxy_fault(
-        &mut self,
-        address: &ServerAddress,
-        fault: Option<ProxyFault>,
-    ) -> Vec<Waker> {
-        if let Some(proxy) = self.network.proxies.get_mut(address) {
-            proxy.fault = fault;
-        }
-        match fault {
-            Some(ProxyFault::Down) => self.reset_proxy(address),
-            _ => Vec::new(),
-        }
-    }
-
-    fn reset_sockets(&mut self, which: impl Fn(&Socket) -> bool) -> Vec<Waker> {
-        let mut wakers = Vec::new();
+    /// Resets the connections that `which` selects.
+    pub(super) fn reset_sockets(&mut self, which: impl Fn(&Socket) -> bool) {
         let sockets = self.network.sockets.iter();
         let sockets = sockets.filter_map(|(id, socket)| which(socket).then_some(*id));
         for id in sockets.collect::<Vec<u64>>() {
-            self.reset_socket(id, &mut wakers);
+            self.reset_socket(id);
         }
-        wakers
     }
 
-    fn reset_socket(&mut self, id: u64, wakers: &mut Vec<Waker>) {
+    fn reset_socket(&mut self, id: u64) {
         if let Some(socket) = self.network.sockets.get_mut(&id) {
             socket.end = Some(End::Reset);
             socket.cut = [true; 2];
-            wakers.extend(socket.reader.take());
+            self.woken.extend(socket.reader.take());
             if let Some(server) = socket.server {
                 self.deployment.closed(server.connection);
             }
         }
     }
 
-    fn deliver(&mut self, delivery: Delivery, wakers: &mut Vec<Waker>) {
+    fn deliver(&mut self, delivery: Delivery) {
         match delivery {
-            Delivery::ToServer { id, bytes } => {
+            Delivery::Bytes { id, direction: Direction::ToServer, bytes } => {
                 if self.network.sockets.contains_key(&id) {
                     self.trace.delivery(id, bytes.len());
-                    self.arrive(id, &bytes, wakers);
+                    self.arrive(id, &bytes);
                 }
             }
-            Delivery::ToClient { id, bytes } => {
+            Delivery::Bytes { id, direction: Direction::ToClient, bytes } => {
                 self.trace.delivery(id, bytes.len());
                 if let Some(socket) = self.network.sockets.get_mut(&id) {
                     socket.inbox.extend(bytes);
-                    wakers.extend(socket.reader.take());
+                    self.woken.extend(socket.reader.take());
                 }
             }
             Delivery::ClosedByServer { id } => {
                 if let Some(socket) = self.network.sockets.get_mut(&id) {
                     socket.end.get_or_insert(End::Closed);
-                    wakers.extend(socket.reader.take());
+                    self.woken.extend(socket.reader.take());
                 }
             }
             Delivery::ClosedByClient { connection } => self.deployment.closed(connection),
@@ -356,7 +290,7 @@ impl SimState {
     }
 
     /// Performs the outputs of the deployment.
-    pub(super) fn perform(&mut self, outputs: Outputs, wakers: &mut Vec<Waker>) {
+    pub(super) fn perform(&mut self, outputs: Outputs) {
         for output in outputs {
             match output {
                 Output::Send { connection, bytes } => {
@@ -368,7 +302,7 @@ impl SimState {
                         Some(socket) => socket.tls.seal(bytes),
                         None => bytes,
                     };
-                    self.transmit(id, Direction::ToClient, &sealed, wakers);
+                    self.transmit(id, Direction::ToClient, &sealed);
                 }
                 Output::Close { connection } => {
                     if let Some(id) = self.network.by_connection.get(&connection).copied() {

@@ -4,7 +4,7 @@ use std::{
     io,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
 };
 
 use futures::io::{AsyncRead, AsyncWrite};
@@ -56,15 +56,8 @@ impl AsyncWrite for SimStream {
         _: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let mut state = self.shared.state();
-        let end = state.network.sockets.get(&self.socket).map(|socket| socket.end);
-        if end != Some(None) {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
-        }
-        let wakers = state.send(self.socket, bytes);
-        drop(state);
-        wakers.into_iter().for_each(Waker::wake);
-        Poll::Ready(Ok(bytes.len()))
+        let is_open = self.shared.change(|state| state.send(self.socket, bytes));
+        Poll::Ready(if is_open { Ok(bytes.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) })
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
