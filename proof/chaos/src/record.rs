@@ -196,6 +196,13 @@ impl RunRecord {
         lock(&self.violation).get_or_insert(violation);
     }
 
+    /// Stores a violation unless the condition holds.
+    pub(crate) fn ensure(&self, holds: bool, oracle: Oracle, message: impl FnOnce() -> String) {
+        if !holds {
+            self.violated(oracle, message());
+        }
+    }
+
     pub(crate) fn verdict(&self) -> Option<Violation> {
         lock(&self.violation).clone()
     }

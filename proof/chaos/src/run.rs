@@ -4,7 +4,7 @@ mod scan;
 
 use std::{
     any::Any,
-    fmt::{self, Write as _},
+    fmt,
     hash::{DefaultHasher, Hasher as _},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
@@ -163,11 +163,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
     pooled::check_events(&events, record.counts().unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
-    if plan.kind == Kind::Scan {
-        cadence::check_scans(&events)?;
-    } else {
-        cadence::check(&events, &options)?;
-    }
+    cadence::check(&events, &options, plan.kind == Kind::Scan)?;
     replayed::check(&options, &events)?;
     let traffic = sim.network().traffic();
     let mut counts = *record.counts();
@@ -186,19 +182,9 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
 
 /// Returns a hash of the events' `Debug` output.
 fn digest(events: &[Event]) -> u64 {
-    struct Text(DefaultHasher);
-    impl fmt::Write for Text {
-        fn write_str(&mut self, text: &str) -> fmt::Result {
-            self.0.write(text.as_bytes());
-            Ok(())
-        }
-    }
-    let mut text = Text(DefaultHasher::new());
-    for event in events {
-        // Hashing cannot fail.
-        let _ = writeln!(text, "{event:?}");
-    }
-    text.0.finish()
+    let mut hasher = DefaultHasher::new();
+    events.iter().for_each(|event| hasher.write(format!("{event:?}\n").as_bytes()));
+    hasher.finish()
 }
 
 /// Runs a topology from its start to its end.

@@ -51,9 +51,10 @@ enum State {
     Failed,
 }
 
-struct Cadence {
-    heartbeat: Duration,
-    connect_timeout: Option<Duration>,
+struct Cadence<'o> {
+    options: &'o Options,
+    /// True for a single-threaded client, which checks servers only for selections.
+    scans: bool,
     servers: BTreeMap<ServerId, Checks>,
     /// The waiting selections. `waiting_since` is the time at which this list became non-empty.
     waiters: Vec<Arc<Selection>>,
@@ -63,126 +64,68 @@ struct Cadence {
     cancelling_error_on: Option<ServerId>,
 }
 
-/// Checks the cadence of every server that is monitored according to `options`.
-pub(crate) fn check(events: &[Event], options: &Options) -> Result<(), Violation> {
+/// Checks the cadence of every server that is monitored according to `options`. Two rules apply to a
+/// client that `scans`: the minimum interval, and the cooldown after a network error (SDAM:
+/// "cooldownMS").
+pub(crate) fn check(events: &[Event], options: &Options, scans: bool) -> Result<(), Violation> {
     let mut cadence = Cadence {
-        heartbeat: options.monitor_frequency(),
-        connect_timeout: options.connect_timeout,
+        options,
+        scans,
         servers: BTreeMap::new(),
         waiters: Vec::new(),
         waiting_since: Instant::EPOCH,
         cancelling_error_on: None,
     };
-    if options.load_balanced {
-        let checked = |event: &&Event| matches!(event.kind, EventKind::ServerHeartbeatStarted(_));
-        return match events.iter().find(checked) {
-            Some(event) => Err(Oracle::Cadence.violated(event.at, "a load balancer was checked")),
-            None => Ok(()),
-        };
-    }
     events.iter().try_for_each(|event| {
-        cadence.event(event).map_err(|message| Oracle::Cadence.violated(event.at, message))
+        cadence.event(event).map_err(|message| {
+            let server = event.kind.address().map(ToString::to_string).unwrap_or_default();
+            let message = format!("{server}: {message}, at the event {:?}", event.kind.name());
+            Oracle::Cadence.violated(event.at, message)
+        })
     })
 }
 
-/// Checks the cadence of a single-threaded client, which checks servers only for selections. Two
-/// rules apply: the minimum interval, and the cooldown after a network error (SDAM: "cooldownMS").
-pub(crate) fn check_scans(events: &[Event]) -> Result<(), Violation> {
-    let mut ended = BTreeMap::<ServerId, (Instant, State)>::new();
-    let mut known = BTreeMap::<ServerId, bool>::new();
-    for event in events {
-        match &event.kind {
-            EventKind::ServerHeartbeatStarted(heartbeat) => {
-                let Some((end, state)) = ended.get(&heartbeat.server) else {
-                    continue;
-                };
-                let gap = event.at.since(*end);
-                let min = match state {
-                    State::Lost { known: true } if gap.is_zero() => gap,
-                    State::Lost { .. } => COOLDOWN,
-                    _ => MIN_INTERVAL,
-                };
-                if gap < min {
-                    let address = &heartbeat.address;
-                    let message =
-                        format!("{address}: a check started {gap:?} after the previous one");
-                    return Err(Oracle::Cadence.violated(event.at, message));
-                }
-            }
-            EventKind::ServerDescriptionChanged { new, .. } => {
-                known.insert(new.id, new.server_type.is_available());
-            }
-            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
-                ended.insert(heartbeat.server, (event.at, State::Succeeded));
-            }
-            EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
-                // F-51: the type before the check counts, and the change is published later.
-                let known = known.get(&heartbeat.server) == Some(&true);
-                let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
-                let state = if lost { State::Lost { known } } else { State::Failed };
-                ended.insert(heartbeat.server, (event.at, state));
-            }
-            EventKind::Input(own) => {
-                // A later error of an operation replaces that of the check, and causes no cooldown.
-                if let Input::Error { server, .. } = &own.input
-                    && let Some((_, state)) = ended.get_mut(server)
-                {
-                    *state = State::Failed;
-                }
-            }
-            _ => {}
-        }
+impl Checks {
+    fn new(since: Instant) -> Self {
+        let (state, recent) = (State::New, Vec::new());
+        Self { since, state, known: false, cancelled: None, recent }
     }
-    Ok(())
 }
 
-impl Cadence {
+impl Cadence<'_> {
     fn event(&mut self, event: &Event) -> Result<(), String> {
         let at = event.at;
         match &event.kind {
-            EventKind::ServerOpening { server, .. } => {
-                self.servers.insert(
-                    *server,
-                    Checks {
-                        since: at,
-                        state: State::New,
-                        known: false,
-                        cancelled: None,
-                        recent: Vec::new(),
-                    },
-                );
-                Ok(())
+            EventKind::ServerOpening { server, .. } if !self.options.load_balanced => {
+                self.servers.insert(*server, Checks::new(at));
             }
-            EventKind::ServerClosed { server, address, .. } => match self.servers.get(server) {
-                Some(checks) => self
-                    .not_overdue(checks, at)
-                    .map_err(|late| format!("{address}, when it was closed: {late}")),
-                None => Ok(()),
-            },
-            EventKind::ServerHeartbeatStarted(heartbeat) => self
-                .started(heartbeat.server, at, heartbeat.awaited)
-                .map_err(|message| format!("{}: {message}", heartbeat.address)),
+            EventKind::ServerClosed { server, .. } => {
+                if let Some(checks) = self.servers.get(server) {
+                    self.not_overdue(checks, at)?;
+                }
+            }
+            EventKind::ServerHeartbeatStarted(_) if self.options.load_balanced => {
+                return Err("a load balancer was checked".into());
+            }
+            EventKind::ServerHeartbeatStarted(heartbeat) => {
+                self.started(heartbeat.server, at, heartbeat.awaited)?;
+            }
             EventKind::ServerDescriptionChanged { new, .. } => {
                 if let Some(checks) = self.servers.get_mut(&new.id) {
                     checks.known = new.server_type.is_available();
                 }
-                Ok(())
             }
-            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => self
-                .ended(heartbeat.server, at, |_| State::Succeeded)
-                .map_err(|message| format!("{}: {message}", heartbeat.address)),
+            EventKind::ServerHeartbeatSucceeded { heartbeat, .. } => {
+                self.ended(heartbeat.server, at, |_| State::Succeeded)?;
+            }
             EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
                     // F-51: the type before the check counts, and the change is published later.
                     if lost { State::Lost { known: checks.known } } else { State::Failed }
-                })
-                .map_err(|message| format!("{}: {message}", heartbeat.address))
+                })?;
             }
-            EventKind::Input(input) => {
-                self.input(&input.input);
-                Ok(())
-            }
+            EventKind::Input(input) => self.input(&input.input),
             EventKind::PoolCleared { server, .. } => {
                 if self.cancelling_error_on == Some(*server)
                     && let Some(checks) = self.servers.get_mut(server)
@@ -190,13 +133,10 @@ impl Cadence {
                 {
                     checks.cancelled.get_or_insert(at);
                 }
-                Ok(())
             }
-            kind => {
-                self.count_waiters(kind, at);
-                Ok(())
-            }
+            kind => self.count_waiters(kind, at),
         }
+        Ok(())
     }
 
     fn input(&mut self, input: &Input) {
@@ -204,6 +144,13 @@ impl Cadence {
         let Input::Error { server, report } = input else {
             return;
         };
+        // It replaces the error of the check, and causes no cooldown.
+        if self.scans
+            && let Some(checks) = self.servers.get_mut(server)
+            && matches!(checks.state, State::Lost { .. })
+        {
+            checks.state = State::Failed;
+        }
         // F-71, I-14, I-12: a handshake that was refused without reporting a state change.
         let refused = report.error.reply().is_some();
         if !refused && report.error.kind() != ErrorKind::Protocol {
@@ -239,7 +186,12 @@ impl Cadence {
             State::Lost { known } => known,
             State::Running { .. } | State::Failed => false,
         };
-        if gap < MIN_INTERVAL && !(immediate && gap.is_zero()) && checks.state != State::New {
+        let min = match checks.state {
+            State::New => Duration::ZERO,
+            State::Lost { .. } if self.scans => COOLDOWN,
+            _ => MIN_INTERVAL,
+        };
+        if gap < min && !(immediate && gap.is_zero()) {
             return Err(format!(
                 "a check started {gap:?} after the previous one ({:?})",
                 checks.state
@@ -247,6 +199,7 @@ impl Cadence {
         }
         let unpaused = checks.recent.len() >= UNPAUSED;
         if let State::Lost { known: true } = checks.state
+            && !self.scans
             && !(gap.is_zero() || unpaused && gap == MIN_INTERVAL)
         {
             return Err(format!("the retry started only after {gap:?}"));
@@ -284,14 +237,16 @@ impl Cadence {
 
     /// Checks that an event at `at` is not overdue.
     fn not_overdue(&self, checks: &Checks, at: Instant) -> Result<(), String> {
+        if self.scans {
+            return Ok(());
+        }
         let took = at.since(checks.since);
+        let (limit, heartbeat) = (self.options.connect_timeout, self.options.monitor_frequency());
         let max = match checks.state {
             State::New => Some(Duration::ZERO),
-            State::Running { awaited: false } => self.connect_timeout.map(|limit| 2 * limit),
-            State::Running { awaited: true } => {
-                self.connect_timeout.map(|limit| limit + self.heartbeat)
-            }
-            State::Succeeded | State::Lost { .. } | State::Failed => Some(self.heartbeat),
+            State::Running { awaited: false } => limit.map(|limit| 2 * limit),
+            State::Running { awaited: true } => limit.map(|limit| limit + heartbeat),
+            State::Succeeded | State::Lost { .. } | State::Failed => Some(heartbeat),
         };
         if max.is_some_and(|max| took > max) {
             return Err(format!("{:?} for {took:?}, allowed are {max:?}", checks.state));

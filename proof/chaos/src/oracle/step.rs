@@ -14,7 +14,7 @@ use super::{pooled, wire};
 use crate::{
     load::TASK_TIMERS,
     plan::Access,
-    record::{RunRecord, Topology},
+    record::{RunRecord, Topology, Waiting},
 };
 
 /// The maximum number of polls per task in a second of virtual time.
@@ -52,18 +52,10 @@ impl<'w> StepOracle<'w> {
                 self.check_polls(now);
                 self.check_leaks(&topology);
                 self.check_waiters(&topology, now);
-                self.check_wire();
+                if let Err(violation) = wire::check(self.access, self.sim) {
+                    self.record.violated(violation.oracle, violation.message);
+                }
             }
-        }
-    }
-
-    fn violated(&self, oracle: Oracle, message: impl Into<String>) {
-        self.record.violated(oracle, message);
-    }
-
-    fn check_wire(&self) {
-        if let Err(violation) = wire::check(self.access, self.sim) {
-            self.violated(violation.oracle, violation.message);
         }
     }
 
@@ -76,53 +68,7 @@ impl<'w> StepOracle<'w> {
         if self.checked.replace(state) == Some(state) {
             return;
         }
-        self.check_primary(&description);
-        self.check_round_trip_times(&description);
-        self.check_pools(&description);
-    }
-
-    /// Checks P1.
-    fn check_primary(&self, description: &TopologyDescription) {
-        if let Some(message) = one_primary(description) {
-            self.violated(Oracle::OnePrimary, message);
-        }
-    }
-
-    fn check_round_trip_times(&self, description: &TopologyDescription) {
-        if let Some(server) = without_round_trip_time(description) {
-            let message = format!("{server} has no round-trip time");
-            self.violated(Oracle::RoundTrip, message);
-        }
-    }
-
-    /// Checks P3, and P7 for pools.
-    fn check_pools(&self, description: &TopologyDescription) {
-        let open = self.record.pools().open.clone();
-        let pools: Vec<ServerId> = open.keys().copied().collect();
-        let mut servers: Vec<ServerId> =
-            description.servers().iter().map(|server| server.id).collect();
-        servers.sort_unstable();
-        if pools != servers {
-            let message =
-                format!("there are pools of servers {pools:?}, but the servers are {servers:?}");
-            self.violated(Oracle::Leaks, message);
-        }
-        for server in description.servers() {
-            let Some(pool) = open.get(&server.id) else {
-                continue;
-            };
-            if is_selectable(description, server) && !pool.ready {
-                let message = format!("{server} is selectable, but its pool is paused");
-                self.violated(Oracle::Pools, message);
-            }
-            let lost = server.error.as_ref().is_some_and(|error| {
-                matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)
-            });
-            if lost && pool.ready {
-                let message = format!("{server} failed, but its pool was not cleared");
-                self.violated(Oracle::Pools, message);
-            }
-        }
+        check_description(self.record, &description);
     }
 
     /// Checks that the number of steps in each second of virtual time is bounded.
@@ -133,10 +79,9 @@ impl<'w> StepOracle<'w> {
             return;
         }
         let max = POLLS_PER_TASK * self.max_tasks;
-        if self.polls > max {
-            let message = format!("{} polls of {} tasks in a second", self.polls, self.max_tasks);
-            self.violated(Oracle::BusyLoop, message);
-        }
+        self.record.ensure(self.polls <= max, Oracle::BusyLoop, || {
+            format!("{} polls of {} tasks in a second", self.polls, self.max_tasks)
+        });
         self.second = second;
         self.polls = 0;
         self.max_tasks = 0;
@@ -178,10 +123,9 @@ impl<'w> StepOracle<'w> {
             ("timers", Oracle::Memory, timers),
             ("undelivered events", Oracle::Memory, (topology.events().depth(), 0)),
         ] {
-            if there > max {
-                let message = format!("{there} {what}, allowed are {max} for {servers} servers");
-                self.violated(oracle, message);
-            }
+            self.record.ensure(there <= max, oracle, || {
+                format!("{there} {what}, allowed are {max} for {servers} servers")
+            });
         }
     }
 
@@ -190,10 +134,9 @@ impl<'w> StepOracle<'w> {
     fn check_check_outs(&self, pools: &[Pool]) {
         let waiting: usize = pools.iter().map(|pool| pool.stats().waiting).sum();
         let there = self.record.checking_out.load(Ordering::SeqCst);
-        if there != waiting {
-            let message = format!("{there} check-outs are in progress, but {waiting} are queued");
-            self.violated(Oracle::Waiters, message);
-        }
+        self.record.ensure(there == waiting, Oracle::Waiters, || {
+            format!("{there} check-outs are in progress, but {waiting} are queued")
+        });
     }
 
     /// Checks P9.
@@ -204,40 +147,57 @@ impl<'w> StepOracle<'w> {
             (description, snapshot.version(), snapshot.is_closed())
         };
         let waiting: Vec<_> = self.record.waiting().values().cloned().collect();
-        if topology.waiters() != waiting.len() {
-            let message = format!(
-                "{} selections are waiting, but {} are counted",
-                waiting.len(),
-                topology.waiters()
-            );
-            self.violated(Oracle::Waiters, message);
+        let (there, counted) = (waiting.len(), topology.waiters());
+        self.record.ensure(there == counted, Oracle::Waiters, || {
+            format!("{there} selections are waiting, but {counted} are counted")
+        });
+        for Waiting { request, deadline } in waiting {
+            let criteria = &request.criteria;
+            let ends = closed
+                || request.has_suitable_server(&description) == Some(true)
+                || matches!(topology.try_select(criteria), Ok(Some(_)) | Err(_));
+            self.record.ensure(!ends, Oracle::Waiters, || {
+                format!("a selection of {criteria} is waiting, but could end with {description}")
+            });
+            self.record.ensure(deadline >= now, Oracle::Waiters, || {
+                format!("a selection of {criteria} is waiting after its deadline {deadline:?}")
+            });
         }
-        for waiter in waiting {
-            let criteria = &waiter.request.criteria;
-            let is_satisfied = waiter.request.has_suitable_server(&description) == Some(true);
-            if closed
-                || is_satisfied
-                || matches!(topology.try_select(criteria), Ok(Some(_)) | Err(_))
-            {
-                let message = format!(
-                    "a selection of {criteria} is waiting, but could end with {description}"
-                );
-                self.violated(Oracle::Waiters, message);
-            }
-            if waiter.deadline < now {
-                let deadline = waiter.deadline;
-                let message =
-                    format!("a selection of {criteria} is waiting after its deadline {deadline:?}");
-                self.violated(Oracle::Waiters, message);
-            }
-        }
-        if let Some(seen) = *self.record.watched()
-            && seen != version
-        {
-            let message = format!(
-                "snapshot version {version} is published, but the watcher has received {seen}"
-            );
-            self.violated(Oracle::Waiters, message);
-        }
+        let seen = self.record.watched().unwrap_or(version);
+        self.record.ensure(seen == version, Oracle::Waiters, || {
+            format!("snapshot version {version} is published, but the watcher has received {seen}")
+        });
+    }
+}
+
+/// Checks P1, P3, P7 for pools, and the round-trip times.
+pub(crate) fn check_description(record: &RunRecord, description: &TopologyDescription) {
+    if let Some(message) = one_primary(description) {
+        record.violated(Oracle::OnePrimary, message);
+    }
+    if let Some(server) = without_round_trip_time(description) {
+        record.violated(Oracle::RoundTrip, format!("{server} has no round-trip time"));
+    }
+    let open = record.pools().open.clone();
+    let pools: Vec<ServerId> = open.keys().copied().collect();
+    let mut servers: Vec<ServerId> = description.servers().iter().map(|own| own.id).collect();
+    servers.sort_unstable();
+    record.ensure(pools == servers, Oracle::Leaks, || {
+        format!("there are pools of servers {pools:?}, but the servers are {servers:?}")
+    });
+    for server in description.servers() {
+        let Some(pool) = open.get(&server.id) else {
+            continue;
+        };
+        record.ensure(pool.ready || !is_selectable(description, server), Oracle::Pools, || {
+            format!("{server} is selectable, but its pool is paused")
+        });
+        let lost = server
+            .error
+            .as_ref()
+            .is_some_and(|error| matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout));
+        record.ensure(!(lost && pool.ready), Oracle::Pools, || {
+            format!("{server} failed, but its pool was not cleared")
+        });
     }
 }

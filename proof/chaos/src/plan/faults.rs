@@ -146,6 +146,11 @@ impl FaultGenerator<'_> {
         self.steps.push((until, end.into()));
     }
 
+    /// Adds a fault that is switched on and off again.
+    fn switch<S: Into<Step>>(&mut self, fault: impl Fn(bool) -> S) {
+        self.temporary_fault(fault(true), fault(false));
+    }
+
     fn add_latency(&mut self) {
         let step = NetFault::Latency(self.latency()).into();
         self.steps.push((Duration::ZERO, step));
@@ -168,25 +173,18 @@ impl FaultGenerator<'_> {
     fn network(&mut self) {
         let member = self.member().into();
         match self.rng.below(8) {
-            0 => self
-                .temporary_fault(NetFault::Refuse(member, true), NetFault::Refuse(member, false)),
-            1 | 2 => self.temporary_fault(
-                NetFault::Blackhole(member, true),
-                NetFault::Blackhole(member, false),
-            ),
+            0 => self.switch(|on| NetFault::Refuse(member, on)),
+            1 | 2 => self.switch(|on| NetFault::Blackhole(member, on)),
             3 | 4 => self.step(NetFault::Reset(member)),
             5 => {
                 let bytes = self.rng.below(3000) as usize;
-                self.temporary_fault(
-                    NetFault::ResetAfter(member, Some(bytes)),
-                    NetFault::ResetAfter(member, None),
-                );
+                self.switch(|on| NetFault::ResetAfter(member, on.then_some(bytes)));
             }
             6 => {
                 let latency = pick(self.rng, &[None, Some(50), Some(2000)]);
                 let latency = latency.map(|millis| DnsFault::Slow(Duration::from_millis(millis)));
                 let fault = latency.unwrap_or(DnsFault::NoSuchName);
-                self.temporary_fault(NetFault::Dns(None, Some(fault)), NetFault::Dns(None, None));
+                self.switch(|on| NetFault::Dns(None, on.then_some(fault)));
             }
             _ => {
                 let latency = self.latency();
@@ -247,10 +245,7 @@ impl FaultGenerator<'_> {
             1 => self.temporary_fault(Action::Isolate(member), Action::Heal),
             2 => self.temporary_fault(Action::CutOff(member), Action::Heal),
             3 => self.temporary_fault(Action::SplitBrain, Action::Heal),
-            _ => self.temporary_fault(
-                NetFault::Blackhole(member, true),
-                NetFault::Blackhole(member, false),
-            ),
+            _ => self.switch(|on| NetFault::Blackhole(member, on)),
         }
     }
 
@@ -280,10 +275,10 @@ impl FaultGenerator<'_> {
             }
             0 | 1 => self.temporary_fault(Action::Remove(target), Action::Add(member)),
             2 => self.step(Action::Remove(target)),
-            _ => self.temporary_fault(
-                Action::Edit(target, vec![Edit::Hidden(true), Edit::Priority(0.0)]),
-                Action::Edit(target, vec![Edit::Hidden(false), Edit::Priority(1.0)]),
-            ),
+            _ => self.switch(|on| {
+                let priority = if on { 0.0 } else { 1.0 };
+                Action::Edit(target, vec![Edit::Hidden(on), Edit::Priority(priority)])
+            }),
         }
     }
 
@@ -297,10 +292,7 @@ impl FaultGenerator<'_> {
                 };
                 self.step(Action::Edit(member.into(), vec![Edit::Priority(priority)]));
             }
-            1 => self.temporary_fault(
-                Action::Maintenance(target, true),
-                Action::Maintenance(target, false),
-            ),
+            1 => self.switch(|on| Action::Maintenance(target, on)),
             2 => {
                 let policy = pick(self.rng, &[HorizonPolicy::Close, HorizonPolicy::Error]);
                 self.step(Action::Horizon(policy));
@@ -329,11 +321,11 @@ impl FaultGenerator<'_> {
     fn replies(&mut self) {
         let target = Target::from(self.member());
         if self.rng.below(2) == 0 {
-            self.temporary_fault(Action::Exhaust(target, false), Action::Exhaust(target, true));
+            self.switch(|on| Action::Exhaust(target, !on));
         } else {
             let every = pick(self.rng, &[1000, 3000, 20_000, 60_000]);
             let every = Duration::from_micros(every);
-            self.temporary_fault(Action::Flood(target, Some(every)), Action::Flood(target, None));
+            self.switch(|on| Action::Flood(target, on.then_some(every)));
         }
     }
 
@@ -356,9 +348,6 @@ impl FaultGenerator<'_> {
                     Some(pick(self.rng, &[91, 10107, 11600, 11602, 13435, 462, 8000]));
             }
         }
-        self.temporary_fault(
-            Action::FailPoint(target, Some(fail)),
-            Action::FailPoint(target, None),
-        );
+        self.switch(|on| Action::FailPoint(target, on.then(|| fail.clone())));
     }
 }

@@ -8,9 +8,8 @@ use sdam_core::{
     options::{COOLDOWN, MIN_HEARTBEAT_FREQUENCY, Options},
     rng::Rng,
 };
-use sdam_model::oracle::{is_selectable, one_primary};
 use sdam_sim::{
-    oracle::{Oracle, Violation, without_round_trip_time},
+    oracle::{Oracle, Violation},
     runtime::Sim,
 };
 
@@ -18,6 +17,7 @@ use super::{Convergence, builder, setup_failure};
 use crate::record::ScanTopology;
 use crate::{
     load::report::{draw, possibly_stale},
+    oracle::step::check_description,
     plan::Plan,
     record::RunRecord,
     request::SelectionRequest,
@@ -123,28 +123,14 @@ impl Client<'_> {
     /// Checks P1, P3 and P7 between the calls, when no other code can observe the client.
     fn check(&self) {
         let description = self.topology.description();
-        let servers = description.servers();
-        if let Some(message) = one_primary(&description) {
-            self.record.violated(Oracle::OnePrimary, message);
-        }
-        if let Some(server) = without_round_trip_time(&description) {
-            let message = format!("{server} has no round-trip time");
-            self.record.violated(Oracle::RoundTrip, message);
-        }
-        for server in servers {
-            let ready = self.record.pool(server.id).is_some_and(|pool| pool.ready);
-            if is_selectable(&description, server) && !ready {
-                let message = format!("{server} is selectable, but its pool is paused");
-                self.record.violated(Oracle::Pools, message);
-            }
-        }
+        check_description(self.record, &description);
+        let servers = description.servers().len();
         for (what, there, max) in
-            [("connections", self.sim.connections(), servers.len()), ("tasks", self.sim.tasks(), 0)]
+            [("connections", self.sim.connections(), servers), ("tasks", self.sim.tasks(), 0)]
         {
-            if there > max {
-                let message = format!("{there} {what} for {} servers", servers.len());
-                self.record.violated(Oracle::Leaks, message);
-            }
+            self.record.ensure(there <= max, Oracle::Leaks, || {
+                format!("{there} {what} for {servers} servers")
+            });
         }
     }
 

@@ -54,7 +54,7 @@ impl FaultGenerator<'_> {
             3 => DnsFault::Flapping(millis(self.rng)),
             _ => DnsFault::Slow(millis(self.rng)),
         };
-        self.temporary_fault(NetFault::Dns(name.clone(), Some(fault)), NetFault::Dns(name, None));
+        self.switch(|on| NetFault::Dns(name.clone(), on.then_some(fault)));
     }
 
     /// Changes the SRV records to some of the servers, sometimes with a host that clients must
@@ -95,13 +95,11 @@ impl FaultGenerator<'_> {
         };
         let at = self.random_time();
         let until = at + self.fault_duration();
-        let mut steps = vec![(at, begin), (until, end)];
+        self.steps.extend([(at, begin.into()), (until, end.into())]);
         if self.rng.below(3) > 0 {
             let soon = at + Duration::from_millis(self.rng.below(500));
-            steps.push((soon, NetFault::Reset(member)));
+            self.steps.push((soon, NetFault::Reset(member).into()));
         }
-        let steps = steps.into_iter().map(|(at, fault)| (at, fault.into()));
-        self.steps.extend(steps);
     }
 
     fn proxy(&mut self) {
@@ -110,6 +108,6 @@ impl FaultGenerator<'_> {
             return self.step(NetFault::ResetProxy(proxy()));
         }
         let fault = pick(self.rng, &faults);
-        self.temporary_fault(NetFault::Proxy(proxy(), Some(fault)), NetFault::Proxy(proxy(), None));
+        self.switch(|on| NetFault::Proxy(proxy(), on.then_some(fault)));
     }
 }
