@@ -5,9 +5,8 @@ use super::{
     proxy::{ProxyFault, Refusal, Step},
     socket::Link,
     state::{SimState, Unreached},
-    tls::{ServerTls, Terms},
+    tls::Terms,
 };
-use crate::MemberId;
 
 impl SimState {
     /// Handles bytes that arrive from the program.
@@ -65,23 +64,21 @@ impl SimState {
     }
 
     fn arrive_at_server(&mut self, id: u64, bytes: &[u8]) {
-        let Some(socket) = self.network.sockets.get(&id) else {
+        let Some(socket) = self.network.sockets.get_mut(&id) else {
             return;
         };
         let Some(Link { member, connection }) = socket.server else {
             return;
         };
-        let terms = (!socket.tls.is_settled()).then(|| Terms {
-            tls: self.server_tls(member),
-            answers: self.deployment.answers(member),
-        });
-        let Some(socket) = self.network.sockets.get_mut(&id) else {
-            return;
-        };
-        let received = match terms {
-            Some(terms) => socket.tls.negotiate(&terms, bytes),
-            None => socket.tls.read(bytes),
-        };
+        let received = socket.tls.receive(
+            &Terms {
+                tls: &self.network.tls,
+                member,
+                host: self.deployment.address_of(member).host(),
+                answers: self.deployment.answers(member),
+            },
+            bytes,
+        );
         if !received.send.is_empty() {
             self.transmit(id, Direction::ToClient, &received.send);
         }
@@ -104,11 +101,5 @@ impl SimState {
         for id in waiting.collect::<Vec<u64>>() {
             self.arrive_at_server(id, &[]);
         }
-    }
-
-    /// Returns the TLS of `member`.
-    pub(super) fn server_tls(&self, member: MemberId) -> ServerTls {
-        let host = self.deployment.address_of(member).host();
-        self.network.tls.of(member, host)
     }
 }

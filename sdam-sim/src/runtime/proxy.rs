@@ -6,22 +6,24 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use sdam_core::address::ServerAddress;
+use sdam_core::{address::ServerAddress, names};
 
 pub(super) use self::session::{Message, Opening, Refusal, Session, Step};
 use super::Shared;
 
-/// A fault of a proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum ProxyFault {
-    /// The proxy is down: its connections are reset, and new ones are refused.
-    Down,
-    /// The proxy accepts connections, but neither answers nor forwards. Connections that lost bytes
-    /// stay dead.
-    Stall,
-    /// The ruleset of the proxy forbids new connections to servers.
-    Reject,
+names! {
+    /// A fault of a proxy, with its name in the text of scenarios.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum ProxyFault {
+        /// The proxy is down: its connections are reset, and new ones are refused.
+        Down = "down",
+        /// The proxy accepts connections, but neither answers nor forwards. Connections that lost
+        /// bytes stay dead.
+        Stall = "stall",
+        /// The ruleset of the proxy forbids new connections to servers.
+        Reject = "reject",
+    }
 }
 
 /// Controls for the SOCKS5 proxies of a simulated world.

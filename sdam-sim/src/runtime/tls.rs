@@ -9,7 +9,7 @@ mod tests;
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use sdam_core::time::Instant;
+use sdam_core::{names, time::Instant};
 
 pub use self::library::{TlsAcceptor, TlsSession};
 #[cfg(feature = "tls")]
@@ -83,16 +83,19 @@ pub enum TlsMode {
     Required,
 }
 
-/// A fault of a server's TLS handshakes. It affects handshakes that begin while it is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TlsFault {
-    /// The server does not answer.
-    Stall,
-    /// The server closes the connection in the middle of its answer.
-    Cut,
-    /// The server answers in plain text and closes the connection.
-    PlainText,
+names! {
+    /// A fault of a server's TLS handshakes, with its name in the text of scenarios. It affects
+    /// handshakes that begin while it is active.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub enum TlsFault {
+        /// The server does not answer.
+        Stall = "stall",
+        /// The server closes the connection in the middle of its answer.
+        Cut = "cut",
+        /// The server answers in plain text and closes the connection.
+        PlainText = "plain",
+    }
 }
 
 /// Controls for the TLS of the simulated servers.
@@ -150,7 +153,8 @@ impl TlsServers<'_> {
 
     /// Returns the certificate that `member` presents.
     pub fn certificate(&self, member: MemberId) -> Certificate {
-        self.0.state().server_tls(member).certificate
+        let state = self.0.state();
+        state.network.tls.certificate(member, state.deployment.address_of(member).host())
     }
 
     /// Sets the certificate of `member` for new connections.
@@ -182,29 +186,11 @@ pub(super) struct TlsState {
 }
 
 /// Settings that differ between servers.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Settings {
     mode: Option<TlsMode>,
     certificate: Option<Certificate>,
     fault: Option<TlsFault>,
-}
-
-/// The TLS of one server.
-#[derive(Clone, Debug)]
-pub(super) struct ServerTls {
-    mode: TlsMode,
-    pub(super) certificate: Certificate,
-    fault: Option<TlsFault>,
-    member: MemberId,
-    acceptor: Option<Arc<dyn TlsAcceptor>>,
-}
-
-impl ServerTls {
-    /// Begins the session of a new connection.
-    fn accept(&self) -> Option<Box<dyn TlsSession>> {
-        let accepted = self.acceptor.as_ref()?.accept(self.member, &self.certificate);
-        accepted.ok()
-    }
 }
 
 impl TlsState {
@@ -219,16 +205,10 @@ impl TlsState {
         servers.for_each(|server| server.fault = None);
     }
 
-    /// Returns the TLS of the server `member` at `host`.
-    pub(super) fn of(&self, member: MemberId, host: &str) -> ServerTls {
-        let own = self.servers.get(&member).cloned().unwrap_or_default();
-        ServerTls {
-            mode: own.mode.unwrap_or(self.mode),
-            certificate: own.certificate.unwrap_or_else(|| Certificate::new([host])),
-            fault: own.fault,
-            member,
-            acceptor: self.acceptor.clone(),
-        }
+    /// Returns the certificate of `member`, which is at `host`.
+    fn certificate(&self, member: MemberId, host: &str) -> Certificate {
+        let own = self.servers.get(&member).and_then(|own| own.certificate.clone());
+        own.unwrap_or_else(|| Certificate::new([host]))
     }
 
     fn server(&mut self, member: MemberId) -> &mut Settings {

@@ -124,25 +124,13 @@ impl fmt::Display for NetFault {
                 hosts.iter().try_for_each(|host| write!(f, " {host}"))
             }
             Self::Tls(target, fault) => {
-                let fault = match fault {
-                    None => "off",
-                    Some(TlsFault::Stall) => "stall",
-                    Some(TlsFault::Cut) => "cut",
-                    Some(TlsFault::PlainText) => "plain",
-                };
-                write!(f, "tls {} {fault}", Word(*target))
+                write!(f, "tls {} {}", Word(*target), fault.map_or("off", TlsFault::as_str))
             }
             Self::Certificate(target, change) => {
                 write!(f, "certificate {} {change}", Word(*target))
             }
             Self::Proxy(address, fault) => {
-                let fault = match fault {
-                    None => "off",
-                    Some(ProxyFault::Down) => "down",
-                    Some(ProxyFault::Stall) => "stall",
-                    Some(ProxyFault::Reject) => "reject",
-                };
-                write!(f, "proxy {address} {fault}")
+                write!(f, "proxy {address} {}", fault.map_or("off", ProxyFault::as_str))
             }
             Self::ResetProxy(address) => write!(f, "proxy {address} reset"),
             Self::Latency(latency) => {

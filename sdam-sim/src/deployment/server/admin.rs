@@ -103,7 +103,7 @@ impl Deployment {
         doc! {
             "set": config.map_or("", |config| &*config.name),
             "date": bson::DateTime::from_millis(self.date()),
-            "myState": state_number(own.role),
+            "myState": state(own.role).0,
             "term": own.term,
             "members": members,
         }
@@ -117,36 +117,27 @@ impl Deployment {
             peer == member || own.is_some_and(|own| own.peers.get(&peer).is_some_and(|h| h.up))
         };
         let role = peer.filter(|peer| peers(*peer)).and_then(|peer| self.member(peer).role());
+        let (number, name) = role.map_or((8, "(not reachable/healthy)"), state);
         doc! {
             "_id": index as i32,
             "name": entry.address.as_str(),
             "health": if role.is_some() { 1.0 } else { 0.0 },
-            "state": role.map_or(8, state_number),
-            "stateStr": role.map_or("(not reachable/healthy)", state_name),
+            "state": number,
+            "stateStr": name,
             "self": peer == Some(member),
         }
     }
 }
 
-fn state_number(role: Role) -> i32 {
+/// Returns the number and the name of the state of a member in this role.
+fn state(role: Role) -> (i32, &'static str) {
     match role {
-        Role::Startup => 0,
-        Role::Primary => 1,
-        Role::Secondary => 2,
-        Role::Recovering => 3,
-        Role::Arbiter => 7,
-        Role::Removed => 10,
-    }
-}
-
-fn state_name(role: Role) -> &'static str {
-    match role {
-        Role::Startup => "STARTUP",
-        Role::Primary => "PRIMARY",
-        Role::Secondary => "SECONDARY",
-        Role::Recovering => "RECOVERING",
-        Role::Arbiter => "ARBITER",
-        Role::Removed => "REMOVED",
+        Role::Startup => (0, "STARTUP"),
+        Role::Primary => (1, "PRIMARY"),
+        Role::Secondary => (2, "SECONDARY"),
+        Role::Recovering => (3, "RECOVERING"),
+        Role::Arbiter => (7, "ARBITER"),
+        Role::Removed => (10, "REMOVED"),
     }
 }
 

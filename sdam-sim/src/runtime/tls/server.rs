@@ -1,6 +1,7 @@
 //! The server's end of a connection that may be encrypted.
 
-use super::{ServerTls, TlsFault, TlsMode, TlsSession};
+use super::{TlsFault, TlsMode, TlsSession, TlsState};
+use crate::MemberId;
 
 /// The TLS of one connection, between the network and the server's process.
 #[derive(Debug, Default)]
@@ -22,10 +23,12 @@ enum State {
     Ended,
 }
 
-/// Settings that affect a handshake.
+/// The server of a handshake.
 #[derive(Debug)]
-pub(in super::super) struct Terms {
-    pub(in super::super) tls: ServerTls,
+pub(in super::super) struct Terms<'t> {
+    pub(in super::super) tls: &'t TlsState,
+    pub(in super::super) member: MemberId,
+    pub(in super::super) host: &'t str,
     /// True if the server process answers; otherwise handshakes wait.
     pub(in super::super) answers: bool,
 }
@@ -41,9 +44,17 @@ pub(in super::super) struct Received {
     pub(in super::super) close: bool,
 }
 
+impl Terms<'_> {
+    /// Begins the session of a new connection.
+    fn accept(&self) -> Option<Box<dyn TlsSession>> {
+        let certificate = self.tls.certificate(self.member, self.host);
+        self.tls.acceptor.as_ref()?.accept(self.member, &certificate).ok()
+    }
+}
+
 impl Endpoint {
-    /// Returns whether bytes can be read without [`Terms`].
-    pub(in super::super) fn is_settled(&self) -> bool {
+    /// Returns whether the handshake is over, or there is none.
+    fn is_settled(&self) -> bool {
         match &self.state {
             State::New => false,
             State::Encrypted(session, _) => !session.is_handshaking(),
@@ -56,43 +67,39 @@ impl Endpoint {
         !self.is_settled() && !self.incoming.is_empty()
     }
 
-    /// Processes received bytes until the connection is settled.
-    pub(in super::super) fn negotiate(&mut self, terms: &Terms, bytes: &[u8]) -> Received {
-        self.incoming.extend(bytes);
+    /// Processes received bytes.
+    pub(in super::super) fn receive(&mut self, terms: &Terms<'_>, bytes: &[u8]) -> Received {
         let mut received = Received::default();
+        if let State::Plain = self.state {
+            received.plain = bytes.to_vec();
+            return received;
+        }
+        self.incoming.extend(bytes);
         if let State::New = self.state {
             let encrypted = match *self.incoming {
                 // One byte is not enough to decide.
                 [] | [20..=23] => return received,
                 _ => is_header(&self.incoming),
             };
-            match (encrypted, terms.tls.mode) {
+            let own = terms.tls.servers.get(&terms.member);
+            let mode = own.and_then(|own| own.mode).unwrap_or(terms.tls.mode);
+            match (encrypted, mode) {
                 (false, TlsMode::Disabled | TlsMode::Allowed) => {
                     self.state = State::Plain;
                     received.plain = std::mem::take(&mut self.incoming);
                     return received;
                 }
                 _ if !terms.answers => {}
-                (true, TlsMode::Allowed | TlsMode::Required) => match terms.tls.accept() {
-                    Some(session) => self.state = State::Encrypted(session, terms.tls.fault),
+                (true, TlsMode::Allowed | TlsMode::Required) => match terms.accept() {
+                    Some(session) => {
+                        self.state = State::Encrypted(session, own.and_then(|own| own.fault));
+                    }
                     None => self.end(&mut received),
                 },
                 _ => self.end(&mut received),
             }
         }
-        if terms.answers {
-            self.pass_on(&mut received);
-        }
-        received
-    }
-
-    /// Processes received bytes of a settled connection.
-    pub(in super::super) fn read(&mut self, bytes: &[u8]) -> Received {
-        let mut received = Received::default();
-        if let State::Plain = self.state {
-            received.plain = bytes.to_vec();
-        } else {
-            self.incoming.extend(bytes);
+        if terms.answers || self.is_settled() {
             self.pass_on(&mut received);
         }
         received

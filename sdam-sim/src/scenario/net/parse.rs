@@ -70,12 +70,18 @@ fn read_fault(verb: &str, words: &[&str]) -> Result<NetFault, String> {
             ttl: seconds(ttl)?,
             hosts: hosts.iter().map(|word| host(word)).collect::<Result<_, _>>()?,
         },
-        ("tls", [member, fault]) => NetFault::Tls(target(member)?, tls_fault(fault)?),
+        ("tls", [member, fault]) => NetFault::Tls(
+            target(member)?,
+            named(TlsFault::ALL, TlsFault::as_str, "stall, cut, plain or off", fault)?,
+        ),
         ("certificate", [member, change]) => {
             NetFault::Certificate(target(member)?, certificate_change(change)?)
         }
         ("proxy", [address, "reset"]) => NetFault::ResetProxy(host(address)?),
-        ("proxy", [address, fault]) => NetFault::Proxy(host(address)?, proxy_fault(fault)?),
+        ("proxy", [address, fault]) => NetFault::Proxy(
+            host(address)?,
+            named(ProxyFault::ALL, ProxyFault::as_str, "FAULT, reset or off", fault)?,
+        ),
         ("latency", [min, spread, rest @ ..]) if matches!(rest, [] | ["chunked"]) => {
             NetFault::Latency(Latency {
                 min: seconds(min)?,
@@ -108,16 +114,6 @@ fn dns_fault(word: &str) -> Result<Option<DnsFault>, String> {
     })
 }
 
-fn tls_fault(word: &str) -> Result<Option<TlsFault>, String> {
-    Ok(match word {
-        "off" => None,
-        "stall" => Some(TlsFault::Stall),
-        "cut" => Some(TlsFault::Cut),
-        "plain" => Some(TlsFault::PlainText),
-        _ => return Err(format!("`{word}` is not stall, cut, plain or off")),
-    })
-}
-
 fn certificate_change(word: &str) -> Result<CertificateChange, String> {
     Ok(match word.split_once('=') {
         None if word == "expire" => CertificateChange::Expire,
@@ -128,14 +124,19 @@ fn certificate_change(word: &str) -> Result<CertificateChange, String> {
     })
 }
 
-fn proxy_fault(word: &str) -> Result<Option<ProxyFault>, String> {
-    Ok(match word {
-        "off" => None,
-        "down" => Some(ProxyFault::Down),
-        "stall" => Some(ProxyFault::Stall),
-        "reject" => Some(ProxyFault::Reject),
-        _ => return Err(format!("`{word}` is not FAULT, reset or off")),
-    })
+/// Returns the fault of this name; `None` for `off`.
+fn named<T: Copy>(
+    all: &[T],
+    name: fn(T) -> &'static str,
+    expected: &str,
+    word: &str,
+) -> Result<Option<T>, String> {
+    let found = all.iter().copied().find(|fault| name(*fault) == word);
+    if found.is_some() || word == "off" {
+        Ok(found)
+    } else {
+        Err(format!("`{word}` is not {expected}"))
+    }
 }
 
 fn target(word: &str) -> Result<Target, String> {
