@@ -217,6 +217,13 @@ impl Member {
         self.replica().map(|replica| replica.role)
     }
 
+    /// Sets the role of a member that is not primary.
+    pub(crate) fn assign_role(&mut self) {
+        if let Kind::Replica(replica) = &mut self.kind {
+            replica.role = replica.non_primary_role(&self.address);
+        }
+    }
+
     /// Returns the state that hello replies report now.
     pub(crate) fn advertised(&self, horizon: u64) -> AdvertisedState {
         let quiescing = matches!(self.state, ProcessState::Quiescing(_));
@@ -242,7 +249,7 @@ impl Replica {
     }
 
     /// Returns the role of a member that is not primary.
-    pub(crate) fn non_primary_role(&self, address: &ServerAddress) -> Role {
+    fn non_primary_role(&self, address: &ServerAddress) -> Role {
         match self.config.as_ref().map(|config| config.member(address)) {
             None => Role::Startup,
             Some(None) => Role::Removed,

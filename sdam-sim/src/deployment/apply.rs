@@ -2,12 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use sdam_core::time::Instant;
+use sdam_core::{address::ServerAddress, time::Instant};
 
 use super::{Deployment, Outputs, Role};
 use crate::{
     MemberId,
-    action::{Action, ActionError, Edit, HorizonPolicy, Target},
+    action::{Action, ActionError, HorizonPolicy, Target},
     config::{MemberConfig, SetConfig},
     member::{ProcessState, Replica},
     timers::Timer,
@@ -23,81 +23,69 @@ impl Deployment {
 
     fn act(&mut self, action: &Action) -> Result<(), ActionError> {
         match action {
-            Action::StepDown { period } => self.act_step_down(*period),
-            Action::StepUp(target) => self.act_step_up(*target),
+            Action::StepDown { period } => {
+                let primary = self.target(Target::Primary)?;
+                self.step_down(primary, *period);
+            }
+            Action::StepUp(target) => self.act_step_up(*target)?,
             Action::ReplSetFreeze(target, period) => {
-                let member = self.target_replica(*target)?;
-                self.repl_set_freeze(member, *period)
+                self.repl_set_freeze(self.target_replica(*target)?, *period)?;
             }
-            Action::Kill(target) => self.running(*target).map(|member| self.end_process(member)),
-            Action::Shutdown(target) => {
-                let member = self.running(*target)?;
-                self.shut_down(member);
-                Ok(())
-            }
-            Action::Restart(target) => {
-                let member = self.target(*target)?;
-                self.restart(member);
-                Ok(())
-            }
-            Action::Freeze(target) => {
-                let member = self.running(*target)?;
-                self.member_mut(member).frozen = true;
-                Ok(())
-            }
-            Action::Thaw(target) => self.target(*target).map(|member| self.thaw(member)),
-            Action::Partition(left, right) => self.partition(left, right),
+            Action::Kill(target) => self.end_process(self.running(*target)?),
+            Action::Shutdown(target) => self.shut_down(self.running(*target)?),
+            Action::Restart(target) => self.restart(self.target(*target)?),
+            Action::Freeze(target) => self.member_mut(self.running(*target)?).frozen = true,
+            Action::Thaw(target) => self.thaw(self.target(*target)?),
+            Action::Partition(left, right) => self.partition(left, right)?,
             Action::Isolate(target) => {
                 let member = self.target_replica(*target)?;
                 let others = self.ids().filter(|other| *other != member);
-                let pairs: Vec<_> = others.map(|other| pair(member, other)).collect();
-                self.partitions.extend(pairs);
-                Ok(())
+                self.partitions.extend(others.map(|other| pair(member, other)));
             }
-            Action::CutOff(target) => {
-                let member = self.target(*target)?;
-                self.member_mut(member).cut_off = true;
-                Ok(())
+            Action::CutOff(target) => self.member_mut(self.target(*target)?).cut_off = true,
+            Action::Heal => self.heal(),
+            Action::SplitBrain => self.split_brain()?,
+            Action::Reconfig(config) => self.reconfigure(config.clone(), false)?,
+            Action::Edit(target, edits) => self.change_config(*target, |config, address| {
+                let entry = config.member_mut(address)?;
+                edits.iter().for_each(|edit| edit.apply(entry));
+                Some(())
+            })?,
+            Action::Add(member) => self.change_config((*member).into(), |config, address| {
+                if config.member(address).is_none() {
+                    config.members.push(MemberConfig::new(address.clone()));
+                }
+                Some(())
+            })?,
+            Action::Remove(target) => self.change_config(*target, |config, address| {
+                config.members.retain(|entry| entry.address != *address);
+                Some(())
+            })?,
+            Action::Maintenance(target, on) => {
+                self.set_maintenance(self.target_replica(*target)?, *on)?;
             }
-            Action::Heal => {
-                self.heal();
-                Ok(())
-            }
-            Action::SplitBrain => self.split_brain(),
-            Action::Reconfig(config) => self.reconfigure(config.clone(), false),
-            Action::Edit(target, edits) => self.edit(*target, edits),
-            Action::Add(member) => self.add(*member),
-            Action::Remove(target) => self.remove(*target),
-            Action::Maintenance(target, on) => self.maintain(*target, *on),
-            Action::Horizon(policy) => {
-                self.change_horizon(*policy);
-                Ok(())
-            }
+            Action::Horizon(policy) => self.change_horizon(*policy),
             Action::FailPoint(target, fail) => {
+                self.member_mut(self.running(*target)?).fail_command.clone_from(fail);
+            }
+            Action::Exhaust(target, on) => self.member_mut(self.target(*target)?).exhaust = *on,
+            Action::Flood(target, every) => {
                 let member = self.running(*target)?;
-                self.member_mut(member).fail_command.clone_from(fail);
-                Ok(())
+                self.member_mut(member).flood = *every;
+                self.schedule_flood(member);
             }
-            Action::Exhaust(target, on) => {
-                let member = self.target(*target)?;
-                self.member_mut(member).exhaust = *on;
-                Ok(())
-            }
-            Action::Flood(target, every) => self.flood(*target, *every),
             Action::Lag(target, lag) => {
-                let member = self.target_replica(*target)?;
-                if let Some(own) = self.replica_mut(member) {
+                if let Some(own) = self.replica_mut(self.target_replica(*target)?) {
                     own.lag = *lag;
                 }
-                Ok(())
             }
             Action::Upgrade(target, version) => {
                 let member = self.target(*target)?;
                 self.member_mut(member).version = *version;
                 self.restart(member);
-                Ok(())
             }
         }
+        Ok(())
     }
 
     fn target(&self, target: Target) -> Result<MemberId, ActionError> {
@@ -136,19 +124,6 @@ impl Deployment {
                 own.is_running() && own.role() == Some(Role::Primary)
             })
             .max_by_key(term)
-    }
-
-    fn act_step_down(&mut self, period: Duration) -> Result<(), ActionError> {
-        let primary = self.target(Target::Primary)?;
-        self.step_down(primary, period);
-        Ok(())
-    }
-
-    fn flood(&mut self, target: Target, every: Option<Duration>) -> Result<(), ActionError> {
-        let member = self.running(target)?;
-        self.member_mut(member).flood = every;
-        self.schedule_flood(member);
-        Ok(())
     }
 
     fn act_step_up(&mut self, target: Target) -> Result<(), ActionError> {
@@ -209,10 +184,9 @@ impl Deployment {
     }
 
     fn thaw(&mut self, member: MemberId) {
-        let own = self.member_mut(member);
-        own.frozen = false;
         self.dirty = true;
         let own = self.member_mut(member);
+        own.frozen = false;
         for timer in std::mem::take(&mut own.stalled) {
             self.timers.set(timer, self.now);
         }
@@ -260,34 +234,15 @@ impl Deployment {
         Ok(())
     }
 
-    fn edit(&mut self, target: Target, edits: &[Edit]) -> Result<(), ActionError> {
+    /// Changes the configuration. `change` fails if the member's entry is missing.
+    fn change_config(
+        &mut self,
+        target: Target,
+        change: impl FnOnce(&mut SetConfig, &ServerAddress) -> Option<()>,
+    ) -> Result<(), ActionError> {
         let member = self.target_replica(target)?;
-        let address = self.member(member).address.clone();
         let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
-        let Some(entry) = config.member_mut(&address) else {
-            return Err(ActionError::NoTarget(target));
-        };
-        for edit in edits {
-            edit.apply(entry);
-        }
-        self.reconfigure(config, false)
-    }
-
-    fn add(&mut self, member: MemberId) -> Result<(), ActionError> {
-        let member = self.target_replica(Target::Member(member))?;
-        let address = self.member(member).address.clone();
-        let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
-        if config.member(&address).is_none() {
-            config.members.push(MemberConfig::new(address));
-        }
-        self.reconfigure(config, false)
-    }
-
-    fn remove(&mut self, target: Target) -> Result<(), ActionError> {
-        let member = self.target_replica(target)?;
-        let address = self.member(member).address.clone();
-        let mut config = self.config().ok_or(ActionError::NoReplicaSet)?;
-        config.members.retain(|entry| entry.address != address);
+        change(&mut config, self.address_of(member)).ok_or(ActionError::NoTarget(target))?;
         self.reconfigure(config, false)
     }
 
@@ -332,24 +287,18 @@ impl Deployment {
         Ok(())
     }
 
-    fn maintain(&mut self, target: Target, on: bool) -> Result<(), ActionError> {
-        let member = self.target_replica(target)?;
-        self.set_maintenance(member, on)
-    }
-
     pub(crate) fn set_maintenance(
         &mut self,
         member: MemberId,
         on: bool,
     ) -> Result<(), ActionError> {
-        let address = self.member(member).address.clone();
         let allowed =
             |replica: &&mut Replica| matches!(replica.role, Role::Secondary | Role::Recovering);
         let Some(own) = self.replica_mut(member).filter(allowed) else {
             return Err(ActionError::WrongRole(member));
         };
         own.maintenance = on;
-        own.role = own.non_primary_role(&address);
+        self.member_mut(member).assign_role();
         self.await_primary(member);
         Ok(())
     }

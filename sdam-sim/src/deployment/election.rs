@@ -186,14 +186,13 @@ impl Deployment {
 
     /// Ends the primary role of `member`.
     pub(super) fn relinquish(&mut self, member: MemberId) {
-        let address = self.member(member).address.clone();
         let Some(own) = self.replica_mut(member) else {
             return;
         };
-        own.role = own.non_primary_role(&address);
         own.primary = None;
         own.ignores_majority = false;
         own.draining = false;
+        self.member_mut(member).assign_role();
         self.timers.cancel(Timer::CatchUp(member));
         self.timers.cancel(Timer::NoOp(member));
         self.await_primary(member);

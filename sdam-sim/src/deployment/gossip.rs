@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Deployment;
 use crate::{
     MemberId,
-    config::SetConfig,
+    config::{MemberConfig, SetConfig},
     member::{PeerState, Role},
     timers::Timer,
 };
@@ -13,11 +13,10 @@ use crate::{
 impl Deployment {
     /// Joins a started `member` to its set, or makes it wait for a configuration.
     pub(super) fn join(&mut self, member: MemberId) {
-        let address = self.member(member).address.clone();
-        let Some(replica) = self.replica_mut(member) else {
+        if self.replica_mut(member).is_none() {
             return;
-        };
-        replica.role = replica.non_primary_role(&address);
+        }
+        self.member_mut(member).assign_role();
         // A random phase prevents members from acting in lockstep.
         let phase = self.jitter(self.timing.heartbeat_interval);
         self.timers.set(Timer::Heartbeat(member), self.now + phase);
@@ -161,9 +160,8 @@ impl Deployment {
 
     /// Installs `config` on `member`.
     pub(super) fn install(&mut self, member: MemberId, config: Arc<SetConfig>) {
-        let address = self.member(member).address.clone();
-        let electable =
-            config.member(&address).is_some_and(crate::config::MemberConfig::is_electable);
+        let entry = config.member(self.address_of(member));
+        let electable = entry.is_some_and(MemberConfig::is_electable);
         let Some(own) = self.replica_mut(member) else {
             return;
         };
@@ -174,8 +172,9 @@ impl Deployment {
             }
             return;
         }
-        own.role = own.non_primary_role(&address);
-        if own.role == Role::Removed {
+        let own = self.member_mut(member);
+        own.assign_role();
+        if let Some(own) = own.replica_mut().filter(|own| own.role == Role::Removed) {
             own.primary = None;
         }
         self.timers.cancel(Timer::Takeover(member));
