@@ -20,7 +20,7 @@ use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 use crate::{
     plan::Plan,
-    record::{RunRecord, SelectedServer, Topology, Waiting},
+    record::{RunRecord, SelectedServer, Topology, Waiting, lock},
     request::SelectionRequest,
 };
 
@@ -75,7 +75,7 @@ pub(crate) fn start(
 
 /// Starts a task that holds an idle connection of a pool, if there is one, for `time`.
 pub(crate) fn hold_connection(record: &Arc<RunRecord>, runtime: &Runtime, time: Duration) {
-    let pools = record.connecting().clone();
+    let pools = lock(&record.connecting).clone();
     let mut idle = pools.iter().filter(|pool| pool.stats().idle > 0);
     if let Some(Ok(connection)) = idle.next().and_then(|pool| pool.check_out().now_or_never()) {
         let end = runtime.backend.clock.sleep_until(runtime.backend.clock.now() + time);
@@ -186,7 +186,7 @@ impl Application {
         loop {
             let over = self.clock.sleep_until(self.until);
             let Either::Left((Some(snapshot), _)) = select(snapshots.next(), over).await else {
-                *self.record.watched() = None;
+                *lock(&self.record.watched) = None;
                 return;
             };
             if snapshot.version() <= last {
@@ -197,7 +197,7 @@ impl Application {
                 self.record.violated(Oracle::Freshness, message);
             }
             last = snapshot.version();
-            *self.record.watched() = Some(last);
+            *lock(&self.record.watched) = Some(last);
         }
     }
 }
@@ -210,7 +210,7 @@ struct WaiterGuard<'l> {
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.record.waiting().remove(&self.number);
+        lock(&self.record.waiting).remove(&self.number);
     }
 }
 
@@ -224,7 +224,7 @@ pub(crate) async fn wait_for(
 ) -> Result<SelectedServer, SelectionError> {
     let deadline = clock.now() + timeout;
     let number = {
-        let mut waiting = record.waiting();
+        let mut waiting = lock(&record.waiting);
         let number = waiting.last_key_value().map_or(0, |(last, _)| last + 1);
         let request = request.clone();
         waiting.insert(number, Waiting { request, deadline });
@@ -235,7 +235,7 @@ pub(crate) async fn wait_for(
     drop(guard);
     match &outcome {
         Ok(selected) => {
-            record.counts().selected += 1;
+            lock(&record.counts).selected += 1;
             if request.is_suitable(selected.topology_type(), selected.server_type()) == Some(false)
             {
                 let message = format!("{selected:?} for {}", request.criteria);
@@ -243,7 +243,7 @@ pub(crate) async fn wait_for(
             }
         }
         Err(SelectionError::Timeout(_)) => {
-            record.counts().timed_out += 1;
+            lock(&record.counts).timed_out += 1;
             let now = clock.now();
             if now != deadline {
                 let message = format!("a selection timed out at {now:?} instead of {deadline:?}");

@@ -39,18 +39,18 @@ pub(crate) type SelectedServer = sdam::SelectedServer<RecordingPool>;
 pub(crate) struct RunRecord {
     clock: OnceLock<Arc<dyn Clock>>,
     topology: Mutex<Option<Topology>>,
-    events: Mutex<Vec<Event>>,
-    pools: Mutex<PoolRecord>,
+    pub(crate) events: Mutex<Vec<Event>>,
+    pub(crate) pools: Mutex<PoolRecord>,
     /// The pools that open connections, including closed ones.
-    connecting: Mutex<Vec<Pool>>,
-    balanced: Mutex<BalancedPool>,
+    pub(crate) connecting: Mutex<Vec<Pool>>,
+    pub(crate) balanced: Mutex<BalancedPool>,
     /// The pooled connections that received an invalid reply.
-    out_of_step: Mutex<BTreeSet<(ServerId, u64)>>,
-    waiting: Mutex<BTreeMap<u64, Waiting>>,
+    pub(crate) out_of_step: Mutex<BTreeSet<(ServerId, u64)>>,
+    pub(crate) waiting: Mutex<BTreeMap<u64, Waiting>>,
     /// The version of the newest snapshot that the watcher has received.
     pub(crate) watched: Mutex<Option<u64>>,
     violation: Mutex<Option<Violation>>,
-    notes: Mutex<Vec<(Instant, String)>>,
+    pub(crate) notes: Mutex<Vec<(Instant, String)>>,
     /// The number of live tasks of the load.
     pub(crate) load: AtomicUsize,
     /// The number of check-outs in progress.
@@ -145,49 +145,13 @@ impl RunRecord {
         lock(&self.topology).clone()
     }
 
-    pub(crate) fn events(&self) -> MutexGuard<'_, Vec<Event>> {
-        lock(&self.events)
-    }
-
-    pub(crate) fn pools(&self) -> MutexGuard<'_, PoolRecord> {
-        lock(&self.pools)
-    }
-
-    pub(crate) fn connecting(&self) -> MutexGuard<'_, Vec<Pool>> {
-        lock(&self.connecting)
-    }
-
-    pub(crate) fn balanced(&self) -> MutexGuard<'_, BalancedPool> {
-        lock(&self.balanced)
-    }
-
-    pub(crate) fn out_of_step(&self) -> MutexGuard<'_, BTreeSet<(ServerId, u64)>> {
-        lock(&self.out_of_step)
-    }
-
-    pub(crate) fn waiting(&self) -> MutexGuard<'_, BTreeMap<u64, Waiting>> {
-        lock(&self.waiting)
-    }
-
-    pub(crate) fn counts(&self) -> MutexGuard<'_, Counts> {
-        lock(&self.counts)
-    }
-
-    pub(crate) fn watched(&self) -> MutexGuard<'_, Option<u64>> {
-        lock(&self.watched)
-    }
-
-    pub(crate) fn notes(&self) -> MutexGuard<'_, Vec<(Instant, String)>> {
-        lock(&self.notes)
-    }
-
     pub(crate) fn note(&self, text: impl Into<String>) {
         let now = self.now();
-        self.notes().push((now, text.into()));
+        lock(&self.notes).push((now, text.into()));
     }
 
     pub(crate) fn pool(&self, server: ServerId) -> Option<PoolState> {
-        self.pools().open.get(&server).cloned()
+        lock(&self.pools).open.get(&server).cloned()
     }
 
     /// Stores the first violation; later ones may be its consequences.
@@ -212,7 +176,7 @@ impl RunRecord {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -222,7 +186,7 @@ pub(crate) struct EventRecorder(pub(crate) Arc<RunRecord>);
 
 impl EventSink for EventRecorder {
     fn emit(&self, event: &Event) {
-        self.0.events().push(event.clone());
+        lock(&self.0.events).push(event.clone());
     }
 
     fn interest(&self) -> Interest {
@@ -251,13 +215,13 @@ impl PoolFactory for RecordingPools {
 
     fn create(&self, context: PoolContext) -> RecordingPool {
         let server = context.server;
-        let before = self.record.pools().open.insert(server, PoolState::default());
+        let before = lock(&self.record.pools).open.insert(server, PoolState::default());
         if before.is_some() {
             let message = format!("a second pool is created for server {server}");
             self.record.violated(Oracle::Pools, message);
         }
         let connecting = self.connecting.as_ref().map(|pools| pools.create(context));
-        self.record.connecting().extend(connecting.clone());
+        lock(&self.record.connecting).extend(connecting.clone());
         RecordingPool { server, record: Arc::clone(&self.record), connecting }
     }
 }
@@ -273,7 +237,7 @@ impl RecordingPool {
     }
 
     fn record_call(&self, call: PoolCall) {
-        self.record.pools().calls.push((self.server, call));
+        lock(&self.record.pools).calls.push((self.server, call));
     }
 }
 
@@ -285,7 +249,7 @@ impl PoolHandle for RecordingPool {
             self.record.violated(Oracle::Pools, message);
         }
         self.record_call(PoolCall::Ready);
-        if let Some(state) = self.record.pools().open.get_mut(&self.server) {
+        if let Some(state) = lock(&self.record.pools).open.get_mut(&self.server) {
             state.ready = true;
         }
         if let Some(pool) = &self.connecting {
@@ -303,11 +267,11 @@ impl PoolHandle for RecordingPool {
         }
         self.record_call(PoolCall::Clear(clear.clone()));
         if let Some(service) = clear.service_id {
-            let cleared = self.record.balanced().clear(service, clear.generation);
+            let cleared = lock(&self.record.balanced).clear(service, clear.generation);
             if let Err(complaint) = cleared {
                 self.record.violated(Oracle::Pools, complaint);
             }
-        } else if let Some(state) = self.record.pools().open.get_mut(&self.server) {
+        } else if let Some(state) = lock(&self.record.pools).open.get_mut(&self.server) {
             state.ready = false;
             state.generation = clear.generation;
         }
@@ -318,7 +282,7 @@ impl PoolHandle for RecordingPool {
 
     fn close(&self) {
         self.record_call(PoolCall::Close);
-        if self.record.pools().open.remove(&self.server).is_none() {
+        if lock(&self.record.pools).open.remove(&self.server).is_none() {
             let message = format!("the pool of server {} is closed twice", self.server);
             self.record.violated(Oracle::Pools, message);
         }

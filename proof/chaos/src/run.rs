@@ -25,7 +25,7 @@ use sdam_sim::{
 };
 use sdam_transport::handshake::{ClientMetadata, Environment};
 
-use crate::record::{Topology, TopologyBuilder};
+use crate::record::{Topology, TopologyBuilder, lock};
 use crate::{
     load,
     oracle::{cadence, elections, pooled, replayed, silence, step::StepOracle, truth::Truth, wire},
@@ -90,8 +90,8 @@ pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let failed = |violation| {
         Err(Box::new(Failure {
             violation,
-            events: record.events().clone(),
-            notes: record.notes().clone(),
+            events: lock(&record.events).clone(),
+            notes: lock(&record.notes).clone(),
         }))
     };
     // The first violation takes precedence.
@@ -155,18 +155,18 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
             return Err(Oracle::Leaks.violated(sim.now(), message));
         }
     }
-    let events = record.events().clone();
+    let events = lock(&record.events).clone();
     wire::check(plan.access, &sim)?;
     wire::check_look_ups(plan, &sim)?;
     wire::check_stages(plan, &events)?;
-    audit(&events, &record.pools().calls)?;
-    pooled::check_events(&events, record.counts().unended)?;
+    audit(&events, &lock(&record.pools).calls)?;
+    pooled::check_events(&events, lock(&record.counts).unended)?;
     pooled::check_end(record, sim.now())?;
     elections::check(&events)?;
     cadence::check(&events, &options, plan.kind == Kind::Scan)?;
     replayed::check(&options, &events)?;
     let traffic = sim.network().traffic();
-    let mut counts = *record.counts();
+    let mut counts = *lock(&record.counts);
     (counts.encrypted, counts.proxied) = (traffic.encrypted, traffic.proxied);
     counts.suspicions = silence::check(&options, &events)?;
     counts.look_ups = sim.dns().lookups(SRV_NAME);
@@ -213,7 +213,7 @@ async fn run_client(
     } else {
         faults.await
     };
-    record.counts().faults += (plan.scenario.steps.len() - refused.len()) as u64;
+    lock(&record.counts).faults += (plan.scenario.steps.len() - refused.len()) as u64;
     for refused in refused {
         record.note(format!("step was not possible: {refused}"));
     }
@@ -314,8 +314,8 @@ impl<'c> Convergence<'c> {
         if now.since(self.since) <= self.limit {
             return Ok(false);
         }
-        if self.truth.is_excused(believed, &self.record.events()) {
-            self.record.counts().excused += 1;
+        if self.truth.is_excused(believed, &lock(&self.record.events)) {
+            lock(&self.record.counts).excused += 1;
             return Ok(true);
         }
         Err(Oracle::Convergence.violated(now, difference))
@@ -367,7 +367,7 @@ async fn finish(
     if plan.ending != Ending::Drop {
         load::hold_connection(record, &runtime, (patience * 3 / 4) * (plan.seed % 4) as u32);
     }
-    let in_use = record.connecting().iter().any(|pool| pool.stats().in_use > 0);
+    let in_use = lock(&record.connecting).iter().any(|pool| pool.stats().in_use > 0);
     let limit = CLOSE_LIMIT + if in_use { patience } else { Duration::ZERO };
     let expiry = clock.sleep_until(began + limit);
     let closing = async {
@@ -396,7 +396,7 @@ async fn finish(
                 let ended = |event: &Event| {
                     matches!(event.kind, sdam_core::event::EventKind::TopologyClosed)
                 };
-                while sim.tasks() > 0 || !record.events().last().is_some_and(ended) {
+                while sim.tasks() > 0 || !lock(&record.events).last().is_some_and(ended) {
                     clock.sleep_until(sim.now() + CLOSE_LIMIT / 100).await;
                 }
             }
@@ -416,6 +416,6 @@ async fn finish(
         let message = format!("closing waited only {took:?} for {unended} connections");
         return Err(Oracle::Close.violated(sim.now(), message));
     }
-    record.counts().unended += unended;
+    lock(&record.counts).unended += unended;
     Ok(())
 }

@@ -9,7 +9,7 @@ use sdam_core::{
 use sdam_sim::oracle::Oracle;
 
 use super::{Application, report::draw};
-use crate::plan::pick;
+use crate::{plan::pick, record::lock};
 
 /// The number of services behind the load balancer.
 const SERVICES: u64 = 3;
@@ -20,7 +20,7 @@ impl Application {
         match self.rng.below(8) {
             0..3 => self.open_connection(server.id),
             3 => self.close_connection(),
-            4 => self.report_without_service(server),
+            4 => self.report_of(server, None, true),
             5 => self.report_late(server),
             _ => self.report_on_connection(server),
         }
@@ -31,12 +31,12 @@ impl Application {
         let service = oid::ObjectId::from_bytes([number; 12]);
         let reply = doc! { "ok": 1, "msg": "isdbgrid", "maxWireVersion": 21, "serviceId": service };
         let reply = reply.to_vec().unwrap_or_default();
-        self.record.counts().handshakes += 1;
+        lock(&self.record.counts).handshakes += 1;
         let handshake = self.topology.handle_handshake(server, Generation::FIRST, &reply);
         let complaint = match handshake {
             Ok(Some(connection)) => {
                 self.record.note(format!("opens {connection:?}"));
-                self.record.balanced().open(connection).err()
+                lock(&self.record.balanced).open(connection).err()
             }
             Ok(None) => (!self.topology.snapshot().is_closed()).then(|| {
                 "the handshake with a load balancer returned no service connection".into()
@@ -49,7 +49,7 @@ impl Application {
     }
 
     fn close_connection(&mut self) {
-        let closed = self.record.balanced().close(&mut self.rng);
+        let closed = lock(&self.record.balanced).close(&mut self.rng);
         if let Some(connection) = closed {
             self.record.note(format!("closes {connection:?}"));
             self.topology.handle_service_connection_closed(connection);
@@ -59,7 +59,7 @@ impl Application {
     /// Reports an error of an open connection. An error of a current connection is never stale.
     fn report_on_connection(&mut self, server: &ServerDescription) {
         let (service, generation, current) = {
-            let pool = self.record.balanced();
+            let pool = lock(&self.record.balanced);
             let Some(index) = pool.draw(&mut self.rng) else {
                 return;
             };
@@ -74,7 +74,7 @@ impl Application {
     /// Reports an error of a closed connection, which is stale even if its service has returned.
     fn report_late(&mut self, server: &ServerDescription) {
         let late = {
-            let pool = self.record.balanced();
+            let pool = lock(&self.record.balanced);
             let gone = |(service, generation): &&(ObjectId, Generation)| {
                 pool.generation(*service) != Some(*generation)
             };
@@ -82,13 +82,9 @@ impl Application {
             (!late.is_empty()).then(|| pick(&mut self.rng, &late))
         };
         if late.is_some() {
-            self.record.counts().late += 1;
+            lock(&self.record.counts).late += 1;
             self.report_of(server, late, false);
         }
-    }
-
-    fn report_without_service(&mut self, server: &ServerDescription) {
-        self.report_of(server, None, true);
     }
 
     fn report_of(
@@ -103,14 +99,11 @@ impl Application {
         let (service, generation) = connection.unzip();
         let error = drawn.on(server, generation.unwrap_or_default(), service);
         let outcome = self.topology.handle_error(server.id, &error);
-        self.record.counts().errors += 1;
         self.record.note(format!("{} of {connection:?}: {outcome:?}", drawn.error));
         let expected = if current { drawn.expected(service) } else { Some(ErrorOutcome::Stale) };
-        if expected.is_some_and(|expected| expected != outcome)
-            || current && outcome == ErrorOutcome::Stale
-        {
-            let message = format!("{error:?} resulted in {outcome:?}, expected {expected:?}");
-            self.record.violated(Oracle::Errors, message);
-        }
+        drawn.reported(&self.record, server, outcome, expected);
+        self.record.ensure(!current || outcome != ErrorOutcome::Stale, Oracle::Errors, || {
+            format!("{error:?} of a current connection is stale")
+        });
     }
 }

@@ -16,7 +16,11 @@ use sdam_pool::{Pool, PooledConnection};
 use sdam_sim::oracle::Oracle;
 
 use super::Application;
-use crate::{plan::COMMANDS, record::RunRecord, request::SelectionRequest};
+use crate::{
+    plan::COMMANDS,
+    record::{RunRecord, lock},
+    request::SelectionRequest,
+};
 
 /// Returns the maximum duration of a check-out: its time in the queue, and then one attempt for
 /// itself and for each check-out that may overtake it.
@@ -71,7 +75,7 @@ impl Application {
                 self.record.violated(Oracle::Pools, message);
             }
             let number = (server, connection.id().driver);
-            if self.record.out_of_step().contains(&number) {
+            if lock(&self.record.out_of_step).contains(&number) {
                 let message = format!("{connection:?} is out of step, and was handed out");
                 self.record.violated(Oracle::Replies, message);
             }
@@ -101,7 +105,7 @@ impl Application {
         match select(pin!(pool.check_out()), give_up).await {
             Either::Left((Ok(connection), _)) => Some(connection),
             Either::Left((Err(error), _)) => {
-                self.record.counts().refused += 1;
+                lock(&self.record.counts).refused += 1;
                 self.record.note(format!("no connection: {error}"));
                 if error.kind() == ErrorKind::RuntimeShutDown {
                     self.record.violated(Oracle::Pools, error.to_string());
@@ -138,15 +142,15 @@ impl Application {
         };
         match outcome {
             Some(Ok(reply)) => {
-                self.record.counts().operations += 1;
+                lock(&self.record.counts).operations += 1;
                 self.check_reply(name, server, connection, reply.body());
             }
             Some(Err(error)) => {
                 self.record.note(format!("{name} failed: {error}"));
                 if error.kind() == ErrorKind::Protocol {
-                    self.record.counts().bad_replies += 1;
+                    lock(&self.record.counts).bad_replies += 1;
                     let number = (server, connection.id().driver);
-                    self.record.out_of_step().insert(number);
+                    lock(&self.record.out_of_step).insert(number);
                 }
             }
             None if is_dropped => {}
@@ -172,7 +176,7 @@ impl Application {
             }
             Ok(_) => {
                 let number = (server, connection.id().driver);
-                if !self.record.out_of_step().contains(&number) {
+                if !lock(&self.record.out_of_step).contains(&number) {
                     return;
                 }
                 "was run on a connection that is out of step"

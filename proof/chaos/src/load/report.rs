@@ -17,7 +17,10 @@ use sdam_core::{
 use sdam_sim::oracle::Oracle;
 
 use super::Application;
-use crate::plan::pick;
+use crate::{
+    plan::pick,
+    record::{RunRecord, lock},
+};
 
 /// Codes of state change errors.
 const STATE_CHANGES: [i32; 4] = [10107, 13435, 91, 11600];
@@ -41,6 +44,21 @@ impl DrawnError {
             ErrorOutcome::Cleared if of_service => ErrorOutcome::ServiceCleared,
             _ => ErrorOutcome::Irrelevant,
         })
+    }
+
+    /// Counts the report of the error, and checks its outcome.
+    pub(crate) fn reported(
+        &self,
+        record: &RunRecord,
+        server: &ServerDescription,
+        outcome: ErrorOutcome,
+        expected: Option<ErrorOutcome>,
+    ) {
+        lock(&record.counts).errors += 1;
+        record.ensure(expected.is_none_or(|expected| expected == outcome), Oracle::Errors, || {
+            let error = &self.error;
+            format!("{error:?} on {server} resulted in {outcome:?}, expected {expected:?}")
+        });
     }
 
     /// Converts to the error of a connection to `server`.
@@ -77,7 +95,7 @@ impl Application {
             return;
         };
         let replies: Vec<SharedDocument> = {
-            let events = self.record.events();
+            let events = lock(&self.record.events);
             let of_server = events.iter().rev().filter_map(|event| match &event.kind {
                 EventKind::ServerHeartbeatSucceeded { heartbeat, reply, .. }
                     if heartbeat.server == server =>
@@ -92,7 +110,7 @@ impl Application {
             return;
         };
         let generation = possibly_stale(&mut self.rng, pool.generation);
-        self.record.counts().handshakes += 1;
+        lock(&self.record.counts).handshakes += 1;
         self.record.note(format!("handshake with server {server}, generation {generation}"));
         let before = self.topology.snapshot().version();
         if let Err(error) = self.topology.handle_handshake(server, generation, reply) {
@@ -121,18 +139,13 @@ impl Application {
         let generation = possibly_stale(&mut self.rng, current);
         let error = drawn.on(known, generation, None);
         let outcome = self.topology.handle_error(server, &error);
-        self.record.counts().errors += 1;
         self.record.note(format!(
             "{} on {}, generation {generation} of {current}: {outcome:?}",
             drawn.error, known.address
         ));
         let expected =
             if generation < current { Some(ErrorOutcome::Stale) } else { drawn.expected(None) };
-        if expected.is_some_and(|expected| expected != outcome) {
-            let message =
-                format!("{error:?} on {known} resulted in {outcome:?}, expected {expected:?}");
-            self.record.violated(Oracle::Errors, message);
-        }
+        drawn.reported(&self.record, known, outcome, expected);
         self.check_effect(server, outcome, before, current);
     }
 

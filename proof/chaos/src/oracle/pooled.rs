@@ -10,7 +10,7 @@ use sdam_core::{
 use sdam_pool::Pool;
 use sdam_sim::oracle::{Oracle, Violation};
 
-use crate::record::RunRecord;
+use crate::record::{RunRecord, lock};
 
 /// The state of a connection according to its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(crate) fn check_numbers(record: &RunRecord, pool: &Pool) {
 
 /// Checks that the pools of a closed topology are empty.
 pub(crate) fn check_end(record: &RunRecord, now: Instant) -> Result<(), Violation> {
-    for pool in &*record.connecting() {
+    for pool in &*lock(&record.connecting) {
         let stats = pool.stats();
         let left = stats.idle + stats.in_use + stats.pending + stats.waiting;
         if left > 0 || stats.is_ready {

@@ -14,7 +14,7 @@ use super::{pooled, wire};
 use crate::{
     load::TASK_TIMERS,
     plan::Access,
-    record::{RunRecord, Topology, Waiting},
+    record::{RunRecord, Topology, Waiting, lock},
 };
 
 /// The maximum number of polls per task in a second of virtual time.
@@ -64,7 +64,7 @@ impl<'w> StepOracle<'w> {
             let snapshot = topology.snapshot();
             (snapshot.version(), Arc::clone(snapshot.description()))
         };
-        let state = (version, self.record.pools().calls.len());
+        let state = (version, lock(&self.record.pools).calls.len());
         if self.checked.replace(state) == Some(state) {
             return;
         }
@@ -91,7 +91,7 @@ impl<'w> StepOracle<'w> {
     fn check_leaks(&self, topology: &Topology) {
         let servers = topology.snapshot().description().servers().len();
         let load = self.record.load_alive();
-        let pools = self.record.connecting().clone();
+        let pools = lock(&self.record.connecting).clone();
         let mut pooled = (0, 0, 0);
         for pool in &pools {
             pooled::check_numbers(self.record, pool);
@@ -146,7 +146,7 @@ impl<'w> StepOracle<'w> {
             let description = Arc::clone(snapshot.description());
             (description, snapshot.version(), snapshot.is_closed())
         };
-        let waiting: Vec<_> = self.record.waiting().values().cloned().collect();
+        let waiting: Vec<_> = lock(&self.record.waiting).values().cloned().collect();
         let (there, counted) = (waiting.len(), topology.waiters());
         self.record.ensure(there == counted, Oracle::Waiters, || {
             format!("{there} selections are waiting, but {counted} are counted")
@@ -163,7 +163,7 @@ impl<'w> StepOracle<'w> {
                 format!("a selection of {criteria} is waiting after its deadline {deadline:?}")
             });
         }
-        let seen = self.record.watched().unwrap_or(version);
+        let seen = lock(&self.record.watched).unwrap_or(version);
         self.record.ensure(seen == version, Oracle::Waiters, || {
             format!("snapshot version {version} is published, but the watcher has received {seen}")
         });
@@ -178,7 +178,7 @@ pub(crate) fn check_description(record: &RunRecord, description: &TopologyDescri
     if let Some(server) = without_round_trip_time(description) {
         record.violated(Oracle::RoundTrip, format!("{server} has no round-trip time"));
     }
-    let open = record.pools().open.clone();
+    let open = lock(&record.pools).open.clone();
     let pools: Vec<ServerId> = open.keys().copied().collect();
     let mut servers: Vec<ServerId> = description.servers().iter().map(|own| own.id).collect();
     servers.sort_unstable();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sdam_core::{
     address::ServerAddress,
-    error::ErrorKind,
+    error::{Error, ErrorKind},
     event::{Event, EventKind},
     hello::Hello,
     server::{ServerDescription, ServerType},
@@ -29,56 +29,38 @@ pub(crate) struct Truth {
 impl Truth {
     /// Returns the current truth.
     pub(crate) fn of(plan: &Plan, sim: &Sim) -> Self {
-        let status = sim.status();
-        let typed = |member: &MemberStatus, of: ServerType| {
-            let found = if member.answers { of } else { ServerType::Unknown };
-            (member.address.clone(), found)
+        let typed = |of: ServerType| {
+            let hosts = sim.dns().hosts(SRV_NAME);
+            let mut members = sim.status().members;
+            members.retain(|member| !plan.access.srv || hosts.contains(&member.address));
+            let found = |own: MemberStatus| {
+                (own.address, if own.answers { of } else { ServerType::Unknown })
+            };
+            members.into_iter().map(found).collect()
         };
-        match plan.shape {
-            Shape::Standalone => Self {
-                topology_type: TopologyType::Single,
-                servers: status
-                    .members
-                    .iter()
-                    .map(|member| typed(member, ServerType::Standalone))
-                    .collect(),
-            },
-            Shape::Sharded => Self {
-                topology_type: TopologyType::Sharded,
-                servers: status
-                    .members
-                    .iter()
-                    .filter(|member| {
-                        let listed = || sim.dns().hosts(SRV_NAME).contains(&member.address);
-                        !plan.access.srv || listed()
-                    })
-                    .map(|member| typed(member, ServerType::Mongos))
-                    .collect(),
-            },
-            Shape::LoadBalanced => Self {
-                topology_type: TopologyType::LoadBalanced,
-                servers: [(first(), ServerType::LoadBalancer)].into(),
-            },
-            Shape::Direct => Self {
-                topology_type: TopologyType::Single,
-                servers: Self::members(sim)
-                    .into_iter()
-                    .filter(|(address, _)| *address == first())
-                    .collect(),
-            },
+        let (topology_type, servers) = match plan.shape {
+            Shape::Standalone => (TopologyType::Single, typed(ServerType::Standalone)),
+            Shape::Sharded => (TopologyType::Sharded, typed(ServerType::Mongos)),
+            Shape::LoadBalanced => {
+                (TopologyType::LoadBalanced, [(first(), ServerType::LoadBalancer)].into())
+            }
+            Shape::Direct => {
+                let mut servers = Self::members(sim);
+                servers.retain(|address, _| *address == first());
+                (TopologyType::Single, servers)
+            }
             Shape::ReplicaSet => {
                 let servers = Self::members(sim);
                 let has_primary = servers.values().any(|own| *own == ServerType::RsPrimary);
-                Self {
-                    topology_type: if has_primary {
-                        TopologyType::ReplicaSetWithPrimary
-                    } else {
-                        TopologyType::ReplicaSetNoPrimary
-                    },
-                    servers,
-                }
+                let topology_type = if has_primary {
+                    TopologyType::ReplicaSetWithPrimary
+                } else {
+                    TopologyType::ReplicaSetNoPrimary
+                };
+                (topology_type, servers)
             }
-        }
+        };
+        Self { topology_type, servers }
     }
 
     /// Returns the members of the replica set that are visible to clients.
@@ -89,10 +71,8 @@ impl Truth {
         listed
             .filter(|entry| !entry.hidden)
             .map(|entry| {
-                let member = status
-                    .members
-                    .iter()
-                    .find(|member| member.address == entry.address && is_up(member));
+                let mut members = status.members.iter().filter(|member| is_up(member));
+                let member = members.find(|member| member.address == entry.address);
                 let found = match member.and_then(|member| member.role) {
                     None => ServerType::Unknown,
                     Some(Role::Primary) => ServerType::RsPrimary,
@@ -136,9 +116,8 @@ impl Truth {
     /// with an older configuration is treated as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
-            let stale = |error: &sdam_core::error::Error| error.kind() == ErrorKind::StalePrimary;
             self.servers.get(&server.address) == Some(&ServerType::RsPrimary)
-                && server.error.as_ref().is_some_and(stale)
+                && server.error.as_ref().map(Error::kind) == Some(ErrorKind::StalePrimary)
         });
         let Some(rejected) = rejected else {
             return false;

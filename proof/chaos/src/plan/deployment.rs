@@ -43,35 +43,20 @@ pub(super) fn deploy(kind: Kind, rng: &mut Rng) -> Deployed {
         (_, 88..94) => Shape::Direct,
         _ => Shape::LoadBalanced,
     };
-    match shape {
-        Shape::ReplicaSet | Shape::Direct => replica_set(kind, shape, version, rng),
+    let (processes, blueprint) = match shape {
+        Shape::ReplicaSet | Shape::Direct => return replica_set(kind, shape, version, rng),
         Shape::Sharded => {
             let processes = rng.below(3) + 1;
-            Deployed {
-                shape,
-                blueprint: Blueprint::sharded((0..processes).map(mongos)).version(version),
-                processes,
-                spare: false,
-            }
+            (processes, Blueprint::sharded((0..processes).map(mongos)).version(version))
         }
-        Shape::Standalone => Deployed {
-            shape,
-            blueprint: Blueprint::standalone(first()).version(version),
-            processes: 1,
-            spare: false,
-        },
+        Shape::Standalone => (1, Blueprint::standalone(first()).version(version)),
         Shape::LoadBalanced => {
             let processes = rng.below(3) + 1;
-            let version = version.max(ServerVersion::V5_0);
-            Deployed {
-                shape,
-                blueprint: Blueprint::load_balanced((0..processes).map(|_| first()))
-                    .version(version),
-                processes,
-                spare: false,
-            }
+            let blueprint = Blueprint::load_balanced((0..processes).map(|_| first()));
+            (processes, blueprint.version(version.max(ServerVersion::V5_0)))
         }
-    }
+    };
+    Deployed { shape, blueprint, processes, spare: false }
 }
 
 fn replica_set(kind: Kind, shape: Shape, version: ServerVersion, rng: &mut Rng) -> Deployed {

@@ -19,7 +19,7 @@ use crate::{
     load::report::{draw, possibly_stale},
     oracle::step::check_description,
     plan::Plan,
-    record::RunRecord,
+    record::{RunRecord, lock},
     request::SelectionRequest,
 };
 
@@ -42,7 +42,7 @@ pub(super) async fn run_client(
         }
     };
     let (refused, ()) = join(plan.scenario.play(sim), work).await;
-    record.counts().faults += (plan.scenario.steps.len() - refused.len()) as u64;
+    lock(&record.counts).faults += (plan.scenario.steps.len() - refused.len()) as u64;
     client.converge(plan).await?;
     client.topology.close();
     Ok(())
@@ -74,7 +74,7 @@ impl Client<'_> {
         let timeout = Duration::from_millis(self.rng.below(8000));
         match self.topology.select_within(&request.criteria, timeout).await {
             Ok(selected) => {
-                self.record.counts().selected += 1;
+                lock(&self.record.counts).selected += 1;
                 let server_type = selected.server_type();
                 if request.is_suitable(selected.topology_type(), server_type) == Some(false) {
                     let message = format!("{server_type} for {}", request.criteria);
@@ -82,7 +82,7 @@ impl Client<'_> {
                 }
             }
             Err(SelectionError::Timeout(_)) => {
-                self.record.counts().timed_out += 1;
+                lock(&self.record.counts).timed_out += 1;
                 let description = self.topology.description();
                 // A selection without time for a due scan fails, whatever is known (Server
                 // Selection: "Single-threaded server selection").
@@ -111,13 +111,8 @@ impl Client<'_> {
         let drawn = draw(&mut self.rng, &description, server);
         let generation = possibly_stale(&mut self.rng, current);
         let outcome = self.topology.handle_error(server.id, &drawn.on(server, generation, None));
-        self.record.counts().errors += 1;
         let expected = drawn.expected(None).filter(|_| generation == current);
-        if expected.is_some_and(|expected| expected != outcome) {
-            let message =
-                format!("an error on {server} resulted in {outcome:?}, expected {expected:?}");
-            self.record.violated(Oracle::Errors, message);
-        }
+        drawn.reported(self.record, server, outcome, expected);
     }
 
     /// Checks P1, P3 and P7 between the calls, when no other code can observe the client.
