@@ -1,7 +1,8 @@
 //! The alphabets of steps for searches.
 
 use crate::step::{
-    Failure, Link, MEMBERS, OperationError, Release, Reply, Request, Role, Step, Which,
+    Failure, Link, MEMBERS, MemberStep, OperationError, Release, Reply, Request, Role, ServiceStep,
+    Step, Which,
 };
 
 /// Returns steps for two elections and two configurations, by both rules, where every member may
@@ -78,10 +79,10 @@ pub fn errors() -> Vec<Step> {
     ];
     let mut steps = on_all(&replies, &failures, &complaints);
     for on in 0..MEMBERS {
-        steps.push(Step::Failure { on, failure: Failure::Panic });
+        steps.push(Step::Member(on, MemberStep::Failure(Failure::Panic)));
         for late in [false, true] {
             for &reply in &replies {
-                steps.push(Step::Handshake { on, reply, late });
+                steps.push(Step::Member(on, MemberStep::Handshake { reply, late }));
             }
         }
     }
@@ -125,15 +126,15 @@ pub fn one_server() -> Vec<Step> {
     for error in
         [OperationError::Broken, OperationError::NotPrimary(0), OperationError::ShuttingDown(2)]
     {
-        steps.extend([false, true].map(|late| Step::Error { on: 0, error, late }));
+        steps.extend([false, true].map(|late| Step::Member(0, MemberStep::Error { error, late })));
     }
     for late in [false, true] {
-        steps.push(Step::Handshake { on: 0, reply: primary, late });
+        steps.push(Step::Member(0, MemberStep::Handshake { reply: primary, late }));
     }
     steps.extend([
-        Step::Burst { on: 0, reply: primary },
-        Step::Played { on: 0, reply: silent },
-        Step::Deserted { on: 0 },
+        Step::Member(0, MemberStep::Burst(primary)),
+        Step::Member(0, MemberStep::Played(silent)),
+        Step::Member(0, MemberStep::Deserted),
         Step::Suspended,
     ]);
     steps
@@ -165,9 +166,9 @@ pub fn three_servers() -> Vec<Step> {
             (OperationError::Broken, true),
             (OperationError::NotPrimary(0), false),
         ] {
-            steps.push(Step::Error { on, error, late });
+            steps.push(Step::Member(on, MemberStep::Error { error, late }));
         }
-        steps.push(Step::Handshake { on, reply: secondary(1), late: false });
+        steps.push(Step::Member(on, MemberStep::Handshake { reply: secondary(1), late: false }));
     }
     steps
 }
@@ -179,13 +180,16 @@ pub fn silence() -> Vec<Step> {
         let (check, _) = links(on);
         let reply = Reply { hosts: 0b011, ..Reply::member(role) };
         steps.extend([
-            Step::Due { on, wanted: false },
+            Step::Member(on, MemberStep::Due { wanted: false }),
             Step::Connected(check),
             answer(check, reply, false),
-            Step::Handshake { on, reply, late: false },
+            Step::Member(on, MemberStep::Handshake { reply, late: false }),
             Step::Break { link: check, failure: Failure::Command(0) },
-            Step::Error { on, error: OperationError::Broken, late: false },
-            Step::Error { on, error: OperationError::DuplicateKey, late: false },
+            Step::Member(on, MemberStep::Error { error: OperationError::Broken, late: false }),
+            Step::Member(
+                on,
+                MemberStep::Error { error: OperationError::DuplicateKey, late: false },
+            ),
         ]);
     }
     steps
@@ -205,9 +209,9 @@ pub fn inline(members: u8) -> Vec<Step> {
         steps.push(Step::Break { link: check, failure: Failure::Timeout });
         for error in [OperationError::Broken, OperationError::NotPrimary(0)] {
             let late = false;
-            steps.push(Step::Error { on, error, late });
+            steps.push(Step::Member(on, MemberStep::Error { error, late }));
         }
-        steps.push(Step::Close { on });
+        steps.push(Step::Member(on, MemberStep::Close));
     }
     steps
 }
@@ -219,10 +223,10 @@ pub fn srv() -> Vec<Step> {
     for on in 0..MEMBERS {
         for role in [Role::Mongos, Role::Primary] {
             let reply = Reply::member(role);
-            steps.push(Step::Reply { on, reply });
+            steps.push(Step::Member(on, MemberStep::Reply(reply)));
         }
         let failure = Failure::Network;
-        steps.push(Step::Failure { on, failure });
+        steps.push(Step::Member(on, MemberStep::Failure(failure)));
     }
     steps
 }
@@ -248,13 +252,19 @@ pub fn balanced(services: u8) -> Vec<Step> {
         OperationError::DuplicateKey,
     ];
     let (on, late, reply) = (0, false, Reply::member(Role::Mongos));
-    let mut steps = vec![Step::Handshake { on, reply, late }, Step::Hosts(0b010), Step::Suspended];
-    steps.extend(errors.map(|error| Step::Error { on, error, late }));
+    let mut steps = vec![
+        Step::Member(on, MemberStep::Handshake { reply, late }),
+        Step::Hosts(0b010),
+        Step::Suspended,
+    ];
+    steps.extend(errors.map(|error| Step::Member(on, MemberStep::Error { error, late })));
     for service in 0..services {
-        steps.push(Step::ServiceOpened(service));
+        steps.push(Step::Service(service, ServiceStep::Opened));
         for which in [Which::Newest, Which::Oldest, Which::Closed] {
-            steps.push(Step::ServiceClosed { service, which });
-            steps.extend(errors.map(|error| Step::ServiceError { service, which, error }));
+            steps.push(Step::Service(service, ServiceStep::Closed(which)));
+            steps.extend(
+                errors.map(|error| Step::Service(service, ServiceStep::Error(which, error))),
+            );
         }
     }
     steps
@@ -282,21 +292,24 @@ fn answer(link: Link, reply: Reply, more: bool) -> Step {
 fn connecting(on: u8) -> Vec<Step> {
     let (check, ping) = links(on);
     vec![
-        Step::Due { on, wanted: false },
-        Step::Due { on, wanted: true },
+        Step::Member(on, MemberStep::Due { wanted: false }),
+        Step::Member(on, MemberStep::Due { wanted: true }),
         Step::Connected(check),
         Step::Connected(ping),
-        Step::CheckRequested { on },
+        Step::Member(on, MemberStep::CheckRequested),
     ]
 }
 
 fn on_all(replies: &[Reply], failures: &[Failure], complaints: &[OperationError]) -> Vec<Step> {
     let mut steps = Vec::new();
     for on in 0..MEMBERS {
-        steps.extend(replies.iter().map(|&reply| Step::Reply { on, reply }));
-        steps.extend(failures.iter().map(|&failure| Step::Failure { on, failure }));
+        steps.extend(replies.iter().map(|&reply| Step::Member(on, MemberStep::Reply(reply))));
+        steps
+            .extend(failures.iter().map(|&failure| Step::Member(on, MemberStep::Failure(failure))));
         for &error in complaints {
-            steps.extend([false, true].map(|late| Step::Error { on, error, late }));
+            steps.extend(
+                [false, true].map(|late| Step::Member(on, MemberStep::Error { error, late })),
+            );
         }
     }
     steps

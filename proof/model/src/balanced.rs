@@ -14,7 +14,7 @@ use crate::{
     oracle::ensure,
     service::{Tunnel, id, place},
     start::{Call, Purpose, Start},
-    step::{OperationError, Reply, Role, Step, Which},
+    step::{OperationError, Reply, Role, ServiceStep, Which},
     world::World,
 };
 
@@ -28,31 +28,29 @@ const FARTHEST: u64 = 2;
 const WIRE_VERSION: i32 = 17;
 
 impl World {
-    /// Returns whether the step, which is for a service, can be taken.
-    pub(crate) fn can_serve(&self, step: Step) -> bool {
-        let find = |service, which| self.services.get(place(service))?.tunnel(which);
+    /// Returns whether the step of the service can be taken.
+    pub(crate) fn can_serve(&self, service: u8, step: ServiceStep) -> bool {
+        let Some(own) = self.services.get(place(service)) else {
+            return false;
+        };
         match step {
-            Step::ServiceOpened(service) => {
-                let own = self.services.get(place(service));
-                own.is_some_and(|own| own.open.len() < MAX_OPEN)
+            ServiceStep::Opened => own.open.len() < MAX_OPEN,
+            // Only while nothing is counted may the end of a connection be reported twice.
+            ServiceStep::Closed(which) => {
+                own.tunnel(which).is_some_and(|own| which != Which::Closed || own.gone)
             }
-            Step::ServiceClosed { service, which } => {
-                // Only while nothing is counted may the end of a connection be reported twice.
-                find(service, which).is_some_and(|own| which != Which::Closed || own.gone)
-            }
-            Step::ServiceError { service, which, .. } => find(service, which).is_some(),
-            _ => false,
+            ServiceStep::Error(which, _) => own.tunnel(which).is_some(),
         }
     }
 
     /// Takes such a step.
-    pub(crate) fn serve(&mut self, step: Step) -> Result<(), String> {
+    pub(crate) fn serve(&mut self, service: u8, step: ServiceStep) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());
         };
         let call = Call { about: Some(server), ..Call::default() };
         match step {
-            Step::ServiceOpened(service) => {
+            ServiceStep::Opened => {
                 let generation = self.generation_of(server, service).unwrap_or_default();
                 let new = Tunnel { generation, stale: false, gone: false };
                 self.services[place(service)].open.push(new);
@@ -60,7 +58,7 @@ impl World {
                 let generation = Generation::FIRST;
                 self.handle(call, Input::Handshake { server, generation, reply })
             }
-            Step::ServiceClosed { service, which } => {
+            ServiceStep::Closed(which) => {
                 let own = &mut self.services[place(service)];
                 let Some(ended) = own.tunnel(which) else {
                     return Ok(());
@@ -76,10 +74,7 @@ impl World {
                 let (service, generation) = (id(service), ended.generation);
                 self.handle(call, Input::ServiceConnectionClosed { server, service, generation })
             }
-            Step::ServiceError { service, which, error } => {
-                self.service_error(server, service, which, error)
-            }
-            _ => Ok(()),
+            ServiceStep::Error(which, error) => self.service_error(server, service, which, error),
         }
     }
 

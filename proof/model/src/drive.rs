@@ -14,7 +14,7 @@ use sdam_core::{
 use crate::{
     oracle::{self, ensure},
     start::{Call, Mode, Purpose, Start},
-    step::{Failure, Link, OperationError, Reply, Step},
+    step::{Failure, Link, MemberStep, OperationError, Reply, Step},
     watch::{Connection, Phase, Watch},
     world::World,
 };
@@ -36,17 +36,21 @@ impl World {
             return false;
         };
         match step {
-            Step::Reply { .. } | Step::Failure { .. } | Step::Deserted { .. } => !watch.deserted,
-            Step::Handshake { late, .. } | Step::Error { late, .. } => {
-                self.generation(watch.id, late).is_some()
-            }
-            Step::Due { wanted, .. } => self.first_due(watch.id, wanted).is_some(),
             Step::Connected(link) => connection(watch, link).phase == Phase::Connecting,
             Step::Answer { link, .. } => connection(watch, link).phase == Phase::Asked,
             Step::Break { link, .. } => connection(watch, link).is_asked(),
-            Step::Burst { .. } => watch.check.phase == Phase::Asked && watch.check.awaited,
-            Step::Close { .. } => self.start.is_inline() && watch.check.phase == Phase::Open,
-            Step::CheckRequested { .. } | Step::Played { .. } => true,
+            Step::Member(_, own) => match own {
+                MemberStep::Reply(_) | MemberStep::Failure(_) | MemberStep::Deserted => {
+                    !watch.deserted
+                }
+                MemberStep::Handshake { late, .. } | MemberStep::Error { late, .. } => {
+                    self.generation(watch.id, late).is_some()
+                }
+                MemberStep::Due { wanted } => self.first_due(watch.id, wanted).is_some(),
+                MemberStep::Burst(_) => watch.check.phase == Phase::Asked && watch.check.awaited,
+                MemberStep::Close => self.start.is_inline() && watch.check.phase == Phase::Open,
+                MemberStep::CheckRequested | MemberStep::Played(_) => true,
+            },
             _ => false,
         }
     }
@@ -63,35 +67,42 @@ impl World {
         let Some((on, server)) = step.on().and_then(|on| Some((on, self.watch(on)?.id))) else {
             return self.go_on(step).map(|()| true);
         };
-        let other = Call { about: Some(server), ..Call::default() };
         match step {
-            Step::Reply { reply, .. } => self.check(on, server, Ok(reply))?,
-            Step::Failure { failure, .. } => self.check(on, server, Err(failure))?,
-            Step::Handshake { reply, late, .. } => self.handshake(server, on, reply, late)?,
-            Step::Error { error, late, .. } => self.error(server, on, error, late)?,
-            Step::Due { wanted, .. } => self.due(server, wanted)?,
             Step::Connected(link) => self.connected(link)?,
             Step::Answer { link, reply, more } => self.answer(link, Ok(reply), more)?,
             Step::Break { link, failure } => self.broken(link, failure)?,
-            Step::Burst { reply, .. } => self.burst(on, reply)?,
-            Step::CheckRequested { .. } => self.handle(other, Input::CheckRequested { server })?,
-            Step::Played { reply, .. } => {
-                let outcome = Ok(Ok(reply.hello(on)).into());
-                let rtt = Start::MINIMUM;
-                let input = Input::Played { server, outcome, rtt };
-                self.hears(server);
-                self.handle(other, input)?;
-            }
-            Step::Deserted { .. } => {
-                for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
-                    watch.deserted = true;
-                }
-                self.handle(other, Input::Deserted { server })?;
-            }
-            Step::Close { .. } => self.close_connection(server)?,
+            Step::Member(_, own) => self.take_member_step(on, server, own)?,
             _ => {}
         }
         Ok(true)
+    }
+
+    fn take_member_step(
+        &mut self,
+        on: u8,
+        server: ServerId,
+        step: MemberStep,
+    ) -> Result<(), String> {
+        let other = Call { about: Some(server), ..Call::default() };
+        match step {
+            MemberStep::Reply(reply) => self.check(on, server, Ok(reply)),
+            MemberStep::Failure(failure) => self.check(on, server, Err(failure)),
+            MemberStep::Handshake { reply, late } => self.handshake(server, on, reply, late),
+            MemberStep::Error { error, late } => self.error(server, on, error, late),
+            MemberStep::Due { wanted } => self.due(server, wanted),
+            MemberStep::Burst(reply) => self.burst(on, reply),
+            MemberStep::CheckRequested => self.handle(other, Input::CheckRequested { server }),
+            MemberStep::Played(reply) => {
+                let (outcome, rtt) = (Ok(Ok(reply.hello(on)).into()), Start::MINIMUM);
+                self.hears(server);
+                self.handle(other, Input::Played { server, outcome, rtt })
+            }
+            MemberStep::Deserted => {
+                self.double(server, |watch| watch.deserted = true);
+                self.handle(other, Input::Deserted { server })
+            }
+            MemberStep::Close => self.close_connection(server),
+        }
     }
 
     /// Returns when the timer of the server is due, if no other one is due before.
@@ -152,12 +163,12 @@ impl World {
     /// Extends the check of the server after the host was suspended: what has arrived meanwhile counts.
     pub(crate) fn extend(&mut self, server: ServerId) {
         let (now, heartbeat) = (self.now, self.start.heartbeat());
-        for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
+        self.double(server, |watch| {
             let missed = |deadline: &&mut Instant| now.since(**deadline) > heartbeat;
             if let Some(deadline) = watch.check.deadline.as_mut().filter(missed) {
                 *deadline = now + Duration::from_secs(1);
             }
-        }
+        });
     }
 
     fn connected(&mut self, link: Link) -> Result<(), String> {
@@ -222,19 +233,26 @@ impl World {
     /// Notes that the outstanding request is answered, and returns it.
     fn take(&mut self, link: Link) -> Option<Connection> {
         let server = self.watch(link.on)?.id;
-        let watch = self.watches.iter_mut().find(|watch| watch.id == server)?;
         let role = if link.ping { Role::Ping } else { Role::Check };
-        let own = watch.connection(role);
-        let asked = own.clone();
-        own.phase = Phase::Open;
-        Some(asked)
+        self.double(server, |watch| {
+            let own = watch.connection(role);
+            Connection { phase: std::mem::replace(&mut own.phase, Phase::Open), ..own.clone() }
+        })
+    }
+
+    /// Changes the double of the server.
+    pub(crate) fn double<T>(
+        &mut self,
+        server: ServerId,
+        change: impl FnOnce(&mut Watch) -> T,
+    ) -> Option<T> {
+        self.watches.iter_mut().find(|watch| watch.id == server).map(change)
     }
 
     /// Notes that the server answers.
     fn hears(&mut self, server: ServerId) {
-        for watch in self.watches.iter_mut().filter(|watch| watch.id == server) {
-            watch.answered = Some(self.now);
-        }
+        let now = self.now;
+        self.double(server, |watch| watch.answered = Some(now));
     }
 
     fn own_call(&self, server: ServerId) -> Call {

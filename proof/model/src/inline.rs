@@ -39,7 +39,8 @@ impl World {
                 self.asked == Some(Output::Choose) && exists && (open || !idle)
             }
             Step::Probed { .. } => matches!(self.asked, Some(Output::Probe { .. })),
-            _ => self.can_serve(step),
+            Step::Service(service, own) => self.can_serve(service, own),
+            _ => false,
         }
     }
 
@@ -89,9 +90,7 @@ impl World {
                 let outcome = if alive {
                     Ok(())
                 } else {
-                    for watch in self.watches.iter_mut().filter(|own| own.id == server) {
-                        watch.check.phase = Phase::Closed;
-                    }
+                    self.double(server, |own| own.check.phase = Phase::Closed);
                     Err(Error::network(Stage::Operation, "silent"))
                 };
                 self.reply(Some(server), Input::Probed { server, outcome })
@@ -100,7 +99,8 @@ impl World {
                 self.now = self.now + Duration::from_secs(60);
                 Ok(())
             }
-            _ => self.serve(step),
+            (Step::Service(service, own), _) => self.serve(service, own),
+            _ => Ok(()),
         }
     }
 
@@ -153,12 +153,11 @@ impl World {
 
     /// Closes the connection of the member between two checks.
     pub(crate) fn close_connection(&mut self, server: ServerId) -> Result<(), String> {
-        let Some(watch) = self.watches.iter_mut().find(|own| own.id == server) else {
-            return Ok(());
-        };
-        watch.check.phase = Phase::Closed;
-        let conn = watch.check.id;
-        self.handle(Call::default(), Input::ConnectionLost { conn })
+        let closed = self.double(server, |own| {
+            own.check.phase = Phase::Closed;
+            own.check.id
+        });
+        closed.map_or(Ok(()), |conn| self.handle(Call::default(), Input::ConnectionLost { conn }))
     }
 
     /// Passes an input of the client itself.

@@ -75,15 +75,16 @@ impl Hasher for Mixer {
 mod tests {
     use crate::{
         start::Start,
-        step::{Failure, OperationError, Reply, Role, Step},
+        step::{Failure, MemberStep, OperationError, Reply, Role, Step},
         world::World,
     };
 
     #[test]
     fn equal_states_have_equal_keys_on_every_path() {
-        let found = Step::Reply { on: 0, reply: Reply::member(Role::Primary) };
-        let refused = Step::Failure { on: 0, failure: Failure::Command(0) };
-        let broken = Step::Error { on: 0, error: OperationError::Broken, late: false };
+        let found = Step::Member(0, MemberStep::Reply(Reply::member(Role::Primary)));
+        let refused = Step::Member(0, MemberStep::Failure(Failure::Command(0)));
+        let broken =
+            Step::Member(0, MemberStep::Error { error: OperationError::Broken, late: false });
         let key = |history: &[Step]| {
             let mut world = World::new(Start::DISCOVERY).unwrap();
             for step in history {

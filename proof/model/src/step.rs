@@ -15,53 +15,13 @@ use sdam_core::{
 pub const MEMBERS: u8 = 3;
 
 /// A step of a deployment and its surroundings. Numbers are reduced to the valid range.
-///
-/// The first five need no other step in between: a check connects, if it has to, and is answered.
-/// The others are single inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
-    /// The next check of the member succeeds, and half a second passes.
-    Reply {
-        /// The member.
-        on: u8,
-        /// The reply.
-        reply: Reply,
-    },
-    /// The next check of the member fails, and half a second passes.
-    Failure {
-        /// The member.
-        on: u8,
-        /// The kind of failure.
-        failure: Failure,
-    },
-    /// A handshake of a pooled connection succeeded.
-    Handshake {
-        /// The member.
-        on: u8,
-        /// The reply.
-        reply: Reply,
-        /// True if the connection is of the previous generation.
-        late: bool,
-    },
-    /// An application reports an error.
-    Error {
-        /// The member.
-        on: u8,
-        /// The error.
-        error: OperationError,
-        /// True if the connection is of the previous generation.
-        late: bool,
-    },
+    /// A step of the member.
+    Member(u8, MemberStep),
     /// The SRV record names these members, one bit each.
     Hosts(u8),
-    /// Advances to the member's deadline, if no other timer is due earlier, and fires its timer.
-    Due {
-        /// The member.
-        on: u8,
-        /// True if selections are waiting.
-        wanted: bool,
-    },
     /// A connection is open.
     Connected(Link),
     /// A request is answered.
@@ -79,30 +39,6 @@ pub enum Step {
         link: Link,
         /// The kind of failure.
         failure: Failure,
-    },
-    /// The server sends replies without a pause until the client stops reading.
-    Burst {
-        /// The member.
-        on: u8,
-        /// The reply.
-        reply: Reply,
-    },
-    /// An immediate check is requested.
-    CheckRequested {
-        /// The member.
-        on: u8,
-    },
-    /// A driver has checked the member by its own means, successfully.
-    Played {
-        /// The member.
-        on: u8,
-        /// The reply.
-        reply: Reply,
-    },
-    /// The task that watched the member was dropped.
-    Deserted {
-        /// The member.
-        on: u8,
     },
     /// The host was suspended for longer than any deadline.
     Suspended,
@@ -127,29 +63,62 @@ pub enum Step {
         /// True if there was a reply.
         alive: bool,
     },
-    /// Its operation closes the connection to the member.
-    Close {
-        /// The member.
-        on: u8,
+    /// A step of the service behind a load balancer.
+    Service(u8, ServiceStep),
+}
+
+/// A step of one member.
+///
+/// The first four need no other step in between: a check connects, if it has to, and is answered.
+/// The others are single inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum MemberStep {
+    /// Its next check succeeds with this reply, and half a second passes.
+    Reply(Reply),
+    /// Its next check fails, and half a second passes.
+    Failure(Failure),
+    /// A handshake of a pooled connection succeeded.
+    Handshake {
+        /// The reply.
+        reply: Reply,
+        /// True if the connection is of the previous generation.
+        late: bool,
     },
-    /// A connection to the service behind a load balancer is open.
-    ServiceOpened(u8),
-    /// A connection to the service is closed, or this is reported again.
-    ServiceClosed {
-        /// The service.
-        service: u8,
-        /// The connection.
-        which: Which,
-    },
-    /// An application reports an error of a connection to the service.
-    ServiceError {
-        /// The service.
-        service: u8,
-        /// The connection.
-        which: Which,
+    /// An application reports an error.
+    Error {
         /// The error.
         error: OperationError,
+        /// True if the connection is of the previous generation.
+        late: bool,
     },
+    /// Advances to its deadline, if no other timer is due earlier, and fires its timer.
+    Due {
+        /// True if selections are waiting.
+        wanted: bool,
+    },
+    /// It sends this reply without a pause until the client stops reading.
+    Burst(Reply),
+    /// An immediate check is requested.
+    CheckRequested,
+    /// A driver has checked it by its own means, with this reply.
+    Played(Reply),
+    /// The task that watched it was dropped.
+    Deserted,
+    /// The operation of a client without tasks closes the connection to it.
+    Close,
+}
+
+/// A step of one service behind a load balancer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum ServiceStep {
+    /// A connection to it is open.
+    Opened,
+    /// A connection to it is closed, or this is reported again.
+    Closed(Which),
+    /// An application reports an error of a connection to it.
+    Error(Which, OperationError),
 }
 
 /// A connection to a service.
@@ -276,33 +245,14 @@ pub enum OperationError {
 }
 
 impl Step {
-    /// Returns the member of the step; `None` if it has none.
-    pub fn on(self) -> Option<u8> {
+    /// Returns the member that the step is for.
+    pub(crate) fn on(self) -> Option<u8> {
         match self {
-            Self::Reply { on, .. }
-            | Self::Failure { on, .. }
-            | Self::Handshake { on, .. }
-            | Self::Error { on, .. }
-            | Self::Due { on, .. }
+            Self::Member(on, _)
             | Self::Connected(Link { on, .. })
             | Self::Answer { link: Link { on, .. }, .. }
-            | Self::Break { link: Link { on, .. }, .. }
-            | Self::Burst { on, .. }
-            | Self::CheckRequested { on }
-            | Self::Played { on, .. }
-            | Self::Deserted { on }
-            | Self::Close { on } => Some(on % MEMBERS),
-            Self::Hosts(_)
-            | Self::Suspended
-            | Self::LookUp
-            | Self::LookedUp(_)
-            | Self::Request(_)
-            | Self::Wait
-            | Self::Chosen { .. }
-            | Self::Probed { .. }
-            | Self::ServiceOpened(_)
-            | Self::ServiceClosed { .. }
-            | Self::ServiceError { .. } => None,
+            | Self::Break { link: Link { on, .. }, .. } => Some(on % MEMBERS),
+            _ => None,
         }
     }
 }

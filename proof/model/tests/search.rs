@@ -4,7 +4,7 @@ use sdam_model::{
     alphabet,
     search::search,
     start::{Mode, Start},
-    step::{Link, OperationError, Reply, Role, Step},
+    step::{Link, MemberStep, OperationError, Reply, Role, Step},
     world::{History, World},
 };
 
@@ -86,12 +86,12 @@ fn the_pong_of_a_server_that_a_stale_reply_left_unknown_wakes_nobody() {
     let reply = Reply { hosts: 0b001, version: 1, ..Reply::member(Role::Primary) };
     let link = |ping| Link { on: 0, ping };
     let answer = |ping| Step::Answer { link: link(ping), reply, more: false };
-    let due = Step::Due { on: 0, wanted: false };
+    let due = Step::Member(0, MemberStep::Due { wanted: false });
     let error = OperationError::ShuttingDown(2);
     let steps = vec![
         due,
         Step::Connected(link(false)),
-        Step::Error { on: 0, error, late: false },
+        Step::Member(0, MemberStep::Error { error, late: false }),
         answer(false),
         due,
         Step::Connected(link(true)),
