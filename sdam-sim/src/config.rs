@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use bson::{Bson, Document};
 use sdam_core::address::ServerAddress;
 
 /// The configuration of a replica set, as stored by its members.
@@ -124,6 +125,11 @@ impl MemberConfig {
     pub fn tag(mut self, name: &str, value: &str) -> Self {
         self.tags.push((name.into(), value.into()));
         self
+    }
+
+    pub(crate) fn tag_document(&self) -> Document {
+        let tags = self.tags.iter();
+        tags.map(|(name, value)| (name.to_string(), Bson::String(value.to_string()))).collect()
     }
 
     /// Returns whether the member may be elected (mongod: "electable").

@@ -172,10 +172,10 @@ impl Deployment {
         if !process.is_running() {
             return None;
         }
-        let number = process.process.next_connection();
+        process.process.connections += 1;
         self.opened += 1;
         let id = ConnectionId(self.opened);
-        self.connections.insert(id, Connection::new(member, number));
+        self.connections.insert(id, Connection::new(member, process.process.connections));
         Some(id)
     }
 
@@ -335,10 +335,6 @@ impl Deployment {
         let own = self.member_mut(member);
         own.state = ProcessState::Up;
         own.process = process;
-        own.fail_command = None;
-        own.fail_write = None;
-        own.flood = None;
-        own.fail_point_hits = 0;
         if let Some(replica) = own.replica_mut() {
             *replica = replica.restarted();
         }
@@ -363,7 +359,7 @@ impl Deployment {
 
     /// Schedules the next spontaneous change of `member` (`Action::Flood`), or cancels it.
     fn schedule_flood(&mut self, member: MemberId) {
-        match self.member(member).flood {
+        match self.member(member).process.flood {
             Some(every) => self.timers.set(Timer::Flood(member), self.now + every),
             None => self.timers.cancel(Timer::Flood(member)),
         }

@@ -29,14 +29,6 @@ pub(crate) struct Member {
     pub(crate) process: Process,
     /// True if the process streams replies to clients that allow it.
     pub(crate) exhaust: bool,
-    /// The interval of spontaneous topology version changes.
-    pub(crate) flood: Option<Duration>,
-    pub(crate) fail_command: Option<FailCommand>,
-    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement of
-    /// a numbered write or, if an error code is set, before it.
-    pub(crate) fail_write: Option<FailCommand>,
-    /// The number of times that fail points were triggered in this process.
-    pub(crate) fail_point_hits: i32,
 }
 
 /// The kind of server.
@@ -57,15 +49,25 @@ pub(crate) enum ProcessState {
 }
 
 /// State that is lost when the process ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Process {
     /// `topologyVersion.processId`.
     pub(crate) id: ObjectId,
     /// `topologyVersion.counter`.
     pub(crate) counter: i64,
     pub(crate) service_id: ObjectId,
-    request_ids: i32,
-    connections: i32,
+    /// The number of messages that were sent.
+    pub(crate) request_ids: i32,
+    /// The number of connections that were accepted.
+    pub(crate) connections: i32,
+    /// The interval of spontaneous topology version changes.
+    pub(crate) flood: Option<Duration>,
+    pub(crate) fail_command: Option<FailCommand>,
+    /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement of
+    /// a numbered write or, if an error code is set, before it.
+    pub(crate) fail_write: Option<FailCommand>,
+    /// The number of times that fail points were triggered in this process.
+    pub(crate) fail_point_hits: i32,
     /// `externalClientBaseBackoffMS`.
     pub(crate) base_backoff: Option<i64>,
     /// The state last published to clients, to detect significant changes.
@@ -134,25 +136,7 @@ pub(crate) struct AdvertisedState {
 
 impl Process {
     pub(crate) fn start(rng: &mut Rng) -> Self {
-        Self {
-            id: ObjectId::random(rng),
-            counter: 0,
-            service_id: ObjectId::random(rng),
-            request_ids: 0,
-            connections: 0,
-            base_backoff: None,
-            advertised: AdvertisedState::default(),
-        }
-    }
-
-    pub(crate) fn next_request_id(&mut self) -> i32 {
-        self.request_ids = self.request_ids.wrapping_add(1);
-        self.request_ids
-    }
-
-    pub(crate) fn next_connection(&mut self) -> i32 {
-        self.connections = self.connections.wrapping_add(1);
-        self.connections
+        Self { id: ObjectId::random(rng), service_id: ObjectId::random(rng), ..Self::default() }
     }
 }
 
@@ -173,10 +157,6 @@ impl Member {
             stalled: Vec::new(),
             process: Process::start(rng),
             exhaust: true,
-            flood: None,
-            fail_command: None,
-            fail_write: None,
-            fail_point_hits: 0,
         }
     }
 

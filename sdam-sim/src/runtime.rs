@@ -282,23 +282,23 @@ impl Sim {
 
     /// Returns the number of connections that the program holds open.
     pub fn connections(&self) -> usize {
-        self.shared.state().network.open_sockets()
+        self.shared.state().network.sockets.len()
     }
 
     /// Returns the number of pending timers of the program.
     pub fn timers(&self) -> usize {
-        self.shared.state().timers()
+        self.shared.state().timers.len()
     }
 
     /// Returns a hash of the whole run: every choice of the scheduler, every frame, every passing
     /// of time. Two runs with the same seed and program return the same hash.
     pub fn trace(&self) -> u64 {
-        self.shared.state().trace.hash()
+        self.shared.state().trace.hash
     }
 
     /// Returns the number of events in the trace.
     pub fn steps(&self) -> u64 {
-        self.shared.state().trace.steps()
+        self.shared.state().trace.steps
     }
 }
 

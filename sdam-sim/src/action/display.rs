@@ -41,8 +41,7 @@ impl fmt::Display for Action {
             Self::Add(member) => write!(f, "add {member}"),
             Self::Remove(target) => write!(f, "remove {}", Word(*target)),
             Self::Maintenance(target, on) => {
-                let switch = if *on { "on" } else { "off" };
-                write!(f, "maintenance {} {switch}", Word(*target))
+                write!(f, "maintenance {} {}", Word(*target), switch(*on))
             }
             Self::Horizon(HorizonPolicy::Close) => f.write_str("horizon close"),
             Self::Horizon(HorizonPolicy::Error) => f.write_str("horizon error"),
@@ -51,10 +50,7 @@ impl fmt::Display for Action {
                 write!(f, "failpoint {} ", Word(*target))?;
                 write_fail_command(f, fail)
             }
-            Self::Exhaust(target, on) => {
-                let switch = if *on { "on" } else { "off" };
-                write!(f, "exhaust {} {switch}", Word(*target))
-            }
+            Self::Exhaust(target, on) => write!(f, "exhaust {} {}", Word(*target), switch(*on)),
             Self::Flood(target, None) => write!(f, "flood {} off", Word(*target)),
             Self::Flood(target, Some(every)) => {
                 write!(f, "flood {} {}", Word(*target), seconds(*every))
@@ -147,6 +143,10 @@ fn write_fail_command(f: &mut fmt::Formatter<'_>, fail: &FailCommand) -> fmt::Re
         write!(f, " reply={}", reply.as_str())?;
     }
     Ok(())
+}
+
+fn switch(on: bool) -> &'static str {
+    if on { "on" } else { "off" }
 }
 
 fn list(f: &mut fmt::Formatter<'_>, items: impl Iterator<Item: fmt::Display>) -> fmt::Result {

@@ -96,7 +96,7 @@ impl<'a> Words<'a> {
             "cutoff" => Action::CutOff(self.target()?),
             "splitbrain" => Action::SplitBrain,
             "heal" => Action::Heal,
-            "reconfig" => Action::Edit(self.target()?, self.edits()?),
+            "reconfig" => Action::Edit(self.target()?, self.rest("KEY=VALUE", edit)?),
             "setconfig" => Action::Reconfig(self.set_config()?),
             "add" => Action::Add(MemberId(value("NUMBER", self.word("NUMBER")?)?)),
             "remove" => Action::Remove(self.target()?),
@@ -146,25 +146,19 @@ impl<'a> Words<'a> {
         switch(self.word("on or off")?)
     }
 
-    fn edits(&mut self) -> Result<Vec<Edit>, ParseActionError> {
-        let mut edits = Vec::new();
-        for word in self.0.by_ref() {
-            edits.push(edit(word)?);
-        }
-        if edits.is_empty() {
-            return Err(ParseActionError("KEY=VALUE is missing".into()));
-        }
-        Ok(edits)
+    /// Reads the remaining words, at least one.
+    fn rest<T>(
+        &mut self,
+        expected: &str,
+        parse: fn(&str) -> Result<T, ParseActionError>,
+    ) -> Result<Vec<T>, ParseActionError> {
+        let items: Vec<T> = self.0.by_ref().map(parse).collect::<Result<_, _>>()?;
+        if items.is_empty() { self.word(expected).map(|_| items) } else { Ok(items) }
     }
 
     fn set_config(&mut self) -> Result<SetConfig, ParseActionError> {
         let mut config = SetConfig::new(self.word("NAME")?, []);
-        for word in self.0.by_ref() {
-            config.members.push(member_config(word)?);
-        }
-        if config.members.is_empty() {
-            return Err(ParseActionError("HOST is missing".into()));
-        }
+        config.members = self.rest("HOST", member_config)?;
         Ok(config)
     }
 

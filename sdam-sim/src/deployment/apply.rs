@@ -66,12 +66,13 @@ impl Deployment {
             }
             Action::Horizon(policy) => self.change_horizon(*policy),
             Action::FailPoint(target, fail) => {
-                self.member_mut(self.running(*target)?).fail_command.clone_from(fail);
+                let member = self.running(*target)?;
+                self.member_mut(member).process.fail_command.clone_from(fail);
             }
             Action::Exhaust(target, on) => self.member_mut(self.target(*target)?).exhaust = *on,
             Action::Flood(target, every) => {
                 let member = self.running(*target)?;
-                self.member_mut(member).flood = *every;
+                self.member_mut(member).process.flood = *every;
                 self.schedule_flood(member);
             }
             Action::Lag(target, lag) => {

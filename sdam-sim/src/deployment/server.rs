@@ -21,7 +21,7 @@ use crate::{
     ConnectionId, Deployment, MemberId, Output,
     deployment::Role,
     fail_command::{BadReply, FailCommand},
-    member::Kind,
+    member::{Kind, Member},
     reply::{
         CommandError, CommandResult, HANG_UP, INTERRUPTED_BY_STATE_CHANGE, MAX_TIME_MS_EXPIRED,
         refuse,
@@ -184,14 +184,17 @@ impl Deployment {
             // The fail point needs the application name of the first hello.
             connection.learn_app_name(&request.body);
         }
-        let own = &mut self.members[connection.member.index()];
+        let Member { version, process, .. } = &mut self.members[connection.member.index()];
         let app_name = connection.app_name.as_deref();
         // A command unknown to the server does not reach the fail point.
-        let known = own.version.supports_hello() || !request.is_modern_hello();
+        let known = version.supports_hello() || !request.is_modern_hello();
         let struck = known
-            && own.fail_command.as_mut().is_some_and(|point| point.triggers(&request, app_name));
-        own.fail_point_hits += i32::from(struck);
-        let fail = own.fail_command.clone().filter(|_| struck);
+            && process
+                .fail_command
+                .as_mut()
+                .is_some_and(|point| point.triggers(&request, app_name));
+        process.fail_point_hits += i32::from(struck);
+        let fail = process.fail_command.clone().filter(|_| struck);
         let Some(fail) = fail.or_else(|| sleep(&mut request)) else {
             return self.perform(id, request, None);
         };
@@ -377,7 +380,8 @@ impl Deployment {
     ) -> Option<i32> {
         let connection = self.connections.get_mut(&id)?;
         let member = &mut self.members[connection.member.index()];
-        let request_id = member.process.next_request_id();
+        let request_id = member.process.request_ids.wrapping_add(1);
+        member.process.request_ids = request_id;
         let Ok(message) = request.reply(request_id, more_to_come, body) else {
             self.close(id);
             return None;

@@ -27,7 +27,7 @@ impl Clock for SimClock {
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        Box::pin(Sleep { shared: Arc::clone(&self.0), deadline, timer: None })
+        Box::pin(Sleep::new(Arc::clone(&self.0), deadline))
     }
 }
 
@@ -52,7 +52,7 @@ impl Future for Sleep {
         let mut state = this.shared.state();
         if state.now() >= this.deadline {
             if let Some(timer) = this.timer.take() {
-                state.cancel_timer(this.deadline, timer);
+                state.timers.remove(&(this.deadline, timer));
             }
             return Poll::Ready(());
         }
@@ -64,7 +64,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(timer) = self.timer {
-            self.shared.state().cancel_timer(self.deadline, timer);
+            self.shared.state().timers.remove(&(self.deadline, timer));
         }
     }
 }

@@ -86,10 +86,6 @@ impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.queue.wake(self.id);
     }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.queue.wake(self.id);
-    }
 }
 
 /// All live tasks. A task is removed from its slot while it is polled.

@@ -129,10 +129,6 @@ impl NetworkState {
         }
     }
 
-    pub(super) fn open_sockets(&self) -> usize {
-        self.sockets.len()
-    }
-
     pub(super) fn port(&self, member: MemberId) -> PortState {
         self.ports.get(&member).copied().unwrap_or_default()
     }

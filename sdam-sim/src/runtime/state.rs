@@ -23,7 +23,7 @@ pub(crate) struct SimState {
     pub(super) deployment: Deployment,
     pub(super) network: NetworkState,
     pub(super) trace: Trace,
-    timers: BTreeMap<(Instant, u64), Waker>,
+    pub(super) timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
     /// The tasks that the current change wakes.
     pub(super) woken: Vec<Waker>,
@@ -76,19 +76,11 @@ impl SimState {
         UnixTime::from_millis(u64::try_from(millis).unwrap_or_default())
     }
 
-    pub(super) fn timers(&self) -> usize {
-        self.timers.len()
-    }
-
     /// Sets or renews a timer. Returns its id.
     pub(super) fn set_timer(&mut self, at: Instant, timer: Option<u64>, waker: &Waker) -> u64 {
         let number = timer.unwrap_or_else(|| self.next_number());
         self.timers.insert((at, number), waker.clone());
         number
-    }
-
-    pub(super) fn cancel_timer(&mut self, at: Instant, timer: u64) {
-        self.timers.remove(&(at, timer));
     }
 
     /// Advances time to the next event, and returns whether there is one.

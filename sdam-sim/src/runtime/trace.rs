@@ -5,8 +5,9 @@ use sdam_core::{rng::mix, time::Instant};
 /// Hashes the events of a run, in order.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    hash: u64,
-    steps: u64,
+    pub(super) hash: u64,
+    /// The number of events.
+    pub(super) steps: u64,
 }
 
 impl Trace {
@@ -30,14 +31,6 @@ impl Trace {
             word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
             self.hash = mix(self.hash ^ u64::from_le_bytes(word));
         }
-    }
-
-    pub(super) fn hash(&self) -> u64 {
-        self.hash
-    }
-
-    pub(super) fn steps(&self) -> u64 {
-        self.steps
     }
 
     fn add(&mut self, kind: u64, value: u64) {

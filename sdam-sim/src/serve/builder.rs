@@ -18,7 +18,6 @@ use crate::{
 };
 
 /// The description of a deployment to serve on TCP.
-#[derive(Debug)]
 pub struct Builder {
     kind: Kind,
     processes: u16,
@@ -27,8 +26,10 @@ pub struct Builder {
     timing: Timing,
     port: Option<u16>,
     seed: Option<u64>,
-    configure: Vec<Configure>,
-    name: Name,
+    /// The changes of the initial configuration.
+    configure: Vec<Box<dyn FnOnce(&mut SetConfig) + Send>>,
+    /// The name of the listener with this index and port.
+    name: Box<dyn Fn(u16, u16) -> ServerAddress + Send>,
     #[cfg(feature = "auth")]
     users: Vec<crate::users::User>,
 }
@@ -41,15 +42,7 @@ enum Kind {
     LoadBalanced,
 }
 
-/// The name of the listener with this index and port.
-struct Name(Box<dyn Fn(u16, u16) -> ServerAddress + Send>);
-
-sdam_core::opaque!(Name);
-
-/// A change of the initial configuration.
-struct Configure(Box<dyn FnOnce(&mut SetConfig) + Send>);
-
-sdam_core::opaque!(Configure);
+sdam_core::opaque!(Builder, |this| kind: this.kind, processes: this.processes);
 
 impl Builder {
     /// Describes a replica set `rs0` with this many members.
@@ -82,9 +75,7 @@ impl Builder {
             port: None,
             seed: None,
             configure: Vec::new(),
-            name: Name(Box::new(|_, port| {
-                ServerAddress::new(&Ipv4Addr::LOCALHOST.to_string(), port)
-            })),
+            name: Box::new(|_, port| ServerAddress::new(&Ipv4Addr::LOCALHOST.to_string(), port)),
             #[cfg(feature = "auth")]
             users: Vec::new(),
         }
@@ -128,7 +119,7 @@ impl Builder {
     /// Changes the initial configuration of the replica set.
     #[must_use]
     pub fn configure(mut self, change: impl FnOnce(&mut SetConfig) + Send + 'static) -> Self {
-        self.configure.push(Configure(Box::new(change)));
+        self.configure.push(Box::new(change));
         self
     }
 
@@ -137,7 +128,7 @@ impl Builder {
     /// ports. They still listen on loopback addresses; see [`Server::places`].
     #[must_use]
     pub fn name(mut self, name: impl Fn(u16, u16) -> ServerAddress + Send + 'static) -> Self {
-        self.name = Name(Box::new(name));
+        self.name = Box::new(name);
         self
     }
 
@@ -166,7 +157,7 @@ impl Builder {
         let mut places = Vec::new();
         for (index, listener) in listeners.iter().enumerate() {
             let local = listener.local_addr()?;
-            let name = (self.name.0)(index as u16, local.port());
+            let name = (self.name)(index as u16, local.port());
             let place = ServerAddress::new(&local.ip().to_string(), local.port());
             places.push((name, place));
         }
@@ -190,7 +181,7 @@ impl Builder {
                 let members = usize::from(self.processes).min(addresses.len());
                 let (own, spares) = addresses.split_at(members);
                 let mut config = SetConfig::new("rs0", own.iter().cloned());
-                for Configure(change) in self.configure {
+                for change in self.configure {
                     change(&mut config);
                 }
                 let set = Blueprint::replica_set(config);

@@ -147,18 +147,13 @@ fn config_document(config: &SetConfig) -> Document {
         .iter()
         .enumerate()
         .map(|(index, member)| {
-            let tags: Document = member
-                .tags
-                .iter()
-                .map(|(name, value)| (name.to_string(), Bson::String(value.to_string())))
-                .collect();
             doc! {
                 "_id": index as i32,
                 "host": member.address.as_str(),
                 "arbiterOnly": member.arbiter,
                 "hidden": member.hidden,
                 "priority": member.priority,
-                "tags": tags,
+                "tags": member.tag_document(),
                 "secondaryDelaySecs": member.delay.as_secs() as i64,
                 "votes": i32::from(member.votes),
             }

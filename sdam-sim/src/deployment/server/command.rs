@@ -68,15 +68,15 @@ impl Deployment {
             "configureFailPoint" => {
                 let own = self.member_mut(member);
                 let point = match request.body.get_str("configureFailPoint") {
-                    Ok("failCommand") => &mut own.fail_command,
-                    Ok("onPrimaryTransactionalWrite") => &mut own.fail_write,
+                    Ok("failCommand") => &mut own.process.fail_command,
+                    Ok("onPrimaryTransactionalWrite") => &mut own.process.fail_write,
                     other => {
                         let message = format!("{} not found", other.unwrap_or_default());
                         return refuse(FAIL_POINT_SET_FAILED, message);
                     }
                 };
                 *point = FailCommand::parse(&request.body)?;
-                Ok(doc! { "count": own.fail_point_hits })
+                Ok(doc! { "count": own.process.fail_point_hits })
             }
             "serverStatus" => Ok(self.server_status(member)),
             "shutdown" => {

@@ -420,12 +420,7 @@ fn entry_fields(reply: &mut Document, own: &Member, entry: &MemberConfig) {
         reply.insert(name, entry.delay.as_secs() as i64);
     }
     if !entry.tags.is_empty() {
-        let tags: Document = entry
-            .tags
-            .iter()
-            .map(|(name, value)| (name.to_string(), Bson::String(value.to_string())))
-            .collect();
-        reply.insert("tags", tags);
+        reply.insert("tags", entry.tag_document());
     }
 }
 

@@ -142,7 +142,7 @@ impl Deployment {
         if let Some(done) = last.done.get(&index) {
             return Ok(done.clone());
         }
-        let point = self.member_mut(write.member).fail_write.as_mut();
+        let point = self.member_mut(write.member).process.fail_write.as_mut();
         let strike = point.and_then(|point| point.mode.strikes().then_some(point.error_code));
         let hang_up = || CommandError::new(HANG_UP, "");
         if let Some(Some(_)) = strike {
