@@ -15,8 +15,7 @@ use std::{
 use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 
 pub(crate) use self::blueprint::election_id;
-pub(crate) use self::server::Connection;
-use self::server::{Cursors, Numbered};
+use self::server::{Connection, Cursors, Numbered};
 pub use self::{
     blueprint::Blueprint,
     status::{MemberStatus, Status},
@@ -50,7 +49,11 @@ impl fmt::Display for MemberId {
 
 /// A connection between a client and one server process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConnectionId(u64);
+pub struct ConnectionId {
+    number: u64,
+    /// The server process.
+    pub(crate) member: MemberId,
+}
 
 /// An operation that the caller must perform for the deployment, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,8 +177,8 @@ impl Deployment {
         }
         process.process.connections += 1;
         self.opened += 1;
-        let id = ConnectionId(self.opened);
-        self.connections.insert(id, Connection::new(member, process.process.connections));
+        let id = ConnectionId { number: self.opened, member };
+        self.connections.insert(id, Connection::new(process.process.connections));
         Some(id)
     }
 
@@ -304,10 +307,7 @@ impl Deployment {
     }
 
     fn fire(&mut self, timer: Timer) {
-        let Some(owner) = timer.owner(&self.connections) else {
-            return;
-        };
-        let own = self.member_mut(owner);
+        let own = self.member_mut(timer.owner());
         if own.frozen {
             return own.stalled.push(timer);
         }
@@ -352,7 +352,7 @@ impl Deployment {
         own.state = ProcessState::Down;
         own.frozen = false;
         own.stalled.clear();
-        self.timers.retain(|timer| timer.owner(&self.connections) != Some(member));
+        self.timers.retain(|timer| timer.owner() != member);
         self.close_connections(member);
         self.outputs.push(Output::Down { member });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use sdam_core::time::Instant;
 
-use crate::{ConnectionId, MemberId, deployment::Connection};
+use crate::{ConnectionId, MemberId};
 
 /// The event that is due at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,10 +31,7 @@ pub(crate) enum Timer {
 
 impl Timer {
     /// Returns the member whose timer this is.
-    pub(crate) fn owner(
-        self,
-        connections: &BTreeMap<ConnectionId, Connection>,
-    ) -> Option<MemberId> {
+    pub(crate) fn owner(self) -> MemberId {
         match self {
             Self::Startup(member)
             | Self::Heartbeat(member)
@@ -43,8 +40,8 @@ impl Timer {
             | Self::CatchUp(member)
             | Self::NoOp(member)
             | Self::Quiesce(member)
-            | Self::Flood(member) => Some(member),
-            Self::Connection(connection) => Some(connections.get(&connection)?.member),
+            | Self::Flood(member) => member,
+            Self::Connection(connection) => connection.member,
         }
     }
 }

@@ -37,7 +37,6 @@ const MAX_MESSAGE_SIZE: usize = 48_000_000;
 /// One client connection, as seen by its server.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) member: MemberId,
     /// `connectionId`.
     number: i32,
     /// Bytes that arrived but are not parsed yet.
@@ -66,9 +65,8 @@ enum Task {
 }
 
 impl Connection {
-    pub(crate) fn new(member: MemberId, number: i32) -> Self {
+    pub(crate) fn new(number: i32) -> Self {
         Self {
-            member,
             number,
             inbound: Vec::new(),
             held: Vec::new(),
@@ -153,7 +151,7 @@ impl Deployment {
     /// Serves the received requests, one after another.
     fn serve(&mut self, id: ConnectionId) {
         while let Some(connection) = self.connections.get_mut(&id) {
-            if !self.members[connection.member.index()].answers() {
+            if !self.members[id.member.index()].answers() {
                 return;
             }
             if connection.is_streaming() && !connection.inbound.is_empty() {
@@ -184,7 +182,7 @@ impl Deployment {
             // The fail point needs the application name of the first hello.
             connection.learn_app_name(&request.body);
         }
-        let Member { version, process, .. } = &mut self.members[connection.member.index()];
+        let Member { version, process, .. } = &mut self.members[id.member.index()];
         let app_name = connection.app_name.as_deref();
         // A command unknown to the server does not reach the fail point.
         let known = version.supports_hello() || !request.is_modern_hello();
@@ -208,10 +206,7 @@ impl Deployment {
 
     /// Serves `request`; `fail` is the triggered fail point.
     fn perform(&mut self, id: ConnectionId, request: Request, fail: Option<&FailCommand>) {
-        let Some(connection) = self.connections.get(&id) else {
-            return;
-        };
-        let member = connection.member;
+        let member = id.member;
         if fail.is_some_and(|fail| fail.close_connection) {
             return self.close(id);
         }
@@ -246,10 +241,7 @@ impl Deployment {
         result: CommandResult,
         bad: BadReply,
     ) {
-        let Some(connection) = self.connections.get(&id) else {
-            return;
-        };
-        let mut document = self.reply_document(connection.member, &request, result);
+        let mut document = self.reply_document(id.member, &request, result);
         if bad == BadReply::NoOk {
             document.remove("ok");
         }
@@ -315,10 +307,7 @@ impl Deployment {
 
     /// Sends the only or last reply to `request`.
     fn answer(&mut self, id: ConnectionId, request: &Request, result: CommandResult) {
-        let Some(connection) = self.connections.get(&id) else {
-            return;
-        };
-        let document = self.reply_document(connection.member, request, result);
+        let document = self.reply_document(id.member, request, result);
         self.send(id, request, false, &encoded(&document));
     }
 
@@ -379,7 +368,7 @@ impl Deployment {
         body: &[u8],
     ) -> Option<i32> {
         let connection = self.connections.get_mut(&id)?;
-        let member = &mut self.members[connection.member.index()];
+        let member = &mut self.members[id.member.index()];
         let request_id = member.process.request_ids.wrapping_add(1);
         member.process.request_ids = request_id;
         let Ok(message) = request.reply(request_id, more_to_come, body) else {
@@ -407,8 +396,7 @@ impl Deployment {
     }
 
     fn connections_of(&self, member: MemberId) -> Vec<ConnectionId> {
-        let all = self.connections.iter();
-        all.filter(|(_, connection)| connection.member == member).map(|(id, _)| *id).collect()
+        self.connections.keys().copied().filter(|id| id.member == member).collect()
     }
 
     /// Handles the deadline of the connection's request.

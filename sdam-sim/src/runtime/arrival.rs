@@ -3,7 +3,6 @@
 use super::{
     network::Direction,
     proxy::{ProxyFault, Refusal, Step},
-    socket::Link,
     state::{SimState, Unreached},
     tls::Terms,
 };
@@ -67,15 +66,15 @@ impl SimState {
         let Some(socket) = self.network.sockets.get_mut(&id) else {
             return;
         };
-        let Some(Link { member, connection }) = socket.server else {
+        let Some(connection) = socket.server else {
             return;
         };
         let received = socket.tls.receive(
             &Terms {
                 tls: &self.network.tls,
-                member,
-                host: self.deployment.address_of(member).host(),
-                answers: self.deployment.answers(member),
+                member: connection.member,
+                host: self.deployment.address_of(connection.member).host(),
+                answers: self.deployment.answers(connection.member),
             },
             bytes,
         );

@@ -11,7 +11,7 @@ use sdam_core::{address::ServerAddress, rng::Rng, time::Instant};
 use super::{
     dns::DnsState,
     proxy::{ProxyFault, ProxyStates},
-    socket::{Link, Socket},
+    socket::Socket,
     tls::TlsState,
     traffic::Traffic,
 };
@@ -175,18 +175,18 @@ impl NetworkState {
     }
 
     /// Connects the socket to a server.
-    pub(super) fn link(&mut self, id: u64, server: Link) {
+    pub(super) fn link(&mut self, id: u64, server: ConnectionId) {
         let reset_after = self.port(server.member).reset_after;
         if let Some(socket) = self.sockets.get_mut(&id) {
             (socket.server, socket.reset_after) = (Some(server), reset_after);
-            self.by_connection.insert(server.connection, id);
+            self.by_connection.insert(server, id);
         }
     }
 
     pub(super) fn remove_socket(&mut self, id: u64) -> Option<Socket> {
         let removed = self.sockets.remove(&id)?;
         if let Some(server) = removed.server {
-            self.by_connection.remove(&server.connection);
+            self.by_connection.remove(&server);
         }
         Some(removed)
     }

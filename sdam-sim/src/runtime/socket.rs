@@ -11,7 +11,7 @@ use crate::{ConnectionId, MemberId};
 #[derive(Debug)]
 pub(super) struct Socket {
     /// The server at the other end; `None` until a proxy has connected to one.
-    pub(super) server: Option<Link>,
+    pub(super) server: Option<ConnectionId>,
     /// The proxy's address and session.
     pub(super) proxy: Option<(ServerAddress, Session)>,
     /// The server's end of TLS.
@@ -27,13 +27,6 @@ pub(super) struct Socket {
     pub(super) cut: [bool; 2],
     /// The number of bytes that the server may still send before the connection is reset.
     pub(super) reset_after: Option<usize>,
-}
-
-/// A connection to a server's process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Link {
-    pub(super) member: MemberId,
-    pub(super) connection: ConnectionId,
 }
 
 impl Socket {
@@ -55,7 +48,7 @@ impl Socket {
 
     /// Returns whether this is a connection to `member`, directly or through a proxy.
     pub(super) fn leads_to(&self, member: MemberId) -> bool {
-        self.server.is_some_and(|link| link.member == member)
+        self.server.is_some_and(|own| own.member == member)
     }
 
     /// Returns whether this connection uses the proxy at `address`.

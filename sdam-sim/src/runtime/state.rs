@@ -11,7 +11,7 @@ use sdam_core::{
 use super::{
     network::{Direction, NetworkState, Transmission},
     proxy::ProxyFault,
-    socket::{End, Link, Socket},
+    socket::{End, Socket},
     trace::Trace,
 };
 use crate::{Action, ConnectionId, Deployment, MemberId, Output, Outputs, action::ActionError};
@@ -154,7 +154,7 @@ impl SimState {
     }
 
     /// Opens a connection to the server at `address`, for the program or a proxy.
-    pub(super) fn reach(&mut self, address: &ServerAddress) -> Result<Link, Unreached> {
+    pub(super) fn reach(&mut self, address: &ServerAddress) -> Result<ConnectionId, Unreached> {
         let member = self.member_at(address).ok_or(Unreached::Nowhere)?;
         let port = self.network.port(member);
         if port.blackhole || self.is_cut_off(member) {
@@ -163,8 +163,7 @@ impl SimState {
         if port.refuse {
             return Err(Unreached::Refused);
         }
-        let connection = self.deployment.open(member).ok_or(Unreached::Refused)?;
-        Ok(Link { member, connection })
+        self.deployment.open(member).ok_or(Unreached::Refused)
     }
 
     /// Returns whether the program gets no reply from `address`.
@@ -231,7 +230,7 @@ impl SimState {
         };
         let at = self.now() + self.one_way();
         let at = at.max(socket.last_arrival[Direction::ToServer as usize]);
-        if let Some(Link { connection, .. }) = socket.server {
+        if let Some(connection) = socket.server {
             self.deliver_at(at, Delivery::ClosedByClient { connection });
         }
     }
@@ -251,7 +250,7 @@ impl SimState {
             socket.cut = [true; 2];
             self.woken.extend(socket.reader.take());
             if let Some(server) = socket.server {
-                self.deployment.closed(server.connection);
+                self.deployment.closed(server);
             }
         }
     }

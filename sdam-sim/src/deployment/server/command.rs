@@ -104,8 +104,7 @@ impl Deployment {
 
     fn server_status(&self, member: MemberId) -> Document {
         let own = self.member(member);
-        let open = self.connections.values();
-        let open = open.filter(|connection| connection.member == member).count();
+        let open = self.connections_of(member).len();
         doc! {
             "host": own.address.as_str(),
             "version": own.version.to_string(),

@@ -60,7 +60,7 @@ impl Deployment {
         let Some(connection) = self.connections.get_mut(&id) else {
             return Ok(None);
         };
-        let own = &self.members[connection.member.index()];
+        let own = &self.members[id.member.index()];
         if request.is_modern_hello() && !own.version.supports_hello() {
             return Err(super::command::not_found(request));
         }
@@ -106,7 +106,7 @@ impl Deployment {
         let Some(connection) = self.connections.get(&id) else {
             return;
         };
-        let member = connection.member;
+        let member = id.member;
         if let ProcessState::Quiescing(until) = self.member(member).state {
             // The error announces the shutdown (M-31).
             let quiesces = "The server is in quiesce mode and will shut down";
@@ -126,7 +126,7 @@ impl Deployment {
             && request.exhaust_allowed()
             && number(&request.body, "maxAwaitTimeMS").is_some_and(|max| max > 0);
         #[cfg_attr(not(feature = "auth"), expect(unused_mut, reason = "nothing is added"))]
-        let mut fields = self.hello_fields(connection, &request);
+        let mut fields = self.hello_fields(member, connection.number, &request);
         #[cfg(feature = "auth")]
         fields.extend(self.hello_auth(id, own.version, &request.body));
         let reply = self.reply_document(member, &request, Ok(fields));
@@ -154,8 +154,8 @@ impl Deployment {
     }
 
     /// Returns the fields of a hello reply, in the server's order (M-42).
-    fn hello_fields(&self, connection: &Connection, request: &Request) -> Document {
-        let own = self.member(connection.member);
+    fn hello_fields(&self, member: MemberId, connection: i32, request: &Request) -> Document {
+        let own = self.member(member);
         let mut reply = Document::new();
         // Since 5.0 the presence of `helloOk` is enough.
         let names = own.version.has_versioned_api() && request.body.contains_key("helloOk");
@@ -185,7 +185,7 @@ impl Deployment {
             "maxWriteBatchSize": 100_000,
             "localTime": DateTime::from_millis(self.date()),
             "logicalSessionTimeoutMinutes": 30,
-            "connectionId": connection.number,
+            "connectionId": connection,
             "minWireVersion": 0,
             "maxWireVersion": own.version.max_wire_version(),
         });

@@ -87,8 +87,7 @@ impl Deployment {
     ) -> CommandResult {
         let mechanism = body.get_str("mechanism").unwrap_or_default();
         let connection = self.connections.get_mut(&id).ok_or_else(failed)?;
-        let number =
-            u64::from(connection.member.0) << 32 | u64::from(connection.number.unsigned_abs());
+        let number = u64::from(id.member.0) << 32 | u64::from(connection.number.unsigned_abs());
         let nonce = format!("{:016x}", mix(number));
         let begun = self.users.begin(database, mechanism, payload(body), &nonce);
         let conversation = begun.ok_or_else(failed)?;
