@@ -19,7 +19,7 @@ use sdam_sim::oracle::Oracle;
 use sdam_transport::{clock::Clock, runtime::Runtime, spawn::Task};
 
 use crate::{
-    plan::Plan,
+    plan::{Plan, pick},
     record::{RunRecord, SelectedServer, Topology, Waiting, lock},
     request::SelectionRequest,
 };
@@ -110,22 +110,17 @@ impl Application {
         self.clock.sleep_until(deadline).await;
     }
 
-    fn is_over(&self) -> bool {
-        self.clock.now() >= self.until
+    /// Waits for up to one of these numbers of milliseconds. Returns whether the load goes on.
+    async fn goes_on(&mut self, pauses: [u64; 3]) -> bool {
+        let max = pick(&mut self.rng, &pauses);
+        self.pause(max).await;
+        self.clock.now() < self.until
     }
 
     /// Selects servers and uses them.
     async fn select(mut self) {
-        loop {
-            let max = [100, 3000, 10_000][self.rng.below(3) as usize];
-            self.pause(max).await;
-            if self.is_over() {
-                return;
-            }
-            let request = SelectionRequest::draw(&mut self.rng);
-            let timeout = Duration::from_millis(self.rng.below(8000));
-            let timeout = timeout.min(self.until.since(self.clock.now()));
-            let Some(selected) = self.one_selection(request, timeout).await else {
+        while self.goes_on([100, 3000, 10_000]).await {
+            let Some(selected) = self.one_selection(8000).await else {
                 continue;
             };
             self.pause(50).await;
@@ -136,45 +131,34 @@ impl Application {
         }
     }
 
-    async fn one_selection(
-        &mut self,
-        request: SelectionRequest,
-        timeout: Duration,
-    ) -> Option<SelectedServer> {
+    /// Makes a selection with a time limit of up to this number of milliseconds.
+    async fn one_selection(&mut self, max: u64) -> Option<SelectedServer> {
+        let request = SelectionRequest::draw(&mut self.rng);
+        let timeout = self.millis(max).min(self.until.since(self.clock.now()));
         let is_cancelled = self.rng.below(8) == 0;
         let give_up = self.clock.now() + self.millis(4000);
         let selection = wait_for(&self.topology, &self.record, &*self.clock, &request, timeout);
-        if is_cancelled {
-            let give_up = self.clock.sleep_until(give_up);
-            match select(std::pin::pin!(selection), give_up).await {
-                Either::Left((outcome, _)) => outcome.ok(),
-                // Drops the selection while it waits.
-                Either::Right(_) => None,
-            }
-        } else {
-            selection.await.ok()
+        if !is_cancelled {
+            return selection.await.ok();
+        }
+        match select(std::pin::pin!(selection), self.clock.sleep_until(give_up)).await {
+            Either::Left((outcome, _)) => outcome.ok(),
+            // Drops the selection while it waits.
+            Either::Right(_) => None,
         }
     }
 
     /// Reports errors and handshakes for random servers.
     async fn report(mut self) {
-        loop {
-            let max = [200, 2000, 6000][self.rng.below(3) as usize];
-            self.pause(max).await;
-            if self.is_over() {
-                return;
-            }
+        while self.goes_on([200, 2000, 6000]).await {
             if self.rng.below(6) == 0 {
                 self.topology.request_check();
                 continue;
             }
-            let ids: Vec<_> = {
-                let snapshot = self.topology.snapshot();
-                let servers = snapshot.description().servers();
-                servers.iter().map(|server| server.id).collect()
-            };
-            if let Some(id) = ids.get(self.rng.below(ids.len() as u64) as usize) {
-                self.report_on(*id);
+            let description = Arc::clone(self.topology.snapshot().description());
+            let servers = description.servers();
+            if let Some(server) = servers.get(self.rng.below(servers.len() as u64) as usize) {
+                self.report_on(server.id);
             }
         }
     }

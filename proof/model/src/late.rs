@@ -1,7 +1,9 @@
 //! Inputs that have to be ignored.
 
+use std::time::Duration;
+
 use sdam_core::{
-    deployment::{ConnId, Input, Outputs, Timer},
+    deployment::{ConnId, Input, Timer},
     error::{Error, ErrorKind, ErrorOutcome, Stage},
     ids::{Generation, ServerId},
     report::ErrorReport,
@@ -25,7 +27,7 @@ impl World {
         for &conn in gone {
             self.check_ignored(conn, [true; 3])?;
             if self.watch_of(conn.server).is_none() {
-                self.check_gone(conn)?;
+                self.check_gone(conn.server)?;
             }
         }
         ensure(self.key() == before, || {
@@ -42,63 +44,39 @@ impl World {
         let at = self.now;
         let error = || Error::new(ErrorKind::Network, Stage::Hello, "late");
         if connected {
-            self.ignores(conn, "open", Input::Connected { conn })?;
+            self.ignores(Input::Connected { conn })?;
         }
         if reply {
-            let input =
-                Input::Reply { conn, sent: at, at, reply: Err(error()).into(), more_to_come: true };
-            self.ignores(conn, "a reply", input)?;
+            let (sent, reply, more_to_come) = (at, Err(error()).into(), true);
+            self.ignores(Input::Reply { conn, sent, at, reply, more_to_come })?;
         }
         if failed {
-            let error = error();
-            self.ignores(conn, "an error", Input::Failed { conn, at, error })?;
+            self.ignores(Input::Failed { conn, at, error: error() })?;
         }
         Ok(())
     }
 
-    fn check_gone(&mut self, conn: ConnId) -> Result<(), String> {
-        let server = conn.server;
+    fn check_gone(&mut self, server: ServerId) -> Result<(), String> {
         self.check_unwatched(server)?;
         let error = ErrorReport::new(Generation::FIRST, Error::auth("late"));
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &error);
-        if outcome == ErrorOutcome::UnknownServer {
-            quiet(conn, "an error of an operation", &outputs)
-        } else {
-            Err(format!("server {server} has left, and its error is {outcome:?}"))
-        }
+        ensure(outcome == ErrorOutcome::UnknownServer && outputs.is_empty(), || {
+            format!("server {server} has left, and its error is {outcome:?}: {outputs:?}")
+        })
     }
 
     /// Checks that inputs about the checks of a server without any are ignored.
     pub(crate) fn check_unwatched(&mut self, server: ServerId) -> Result<(), String> {
         let timer = Timer::Server(server);
-        let inputs = [
-            Input::Due { timer, wanted: true },
-            Input::CheckRequested { server },
-            Input::Deserted { server },
-            Input::Played {
-                server,
-                outcome: Err(Error::new(ErrorKind::Network, Stage::Hello, "late")),
-                rtt: core::time::Duration::ZERO,
-            },
-        ];
-        inputs.into_iter().try_for_each(|input| {
-            let outputs = self.deployment.handle(self.now, input.clone());
-            ensure(outputs.is_empty(), || {
-                format!("{input:?} of a server without checks has the outputs {outputs:?}")
-            })
-        })
+        let outcome = Err(Error::new(ErrorKind::Network, Stage::Hello, "late"));
+        self.ignores(Input::Due { timer, wanted: true })?;
+        self.ignores(Input::CheckRequested { server })?;
+        self.ignores(Input::Deserted { server })?;
+        self.ignores(Input::Played { server, outcome, rtt: Duration::ZERO })
     }
 
-    fn ignores(&mut self, conn: ConnId, what: &str, input: Input) -> Result<(), String> {
-        let outputs = self.deployment.handle(self.now, input);
-        quiet(conn, what, &outputs)
-    }
-}
-
-fn quiet(conn: ConnId, what: &str, outputs: &Outputs) -> Result<(), String> {
-    if outputs.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("unrequested answer on {conn:?}: {what} has the outputs {outputs:?}"))
+    fn ignores(&mut self, input: Input) -> Result<(), String> {
+        let outputs = self.deployment.handle(self.now, input.clone());
+        ensure(outputs.is_empty(), || format!("unrequested {input:?} has the outputs {outputs:?}"))
     }
 }

@@ -19,7 +19,6 @@ use super::Application;
 use crate::{
     plan::COMMANDS,
     record::{RunRecord, lock},
-    request::SelectionRequest,
 };
 
 /// Returns the maximum duration of a check-out: its time in the queue, and then one attempt for
@@ -49,16 +48,8 @@ impl Drop for Counted<'_> {
 impl Application {
     /// Selects servers, checks out connections and runs commands on them.
     pub(super) async fn operate(mut self, limit: Duration) {
-        loop {
-            let max = [20, 500, 5000][self.rng.below(3) as usize];
-            self.pause(max).await;
-            if self.is_over() {
-                return;
-            }
-            let request = SelectionRequest::draw(&mut self.rng);
-            let timeout = Duration::from_millis(self.rng.below(3000));
-            let timeout = timeout.min(self.until.since(self.clock.now()));
-            let Some(selected) = self.one_selection(request, timeout).await else {
+        while self.goes_on([20, 500, 5000]).await {
+            let Some(selected) = self.one_selection(3000).await else {
                 continue;
             };
             let Some(pool) = selected.pool().connecting.clone() else {

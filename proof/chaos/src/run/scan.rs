@@ -18,7 +18,7 @@ use crate::record::ScanTopology;
 use crate::{
     load::report::{draw, possibly_stale},
     oracle::step::check_description,
-    plan::Plan,
+    plan::{Plan, pick},
     record::{RunRecord, lock},
     request::SelectionRequest,
 };
@@ -57,7 +57,7 @@ struct Client<'c> {
 
 impl Client<'_> {
     async fn work(&mut self) {
-        let max = [100, 2000, 8000][self.rng.below(3) as usize];
+        let max = pick(&mut self.rng, &[100, 2000, 8000]);
         let pause = Duration::from_millis(1 + self.rng.below(max));
         let clock = self.sim.runtime().backend.clock;
         clock.sleep_until(self.sim.now() + pause).await;
