@@ -183,7 +183,9 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
 /// Returns a hash of the events' `Debug` output.
 fn digest(events: &[Event]) -> u64 {
     let mut hasher = DefaultHasher::new();
-    events.iter().for_each(|event| hasher.write(format!("{event:?}\n").as_bytes()));
+    for event in events {
+        hasher.write(format!("{event:?}\n").as_bytes());
+    }
     hasher.finish()
 }
 

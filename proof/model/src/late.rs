@@ -44,14 +44,14 @@ impl World {
         let at = self.now;
         let error = || Error::new(ErrorKind::Network, Stage::Hello, "late");
         if connected {
-            self.ignores(Input::Connected { conn })?;
+            self.ignores(&Input::Connected { conn })?;
         }
         if reply {
             let (sent, reply, more_to_come) = (at, Err(error()).into(), true);
-            self.ignores(Input::Reply { conn, sent, at, reply, more_to_come })?;
+            self.ignores(&Input::Reply { conn, sent, at, reply, more_to_come })?;
         }
         if failed {
-            self.ignores(Input::Failed { conn, at, error: error() })?;
+            self.ignores(&Input::Failed { conn, at, error: error() })?;
         }
         Ok(())
     }
@@ -69,13 +69,13 @@ impl World {
     pub(crate) fn check_unwatched(&mut self, server: ServerId) -> Result<(), String> {
         let timer = Timer::Server(server);
         let outcome = Err(Error::new(ErrorKind::Network, Stage::Hello, "late"));
-        self.ignores(Input::Due { timer, wanted: true })?;
-        self.ignores(Input::CheckRequested { server })?;
-        self.ignores(Input::Deserted { server })?;
-        self.ignores(Input::Played { server, outcome, rtt: Duration::ZERO })
+        self.ignores(&Input::Due { timer, wanted: true })?;
+        self.ignores(&Input::CheckRequested { server })?;
+        self.ignores(&Input::Deserted { server })?;
+        self.ignores(&Input::Played { server, outcome, rtt: Duration::ZERO })
     }
 
-    fn ignores(&mut self, input: Input) -> Result<(), String> {
+    fn ignores(&mut self, input: &Input) -> Result<(), String> {
         let outputs = self.deployment.handle(self.now, input.clone());
         ensure(outputs.is_empty(), || format!("unrequested {input:?} has the outputs {outputs:?}"))
     }

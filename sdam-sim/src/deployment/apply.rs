@@ -48,7 +48,9 @@ impl Deployment {
             Action::Reconfig(config) => self.reconfigure(config.clone(), false)?,
             Action::Edit(target, edits) => self.change_config(*target, |config, address| {
                 let entry = config.member_mut(address)?;
-                edits.iter().for_each(|edit| edit.apply(entry));
+                for edit in edits {
+                    edit.apply(entry);
+                }
                 Some(())
             })?,
             Action::Add(member) => self.change_config((*member).into(), |config, address| {

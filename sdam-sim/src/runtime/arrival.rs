@@ -36,7 +36,10 @@ impl SimState {
                         Err(Refusal::Ruleset)
                     } else {
                         match self.reach(&address) {
-                            Ok(server) => Ok(self.network.link(id, server)),
+                            Ok(server) => {
+                                self.network.link(id, server);
+                                Ok(())
+                            }
                             Err(Unreached::Nowhere) => Err(Refusal::HostUnreachable),
                             Err(Unreached::Refused) => Err(Refusal::ConnectionRefused),
                             // The proxy waits for the server.

@@ -123,7 +123,7 @@ impl Dns<'_> {
         self.set_any_fault(None, fault);
     }
 
-    fn set_any_fault(&self, name: Option<&str>, fault: Option<DnsFault>) {
+    fn set_any_fault(self, name: Option<&str>, fault: Option<DnsFault>) {
         let mut state = self.0.state();
         let (since, faults) = (state.now(), &mut state.network.dns.faults);
         match fault {

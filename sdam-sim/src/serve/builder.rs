@@ -27,7 +27,7 @@ pub struct Builder {
     port: Option<u16>,
     seed: Option<u64>,
     /// The changes of the initial configuration.
-    configure: Vec<Box<dyn FnOnce(&mut SetConfig) + Send>>,
+    configure: Vec<Configure>,
     /// The name of the listener with this index and port.
     name: Box<dyn Fn(u16, u16) -> ServerAddress + Send>,
     #[cfg(feature = "auth")]
@@ -41,6 +41,8 @@ enum Kind {
     Sharded,
     LoadBalanced,
 }
+
+type Configure = Box<dyn FnOnce(&mut SetConfig) + Send>;
 
 sdam_core::opaque!(Builder, |this| kind: this.kind, processes: this.processes);
 
