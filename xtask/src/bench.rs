@@ -8,7 +8,7 @@ use std::process::Stdio;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::cargo::{cargo, root};
+use crate::cargo::{cargo, files_below, root};
 
 /// The crates that have benchmarks.
 const CRATES: &[&str] = &["sdam-core", "sdam-select", "sdam-events", "sdam"];
@@ -140,20 +140,15 @@ fn collect(folder: &Path, figures: &mut BTreeMap<String, Figure>) -> Result<()> 
     if !folder.is_dir() {
         return Ok(());
     }
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        let estimates = path.join("new/estimates.json");
-        if estimates.is_file() {
-            let read = |path: &Path| -> Result<Value> {
-                Ok(serde_json::from_str(&fs::read_to_string(path)?)?)
-            };
-            let benchmark = read(&path.join("new/benchmark.json"))?;
+    let read =
+        |path: &Path| -> Result<Value> { Ok(serde_json::from_str(&fs::read_to_string(path)?)?) };
+    for estimates in files_below(folder)? {
+        if estimates.ends_with("new/estimates.json") {
+            let benchmark = read(&estimates.with_file_name("benchmark.json"))?;
             let median = read(&estimates)?["median"]["point_estimate"].as_f64();
             if let (Some(name), Some(value)) = (benchmark["full_id"].as_str(), median) {
                 figures.insert(name.to_owned(), Figure { value, unit: "ns".to_owned() });
             }
-        } else if path.is_dir() {
-            collect(&path, figures)?;
         }
     }
     Ok(())
@@ -165,17 +160,13 @@ fn target(name: &str) -> Option<f64> {
 
 fn row(name: &str, figure: &Figure) -> String {
     let Figure { value, unit } = figure;
-    let verdict = match target(name) {
-        None => String::new(),
-        Some(target) if unit == "ratio" => {
-            let verdict = if *value >= target { "met" } else { "missed" };
-            format!("  at least {target:.1}: {verdict}")
-        }
-        Some(target) => {
-            let verdict = if *value <= target { "met" } else { "missed" };
-            format!("  at most {target:.1}: {verdict}")
-        }
-    };
+    let verdict = target(name).map_or_else(String::new, |target| {
+        let (bound, is_met) = match &**unit {
+            "ratio" => ("least", *value >= target),
+            _ => ("most", *value <= target),
+        };
+        format!("  at {bound} {target:.1}: {}", if is_met { "met" } else { "missed" })
+    });
     format!("{name:<60} {value:>12.2} {unit:<8}{verdict}").trim_end().to_owned()
 }
 

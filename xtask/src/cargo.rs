@@ -30,6 +30,35 @@ pub(crate) fn crates() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
+/// Returns all files below `folder`, sorted.
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder);
+    let entries = entries.map_err(|error| format!("{}: {error}", folder.display()))?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            files.extend(files_below(&path)?);
+        } else {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Returns the Rust files below `folder`, sorted.
+pub(crate) fn rust_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut files = files_below(folder)?;
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "rs"));
+    Ok(files)
+}
+
+/// Returns a path relative to the workspace, for messages.
+pub(crate) fn relative(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
 /// The package selection with which `cargo xtask test` builds everything. Another selection would
 /// change the enabled features, so that most dependencies would be built again.
 pub(crate) const EVERYTHING: [&str; 2] = ["--workspace", "--all-features"];

@@ -5,16 +5,11 @@ mod citations;
 #[cfg(test)]
 mod tests;
 
-use std::{
-    collections::BTreeMap,
-    fs,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use crate::{
     Result,
-    cargo::{crates, root},
-    layers::rust_files,
+    cargo::{crates, files_below, relative, root, rust_files},
 };
 
 use self::{catalogue::Page, citations::Citations};
@@ -29,7 +24,7 @@ pub(crate) fn run(check_only: bool) -> Result<()> {
             let after = page.render(&catalogue.citations);
             if after != *before {
                 fs::write(path, after)?;
-                eprintln!("wrote {}", show(path));
+                eprintln!("wrote {}", relative(path));
             }
         }
     }
@@ -55,22 +50,19 @@ struct Catalogue {
 
 impl Catalogue {
     fn read() -> Result<Self> {
-        let mut paths = fs::read_dir(root().join(PAGES))?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<Result<Vec<_>>>()?;
+        let mut paths = files_below(&root().join(PAGES))?;
         paths.retain(|path| {
             path.extension().is_some_and(|extension| extension == "md")
                 && path.file_name().is_some_and(|name| name != "README.md")
         });
-        paths.sort();
         let mut pages = Vec::new();
         for path in paths {
             let text = fs::read_to_string(&path)?;
             pages.push((path, Page::parse(&text), text));
         }
-        let mut citations = Citations::default();
+        let mut citations = Citations::new()?;
         for path in sources()? {
-            citations.read(&show(&path), &fs::read_to_string(&path)?);
+            citations.read(&relative(&path), &fs::read_to_string(&path)?);
         }
         Ok(Self { pages, citations })
     }
@@ -79,12 +71,12 @@ impl Catalogue {
         let mut violations = Vec::new();
         let mut defined = BTreeMap::new();
         for (path, page, text) in &self.pages {
-            let path = show(path);
+            let path = relative(path);
             for rule in page.rules() {
-                if let Some(other) = defined.insert(rule.id.clone(), path.clone()) {
+                if let Some(other) = defined.insert(rule.id, path.clone()) {
                     violations.push(format!("{path} defines {}, and so does {other}", rule.id));
                 }
-                if rule.needs_proof() && !self.citations.proves(&rule.id) {
+                if rule.needs_proof && !self.citations.proves(rule.id) {
                     violations.push(format!("{path}: no test names {}, which is a MUST", rule.id));
                 }
             }
@@ -102,7 +94,7 @@ impl Catalogue {
 
     fn summary(&self) -> String {
         let rules: Vec<_> = self.pages.iter().flat_map(|(_, page, _)| page.rules()).collect();
-        let proven = rules.iter().filter(|rule| self.citations.proves(&rule.id)).count();
+        let proven = rules.iter().filter(|rule| self.citations.proves(rule.id)).count();
         format!("{} rules, {proven} of them named by tests", rules.len())
     }
 }
@@ -112,13 +104,9 @@ fn sources() -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     // Excludes the example rules in this program's own tests.
     for folder in crates()?.iter().filter(|folder| !folder.ends_with("xtask")) {
-        rust_files(folder, &mut files)?;
+        files.extend(rust_files(folder)?);
     }
     files.retain(|path| !path.components().any(|part| part.as_os_str() == "target"));
     files.sort();
     Ok(files)
-}
-
-fn show(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }

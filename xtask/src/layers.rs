@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::Result;
-use crate::cargo::{cargo, output, root};
+use crate::cargo::{cargo, output, relative, root, rust_files};
 
 mod modules;
 
@@ -50,19 +50,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
 ];
 
-/// The programs, which may name a runtime.
-const PROGRAMS: &[&str] = &["sdam-cli"];
-
-/// The crates that only `examples`, `xtask` and tests may use, including those two.
-const INTERNAL: &[&str] = &[
-    "sdam-chaos",
-    "sdam-examples",
-    "sdam-live",
-    "sdam-model",
-    "sdam-spec",
-    "sdam-testkit",
-    "xtask",
-];
+/// Crates besides the runtime adapters that may name a runtime: the program, and `sdam-dns` on its
+/// own threads, where none of its caller's code runs.
+const WITH_RUNTIME: &[&str] = &["sdam-cli", "sdam-dns"];
 
 /// The forbidden direct dependencies: they would let a crate name a runtime.
 const RUNTIMES: &[&str] =
@@ -83,12 +73,27 @@ const TOOL: &[&str] = &[
 /// The crates without I/O, as ensured by the compiler.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
+/// Builds, and the crates that are not in their trees. Single-threaded mode is for programs without
+/// a runtime; only the program may depend on OpenTelemetry, and only with its feature.
+const ABSENT: &[(&[&str], &[&str])] = &[
+    (&["--package", "sdam"], &["async-std", "monoio"]),
+    (&["--package", "sdam", "--all-features"], TOOL),
+    (&["--package", "sdam", "--all-features"], &["opentelemetry-proto"]),
+    (&["--package", "sdam-cli"], &["opentelemetry-proto"]),
+    (&["--package", "sdam-examples-scan"], RUNTIMES),
+];
+
+/// The only crates of ours in the tree of a binding for another language.
+const SANS_IO: &[&str] = &["sdam-core", "sdam-select", "sdam-examples-sans-io"];
+
 pub(crate) fn run() -> Result<()> {
     let packages = packages()?;
     let mut violations = Vec::new();
-    for (name, Package { folder, dependencies }) in &packages {
-        check_arrows(name, dependencies, &mut violations);
-        check_runtimes(name, dependencies, &mut violations);
+    for (name, Package { folder, is_published, dependencies }) in &packages {
+        if *is_published {
+            check_arrows(name, dependencies, &mut violations);
+            check_runtimes(name, dependencies, &mut violations);
+        }
         let sources = folder.join("src");
         if sources.is_dir()
             && let Some(cycle) = modules::cycle(&sources)?
@@ -100,39 +105,18 @@ pub(crate) fn run() -> Result<()> {
     for name in PURE {
         check_pure(name, &mut violations)?;
     }
-    let tree = tree(&["--package", "sdam"])?;
-    for runtime in ["async-std", "monoio"] {
-        if tree.contains(runtime) {
-            violations.push(format!("{runtime} is in the default tree of sdam"));
+    for (arguments, absent) in ABSENT {
+        let tree = tree(arguments)?;
+        for name in absent.iter().filter(|name| tree.contains(**name)) {
+            violations.push(format!("{name} is in the tree of {}", arguments.join(" ")));
         }
     }
-    let everything = self::tree(&["--package", "sdam", "--all-features"])?;
-    for library in TOOL {
-        if everything.contains(*library) {
-            violations.push(format!("{library}, which is for the tool, is in the tree of sdam"));
-        }
-    }
-    // Single-threaded mode is for programs without a runtime.
-    let single_threaded = self::tree(&["--package", "sdam-examples-scan"])?;
-    for runtime in RUNTIMES {
-        if single_threaded.contains(*runtime) {
-            violations.push(format!("{runtime} is in the tree of sdam-examples-scan"));
-        }
-    }
-    // The dependencies of a binding for another language, and no others.
-    let ours = self::tree(&["--package", "sdam-examples-sans-io"])?;
-    for name in ours.iter().filter(|name| name.starts_with("sdam")) {
-        if !["sdam-core", "sdam-select", "sdam-examples-sans-io"].contains(&&**name) {
+    for name in tree(&["--package", "sdam-examples-sans-io"])? {
+        if name.starts_with("sdam") && !SANS_IO.contains(&&*name) {
             violations.push(format!("{name} is in the tree of sdam-examples-sans-io"));
         }
     }
-    // Only the program may depend on it, and only with its feature.
-    for arguments in [&["--package", "sdam", "--all-features"][..], &["--package", "sdam-cli"]] {
-        if self::tree(arguments)?.contains("opentelemetry-proto") {
-            let arguments = arguments.join(" ");
-            violations.push(format!("opentelemetry-proto is in the tree of {arguments}"));
-        }
-    }
+    let tree = tree(&["--package", "sdam"])?;
     if !violations.is_empty() {
         return Err(violations.join("\n       ").into());
     }
@@ -143,6 +127,7 @@ pub(crate) fn run() -> Result<()> {
 /// A crate of the workspace.
 struct Package {
     folder: PathBuf,
+    is_published: bool,
     /// Its dependencies, except dev-dependencies.
     dependencies: BTreeSet<String>,
 }
@@ -163,36 +148,26 @@ fn packages() -> Result<BTreeMap<String, Package>> {
                 .collect();
             let manifest = PathBuf::from(text(package, "manifest_path"));
             let folder = manifest.parent().unwrap_or(&manifest).to_owned();
-            let name = text(package, "name");
-            (name, Package { folder, dependencies })
+            // An empty list of registries.
+            let is_published = package["publish"].is_null();
+            (text(package, "name"), Package { folder, is_published, dependencies })
         })
         .collect())
 }
 
 fn check_arrows(name: &str, dependencies: &BTreeSet<String>, violations: &mut Vec<String>) {
-    if INTERNAL.contains(&name) || name.starts_with("sdam-examples") {
-        return;
-    }
     let Some((_, allowed)) = ARROWS.iter().find(|(own, _)| *own == name) else {
         violations.push(format!("{name} is missing from the table of layers"));
         return;
     };
-    let ours = dependencies.iter().filter(|dependency| {
-        dependency.starts_with("sdam") || INTERNAL.contains(&dependency.as_str())
-    });
+    let ours = dependencies.iter().filter(|dependency| dependency.starts_with("sdam"));
     for dependency in ours.filter(|dependency| !allowed.contains(&dependency.as_str())) {
         violations.push(format!("{name} may not depend on {dependency}"));
     }
 }
 
 fn check_runtimes(name: &str, dependencies: &BTreeSet<String>, violations: &mut Vec<String>) {
-    if INTERNAL.contains(&name)
-        || PROGRAMS.contains(&name)
-        || name.starts_with("sdam-runtime-")
-        // On its own threads, where none of its caller's code runs.
-        || name == "sdam-dns"
-        || name.starts_with("sdam-examples")
-    {
+    if WITH_RUNTIME.contains(&name) || name.starts_with("sdam-runtime-") {
         return;
     }
     for runtime in RUNTIMES.iter().filter(|runtime| dependencies.contains(**runtime)) {
@@ -207,29 +182,14 @@ fn check_pure(name: &str, violations: &mut Vec<String>) -> Result<()> {
     if !fs::read_to_string(folder.join("lib.rs"))?.contains("#![no_std]") {
         violations.push(format!("{name} is not no_std"));
     }
-    let mut files = Vec::new();
-    rust_files(&folder, &mut files)?;
-    for file in files {
+    for file in rust_files(&folder)? {
         for (index, line) in fs::read_to_string(&file)?.lines().enumerate() {
             let line = line.trim_start();
             if line.starts_with("pub ") && (line.contains("bson::") || line.contains("RawDocument"))
             {
-                let place = file.strip_prefix(root()).unwrap_or(&file).display();
+                let place = relative(&file);
                 violations.push(format!("{place}:{} shows a type of the bson crate", index + 1));
             }
-        }
-    }
-    Ok(())
-}
-
-/// Collects the Rust files below `folder`.
-pub(crate) fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            rust_files(&path, files)?;
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
         }
     }
     Ok(())

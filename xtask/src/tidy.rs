@@ -5,12 +5,10 @@ mod prose;
 mod table;
 
 use std::fs;
-use std::path::Path;
 
 use crate::Result;
-use crate::cargo::{crates, root};
+use crate::cargo::{crates, relative, rust_files};
 use crate::conformance;
-use crate::layers::rust_files;
 use crate::mutants;
 
 /// The maximum number of lines of a file.
@@ -25,13 +23,13 @@ pub(crate) fn run() -> Result<()> {
         let manifest = folder.join("Cargo.toml");
         count += 1;
         if !fs::read_to_string(&manifest)?.contains("[lints]\nworkspace = true") {
-            violations
-                .push(format!("{} does not take the lints of the workspace", show(&manifest)));
+            let manifest = relative(&manifest);
+            violations.push(format!("{manifest} does not take the lints of the workspace"));
         }
-        rust_files(folder, &mut files)?;
+        files.extend(rust_files(folder)?);
     }
     for file in &files {
-        let (name, text) = (show(file), fs::read_to_string(file)?);
+        let (name, text) = (relative(file), fs::read_to_string(file)?);
         check(&name, &text, &mut violations);
         prose::check_summaries(&name, &text, &mut violations);
     }
@@ -47,10 +45,6 @@ pub(crate) fn run() -> Result<()> {
         return Ok(());
     }
     Err(violations.join("\n       ").into())
-}
-
-fn show(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 fn check(name: &str, text: &str, violations: &mut Vec<String>) {

@@ -7,89 +7,55 @@ const PROOF: &str = "  Proof: ";
 /// The prefixes of lines that explain why a rule has no test.
 const EXEMPTIONS: &[&str] = &["  By construction: ", "  Caller's duty: ", "  Not offered: "];
 
-/// One page, line by line.
-#[derive(Debug, Default)]
-pub(super) struct Page {
-    lines: Vec<Line>,
-}
-
+/// One page, without the generated lines.
 #[derive(Debug)]
-enum Line {
-    Prose(String),
-    Rule(Rule),
+pub(super) struct Page {
+    lines: Vec<String>,
 }
 
 /// A rule of the specifications, or of this project.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct Rule<'p> {
     /// The id, such as `L-43`.
-    pub(super) id: String,
-    text: String,
-    excuse: Option<String>,
+    pub(super) id: &'p str,
+    /// True if a test must cite the rule.
+    pub(super) needs_proof: bool,
 }
 
 impl Page {
     /// Parses a page without the previously generated lines.
     pub(super) fn parse(text: &str) -> Self {
-        let mut page = Self::default();
-        for line in text.lines() {
-            if line.starts_with(PROOF) {
-                continue;
-            }
-            if let Some(id) = defined(line) {
-                page.lines.push(Line::Rule(Rule {
-                    id: id.to_owned(),
-                    text: line.to_owned(),
-                    excuse: None,
-                }));
-                continue;
-            }
-            match page.lines.last_mut() {
-                Some(Line::Rule(rule)) if EXEMPTIONS.iter().any(|word| line.starts_with(word)) => {
-                    rule.excuse = Some(line.to_owned());
-                }
-                _ => page.lines.push(Line::Prose(line.to_owned())),
-            }
-        }
-        page
+        let lines = text.lines().filter(|line| !line.starts_with(PROOF));
+        Self { lines: lines.map(str::to_owned).collect() }
     }
 
-    pub(super) fn rules(&self) -> impl Iterator<Item = &Rule> {
-        self.lines.iter().filter_map(|line| match line {
-            Line::Rule(rule) => Some(rule),
-            Line::Prose(_) => None,
+    pub(super) fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
+        self.lines.iter().enumerate().filter_map(|(index, line)| {
+            let needs_proof = line.contains("** MUST.") && !self.is_excuse(index + 1);
+            Some(Rule { id: defined(line)?, needs_proof })
         })
+    }
+
+    fn is_excuse(&self, index: usize) -> bool {
+        let line = self.lines.get(index);
+        line.is_some_and(|line| EXEMPTIONS.iter().any(|word| line.starts_with(word)))
     }
 
     /// Returns the page with its current proofs.
     pub(super) fn render(&self, citations: &Citations) -> String {
         let mut text = String::new();
-        for line in &self.lines {
-            match line {
-                Line::Prose(line) => text.push_str(line),
-                Line::Rule(rule) => {
-                    text.push_str(&rule.text);
-                    if let Some(excuse) = &rule.excuse {
-                        text.push('\n');
-                        text.push_str(excuse);
-                    }
-                    if let Some(proof) = citations.proof(&rule.id) {
-                        text.push('\n');
-                        text.push_str(PROOF);
-                        text.push_str(&proof);
-                    }
-                }
+        let mut rule = None;
+        for (index, line) in self.lines.iter().enumerate() {
+            text.extend([line, "\n"]);
+            rule = defined(line).or(rule);
+            // The proof follows the explanation, if there is one.
+            if !self.is_excuse(index + 1)
+                && let Some(proof) = rule.take().and_then(|rule| citations.proof(rule))
+            {
+                text.extend([PROOF, &proof, "\n"]);
             }
-            text.push('\n');
         }
         text
-    }
-}
-
-impl Rule {
-    /// Returns whether a test must cite the rule.
-    pub(super) fn needs_proof(&self) -> bool {
-        self.excuse.is_none() && self.text.contains("** MUST.")
     }
 }
 

@@ -10,7 +10,7 @@ const PAGE: &str = "\
 ";
 
 fn citations(files: &[(&str, &str)]) -> Citations {
-    let mut citations = Citations::default();
+    let mut citations = Citations::new().unwrap();
     for (path, text) in files {
         citations.read(path, text);
     }
@@ -20,7 +20,7 @@ fn citations(files: &[(&str, &str)]) -> Citations {
 #[test]
 fn only_a_must_without_an_exemption_needs_a_proof() {
     let page = Page::parse(PAGE);
-    let needs: Vec<_> = page.rules().map(|rule| (&*rule.id, rule.needs_proof())).collect();
+    let needs: Vec<_> = page.rules().map(|rule| (rule.id, rule.needs_proof)).collect();
     assert_eq!(needs, [("L-1", true), ("L-2", false), ("L-3", false)]);
 }
 

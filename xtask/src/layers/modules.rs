@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use super::rust_files;
 use crate::Result;
+use crate::cargo::rust_files;
 
 /// The imports between the modules at the root of a crate, except in tests.
 type Imports = BTreeMap<String, BTreeSet<String>>;
@@ -13,10 +13,8 @@ type Imports = BTreeMap<String, BTreeSet<String>>;
 /// Returns an import cycle among the modules at the root of the crate in `folder`, such as
 /// `["hello", "server", "hello"]`.
 pub(super) fn cycle(folder: &Path) -> Result<Option<Vec<String>>> {
-    let mut paths = Vec::new();
-    rust_files(folder, &mut paths)?;
     let mut files = Vec::new();
-    for path in paths {
+    for path in rust_files(folder)? {
         let module = path.strip_prefix(folder)?.with_extension("");
         let module = module.iter().map(|part| part.to_string_lossy().into_owned());
         files.push((module.collect(), fs::read_to_string(&path)?));

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::Result;
-use crate::cargo::root;
+use crate::cargo::{relative, root};
 
 /// The pages without listings: the table of contents and the front page.
 const WITHOUT_LISTINGS: &[&str] = &["README.md", "SUMMARY.md"];
@@ -19,7 +19,7 @@ pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let text = fs::read_to_string(&path)?;
-        let place = super::show(&path);
+        let place = relative(&path);
         super::check(&place, &text, violations);
         check_fences(&place, &text, violations);
         if name != "SUMMARY.md" && !contents.contains(&format!("({name})")) {

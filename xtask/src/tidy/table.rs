@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Result;
-use crate::cargo::root;
-use crate::layers::rust_files;
+use crate::cargo::{root, rust_files};
 
 /// The crates with a table.
 const CRATES: &[&str] = &["sdam", "sdam-pool"];
@@ -15,8 +14,7 @@ pub(super) fn check(violations: &mut Vec<String>) -> Result<()> {
     let text = fs::read_to_string(root().join("ARCHITECTURE.md"))?;
     for name in CRATES {
         let folder = root().join(name).join("src");
-        let mut files = Vec::new();
-        rust_files(&folder, &mut files)?;
+        let files = rust_files(&folder)?;
         let present = files.iter().filter_map(|file| {
             let file = file.strip_prefix(&folder).ok()?;
             let is_test = |part: &str| part.starts_with("tests") || part.starts_with("models");
