@@ -8,8 +8,6 @@ mod lines;
 mod suite;
 mod tree;
 
-use clap::ValueEnum as _;
-
 use self::driver::Variant;
 use self::edits::Edited;
 use self::tree::Tree;
@@ -39,7 +37,7 @@ pub(crate) struct Options {
 
 /// Overlays our files on the published driver and performs the requested steps.
 pub(super) fn run(options: &Options) -> Result<()> {
-    let mut variants = Variant::value_variants().to_vec();
+    let mut variants = Variant::ALL.to_vec();
     variants.retain(|variant| options.only.is_none_or(|only| only == *variant));
     let published = match driver::fetch() {
         Ok(published) => published,

@@ -12,31 +12,18 @@ use crate::cargo::{cargo, root, run as run_command};
 /// The name of the program.
 const PROGRAM: &str = "driver-checks";
 
-/// The build profile of the program.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Profile {
-    /// For the checks.
-    Debug,
-    /// For measurements.
-    Release,
-}
-
-/// Builds the program with one of the drivers, and returns the executable.
-pub(super) fn build(variant: Variant, profile: Profile) -> Result<PathBuf> {
+/// Builds the program with one of the drivers in a profile of cargo, and returns the executable.
+fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     let folder = variant.folder().join("checks");
     let mut sources = Tree::read(&own_folder().join("checks"))?;
     keep_lock(&folder, &mut sources);
     sources.write(&folder)?;
-    let (flags, name): (&[&str], _) = match profile {
-        Profile::Debug => (&[], "debug"),
-        Profile::Release => (&["--release"], "release"),
-    };
     let mut build = cargo();
-    build.arg("build").args(flags).arg("--manifest-path");
-    build.arg(folder.join("Cargo.toml"));
+    build.args(["build", "--profile", profile, "--manifest-path"]).arg(folder.join("Cargo.toml"));
     run_command(small(&mut build))?;
     // Otherwise the other driver's program would replace it, because both are built in the same
     // directory.
+    let name = if profile == "dev" { "debug" } else { profile };
     let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
     let kept = variant.folder().join(format!("{name}-{file}"));
     fs::copy(target_folder().join(name).join(file), &kept)?;
@@ -54,8 +41,8 @@ pub(super) fn small(command: &mut Command) -> &mut Command {
 
 /// Runs the short checks on a replica set that the program starts.
 pub(super) fn check(variant: Variant) -> Result<()> {
-    let program = build(variant, Profile::Debug)?;
-    println!("checks of the {} driver", variant.name());
+    let program = build(variant, "dev")?;
+    println!("checks of the {} driver", variant.as_str());
     run_command(Command::new(program).arg("check"))
 }
 
@@ -81,8 +68,8 @@ fn keep_lock(folder: &Path, project: &mut Tree) {
 
 /// Measures both drivers alternately and prints a table.
 pub(super) fn measure(quick: bool) -> Result<()> {
-    let published = build(Variant::Published, Profile::Release)?;
-    let overlaid = build(Variant::Overlaid, Profile::Release)?;
+    let published = build(Variant::Published, "release")?;
+    let overlaid = build(Variant::Overlaid, "release")?;
     let mut compare = Command::new(&overlaid);
     compare.arg("compare").arg(published).arg(&overlaid);
     if quick {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use sdam_core::names;
 use serde_json::Value;
 
 use super::edits::{Edited, Edits};
@@ -14,26 +15,21 @@ use crate::cargo::{cargo, output, root, run as run_command};
 /// The published version for which the overlay and the edits are made.
 pub(super) const VERSION: &str = "3.9.1";
 
-/// One of the two drivers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Variant {
-    /// The driver as published.
-    Published,
-    /// The driver whose `sdam` module is replaced by ours.
-    Overlaid,
+names! {
+    /// One of the two drivers.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+    pub(super) enum Variant {
+        /// The driver as published.
+        Published = "published",
+        /// The driver whose `sdam` module is replaced by ours.
+        Overlaid = "overlaid",
+    }
 }
 
 impl Variant {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Published => "published",
-            Self::Overlaid => "overlaid",
-        }
-    }
-
     /// Returns the folder for building the driver and the programs that use it.
     pub(super) fn folder(self) -> PathBuf {
-        build_folder().join(self.name())
+        build_folder().join(self.as_str())
     }
 }
 

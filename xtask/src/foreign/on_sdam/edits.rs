@@ -1,7 +1,5 @@
 //! Edits of the driver's files, each at text that occurs exactly once in its file.
 
-use std::mem;
-
 use super::tree::Tree;
 use crate::Result;
 
@@ -34,64 +32,44 @@ pub(super) struct Edited {
     pub(super) added: usize,
 }
 
-/// The part of an edits file to which a line belongs.
-#[derive(Clone, Copy, PartialEq)]
-enum Place {
-    Outside,
-    Old,
-    New,
-}
-
 impl Edits {
     /// Parses the text of the edits file `name`. Lines outside blocks are comments.
     pub(super) fn parse(name: &str, text: &str) -> Result<Self> {
         let mut changes = Vec::new();
         let mut path = None;
-        let mut place = Place::Outside;
-        let mut old: Vec<Vec<String>> = Vec::new();
-        let mut new = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let wrong = |what: &str| format!("{name}:{}: {what}", index + 1);
-            match (place, line) {
-                (Place::Outside, OLD) => {
-                    place = Place::Old;
-                    old = vec![Vec::new()];
+        let mut lines = text.lines().zip(1..);
+        while let Some((line, number)) = lines.next() {
+            let wrong = |number: u32, what: &str| format!("{name}:{number}: {what}");
+            match line {
+                OLD => {}
+                NEW | END => return Err(wrong(number, "this mark has no `<<<<`").into()),
+                _ => {
+                    path = line.strip_prefix(FILE).map(|file| file.trim().to_owned()).or(path);
+                    continue;
                 }
-                (Place::Outside, NEW | END) => return Err(wrong("this mark has no `<<<<`").into()),
-                (Place::Outside, _) => {
-                    if let Some(file) = line.strip_prefix(FILE) {
-                        path = Some(file.trim().to_owned());
-                    }
-                }
-                (Place::Old, NEW) => place = Place::New,
-                (Place::Old, ANY) => old.push(Vec::new()),
-                (Place::Old, OLD | END) | (Place::New, OLD | NEW) => {
-                    return Err(wrong("this mark does not belong here").into());
-                }
-                (Place::Old, _) => {
-                    if let Some(part) = old.last_mut() {
-                        part.push(line.to_owned());
-                    }
-                }
-                (Place::New, END) => {
-                    place = Place::Outside;
-                    if old.iter().any(Vec::is_empty) {
-                        return Err(wrong("a part of the old text is empty").into());
-                    }
-                    changes.push(Change {
-                        path: path.clone().ok_or_else(|| wrong("no `### FILE` is above"))?,
-                        old: old.iter().map(|part| part.join("\n")).collect(),
-                        new: mem::take(&mut new).join("\n"),
-                    });
-                }
-                (Place::New, _) => new.push(line.to_owned()),
             }
+            let mut until = |end: &str| {
+                let mut part = Vec::new();
+                for (line, number) in lines.by_ref() {
+                    match line {
+                        _ if line == end => return Ok((part, number)),
+                        OLD | NEW | END => {
+                            return Err(wrong(number, "this mark does not belong here"));
+                        }
+                        _ => part.push(line),
+                    }
+                }
+                Err(format!("{name}: the last block has no `>>>>`"))
+            };
+            let ((old, _), (new, number)) = (until(NEW)?, until(END)?);
+            let old: Vec<_> = old.split(|line| *line == ANY).map(|part| part.join("\n")).collect();
+            if old.iter().any(String::is_empty) {
+                return Err(wrong(number, "a part of the old text is empty").into());
+            }
+            let path = path.clone().ok_or_else(|| wrong(number, "no `### FILE` is above"))?;
+            changes.push(Change { path, old, new: new.join("\n") });
         }
-        if place == Place::Outside {
-            Ok(Self(changes))
-        } else {
-            Err(format!("{name}: the last block has no `>>>>`").into())
-        }
+        Ok(Self(changes))
     }
 
     /// Applies all changes in order.

@@ -90,16 +90,16 @@ fn run_on(
     };
     let mut results = Results::load(variant, deployment)?;
     let tests = program.tests()?;
-    results.retain(|name| tests.iter().any(|test| test == name) && notes.left_out(name).is_none());
+    results.0.retain(|name, _| tests.contains(name) && notes.left_out(name).is_none());
     let is_run = |name: &&String| name.contains(&plan.filter) && notes.left_out(name).is_none();
     for name in tests.iter().filter(is_run) {
         let result = program.run_repeatedly(name, &servers)?;
         if result.outcome == Outcome::Failed {
-            println!("FAILED {name} ({}, {deployment})\n{}", variant.name(), result.message);
+            println!("FAILED {name} ({}, {deployment})\n{}", variant.as_str(), result.message);
         }
-        results.insert(name, result);
+        results.0.insert(name.clone(), result);
         results.store(variant, deployment)?;
     }
-    println!("{} on {deployment}: {}", variant.name(), results.total());
+    println!("{} on {deployment}: {}", variant.as_str(), results.total());
     Ok(())
 }

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::Result;
+use crate::cargo::files_below;
 
 /// The contents of a folder's files by relative path, with `/` as the separator.
 #[derive(Clone, Debug, Default)]
@@ -13,25 +14,11 @@ pub(super) struct Tree(BTreeMap<String, Vec<u8>>);
 impl Tree {
     /// Reads a folder with all its subfolders.
     pub(super) fn read(folder: &Path) -> Result<Self> {
-        let mut tree = Self::default();
-        tree.add(folder, "")?;
-        Ok(tree)
-    }
-
-    fn add(&mut self, folder: &Path, prefix: &str) -> Result<()> {
-        let entries =
-            fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        for entry in entries {
-            let path = entry?.path();
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            let name = format!("{prefix}{name}");
-            if path.is_dir() {
-                self.add(&path, &format!("{name}/"))?;
-            } else {
-                self.0.insert(name, fs::read(&path)?);
-            }
-        }
-        Ok(())
+        let files = files_below(folder)?.into_iter().map(|path| {
+            let name = path.strip_prefix(folder)?.to_string_lossy().replace('\\', "/");
+            Ok((name, fs::read(&path)?))
+        });
+        files.collect::<Result<_>>().map(Self)
     }
 
     /// Returns the text of a file, or `None` if there is no such file.

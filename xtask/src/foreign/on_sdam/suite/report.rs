@@ -44,8 +44,8 @@ pub(super) fn page(all: &[Both], notes: &Notes) -> String {
 fn section(page: &mut String, (deployment, published, overlaid): &Both) {
     line(page, &format!("\n## {deployment}\n"));
     head(page, "module");
-    let names = published.iter().chain(overlaid.iter());
-    let groups: BTreeSet<_> = names.map(|(name, _)| module(name)).collect();
+    let names = published.0.keys().chain(overlaid.0.keys());
+    let groups: BTreeSet<_> = names.map(|name| module(name)).collect();
     for group in groups {
         let total = |results: &Results| results.total_of(|name| module(name) == group);
         row(page, &format!("`{group}`"), total(published), total(overlaid));
@@ -71,9 +71,9 @@ fn differences(page: &mut String, all: &[Both], notes: &Notes) {
         if published.total().is_empty() || overlaid.total().is_empty() {
             continue;
         }
-        let names = published.iter().chain(overlaid.iter()).map(|(name, _)| name);
+        let names = published.0.keys().chain(overlaid.0.keys());
         for name in names.collect::<BTreeSet<_>>() {
-            let both = [published.get(name), overlaid.get(name)];
+            let both = [published.0.get(name), overlaid.0.get(name)];
             if is_unremarkable(both) {
                 continue;
             }
@@ -98,9 +98,9 @@ fn show(result: Option<&TestResult>) -> String {
     match result {
         None => "not there".to_owned(),
         Some(result) if result.cases > 0 => {
-            format!("{}, {} cases", result.outcome.name(), result.cases)
+            format!("{}, {} cases", result.outcome.as_str(), result.cases)
         }
-        Some(result) => result.outcome.name().to_owned(),
+        Some(result) => result.outcome.as_str().to_owned(),
     }
 }
 
@@ -112,7 +112,7 @@ fn unstable(page: &mut String, all: &[Both]) {
     for (deployment, published, overlaid) in all {
         for (driver, results) in [("published", published), ("overlaid", overlaid)] {
             let passed = |result: &TestResult| result.outcome != Outcome::Failed;
-            for (name, result) in results.iter().filter(|(_, it)| passed(it) && it.runs > 1) {
+            for (name, result) in results.0.iter().filter(|(_, it)| passed(it) && it.runs > 1) {
                 let runs = result.runs;
                 line(page, &format!("| `{name}` | {deployment} | {driver} | {runs} |"));
             }

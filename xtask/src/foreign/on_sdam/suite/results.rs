@@ -5,27 +5,20 @@ use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 
+use sdam_core::names;
 use serde::{Deserialize, Serialize};
 
 use super::deployment::Deployment;
 use crate::Result;
 use crate::foreign::on_sdam::driver::{Variant, build_folder};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(super) enum Outcome {
-    Passed,
-    Failed,
-    Skipped,
-}
-
-impl Outcome {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Passed => "passed",
-            Self::Failed => "failed",
-            Self::Skipped => "skipped",
-        }
+names! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub(super) enum Outcome {
+        Passed = "passed",
+        Failed = "failed",
+        Skipped = "skipped",
     }
 }
 
@@ -44,16 +37,8 @@ pub(super) struct TestResult {
 }
 
 /// The results of one driver on one deployment, by test name.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Results(BTreeMap<String, TestResult>);
-
-/// A line of the file that stores them.
-#[derive(Deserialize, Serialize)]
-struct Line<N, R> {
-    name: N,
-    #[serde(flatten)]
-    result: R,
-}
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub(super) struct Results(pub(super) BTreeMap<String, TestResult>);
 
 /// Numbers of tests.
 #[derive(Clone, Copy, Debug, Default)]
@@ -70,39 +55,14 @@ impl Results {
         let Ok(text) = fs::read_to_string(path(variant, deployment)) else {
             return Ok(Self::default());
         };
-        let lines = text.lines().map(|line| {
-            let Line::<String, TestResult> { name, result } = serde_json::from_str(line)?;
-            Ok((name, result))
-        });
-        lines.collect::<Result<_>>().map(Self)
+        Ok(serde_json::from_str(&text)?)
     }
 
     /// Writes the results to the file from which [`Results::load`] reads them.
     pub(super) fn store(&self, variant: Variant, deployment: Deployment) -> Result<()> {
         let path = path(variant, deployment);
         fs::create_dir_all(path.parent().unwrap_or(&path))?;
-        let mut lines = String::new();
-        for (name, result) in &self.0 {
-            lines += &serde_json::to_string(&Line { name, result })?;
-            lines.push('\n');
-        }
-        Ok(fs::write(path, lines)?)
-    }
-
-    pub(super) fn insert(&mut self, name: &str, result: TestResult) {
-        self.0.insert(name.to_owned(), result);
-    }
-
-    pub(super) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
-        self.0.retain(|name, _| keeps(name));
-    }
-
-    pub(super) fn get(&self, name: &str) -> Option<&TestResult> {
-        self.0.get(name)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &TestResult)> {
-        self.0.iter().map(|(name, result)| (name.as_str(), result))
+        Ok(fs::write(path, serde_json::to_string_pretty(self)?)?)
     }
 
     pub(super) fn total(&self) -> Total {
@@ -112,7 +72,7 @@ impl Results {
     /// Counts the tests whose names satisfy `counts`.
     pub(super) fn total_of(&self, counts: impl Fn(&str) -> bool) -> Total {
         let mut total = Total::default();
-        for (_, result) in self.iter().filter(|(name, _)| counts(name)) {
+        for (_, result) in self.0.iter().filter(|(name, _)| counts(name)) {
             match result.outcome {
                 Outcome::Passed => total.passed += 1,
                 Outcome::Failed => total.failed += 1,
@@ -128,10 +88,10 @@ impl Results {
 /// overlaid one.
 pub(super) fn lost(published: &Results, overlaid: &Results) -> usize {
     let passes = |result: &TestResult| result.outcome == Outcome::Passed;
+    let published = published.0.iter();
     published
-        .iter()
         .filter(|(name, result)| {
-            passes(result) && overlaid.get(name).is_some_and(|result| !passes(result))
+            passes(result) && overlaid.0.get(*name).is_some_and(|result| !passes(result))
         })
         .count()
 }
@@ -150,40 +110,28 @@ impl fmt::Display for Total {
 }
 
 fn path(variant: Variant, deployment: Deployment) -> PathBuf {
-    let name = format!("{}-{deployment}.jsonl", variant.name());
+    let name = format!("{}-{deployment}.json", variant.as_str());
     build_folder().join("results").join(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Line, Outcome, Results, TestResult, lost};
-
-    fn result(outcome: Outcome) -> TestResult {
-        TestResult {
-            outcome,
-            cases: 3,
-            skipped: 1,
-            runs: 2,
-            seconds: 4,
-            message: "a \"b\"\nc".to_owned(),
-        }
-    }
+    use super::{Outcome, Results, TestResult, lost};
 
     fn results(all: &[(&str, Outcome)]) -> Results {
-        let mut results = Results::default();
-        for (name, outcome) in all {
-            results.insert(name, result(*outcome));
-        }
-        results
-    }
-
-    #[test]
-    fn a_stored_result_is_read_unchanged() {
-        let result = result(Outcome::Skipped);
-        let line = serde_json::to_string(&Line { name: "a", result: &result }).unwrap();
-        assert!(line.starts_with(r#"{"name":"a","outcome":"skipped","cases":3"#), "{line}");
-        let read: Line<String, TestResult> = serde_json::from_str(&line).unwrap();
-        assert_eq!((&*read.name, read.result), ("a", result));
+        let results = all.iter().map(|(name, outcome)| {
+            let message = String::new();
+            let result = TestResult {
+                outcome: *outcome,
+                cases: 3,
+                skipped: 1,
+                runs: 2,
+                seconds: 4,
+                message,
+            };
+            ((*name).to_owned(), result)
+        });
+        Results(results.collect())
     }
 
     #[test]
