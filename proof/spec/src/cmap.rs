@@ -51,10 +51,10 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 /// # Errors
 ///
 /// The first difference, unsupported content of the file, or a file without a suitable environment,
-/// unless the host is [partial](Host::partial).
+/// unless the host is [partial](Host::is_partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
-    let environments = host.environments().iter();
+    let environments = host.environments.iter();
     let admitted = environments.filter(|environment| {
         environment.kind == Kind::Single
             && !environment.authentication
@@ -62,11 +62,11 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
             && file.fail_point.as_ref().is_none_or(|own| environment.applies(own))
     });
     let admitted: Vec<_> = admitted.copied().collect();
-    if admitted.is_empty() && !host.is_partial() {
+    if admitted.is_empty() && !host.is_partial {
         return Err("no environment meets the requirements".to_owned());
     }
     for environment in &admitted {
-        let deployment = host.deployment(environment)?;
+        let deployment = (host.deploy)(environment)?;
         let outcome = deployment.block_on(run_on(deployment.target(), &file));
         let outcome = outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()));
         outcome.map_err(|error| format!("[{environment}] {error}"))?;

@@ -19,7 +19,7 @@ use serde_json::Value;
 
 use crate::host::Host;
 
-pub use self::selection::{in_window, max_staleness, rtt, server_selection};
+pub use self::selection::{in_window, rtt, select};
 
 /// Runs a file of `server-discovery-and-monitoring/tests` against a running topology.
 ///

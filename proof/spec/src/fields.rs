@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, time::Duration};
 
 use bson::Bson;
 use sdam_core::read_preference::{ReadMode, ReadPreference, TagSet};
-use serde::{Deserialize, Deserializer, de::DeserializeOwned};
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 
 /// Deserializes a file or a part of it.
@@ -14,22 +14,6 @@ use serde_json::Value;
 /// If the value does not have the format; the error names the path of the field.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
     serde_path_to_error::deserialize(value).map_err(|error| error.to_string())
-}
-
-/// The state of a `#[serde(default)]` key in a file: absent, `null`, or a value.
-#[derive(Clone, Copy, Debug, Default)]
-pub enum Stated<T> {
-    /// The key is absent.
-    #[default]
-    Nothing,
-    /// The key has this value or is null.
-    Value(Option<T>),
-}
-
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for Stated<T> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Option::deserialize(deserializer).map(Self::Value)
-    }
 }
 
 /// A whole number, plain or as `$numberLong` or `$numberInt`.

@@ -13,97 +13,57 @@ use crate::requirement::Environment;
 
 /// An executor of tasks.
 pub struct Host {
-    spawner: Arc<dyn Spawner>,
-    block_on: BlockOn,
-    environments: Vec<Environment>,
-    deploy: Option<Deploy>,
-    look_up: Option<LookUp>,
-    is_partial: bool,
+    /// Starts tasks.
+    pub spawner: Arc<dyn Spawner>,
+    /// Runs a future to completion on the calling thread, on which tasks may run in the meantime.
+    pub block_on: BlockOn,
+    /// The environments for which `deploy` starts deployments.
+    pub environments: Vec<Environment>,
+    /// Starts a new deployment for an environment, reachable from this host's runtime.
+    pub deploy: Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>,
+    /// Returns the parts of this host's runtime, with a resolver for the records of
+    /// [`zone`](crate::srv::zone).
+    pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
+    /// True if tests may be skipped that no environment supports, because other hosts run them.
+    pub is_partial: bool,
 }
 
 /// Runs a future to completion.
-type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
-type LookUp = Box<dyn Fn() -> Result<Backend, String>>;
-type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
+pub type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
 
 impl Host {
-    /// Creates a host that starts tasks with `spawner`. `block_on` runs a future to completion on
-    /// the calling thread, on which tasks may run in the meantime.
+    /// Creates a host without deployments and look-ups.
     pub fn new(spawner: Arc<dyn Spawner>, block_on: impl Fn(BoxFuture<'_, ()>) + 'static) -> Self {
         Self {
             spawner,
             block_on: Box::new(block_on),
             environments: Vec::new(),
-            deploy: None,
-            look_up: None,
+            deploy: Box::new(|_| Err("the host has no deployments".to_owned())),
+            look_up: Box::new(|| Err("the host looks nothing up".to_owned())),
             is_partial: false,
         }
     }
 
-    /// Sets the function that starts a new deployment for an environment, reachable from this
-    /// host's runtime.
-    #[must_use]
-    pub fn with_deployments(
-        mut self,
-        environments: Vec<Environment>,
-        deploy: impl Fn(&Environment) -> Result<TestDeployment, String> + 'static,
-    ) -> Self {
-        self.environments = environments;
-        self.deploy = Some(Box::new(deploy));
-        self
-    }
-
-    /// Sets the function that returns the parts of this host's runtime, with a resolver for the
-    /// records of [`zone`](crate::srv::zone).
-    #[must_use]
-    pub fn with_lookups(mut self, backend: impl Fn() -> Result<Backend, String> + 'static) -> Self {
-        self.look_up = Some(Box::new(backend));
-        self
-    }
-
     /// Resolves a connection string on this host.
     pub(crate) fn resolve(&self, uri: &str) -> Result<Options, String> {
-        let backend = self.look_up.as_ref().ok_or("the host looks nothing up")?()?;
+        let backend = (self.look_up)()?;
         let resolved = self.block_on(::sdam::resolve(uri, &backend));
         let resolved = resolved.ok_or("the host ran no look-up")?;
         resolved.map_err(|error| format!("{error:#}"))
     }
 
-    /// Permits tests to be skipped that no environment supports, because other hosts run them.
-    #[must_use]
-    pub fn partial(mut self) -> Self {
-        self.is_partial = true;
-        self
-    }
-
-    /// Returns whether tests may be skipped.
-    pub(crate) fn is_partial(&self) -> bool {
-        self.is_partial
-    }
-
-    /// Starts a new deployment.
-    pub(crate) fn deployment(&self, environment: &Environment) -> Result<TestDeployment, String> {
-        let deploy = self.deploy.as_ref();
-        deploy.ok_or("the host has no deployments")?(environment)
-    }
-
-    /// Returns the environments that the host can start.
-    pub(crate) fn environments(&self) -> &[Environment] {
-        &self.environments
-    }
-
-    pub(crate) fn spawner(&self) -> Arc<dyn Spawner> {
-        Arc::clone(&self.spawner)
-    }
-
     /// Runs `future` and returns its result.
     pub(crate) fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
-        let mut result = None;
-        (self.block_on)(Box::pin(async {
-            result = Some(future.await);
-        }));
-        result
+        block_on(&self.block_on, future)
     }
+}
+
+fn block_on<T: Send>(run: &BlockOn, future: impl Future<Output = T> + Send) -> Option<T> {
+    let mut result = None;
+    run(Box::pin(async {
+        result = Some(future.await);
+    }));
+    result
 }
 
 sdam_core::opaque!(Host, |this| spawner: this.spawner);
@@ -126,25 +86,20 @@ pub(crate) struct Target {
 
 impl TestDeployment {
     /// Creates the environment of the deployment at `uri`, which exists as long as `deployment`.
-    /// `block_on` runs futures to completion.
+    /// Clients that may reach only one mongos of a load balancer use `single_uri`. `block_on` runs
+    /// futures to completion.
     pub fn new(
         uri: impl Into<String>,
+        single_uri: Option<String>,
         runtime: Runtime,
         block_on: impl Fn(BoxFuture<'_, ()>) + 'static,
         deployment: impl Any,
     ) -> Self {
         Self {
-            target: Target { uri: uri.into(), single_uri: None, runtime },
+            target: Target { uri: uri.into(), single_uri, runtime },
             block_on: Box::new(block_on),
             _deployment: Box::new(deployment),
         }
-    }
-
-    /// Sets the connection string for clients that may reach only one mongos of a load balancer.
-    #[must_use]
-    pub fn with_single_mongos(mut self, uri: impl Into<String>) -> Self {
-        self.target.single_uri = Some(uri.into());
-        self
     }
 
     pub(crate) fn target(&self) -> &Target {
@@ -153,11 +108,7 @@ impl TestDeployment {
 
     /// Runs `future` and returns its result.
     pub(crate) fn block_on<T: Send>(&self, future: impl Future<Output = T> + Send) -> Option<T> {
-        let mut result = None;
-        (self.block_on)(Box::pin(async {
-            result = Some(future.await);
-        }));
-        result
+        block_on(&self.block_on, future)
     }
 }
 

@@ -26,7 +26,6 @@ use sdam_core::{
 use serde_json::Value;
 
 use self::script::{Expectation, Phase, Response, Script};
-use crate::fields::Stated;
 
 /// A started implementation of discovery and monitoring. All effects have run when a method returns.
 pub trait Subject {
@@ -92,21 +91,9 @@ fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     let (generations, events) = (subject.generations()?, subject.events()?);
     match &phase.expectation {
         Expectation::Outcome(expected) => {
-            outcome::compare(expected, &subject.description(), &generations)
+            outcome::compare_topology(expected, &subject.description(), &generations)
         }
         Expectation::Events(expected) => events::compare(expected, &events),
-    }
-}
-
-/// Compares a value with the expected one: an absent key asserts nothing, `null` asserts absence.
-fn compare<T: Debug + PartialEq>(
-    key: &str,
-    actual: Option<&T>,
-    expected: &Stated<T>,
-) -> Result<(), String> {
-    match expected {
-        Stated::Nothing => Ok(()),
-        Stated::Value(expected) => same(key, &actual, &expected.as_ref()),
     }
 }
 

@@ -21,32 +21,22 @@ use self::file::{InWindowFile, RttFile, SelectionFile};
 /// The number of random numbers with which selection is tried per file.
 const DRAWS: u64 = 64;
 
-/// Checks one file of `server-selection/tests/server_selection`.
+/// Checks one file of `server-selection/tests/server_selection` or `max-staleness/tests`.
 ///
 /// Compares suitable servers and the latency window as sets of addresses. A complete selection and
 /// the explanation must agree with them.
-pub fn server_selection(file: &Value) -> Result<(), String> {
-    let file = SelectionFile::server_selection(file)?;
-    match &file.criteria {
-        Ok(criteria) => check_stages(&file, &Settings::default(), criteria),
-        Err(error) => Err(error.to_string()),
-    }
-}
-
-/// Checks one file of `max-staleness/tests`.
-pub fn max_staleness(file: &Value) -> Result<(), String> {
-    let file = SelectionFile::max_staleness(file)?;
+pub fn select(file: &Value) -> Result<(), String> {
+    let file = SelectionFile::parse(file)?;
     let mut options = Options::new(Vec::new());
     options.heartbeat_frequency = file.heartbeat_frequency;
     let settings = Settings::new(&options);
-    match (file.expects_error, &file.criteria) {
-        (true, Err(_)) => Ok(()),
-        (true, Ok(criteria)) => match suitable(&file.topology, &settings, criteria) {
-            Err(_) => Ok(()),
-            Ok(found) => Err(format!("expected an error, found suitable {:?}", names(&found))),
-        },
-        (false, Err(error)) => Err(format!("unexpected error: {error}")),
-        (false, Ok(criteria)) => check_stages(&file, &settings, criteria),
+    let Some(criteria) = file.criteria()? else {
+        return Ok(());
+    };
+    match suitable(&file.topology, &settings, criteria) {
+        _ if !file.expects_error => check_stages(&file, &settings, criteria),
+        Err(_) => Ok(()),
+        Ok(found) => Err(format!("expected an error, found suitable {:?}", names(&found))),
     }
 }
 

@@ -14,7 +14,7 @@ use sdam_core::{options::Options, rng::Rng, uri::ConnectionString, uri_options::
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::{Map, Value as Json, json};
 
-use self::deployment::Kind;
+pub use self::deployment::Kind;
 use crate::{fields::read, host::Host, uri::effective};
 
 #[derive(Deserialize)]
@@ -59,42 +59,14 @@ fn resolve(uri: &str) -> Result<Options, String> {
     resolve().map_err(|error: sdam_core::options::ConfigError| error.to_string())
 }
 
-/// Checks a file with look-ups on `host`, and a client of a simulated replica set.
-pub fn replica_set(host: &Host, file: &Json) -> Result<(), String> {
-    discover(host, file, Kind::ReplicaSet)
-}
-
-/// Checks a file with look-ups on `host`, and a client of a simulated sharded cluster.
-pub fn sharded(host: &Host, file: &Json) -> Result<(), String> {
-    discover(host, file, Kind::Sharded)
-}
-
-/// Checks a file with look-ups on `host`, and with a client of a simulated load balancer.
-pub fn load_balanced(host: &Host, file: &Json) -> Result<(), String> {
-    discover(host, file, Kind::LoadBalanced)
-}
-
-fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
+/// Checks a file with look-ups on `host`, and with a client of a simulated deployment.
+pub fn discover(host: &Host, file: &Json, kind: Kind) -> Result<(), String> {
     let resolve = |uri: &str| host.resolve(uri);
     check_file(file, resolve, |options, file| deployment::discover(kind, options, file))
 }
 
-/// Checks a file with a single-threaded client of a simulated replica set.
-pub(crate) fn scan_replica_set(file: &Json) -> Result<(), String> {
-    scan(file, Kind::ReplicaSet)
-}
-
-/// Checks a file with a single-threaded client of a simulated sharded cluster.
-pub(crate) fn scan_sharded(file: &Json) -> Result<(), String> {
-    scan(file, Kind::Sharded)
-}
-
-/// Checks a file with a single-threaded client of a simulated load balancer.
-pub(crate) fn scan_load_balanced(file: &Json) -> Result<(), String> {
-    scan(file, Kind::LoadBalanced)
-}
-
-fn scan(file: &Json, kind: Kind) -> Result<(), String> {
+/// Checks a file with a single-threaded client of a simulated deployment.
+pub fn scan(file: &Json, kind: Kind) -> Result<(), String> {
     check_file(file, resolve, |options, file| deployment::scan(kind, options, file))
 }
 

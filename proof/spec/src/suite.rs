@@ -29,9 +29,13 @@ use crate::{
     engine,
     host::Host,
     requirement::Environment,
-    scan::{Check, ScanCheck},
-    sdam, selection, srv, unified, uri,
+    scan, sdam, selection,
+    srv::{self, Kind},
+    unified, uri,
 };
+
+/// A check of one file; the error is the first difference.
+pub type Check = fn(&Value) -> Result<(), String>;
 
 /// A check of one file on a host.
 pub type HostedCheck = fn(&Host, &Value) -> Result<(), String>;
@@ -51,7 +55,9 @@ pub struct Suite {
     /// The check on whole deployments; `None` if files define their own servers.
     pub deployed: Option<DeployedCheck>,
     /// The check in single-threaded mode; `None` if the mode is not involved.
-    pub scan: Option<ScanCheck>,
+    pub scan: Option<Check>,
+    /// Returns whether a file applies to single-threaded mode.
+    pub scan_covers: fn(&Value) -> bool,
 }
 
 impl Suite {
@@ -63,21 +69,30 @@ impl Suite {
         Self::sdam(corpus::SDAM_LOAD_BALANCED),
         Self::sdam(corpus::SDAM_ERRORS),
         Self::sdam(corpus::SDAM_MONITORING),
-        Self::new(corpus::SERVER_SELECTION, selection::server_selection)
-            .through(engine::server_selection, ScanCheck::SERVER_SELECTION),
-        Self::new(corpus::IN_WINDOW, selection::in_window)
-            .through(engine::in_window, ScanCheck::IN_WINDOW),
-        Self::new(corpus::RTT, selection::rtt).through(engine::rtt, ScanCheck::RTT),
-        Self::new(corpus::MAX_STALENESS, selection::max_staleness)
-            .through(engine::max_staleness, ScanCheck::MAX_STALENESS),
-        Self::new(corpus::URI_OPTIONS, uri::uri_options),
-        Self::new(corpus::CONNECTION_STRING, uri::connection_string),
+        Self::new(corpus::SERVER_SELECTION, selection::select)
+            .through(engine::select, scan::select),
+        Self {
+            scan_covers: scan::covers_in_window,
+            ..Self::new(corpus::IN_WINDOW, selection::in_window)
+                .through(engine::in_window, scan::in_window)
+        },
+        Self::new(corpus::RTT, selection::rtt).through(engine::rtt, scan::rtt),
+        Self::new(corpus::MAX_STALENESS, selection::select).through(engine::select, scan::select),
+        Self::new(corpus::URI_OPTIONS, uri::check_file),
+        Self::new(corpus::CONNECTION_STRING, uri::check_file),
         Self::new(corpus::CREDENTIALS, auth::check),
-        Self::new(corpus::SRV_REPLICA_SET, srv::check)
-            .through(srv::replica_set, ScanCheck::SRV_REPLICA_SET),
-        Self::new(corpus::SRV_SHARDED, srv::check).through(srv::sharded, ScanCheck::SRV_SHARDED),
-        Self::new(corpus::SRV_LOAD_BALANCED, srv::check)
-            .through(srv::load_balanced, ScanCheck::SRV_LOAD_BALANCED),
+        Self::new(corpus::SRV_REPLICA_SET, srv::check).through(
+            |host, file| srv::discover(host, file, Kind::ReplicaSet),
+            |file| srv::scan(file, Kind::ReplicaSet),
+        ),
+        Self::new(corpus::SRV_SHARDED, srv::check).through(
+            |host, file| srv::discover(host, file, Kind::Sharded),
+            |file| srv::scan(file, Kind::Sharded),
+        ),
+        Self::new(corpus::SRV_LOAD_BALANCED, srv::check).through(
+            |host, file| srv::discover(host, file, Kind::LoadBalanced),
+            |file| srv::scan(file, Kind::LoadBalanced),
+        ),
         Self::deployed(corpus::SDAM_UNIFIED, unified::run),
         Self::deployed(corpus::SELECTION_LOGGING, unified::run),
         Self::deployed(corpus::POOLS, cmap::run),
@@ -96,22 +111,28 @@ impl Suite {
     ];
 
     const fn new(folder: Folder, pure: Check) -> Self {
-        Self { folder, pure: Some(pure), engine: None, deployed: None, scan: None }
+        let covers = |_: &Value| true;
+        Self {
+            folder,
+            pure: Some(pure),
+            engine: None,
+            deployed: None,
+            scan: None,
+            scan_covers: covers,
+        }
     }
 
     const fn deployed(folder: Folder, check: DeployedCheck) -> Self {
-        Self { folder, pure: None, engine: None, deployed: Some(check), scan: None }
+        Self { pure: None, deployed: Some(check), ..Self::new(folder, sdam::pure::check) }
     }
 
     const fn sdam(folder: Folder) -> Self {
         Self::new(folder, sdam::pure::check)
-            .through(engine::discovery_and_monitoring, ScanCheck::DISCOVERY_AND_MONITORING)
+            .through(engine::discovery_and_monitoring, scan::discovery_and_monitoring)
     }
 
-    const fn through(mut self, engine: HostedCheck, scan: ScanCheck) -> Self {
-        self.engine = Some(engine);
-        self.scan = Some(scan);
-        self
+    const fn through(self, engine: HostedCheck, scan: Check) -> Self {
+        Self { engine: Some(engine), scan: Some(scan), ..self }
     }
 
     /// Returns the folder's path in the specifications' repository without `tests`, such as

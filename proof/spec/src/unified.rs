@@ -48,7 +48,7 @@ use crate::{
 /// # Errors
 ///
 /// The first difference, unsupported content of the file, or a test without a suitable environment,
-/// unless the host is [partial](Host::partial).
+/// unless the host is [partial](Host::is_partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let mut file = file.clone();
     if excluded::remove(&mut file) {
@@ -62,14 +62,14 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
             check_unsupported(option).map_err(describe)?;
             continue;
         }
-        let admitted = host.environments().iter();
+        let admitted = host.environments.iter();
         let admitted: Vec<_> = admitted.filter(|it| file.admits(test, it)).collect();
-        if admitted.is_empty() && !host.is_partial() {
+        if admitted.is_empty() && !host.is_partial {
             return Err(describe("no environment meets the requirements".to_owned()));
         }
         for environment in admitted {
             let run = || {
-                let deployment = host.deployment(environment)?;
+                let deployment = (host.deploy)(environment)?;
                 let outcome = deployment.block_on(run_test(deployment.target(), &file, test));
                 outcome.unwrap_or_else(|| Err("the host has not run it".to_owned()))
             };
@@ -84,7 +84,7 @@ pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
             used.push(*environment);
         }
     }
-    if used.is_empty() && !host.is_partial() {
+    if used.is_empty() && !host.is_partial {
         return Err("no test has run".to_owned());
     }
     Ok(used)

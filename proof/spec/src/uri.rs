@@ -19,16 +19,6 @@ use crate::fields::read;
 #[cfg(test)]
 mod tests;
 
-/// Checks one file of `uri-options/tests`.
-pub fn uri_options(file: &Json) -> Result<(), String> {
-    check_file(file)
-}
-
-/// Checks one file of `connection-string/tests`.
-pub fn connection_string(file: &Json) -> Result<(), String> {
-    check_file(file)
-}
-
 /// A file of either folder: a list of cases.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -67,7 +57,8 @@ struct Auth {
     db: Option<String>,
 }
 
-fn check_file(file: &Json) -> Result<(), String> {
+/// Checks one file of `uri-options/tests` or `connection-string/tests`.
+pub fn check_file(file: &Json) -> Result<(), String> {
     let file: File = read(file)?;
     if file.tests.is_empty() {
         return Err("the file has no cases".into());

@@ -89,13 +89,12 @@ pub(super) fn serve(
     let server = start(builder)?;
     let uri = connection_string(server.uri(), environment);
     if environment.kind != Kind::LoadBalanced {
-        return Ok(TestDeployment::new(uri, runtime, block_on, server));
+        return Ok(TestDeployment::new(uri, None, runtime, block_on, server));
     }
     // A load balancer has one port, so the deployment with a single mongos is separate.
     let single = start(Builder::load_balanced(1))?;
     let single_uri = connection_string(single.uri(), environment);
-    let deployment = TestDeployment::new(uri, runtime, block_on, (server, single));
-    Ok(deployment.with_single_mongos(single_uri))
+    Ok(TestDeployment::new(uri, Some(single_uri), runtime, block_on, (server, single)))
 }
 
 /// Starts a deployment in a simulated world, where time passes only while all tasks wait.
@@ -117,14 +116,14 @@ pub(super) fn simulate(environment: &Environment, seed: u64) -> Result<TestDeplo
     let uri = connection_string(&sim.uri(), environment);
     let block_on = move |future: BoxFuture<'_, ()>| sim.block_on(future);
     if environment.kind != Kind::LoadBalanced {
-        return Ok(TestDeployment::new(uri, runtime, block_on, ()));
+        return Ok(TestDeployment::new(uri, None, runtime, block_on, ()));
     }
     let balancer = |port| {
         let uri = format!("mongodb://server:{port}/?loadBalanced=true");
         connection_string(&uri, environment)
     };
-    let deployment = TestDeployment::new(balancer(27017), runtime, block_on, ());
-    Ok(deployment.with_single_mongos(balancer(27018)))
+    let single = Some(balancer(27018));
+    Ok(TestDeployment::new(balancer(27017), single, runtime, block_on, ()))
 }
 
 /// Returns the connection string for the tests' clients. They must discover by themselves that a

@@ -18,7 +18,6 @@ use sdam_spec::host::Host;
 use sdam_spec::requirement::Environment;
 use sdam_spec::suite::Suite;
 use sdam_transport::runtime::Runtime;
-use serde_json::Value;
 
 use super::deployment;
 use super::report::Cell;
@@ -98,47 +97,46 @@ impl Column {
 
     /// Returns the files of the job that run in this column; `None` if the suite does not apply.
     pub(crate) fn select(self, (suite, files): &Job) -> Option<Job> {
-        let covers: fn(&Value) -> bool = match self {
-            Self::Pure => suite.pure.map(|_| |_: &Value| true)?,
-            Self::Scan => suite.scan?.covers,
-            Self::Server(_) => suite.deployed.map(|_| |_: &Value| true)?,
-            _ if suite.deployed.is_some() => |_: &Value| true,
-            _ => suite.engine.map(|_| |_: &Value| true)?,
+        let applies = match self {
+            Self::Pure => suite.pure.is_some(),
+            Self::Scan => suite.scan.is_some(),
+            Self::Server(_) => suite.deployed.is_some(),
+            _ => suite.deployed.is_some() || suite.engine.is_some(),
         };
-        let files = files.iter().filter(|file| covers(&file.json));
-        Some((suite, files.cloned().collect()))
+        let covers = |file: &&File| self != Self::Scan || (suite.scan_covers)(&file.json);
+        applies.then(|| (*suite, files.iter().filter(covers).cloned().collect()))
     }
 
     /// Returns the host of the engine's tasks; `None` without the engine.
     fn host(self) -> Result<Option<Host>, String> {
-        let runtime = match self {
+        // Two of the runtimes have their own threads.
+        let alone = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
+        Ok(Some(match self {
             Self::Pure | Self::Scan => return Ok(None),
-            Self::Tokio => return tokio().map(Some),
-            Self::Server(version) => return servers(version).map(Some),
-            Self::Smol => sdam_runtime_smol::runtime(),
-            Self::AsyncStd => sdam_runtime_async_std::runtime(),
-            Self::Sim => return Ok(Some(sim())),
-        };
-        // Both have their own threads.
-        let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
-        let host = Host::new(Arc::clone(&runtime.spawner), block_on);
-        let backend = runtime.backend.clone();
-        let host = host.with_lookups(move || zone::real(backend.clone()));
-        Ok(Some(host.with_deployments(deployment::served(), move |environment| {
-            deployment::serve(environment, runtime.clone(), block_on)
-        })))
+            Self::Tokio => {
+                let (runtime, parts) = start_tokio()?;
+                host(parts, move |future: BoxFuture<'_, ()>| runtime.block_on(future))
+            }
+            Self::Server(version) => servers(version)?,
+            Self::Smol => host(sdam_runtime_smol::runtime(), alone),
+            Self::AsyncStd => host(sdam_runtime_async_std::runtime(), alone),
+            Self::Sim => sim(),
+        }))
     }
 }
 
-fn tokio() -> Result<Host, String> {
-    let (runtime, parts) = start_tokio()?;
-    let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
-    let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
-    let backend = parts.backend.clone();
-    let host = host.with_lookups(move || zone::real(backend.clone()));
-    Ok(host.with_deployments(deployment::served(), move |environment| {
-        deployment::serve(environment, parts.clone(), block_on.clone())
-    }))
+/// Creates the host of a runtime.
+fn host(runtime: Runtime, block_on: impl Fn(BoxFuture<'_, ()>) + Clone + 'static) -> Host {
+    let (spawner, backend) = (Arc::clone(&runtime.spawner), runtime.backend.clone());
+    let own = block_on.clone();
+    Host {
+        look_up: Box::new(move || zone::real(backend.clone())),
+        environments: deployment::served(),
+        deploy: Box::new(move |environment| {
+            deployment::serve(environment, runtime.clone(), own.clone())
+        }),
+        ..Host::new(spawner, block_on)
+    }
 }
 
 /// Creates the host of real servers. It has no sharded cluster, so some tests do not run there.
@@ -146,12 +144,16 @@ fn servers(version: Version) -> Result<Host, String> {
     let (runtime, parts) = start_tokio()?;
     let servers = Servers::start(version)?;
     let block_on = move |future: BoxFuture<'_, ()>| runtime.block_on(future);
-    let host = Host::new(Arc::clone(&parts.spawner), block_on.clone());
-    let environments = servers.environments();
-    let host = host.with_deployments(environments, move |environment| {
-        servers.deploy(environment, parts.clone(), block_on.clone())
-    });
-    Ok(host.partial())
+    let own = block_on.clone();
+    let spawner = Arc::clone(&parts.spawner);
+    Ok(Host {
+        environments: servers.environments(),
+        deploy: Box::new(move |environment| {
+            servers.deploy(environment, parts.clone(), own.clone())
+        }),
+        is_partial: true,
+        ..Host::new(spawner, block_on)
+    })
 }
 
 fn start_tokio() -> Result<(Arc<tokio::runtime::Runtime>, Runtime), String> {
@@ -171,11 +173,12 @@ fn sim() -> Host {
     let sim = Sim::new(SEED, &Blueprint::standalone(server));
     zone::simulated(&sim);
     let backend = sim.runtime().backend;
-    let host = Host::new(sim.runtime().spawner, move |future| sim.block_on(future));
-    let host = host.with_lookups(move || Ok(backend.clone()));
-    host.with_deployments(deployment::simulated(), |environment| {
-        deployment::simulate(environment, SEED)
-    })
+    Host {
+        look_up: Box::new(move || Ok(backend.clone())),
+        environments: deployment::simulated(),
+        deploy: Box::new(|environment| deployment::simulate(environment, SEED)),
+        ..Host::new(sim.runtime().spawner, move |future| sim.block_on(future))
+    }
 }
 
 /// Runs every file of `jobs` on separate threads, which are abandoned if they get stuck. Returns
@@ -221,7 +224,7 @@ fn check(
     let nothing = || format!("the suite does not run on {}", column.name());
     let outcome = match (column, host?) {
         (Column::Pure, _) => suite.pure.ok_or_else(nothing)?(&file.json),
-        (Column::Scan, _) => (suite.scan.ok_or_else(nothing)?.check)(&file.json),
+        (Column::Scan, _) => suite.scan.ok_or_else(nothing)?(&file.json),
         (_, Some(host)) => match suite.deployed {
             Some(check) => return check(host, &file.json),
             None => suite.engine.ok_or_else(nothing)?(host, &file.json),

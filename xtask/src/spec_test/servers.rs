@@ -68,7 +68,7 @@ impl Servers {
         } else {
             uri
         };
-        Ok(TestDeployment::new(uri, runtime, block_on, ()))
+        Ok(TestDeployment::new(uri, None, runtime, block_on, ()))
     }
 
     fn prepare(&self, environment: &Environment) -> Result<String, sdam_live::Error> {

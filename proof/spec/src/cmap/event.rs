@@ -1,9 +1,6 @@
 //! The events of pools, in the terms of the format.
 
-use sdam_core::{
-    event::{EventKind, EventName},
-    pool::PoolOptions,
-};
+use sdam_core::event::{EventKind, EventName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -22,6 +19,10 @@ pub(super) struct ExpectedEvent {
 
 /// Wildcards, which match any value.
 const ANY: [&str; 2] = ["42", "\"42\""];
+
+/// Fields of serialized events with other names in the format.
+const RENAMED: [(&str, &str); 2] =
+    [("driverConnectionId", "connectionId"), ("interruptInUse", "interruptInUseConnections")];
 
 impl TryFrom<String> for PoolEventName {
     type Error = String;
@@ -80,40 +81,15 @@ fn matches(expected: &Value, actual: &Value) -> bool {
     }
 }
 
-/// Returns the fields of an event.
+/// Returns the fields of an event by their names in the format.
 fn describe(event: &EventKind) -> Value {
-    let mut fields = match event {
-        EventKind::PoolCreated { options, .. } => json!({ "options": describe_options(options) }),
-        EventKind::PoolCleared { clear, .. } => {
-            json!({ "interruptInUseConnections": clear.interrupt_in_use })
-        }
-        EventKind::ConnectionCreated { connection, .. }
-        | EventKind::ConnectionCheckedIn { connection, .. } => {
-            json!({ "connectionId": connection.driver })
-        }
-        EventKind::ConnectionReady { connection, duration, .. }
-        | EventKind::ConnectionCheckedOut { connection, duration, .. } => json!({
-            "connectionId": connection.driver,
-            "duration": duration.as_secs_f64() * 1e3,
-        }),
-        EventKind::ConnectionClosed { connection, reason, .. } => {
-            json!({ "connectionId": connection.driver, "reason": reason.as_str() })
-        }
-        EventKind::ConnectionCheckOutFailed { reason, duration, .. } => {
-            json!({ "reason": reason.as_str(), "duration": duration.as_secs_f64() * 1e3 })
-        }
-        _ => json!({}),
-    };
-    fields["address"] = event.address().map_or(Value::Null, |address| address.as_str().into());
+    let mut fields = serde_json::to_value(event).unwrap_or_default();
+    for (own, name) in RENAMED {
+        fields[name] = fields[own].take();
+    }
+    if let EventKind::PoolCreated { options, .. } = event {
+        let idle = options.max_idle_time.map(|time| time.as_millis());
+        fields["options"]["maxIdleTimeMS"] = json!(idle);
+    }
     fields
-}
-
-fn describe_options(options: &PoolOptions) -> Value {
-    let idle = options.max_idle_time.map(|time| time.as_millis());
-    json!({
-        "maxPoolSize": options.max_pool_size,
-        "minPoolSize": options.min_pool_size,
-        "maxIdleTimeMS": idle,
-        "maxConnecting": options.max_connecting,
-    })
 }

@@ -131,9 +131,7 @@ impl Owner {
 
     /// Makes the pool ready, like a successful check.
     pub(super) fn ready(&self) -> Result<(), String> {
-        let mut hello = deployment::base_hello(MAX_WIRE_VERSION);
-        hello.insert("isWritablePrimary", true);
-        let hello = deployment::encode(&hello)?;
+        let hello = deployment::standalone_hello(MAX_WIRE_VERSION)?;
         let hello = Hello::parse(&hello).map_err(|error| error.to_string())?;
         self.check(Ok(hello), Some(Rtt::default()))
     }

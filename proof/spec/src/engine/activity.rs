@@ -22,8 +22,8 @@ pub struct Activity {
 
 #[derive(Debug, Default)]
 struct Counts {
-    busy: usize,
-    alive: usize,
+    busy: isize,
+    alive: isize,
     waiting: Option<Waker>,
 }
 
@@ -43,7 +43,7 @@ impl Activity {
 
     /// Returns the number of tasks that have not ended.
     pub fn alive(&self) -> usize {
-        lock(&self.counts).alive
+        lock(&self.counts).alive.unsigned_abs()
     }
 
     /// Returns a spawner that counts its tasks here and runs them on `inner`.
@@ -51,30 +51,17 @@ impl Activity {
         WatchedSpawner { activity: self.clone(), inner }
     }
 
-    fn begin(&self) {
+    /// Changes the numbers of busy and of living tasks.
+    fn count(&self, busy: isize, alive: isize) {
         let mut counts = lock(&self.counts);
-        counts.busy += 1;
-        counts.alive += 1;
-    }
-
-    fn woken(&self) {
-        lock(&self.counts).busy += 1;
-    }
-
-    fn idle(&self, ended: bool) {
-        let mut counts = lock(&self.counts);
-        counts.busy -= 1;
-        counts.alive -= usize::from(ended);
+        counts.busy += busy;
+        counts.alive += alive;
         let settled = counts.busy == 0;
         let waiting = counts.waiting.take_if(|_| settled);
         drop(counts);
         if let Some(waker) = waiting {
             waker.wake();
         }
-    }
-
-    fn dropped(&self) {
-        lock(&self.counts).alive -= 1;
     }
 }
 
@@ -87,16 +74,16 @@ pub struct WatchedSpawner {
 
 impl Spawner for WatchedSpawner {
     fn spawn(&self, task: Task) {
-        self.activity.begin();
-        let name = task.name();
-        let watched = Watched {
-            task,
-            status: Arc::new(Status {
-                activity: self.activity.clone(),
-                state: Mutex::new(State { phase: Phase::Woken, waker: Waker::noop().clone() }),
-            }),
+        self.activity.count(1, 1);
+        let state = State {
+            is_woken: true,
+            is_running: false,
+            has_ended: false,
+            waker: Waker::noop().clone(),
         };
-        self.inner.spawn(Task::new(name, watched));
+        let status = Status { activity: self.activity.clone(), state: Mutex::new(state) };
+        let name = task.name();
+        self.inner.spawn(Task::new(name, Watched { task, status: Arc::new(status) }));
     }
 }
 
@@ -113,21 +100,24 @@ struct Status {
 }
 
 struct State {
-    phase: Phase,
+    /// True if the task was woken and will run. It then counts as busy, and once more while it runs.
+    is_woken: bool,
+    is_running: bool,
+    has_ended: bool,
     /// The runtime's waker.
     waker: Waker,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    /// The task is pending.
-    Idle,
-    /// The task was woken and will run.
-    Woken,
-    Running,
-    /// The task was woken while running and will run again.
-    RunningAndWoken,
-    Ended,
+impl Status {
+    /// Stops counting the task.
+    fn end(&self) {
+        let mut state = lock(&self.state);
+        if !std::mem::replace(&mut state.has_ended, true) {
+            let busy = isize::from(state.is_woken) + isize::from(state.is_running);
+            drop(state);
+            self.activity.count(-busy, -1);
+        }
+    }
 }
 
 impl Future for Watched {
@@ -135,31 +125,23 @@ impl Future for Watched {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let status = Arc::clone(&self.status);
-        {
-            let mut state = lock(&status.state);
-            if state.phase == Phase::Idle {
-                // Runtimes may poll a task without a wake-up.
-                status.activity.woken();
-            }
-            state.phase = Phase::Running;
-            state.waker.clone_from(cx.waker());
+        let mut state = lock(&status.state);
+        state.waker.clone_from(cx.waker());
+        if !std::mem::take(&mut state.is_woken) {
+            // Runtimes may poll a task without a wake-up.
+            status.activity.count(1, 0);
         }
+        state.is_running = true;
+        drop(state);
         let waker = Waker::from(Arc::clone(&status));
         let poll = Pin::new(&mut self.task).poll(&mut Context::from_waker(&waker));
-        let mut state = lock(&status.state);
-        if poll.is_pending() && state.phase == Phase::RunningAndWoken {
-            state.phase = Phase::Woken;
-            let waker = state.waker.clone();
-            drop(state);
-            waker.wake();
-            return Poll::Pending;
+        match poll {
+            Poll::Ready(()) => status.end(),
+            Poll::Pending => {
+                lock(&status.state).is_running = false;
+                status.activity.count(-1, 0);
+            }
         }
-        state.phase = match poll {
-            Poll::Ready(()) => Phase::Ended,
-            Poll::Pending => Phase::Idle,
-        };
-        drop(state);
-        status.activity.idle(poll.is_ready());
         poll
     }
 }
@@ -167,14 +149,7 @@ impl Future for Watched {
 impl Drop for Watched {
     /// Stops counting a task that its runtime drops.
     fn drop(&mut self) {
-        let phase = std::mem::replace(&mut lock(&self.status.state).phase, Phase::Ended);
-        match phase {
-            Phase::Ended => {}
-            Phase::Idle => self.status.activity.dropped(),
-            Phase::Woken | Phase::Running | Phase::RunningAndWoken => {
-                self.status.activity.idle(true);
-            }
-        }
+        self.status.end();
     }
 }
 
@@ -185,16 +160,13 @@ impl Wake for Status {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let mut state = lock(&self.state);
-        match state.phase {
-            Phase::Running => state.phase = Phase::RunningAndWoken,
-            Phase::Idle => {
-                state.phase = Phase::Woken;
-                self.activity.woken();
-                let waker = state.waker.clone();
-                drop(state);
-                waker.wake();
-            }
-            Phase::Woken | Phase::RunningAndWoken | Phase::Ended => {}
+        if state.has_ended || state.is_woken {
+            return;
         }
+        state.is_woken = true;
+        self.activity.count(1, 0);
+        let waker = state.waker.clone();
+        drop(state);
+        waker.wake();
     }
 }

@@ -12,7 +12,7 @@ use super::harness::Harness;
 use crate::running::Topology;
 use crate::running::deployment::{
     SET_NAME, base_hello, compare, encode, extra_seeds, hello, is_checked, is_hinted, members,
-    not_reached, with_seeds,
+    not_reached, standalone_hello, with_seeds,
 };
 
 /// Longer than any round trip, so that all round trips fit before the first update.
@@ -76,9 +76,7 @@ fn join_and_leave(
         });
         harness.answer(address, Some(&encode(&hinting_reply)?))?;
     }
-    let mut leaving_reply = base_hello(25);
-    leaving_reply.insert("isWritablePrimary", true);
-    harness.answer(address, Some(&encode(&leaving_reply)?))
+    harness.answer(address, Some(&standalone_hello(25)?))
 }
 
 /// Plans the steps. Every check begins one round trip before its update. Updates are relative to

@@ -56,7 +56,7 @@ impl<'h> Harness<'h> {
     ) -> Result<Topology, String> {
         let clock: Arc<dyn Clock> = Arc::new(self.clock.clone());
         let backend = Backend::new(clock, Arc::new(self.servers.clone()), 1);
-        let spawner = self.activity.watch(self.host.spawner());
+        let spawner = self.activity.watch(Arc::clone(&self.host.spawner));
         let builder = builder(options, &self.pools)?;
         let topology = build(builder)
             .start(Runtime::new(backend, Arc::new(spawner)))

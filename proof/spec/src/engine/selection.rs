@@ -12,24 +12,16 @@ use crate::host::Host;
 use crate::running::Topology;
 use crate::{
     running::{
-        deployment::{base_hello, encode},
+        deployment::standalone_hello,
         selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
     },
     selection::file::{InWindowFile, RttFile, SelectionFile},
 };
 
-/// Runs a file of `server-selection/tests/server_selection`: brings a running topology to the
-/// description and selects from it, both immediately and waiting.
-pub fn server_selection(host: &Host, file: &Value) -> Result<(), String> {
-    select(host, &SelectionFile::server_selection(file)?)
-}
-
-/// Runs a file of `max-staleness/tests` like [`server_selection`].
-pub fn max_staleness(host: &Host, file: &Value) -> Result<(), String> {
-    select(host, &SelectionFile::max_staleness(file)?)
-}
-
-fn select(host: &Host, file: &SelectionFile) -> Result<(), String> {
+/// Runs a file of `server-selection/tests/server_selection` or `max-staleness/tests`: brings a
+/// running topology to the description and selects from it, both immediately and waiting.
+pub fn select(host: &Host, file: &Value) -> Result<(), String> {
+    let file = SelectionFile::parse(file)?;
     let Some(criteria) = file.criteria()? else {
         return Ok(());
     };
@@ -132,9 +124,7 @@ pub fn rtt(host: &Host, file: &Value) -> Result<(), String> {
     let server = ServerAddress::new("a", 27017);
     let options = Options::new(vec![server.clone()]);
     let topology = harness.start(options, |builder| builder)?;
-    let mut hello = base_hello(25);
-    hello.insert("isWritablePrimary", true);
-    let hello = encode(&hello)?;
+    let hello = standalone_hello(25)?;
     for sample in file.before.into_iter().chain([file.sample]) {
         harness.await_request(&server)?;
         let sample =

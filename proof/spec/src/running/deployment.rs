@@ -87,6 +87,13 @@ pub(crate) fn base_hello(max_wire_version: i32) -> Document {
     doc! { "ok": 1, "helloOk": true, "minWireVersion": 0, "maxWireVersion": max_wire_version }
 }
 
+/// Returns the hello reply of a standalone server.
+pub(crate) fn standalone_hello(max_wire_version: i32) -> Result<Vec<u8>, String> {
+    let mut hello = base_hello(max_wire_version);
+    hello.insert("isWritablePrimary", true);
+    encode(&hello)
+}
+
 fn tags(tags: &TagSet) -> Document {
     let tags = tags.iter();
     tags.map(|(name, value)| (name.to_owned(), value.into())).collect()

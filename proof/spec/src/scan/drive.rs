@@ -13,7 +13,8 @@ use sdam_testkit::{Request, fixed_reply};
 use super::harness::{Harness, ready};
 use crate::running::ScanTopology;
 use crate::running::deployment::{
-    base_hello, compare, encode, extra_seeds, hello, is_checked, is_hinted, members, with_seeds,
+    compare, encode, extra_seeds, hello, is_checked, is_hinted, members, standalone_hello,
+    with_seeds,
 };
 
 /// Creates a topology in `harness` and brings it to `target`: the same types, round-trip times and
@@ -37,10 +38,8 @@ pub(super) fn drive_to(
 ) -> Result<(ScanTopology, Duration), String> {
     let target = scannable(target);
     let moves = target.primary().is_some();
-    let mut leaving_reply = base_hello(25);
-    leaving_reply.insert("isWritablePrimary", true);
     for extra in &extra_seeds(&target) {
-        harness.serve(extra, Duration::ZERO, fixed_reply(Some(encode(&leaving_reply)?)));
+        harness.serve(extra, Duration::ZERO, fixed_reply(Some(standalone_hello(25)?)));
     }
     // No update may be earlier than in `target`.
     let updates = target.servers().iter();

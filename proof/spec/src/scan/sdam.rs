@@ -21,7 +21,10 @@ use crate::{running::events::EventLog, sdam::Subject};
 /// The delay of replies.
 const DELAY: Duration = Duration::from_millis(1);
 
-pub(super) fn check(file: &Value) -> Result<(), String> {
+/// Checks one file of `server-discovery-and-monitoring/tests`: each reply of a phase answers one
+/// check. Also checks that the server is not checked more often, that events are numbered without
+/// gaps, that every heartbeat ends, and that closing leaves no connection.
+pub fn check(file: &Value) -> Result<(), String> {
     crate::sdam::check(file, Scanned::start)
 }
 

@@ -18,21 +18,17 @@ use super::{
 use crate::running::ScanTopology;
 use crate::{
     running::{
-        deployment::{base_hello, encode},
+        deployment::standalone_hello,
         selection::{Selected, check_refusal, check_suitable, check_window, unexpected},
     },
     selection::file::{InWindowFile, RttFile, SelectionFile},
 };
 
-pub(super) fn server_selection(file: &Value) -> Result<(), String> {
-    select(&SelectionFile::server_selection(file)?)
-}
-
-pub(super) fn max_staleness(file: &Value) -> Result<(), String> {
-    select(&SelectionFile::max_staleness(file)?)
-}
-
-fn select(file: &SelectionFile) -> Result<(), String> {
+/// Checks one file of `server-selection/tests/server_selection` or `max-staleness/tests`: a scan
+/// produces the description, and servers are selected from it, with and without
+/// `serverSelectionTryOnce`.
+pub fn select(file: &Value) -> Result<(), String> {
+    let file = SelectionFile::parse(file)?;
     let Some(criteria) = file.criteria()? else {
         return Ok(());
     };
@@ -105,8 +101,8 @@ fn try_select(topology: &mut ScanTopology, criteria: &Criteria) -> Selected {
     }
 }
 
-/// Checks the selection frequency of each server.
-pub(super) fn in_window(file: &Value) -> Result<(), String> {
+/// Checks one file of `server-selection/tests/in_window`: the selection frequency of each server.
+pub fn in_window(file: &Value) -> Result<(), String> {
     let file = InWindowFile::parse(file)?;
     let harness = Harness::new();
     let (mut topology, _) = drive_to(&harness, &file.topology, Options::new(Vec::new()))?;
@@ -114,17 +110,16 @@ pub(super) fn in_window(file: &Value) -> Result<(), String> {
     harness.close(&mut topology)
 }
 
-/// Checks the RTT average of a server that delays the replies to successive checks.
-pub(super) fn rtt(file: &Value) -> Result<(), String> {
+/// Checks one file of `server-selection/tests/rtt`: the average of a server that delays the replies
+/// to successive checks.
+pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let harness = Harness::new();
     let server = ServerAddress::new("a", 27017);
     let mut topology = harness.start(Options::new(vec![server.clone()]), |builder| builder)?;
     let find = |topology: &ScanTopology| topology.description().server(&server).cloned();
     let id = find(&topology).ok_or("the seed is not a server")?.id;
-    let mut hello = base_hello(25);
-    hello.insert("isWritablePrimary", true);
-    let hello = encode(&hello)?;
+    let hello = standalone_hello(25)?;
     for sample in file.before.into_iter().chain([file.sample]) {
         let sample =
             Duration::try_from_secs_f64(sample / 1e3).map_err(|error| error.to_string())?;

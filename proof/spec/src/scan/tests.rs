@@ -7,7 +7,7 @@ use sdam_select::criteria::Criteria;
 use serde_json::{Value, json};
 
 use super::{
-    ScanCheck,
+    covers_in_window, discovery_and_monitoring,
     drive::drive_to,
     harness::{Harness, ready},
     selection::check_timeout,
@@ -15,7 +15,7 @@ use super::{
 use crate::selection::{self, file::SelectionFile};
 
 fn run(file: &Value) -> Result<(), String> {
-    (ScanCheck::DISCOVERY_AND_MONITORING.check)(file)
+    discovery_and_monitoring(file)
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn in_window_files_apply_only_if_all_operation_counts_are_equal() {
             },
         })
     };
-    let covers = ScanCheck::IN_WINDOW.covers;
+    let covers = covers_in_window;
     assert!(covers(&file([5, 5])));
     assert!(!covers(&file([5, 6])));
     // The check itself reports the error.
@@ -90,7 +90,7 @@ fn in_window_files_apply_only_if_all_operation_counts_are_equal() {
 #[test]
 fn a_selection_that_times_out_too_early_or_too_late_fails() {
     let file = selection::tests::file(&["b", "c"], &["b"]);
-    let file = SelectionFile::server_selection(&file).unwrap();
+    let file = SelectionFile::parse(&file).unwrap();
     let nowhere = Criteria::write().with_selector(std::sync::Arc::new(
         |suitable: &mut sdam_select::candidate::Candidates<'_>| suitable.retain(|_| false),
     ));

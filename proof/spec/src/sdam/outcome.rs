@@ -1,171 +1,115 @@
-//! The expected description of a phase.
+//! Expected descriptions: an absent key asserts nothing, `null` asserts absence.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bson::oid::ObjectId;
+use bson::Bson;
 use sdam_core::{
     address::ServerAddress,
     error::Error,
-    ids::{self, Generation, ServerId, TopologyVersion},
+    ids::{Generation, ServerId},
     server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
-use serde::Deserialize;
+use serde_json::{Map, Value, json};
 
-use super::{compare as compare_key, same};
-use crate::fields::{Integer, Stated};
+use super::same;
+use crate::fields::read;
 
-/// A description of the topology with the fields that a file specifies.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub(super) struct Outcome {
-    topology_type: String,
-    #[serde(default)]
-    set_name: Stated<String>,
-    servers: BTreeMap<ServerAddress, ServerFields>,
-    #[serde(default)]
-    logical_session_timeout_minutes: Stated<i32>,
-    #[serde(default)]
-    max_set_version: Stated<Integer>,
-    #[serde(default)]
-    max_election_id: Stated<ObjectId>,
-    #[serde(default)]
-    compatible: Stated<bool>,
-}
+/// The fields of a description in a file.
+pub(super) type Fields = Map<String, Value>;
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct ServerFields {
-    #[serde(rename = "type")]
-    kind: String,
-    #[serde(default)]
-    set_name: Stated<String>,
-    #[serde(default)]
-    set_version: Stated<Integer>,
-    #[serde(default)]
-    election_id: Stated<ObjectId>,
-    #[serde(default)]
-    topology_version: Stated<Version>,
-    #[serde(default)]
-    logical_session_timeout_minutes: Stated<i32>,
-    #[serde(default)]
-    min_wire_version: Stated<i32>,
-    #[serde(default)]
-    max_wire_version: Stated<i32>,
-    #[serde(default)]
-    error: Stated<String>,
-    pool: Option<Pool>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Pool {
-    generation: u64,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-struct Version {
-    process_id: ObjectId,
-    counter: Integer,
-}
-
-/// Compares the expected description with the observed one.
-pub(super) fn compare(
-    expected: &Outcome,
+/// Compares a topology with its expected description, which has the servers by address or in a
+/// list.
+pub(super) fn compare_topology(
+    expected: &Fields,
     topology: &TopologyDescription,
     generations: &BTreeMap<ServerId, Generation>,
 ) -> Result<(), String> {
-    let topology_type = topology.topology_type().as_str();
-    same("topologyType", &topology_type, &&*expected.topology_type)?;
-    let set_name = topology.set_name().map(str::to_owned);
-    compare_key("setName", set_name.as_ref(), &expected.set_name)?;
-    compare_key(
-        "logicalSessionTimeoutMinutes",
-        topology.logical_session_timeout_minutes().as_ref(),
-        &expected.logical_session_timeout_minutes,
-    )?;
+    let mut expected = expected.clone();
+    let servers = match expected.remove("servers") {
+        Some(Value::Array(list)) => list
+            .iter()
+            .map(|server| {
+                let mut fields: Fields = read(server)?;
+                Ok((read(&fields.remove("address").unwrap_or_default())?, fields))
+            })
+            .collect::<Result<_, String>>()?,
+        servers => read::<BTreeMap<ServerAddress, Fields>>(&servers.unwrap_or_default())?,
+    };
     let max = topology.max_election();
-    let set_version = max.set_version.map(Integer);
-    compare_key("maxSetVersion", set_version.as_ref(), &expected.max_set_version)?;
-    let election_id = max.election_id.map(id);
-    compare_key("maxElectionId", election_id.as_ref(), &expected.max_election_id)?;
-    let compatible = Some(topology.is_compatible());
-    compare_key("compatible", compatible.as_ref(), &expected.compatible)?;
-    for (address, server) in &expected.servers {
-        if let Some(actual) = topology.server(address) {
-            compare_server(server, actual, generations)
+    let own = json!({
+        "topologyType": topology.topology_type().as_str(),
+        "setName": topology.set_name(),
+        "logicalSessionTimeoutMinutes": topology.logical_session_timeout_minutes(),
+        "maxSetVersion": max.set_version,
+        "maxElectionId": max.election_id,
+        "compatible": topology.is_compatible(),
+    });
+    compare(&expected, "topologyType", &own)?;
+    for (address, expected) in &servers {
+        if let Some(server) = topology.server(address) {
+            compare_server(expected, server, generations.get(&server.id))
                 .map_err(|difference| format!("{address}: {difference}"))?;
         }
     }
     let actual: BTreeSet<_> = topology.servers().iter().map(|it| &it.address).collect();
-    let expected: BTreeSet<_> = expected.servers.keys().collect();
-    same("the set of addresses", &actual, &expected)
+    same("the set of addresses", &actual, &servers.keys().collect())
 }
 
-fn compare_server(
-    expected: &ServerFields,
+/// Compares a server with its expected description.
+pub(super) fn compare_server(
+    expected: &Fields,
     server: &ServerDescription,
-    generations: &BTreeMap<ServerId, Generation>,
+    generation: Option<&Generation>,
 ) -> Result<(), String> {
-    let server_type = server.server_type.as_str();
-    same("type", &server_type, &&*expected.kind)?;
-    let set_name = server.set_name.as_deref().map(str::to_owned);
-    compare_key("setName", set_name.as_ref(), &expected.set_name)?;
-    let set_version = server.set_version().map(Integer);
-    compare_key("setVersion", set_version.as_ref(), &expected.set_version)?;
-    let election_id = server.election_id().map(id);
-    compare_key("electionId", election_id.as_ref(), &expected.election_id)?;
-    let version = |version: Version| TopologyVersion {
-        process_id: ids::ObjectId::from_bytes(version.process_id.bytes()),
-        counter: version.counter.0,
-    };
-    compare_key(
-        "topologyVersion",
-        server.topology_version.as_ref(),
-        &match expected.topology_version {
-            Stated::Nothing => Stated::Nothing,
-            Stated::Value(value) => Stated::Value(value.map(version)),
-        },
-    )?;
-    compare_key(
-        "logicalSessionTimeoutMinutes",
-        server.logical_session_timeout_minutes.as_ref(),
-        &expected.logical_session_timeout_minutes,
-    )?;
+    let mut own = serde_json::to_value(server).map_err(|error| error.to_string())?;
+    own["error"] = json!(server.error.as_ref().map(Error::message));
+    own["pool"] = json!({ "generation": generation });
     // A load balancer is never checked, so its wire versions are unknown.
-    let checked =
-        server.server_type.is_available() && server.server_type != ServerType::LoadBalancer;
-    let (min, max) = (server.wire_versions.min, server.wire_versions.max);
-    let (min, max) = (checked.then_some(min), checked.then_some(max));
-    compare_key("minWireVersion", min.as_ref(), &expected.min_wire_version)?;
-    compare_key("maxWireVersion", max.as_ref(), &expected.max_wire_version)?;
-    compare_error(&expected.error, server)?;
-    if let Some(pool) = &expected.pool {
-        let actual = generations.get(&server.id);
-        let actual = actual.map(|generation| generation.as_u64());
-        same("pool.generation", &actual, &Some(pool.generation))?;
+    if !server.server_type.is_available() || server.server_type == ServerType::LoadBalancer {
+        own["minWireVersion"] = Value::Null;
+        own["maxWireVersion"] = Value::Null;
+    }
+    compare(expected, "type", &own)
+}
+
+fn compare(expected: &Fields, mandatory: &str, actual: &Value) -> Result<(), String> {
+    if !expected.contains_key(mandatory) {
+        return Err(format!("missing field `{mandatory}`"));
+    }
+    compare_fields("", expected, actual)
+}
+
+fn compare_fields(prefix: &str, expected: &Fields, actual: &Value) -> Result<(), String> {
+    for (key, expected) in expected {
+        let path = format!("{prefix}{key}");
+        let actual = actual.get(key).ok_or_else(|| format!("unknown field `{path}`"))?;
+        match (expected, actual) {
+            (Value::Object(fields), Value::Object(_)) => {
+                compare_fields(&format!("{path}."), fields, actual)?;
+            }
+            // The text of an error only has to contain the expected one.
+            (Value::String(part), Value::String(text)) if key == "error" && text.contains(part) => {
+            }
+            _ => {
+                let expected = plain(expected)?;
+                if *actual != expected {
+                    return Err(format!("{path} is {actual}, expected {expected}"));
+                }
+            }
+        }
     }
     Ok(())
 }
 
-fn id(id: ids::ObjectId) -> ObjectId {
-    ObjectId::from_bytes(id.bytes())
-}
-
-/// Compares an error. Its text only needs to contain the expected text.
-fn compare_error(expected: &Stated<String>, server: &ServerDescription) -> Result<(), String> {
-    let actual = server.error.as_ref().map(Error::message);
-    let Stated::Value(expected) = expected else {
-        return Ok(());
-    };
-    let as_expected = match (actual, expected) {
-        (None, None) => true,
-        (Some(actual), Some(expected)) => actual.contains(expected),
-        _ => false,
-    };
-    if as_expected {
-        return Ok(());
-    }
-    Err(format!("error is {actual:?}, expected {expected:?}"))
+/// Returns a value of a file as descriptions are serialized: ids as text, sets sorted.
+fn plain(value: &Value) -> Result<Value, String> {
+    Ok(match read(value)? {
+        Bson::ObjectId(id) => id.to_hex().into(),
+        Bson::Array(mut items) => {
+            items.sort_by_cached_key(Bson::to_string);
+            Bson::Array(items).into_relaxed_extjson()
+        }
+        other => other.into_relaxed_extjson(),
+    })
 }

@@ -11,11 +11,10 @@ use sdam_core::{
 use serde::{Deserialize, de::IgnoredAny};
 use serde_json::Value;
 
-use super::{events::ExpectedEvent, outcome::Outcome};
+use super::{events::ExpectedEvent, outcome::Fields};
 use crate::{fields::read, running::deployment::encode};
 
-/// A file, completely parsed before it is run. Unknown keys are refused, so nothing is left
-/// unchecked.
+/// A file. Unknown keys are refused, so nothing is left unchecked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Script {
@@ -43,7 +42,7 @@ pub(super) struct Phase {
 #[serde(try_from = "Value")]
 pub(super) enum Expectation {
     /// A description of the topology.
-    Outcome(Outcome),
+    Outcome(Fields),
     /// These events, and no others.
     Events(Vec<ExpectedEvent>),
 }

@@ -32,44 +32,40 @@ pub(crate) struct SelectionFile {
     pub(crate) window: BTreeSet<ServerAddress>,
 }
 
-/// A file of `server-selection/tests/server_selection`.
+/// A file of `server-selection/tests/server_selection` or `max-staleness/tests`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct ServerSelection {
+struct Selection {
     topology_description: TopologyFields,
+    #[serde(default)]
     operation: Operation,
     read_preference: Preference,
-    #[serde(default)]
-    deprioritized_servers: Vec<ServerFields>,
-    suitable_servers: Vec<ServerFields>,
-    in_latency_window: Vec<ServerFields>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Operation {
-    Read,
-    Write,
-}
-
-/// A file of `max-staleness/tests`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MaxStaleness {
-    topology_description: TopologyFields,
     #[serde(rename = "heartbeatFrequencyMS")]
     heartbeat_frequency_ms: Option<u64>,
-    read_preference: Preference,
+    #[serde(default)]
+    deprioritized_servers: Vec<ServerFields>,
     suitable_servers: Option<Vec<ServerFields>>,
     in_latency_window: Option<Vec<ServerFields>>,
     #[serde(default)]
     error: bool,
 }
 
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Operation {
+    #[default]
+    Read,
+    Write,
+}
+
 impl SelectionFile {
-    /// Reads a file of `server-selection/tests/server_selection`.
-    pub(crate) fn server_selection(file: &Value) -> Result<Self, String> {
-        let file: ServerSelection = read(file)?;
+    /// Reads a file. Servers may be missing only if an error is expected.
+    pub(crate) fn parse(file: &Value) -> Result<Self, String> {
+        let file: Selection = read(file)?;
+        let expected = |key: &str, servers: Option<Vec<ServerFields>>| match servers {
+            None if !file.error => Err(format!("missing field `{key}`")),
+            servers => Ok(addresses(servers.unwrap_or_default())),
+        };
         let criteria = match file.operation {
             Operation::Read => Criteria::read(file.read_preference.0),
             Operation::Write => Ok(Criteria::write()),
@@ -77,26 +73,8 @@ impl SelectionFile {
         let avoid: Vec<_> = addresses(file.deprioritized_servers);
         Ok(Self {
             topology: file.topology_description.into(),
-            heartbeat_frequency: None,
-            criteria: criteria.map(|criteria| criteria.with_deprioritized(avoid)),
-            expects_error: false,
-            suitable: addresses(file.suitable_servers),
-            window: addresses(file.in_latency_window),
-        })
-    }
-
-    /// Reads a file of `max-staleness/tests`.
-    pub(crate) fn max_staleness(file: &Value) -> Result<Self, String> {
-        let file: MaxStaleness = read(file)?;
-        let expected = |key: &str, servers: Option<Vec<ServerFields>>| match servers {
-            None if !file.error => Err(format!("missing field `{key}`")),
-            servers => Ok(addresses(servers.unwrap_or_default())),
-        };
-        let preference = file.read_preference.0;
-        Ok(Self {
-            topology: file.topology_description.into(),
             heartbeat_frequency: file.heartbeat_frequency_ms.map(Duration::from_millis),
-            criteria: Criteria::read(preference),
+            criteria: criteria.map(|criteria| criteria.with_deprioritized(avoid)),
             expects_error: file.error,
             suitable: expected("suitable_servers", file.suitable_servers)?,
             window: expected("in_latency_window", file.in_latency_window)?,

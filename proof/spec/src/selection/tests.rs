@@ -29,10 +29,10 @@ pub(crate) fn file(suitable: &[&str], window: &[&str]) -> Value {
 fn deprioritized_servers_and_tags_are_read_from_the_file() {
     let mut avoiding = file(&["c"], &["c"]);
     avoiding["deprioritized_servers"] = json!([{ "address": "b:27017", "type": "Unknown" }]);
-    assert_eq!(server_selection(&avoiding), Ok(()));
+    assert_eq!(select(&avoiding), Ok(()));
     let mut tagged = file(&["b"], &["b"]);
     tagged["read_preference"]["tag_sets"] = json!([{ "dc": "ny" }]);
-    assert_eq!(server_selection(&tagged), Ok(()));
+    assert_eq!(select(&tagged), Ok(()));
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn files_with_unknown_keys_or_values_fail() {
     let check = |change: &dyn Fn(&mut Value)| {
         let mut file = file(&["b", "c"], &["b"]);
         change(&mut file);
-        assert!(server_selection(&file).is_err(), "{file}");
+        assert!(select(&file).is_err(), "{file}");
     };
     check(&|file| file["extra"] = json!(1));
     check(&|file| file["operation"] = json!("command"));
@@ -64,10 +64,10 @@ fn servers_may_be_missing_only_if_an_error_is_expected() {
     };
     let mut brief = file(0, true);
     brief.as_object_mut().unwrap().remove("suitable_servers");
-    assert_eq!(max_staleness(&brief), Ok(()));
+    assert_eq!(select(&brief), Ok(()));
     let mut incomplete = file(90, false);
     incomplete.as_object_mut().unwrap().remove("suitable_servers");
-    assert!(max_staleness(&incomplete).is_err());
+    assert!(select(&incomplete).is_err());
 }
 
 #[test]

@@ -20,10 +20,13 @@ use super::{File, compare, zone};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The deployment of a folder.
-#[derive(Clone, Copy)]
-pub(super) enum Kind {
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// Three members.
     ReplicaSet,
+    /// Two mongoses.
     Sharded,
+    /// One load balancer.
     LoadBalanced,
 }
 

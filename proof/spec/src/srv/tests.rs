@@ -7,7 +7,7 @@ type Change = fn(&mut Json);
 
 fn check_file(file: &Json) -> Result<(), String> {
     check(file)?;
-    scan_replica_set(file)
+    scan(file, Kind::ReplicaSet)
 }
 
 #[test]

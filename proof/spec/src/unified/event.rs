@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bson::{Bson, Document};
-use sdam_core::event::{CommandInfo, Event, EventKind, EventName};
+use sdam_core::event::{Event, EventKind, EventName};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -169,48 +169,31 @@ fn fields_of(name: EventName) -> &'static [&'static str] {
 
 /// Returns the fields of an event in the terms of the format.
 fn describe(event: &EventKind) -> Value {
-    let description = |kind: &str| json!({ "type": kind });
-    match event {
-        EventKind::ServerDescriptionChanged { previous, new, .. } => json!({
-            "previousDescription": description(previous.server_type.as_str()),
-            "newDescription": description(new.server_type.as_str()),
-        }),
-        EventKind::TopologyDescriptionChanged { previous, new, .. } => json!({
-            "previousDescription": description(previous.topology_type().as_str()),
-            "newDescription": description(new.topology_type().as_str()),
-        }),
-        EventKind::ServerHeartbeatStarted(heartbeat)
-        | EventKind::ServerHeartbeatSucceeded { heartbeat, .. }
-        | EventKind::ServerHeartbeatFailed { heartbeat, .. } => {
-            json!({ "awaited": heartbeat.awaited })
-        }
-        EventKind::PoolCleared { clear, .. } => json!({
-            "hasServiceId": clear.service_id.is_some(),
-            "interruptInUseConnections": clear.interrupt_in_use,
-        }),
-        EventKind::ConnectionClosed { reason, .. } => json!({ "reason": reason.as_str() }),
-        EventKind::ConnectionCheckOutFailed { reason, .. } => json!({ "reason": reason.as_str() }),
-        EventKind::CommandStarted { command, document } => {
-            describe_command(command, Some(("command", document)))
-        }
-        EventKind::CommandSucceeded { command, reply, .. } => {
-            describe_command(command, Some(("reply", reply)))
-        }
-        EventKind::CommandFailed { command, .. } => describe_command(command, None),
-        _ => Value::Null,
+    let mut fields = serde_json::to_value(event).unwrap_or_default();
+    for (id, name) in
+        [("serviceId", "hasServiceId"), ("serverConnectionId", "hasServerConnectionId")]
+    {
+        fields[name] = (!fields[id].is_null()).into();
     }
-}
-
-fn describe_command(command: &CommandInfo, document: Option<(&str, &[u8])>) -> Value {
-    let mut fields = json!({
-        "commandName": command.name,
-        "databaseName": command.database,
-        "hasServerConnectionId": command.connection.server.is_some(),
-        "hasServiceId": command.service_id.is_some(),
-    });
-    if let Some((key, bytes)) = document {
-        let document = Document::from_reader(bytes).ok().map(Bson::Document);
-        fields[key] = to_json(document.as_ref());
+    fields["interruptInUseConnections"] = fields["interruptInUse"].take();
+    let mut describe_change = |previous: &str, new: &str| {
+        fields["previousDescription"] = json!({ "type": previous });
+        fields["newDescription"] = json!({ "type": new });
+    };
+    match event {
+        EventKind::ServerDescriptionChanged { previous, new } => {
+            describe_change(previous.server_type.as_str(), new.server_type.as_str());
+        }
+        EventKind::TopologyDescriptionChanged { previous, new } => {
+            describe_change(previous.topology_type().as_str(), new.topology_type().as_str());
+        }
+        EventKind::CommandStarted { document, .. } => fields["command"] = read_document(document),
+        EventKind::CommandSucceeded { reply, .. } => fields["reply"] = read_document(reply),
+        _ => {}
     }
     fields
+}
+
+fn read_document(bytes: &[u8]) -> Value {
+    to_json(Document::from_reader(bytes).ok().map(Bson::Document).as_ref())
 }

@@ -140,13 +140,18 @@ const SINGLE: Environment =
 /// Creates a host without deployments, for errors that occur earlier.
 fn host() -> Host {
     let block_on = |future: BoxFuture<'_, ()>| futures::executor::block_on(future);
-    Host::new(Arc::new(DroppedTasks), block_on).with_deployments(vec![SINGLE], move |_| {
+    let deploy = move |_: &Environment| {
         let clock = ManualClock::default();
         let servers = Servers::new(clock.clone(), Server::silent());
         let backend = Backend::new(Arc::new(clock), Arc::new(servers), 1);
         let runtime = Runtime::new(backend, Arc::new(DroppedTasks));
-        Ok(TestDeployment::new("mongodb://a/", runtime, block_on, ()))
-    })
+        Ok(TestDeployment::new("mongodb://a/", None, runtime, block_on, ()))
+    };
+    Host {
+        environments: vec![SINGLE],
+        deploy: Box::new(deploy),
+        ..Host::new(Arc::new(DroppedTasks), block_on)
+    }
 }
 
 /// Returns a file with one test that performs `operation`.
@@ -352,7 +357,7 @@ fn tests_do_not_run_on_releases_that_cannot_do_what_they_need() {
 fn a_partial_host_leaves_out_tests_that_it_does_not_admit() {
     let mut file = file(&insert(Some(true)));
     file["runOnRequirements"][0]["topologies"] = json!(["sharded"]);
-    assert_eq!(run(&host().partial(), &file), Ok(Vec::new()));
+    assert_eq!(run(&Host { is_partial: true, ..host() }, &file), Ok(Vec::new()));
     assert!(run(&host(), &file).is_err());
 }
 
@@ -383,11 +388,12 @@ fn tests_of_features_of_drivers_are_left_out_with_the_reason() {
 fn a_failed_test_with_a_blocked_command_is_run_a_second_time() {
     let check = |data: Value, runs: usize| {
         let count = Arc::new(AtomicUsize::new(0));
-        let (started, host) = (Arc::clone(&count), host());
-        let host = host.with_deployments(vec![SINGLE], move |_| {
+        let started = Arc::clone(&count);
+        let deploy = move |_: &Environment| {
             started.fetch_add(1, Ordering::Relaxed);
             Err("no deployment".to_owned())
-        });
+        };
+        let host = Host { deploy: Box::new(deploy), ..host() };
         let point =
             json!({ "configureFailPoint": "failCommand", "mode": "alwaysOn", "data": data });
         let operation = json!({

@@ -13,12 +13,12 @@ fn a_wrong_expectation_fails() {
         "options": { "replicaset": "rs", "maxPoolSize": 5 },
     });
     let file = |case: &Json| json!({ "tests": [right, case] });
-    assert_eq!(uri_options(&file(&right)), Ok(()));
+    assert_eq!(check_file(&file(&right)), Ok(()));
 
     let check = |field: &str, wrong: Json, message: &str| {
         let mut case = right.clone();
         case[field] = wrong;
-        let error = connection_string(&file(&case)).unwrap_err();
+        let error = check_file(&file(&case)).unwrap_err();
         assert!(error.contains(message), "{field}: {error}");
     };
     check("valid", json!(false), "is accepted");
@@ -51,6 +51,6 @@ fn a_wrong_expectation_fails() {
 
 #[test]
 fn a_file_without_cases_fails() {
-    assert!(uri_options(&json!({ "tests": [] })).is_err());
-    assert!(uri_options(&json!({})).is_err());
+    assert!(check_file(&json!({ "tests": [] })).is_err());
+    assert!(check_file(&json!({})).is_err());
 }
