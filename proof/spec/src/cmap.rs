@@ -1,7 +1,7 @@
 //! The test format of connection pools (CMAP: "cmap-format").
 //!
 //! Each file runs against a server of the host. The pool under test belongs to an `Owner`, a
-//! topology without monitors, because the files determine when the pool becomes ready and is
+//! topology whose monitors never connect, because the files determine when the pool becomes ready and is
 //! cleared.
 
 mod event;
@@ -31,7 +31,7 @@ use serde_json::Value;
 use self::{
     event::PoolEventName,
     format::{Call, ExpectedError, File, Operation},
-    owner::{Log, Owner},
+    owner::Owner,
 };
 use crate::{
     host::Host,
@@ -114,7 +114,7 @@ impl From<String> for Failure {
 
 struct Test {
     runtime: Runtime,
-    owner: Arc<Owner>,
+    owner: Owner,
     recorder: Recorder,
     threads: BTreeMap<String, Thread<Failure>>,
     connections: Arc<Mutex<Connections>>,
@@ -132,10 +132,10 @@ impl Test {
         let options = options(target.uri(false), &file.pool_options.0)?;
         let (sink, stream) = channel::unbounded();
         let all = sdam_events::sink::Interest::ALL;
-        let events = Log::new(sink.interested_in(all));
+        let sink = sink.interested_in(all);
         Ok(Self {
             runtime: target.runtime().clone(),
-            owner: Owner::open(&options, target.runtime(), events)?,
+            owner: Owner::open(options, target.runtime(), sink)?,
             recorder: Recorder::new(stream),
             threads: BTreeMap::new(),
             connections: Arc::default(),
@@ -151,7 +151,7 @@ impl Test {
         let Call::CheckOut { label } = &operation.call else {
             return Err(format!("{:?} does not run on threads", operation.call).into());
         };
-        let job = self.check_out(label.clone())?;
+        let job = self.check_out(label.clone());
         Ok(thread.run(job.boxed())?)
     }
 
@@ -163,7 +163,7 @@ impl Test {
                 self.owner.clear(*interrupt_in_use_connections)?;
             }
             Call::Close {} => self.owner.close(),
-            Call::CheckOut { label } => self.check_out(label.clone())?.await?,
+            Call::CheckOut { label } => self.check_out(label.clone()).await?,
             Call::CheckIn { connection } => {
                 let mut connections = lock(&self.connections);
                 let connection = connections.labelled.remove(connection);
@@ -196,9 +196,9 @@ impl Test {
     fn check_out(
         &self,
         label: Option<String>,
-    ) -> Result<impl Future<Output = Result<(), Failure>> + Send + use<>, String> {
-        let (pool, connections) = (self.owner.pool()?, Arc::clone(&self.connections));
-        Ok(async move {
+    ) -> impl Future<Output = Result<(), Failure>> + Send + use<> {
+        let (pool, connections) = (self.owner.pool(), Arc::clone(&self.connections));
+        async move {
             let connection = pool.check_out().await.map_err(Failure::Pool)?;
             let mut connections = lock(&connections);
             match label {
@@ -206,7 +206,7 @@ impl Test {
                 None => connections.others.push(connection),
             }
             Ok(())
-        })
+        }
     }
 }
 

@@ -1,139 +1,157 @@
 //! The topology of a pool under test, controlled by the test.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::{future, sync::Arc, time::Duration};
 
+use futures::FutureExt;
+use sdam::{Topology, TopologyBuilder};
 use sdam_core::{
-    error::{Error, ErrorKind, ErrorOutcome, Stage},
+    address::ServerAddress,
+    error::{Error, ErrorKind, Stage},
     event::{Event, EventKind, EventName, Publish},
-    hello::{Handshake, Hello, HelloRequest},
-    ids::{Generation, ObjectId, ServerId},
-    machine::{Effect, Effects, Input, TopologyMachine},
+    ids::{ObjectId, ServerId},
     options::Options,
+    pool::PoolClear,
     report::ErrorReport,
-    server::Rtt,
     time::Instant,
 };
 use sdam_events::{channel::ChannelSink, sink::EventSink};
 use sdam_pool::{Pool, Pools};
 use sdam_transport::{
-    pool::{PoolContext, PoolFactory, PoolHandle, PoolHost, ServiceConnection},
-    runtime::Runtime,
+    async_trait,
+    connect::{Connection, Transport},
+    pool::{PoolContext, PoolFactory, PoolHandle},
+    runtime::{Backend, Runtime},
+    spawn::Task,
 };
 
-use crate::running::{client_metadata, deployment, lock};
+use crate::running::{client_metadata, deployment};
 
 /// The wire version in replies to checks, as in release 7.0.
 const MAX_WIRE_VERSION: i32 = 21;
 
-/// A topology without monitors: the test determines when a check succeeds or fails.
-///
-/// It uses the rules of the `TopologyMachine`, so the pool becomes ready, is cleared and is closed
-/// as in a running topology, and errors of its connections have the same effects.
+/// A topology whose checks never end: the test determines when one succeeds or fails.
 pub(super) struct Owner {
-    runtime: Runtime,
-    hello: HelloRequest,
-    events: Arc<Log>,
-    state: Mutex<State>,
+    topology: Topology<TestPool>,
+    server: ServerId,
+    pool: Pool,
 }
 
-struct State {
-    machine: TopologyMachine,
-    pool: Option<(ServerId, Pool)>,
-}
-
-/// Numbers the events of the pool and of its topology, and sends them to the recorder.
+/// A transport on which no monitor ever has a connection.
 #[derive(Debug)]
-pub(super) struct Log {
-    sink: ChannelSink,
-    published: Mutex<u64>,
-}
+struct Unreachable;
 
-impl Log {
-    pub(super) fn new(sink: ChannelSink) -> Self {
-        Self { sink, published: Mutex::default() }
+#[async_trait]
+impl Transport for Unreachable {
+    async fn connect(
+        &self,
+        _: &ServerAddress,
+        _: Option<Instant>,
+    ) -> Result<Box<dyn Connection>, Error> {
+        future::pending().await
     }
 }
 
+/// Receives the events of a pool, also those after the end of its topology.
+#[derive(Debug)]
+struct Log(ChannelSink);
+
 impl Publish for Log {
-    fn wants(&self, name: EventName) -> bool {
-        self.sink.interest().contains(name)
+    fn wants(&self, _: EventName) -> bool {
+        true
     }
 
     fn publish(&self, at: Instant, kind: EventKind) {
-        if self.wants(kind.name()) {
-            // Held until the event is sent, so that events are sent in order of their numbers.
-            let mut published = lock(&self.published);
-            *published += 1;
-            let event = Event::new(*published, at, ObjectId::default(), kind);
-            self.sink.emit(&event);
+        self.0.emit(&Event::new(0, at, ObjectId::default(), kind));
+    }
+}
+
+/// Creates the pool, which unlike monitors connects by the runtime's own transport.
+#[derive(Debug)]
+struct TestPools {
+    pools: Pools,
+    backend: Backend,
+    log: Arc<Log>,
+}
+
+impl PoolFactory for TestPools {
+    type Pool = TestPool;
+
+    fn create(&self, mut context: PoolContext) -> TestPool {
+        context.backend = self.backend.clone();
+        context.events = Arc::clone(&self.log) as _;
+        TestPool { pool: self.pools.create(context.clone()), context }
+    }
+}
+
+/// A pool with the events that its topology publishes.
+#[derive(Debug)]
+struct TestPool {
+    pool: Pool,
+    context: PoolContext,
+}
+
+impl TestPool {
+    fn publish(&self, kind: EventKind) {
+        self.context.events.publish(self.context.backend.clock.now(), kind);
+    }
+}
+
+impl PoolHandle for TestPool {
+    fn ready(&self) {
+        let PoolContext { server, address, .. } = self.context.clone();
+        self.publish(EventKind::PoolReady { server, address });
+        self.pool.ready();
+    }
+
+    fn clear(&self, clear: &PoolClear) {
+        // A paused pool publishes no clear.
+        if !clear.was_paused {
+            let PoolContext { server, address, .. } = self.context.clone();
+            self.publish(EventKind::PoolCleared { server, address, clear: clear.clone() });
         }
+        self.pool.clear(clear);
+    }
+
+    fn close(&self) {
+        self.pool.close();
+    }
+
+    fn background(&self) -> Option<Task> {
+        self.pool.background()
     }
 }
 
 impl Owner {
     /// Opens the topology of a server. Its pool is paused.
     pub(super) fn open(
-        options: &Options,
+        options: Options,
         runtime: &Runtime,
-        events: Log,
-    ) -> Result<Arc<Self>, String> {
-        let mut metadata = client_metadata()?;
-        if let Some(name) = &options.app_name {
-            metadata = metadata.with_application(name).map_err(|error| error.to_string())?;
-        }
-        let owner = Arc::new(Self {
-            runtime: runtime.clone(),
-            hello: HelloRequest::handshake(
-                Arc::new(Handshake::new(metadata.encode())),
-                None,
-                options.handshake_opcode,
-            ),
-            events: Arc::new(events),
-            state: Mutex::new(State {
-                machine: TopologyMachine::new(options, ObjectId::default()),
-                pool: None,
-            }),
-        });
-        let pools = Pools::new(options).map_err(|error| error.to_string())?;
-        let task = {
-            let mut state = owner.lock();
-            for effect in state.machine.handle(owner.now(), Input::Open) {
-                if let Effect::OpenServer { server, address, .. } = effect {
-                    let host: Arc<dyn PoolHost> = owner.clone();
-                    let generation = Generation::FIRST;
-                    let backend = runtime.backend.clone();
-                    let context = PoolContext::of(
-                        Arc::downgrade(&host),
-                        server,
-                        address,
-                        generation,
-                        backend,
-                    )
-                    .with_spawner(Arc::clone(&runtime.spawner))
-                    .with_events(owner.events.clone());
-                    state.pool = Some((server, pools.create(context)));
-                }
-            }
-            state.pool.as_ref().and_then(|(_, pool)| pool.background())
-        };
-        if let Some(task) = task {
-            runtime.spawner.spawn(task);
-        }
-        Ok(owner)
+        sink: ChannelSink,
+    ) -> Result<Self, String> {
+        let pools = Pools::new(&options).map_err(|error| error.to_string())?;
+        let backend = runtime.backend.clone();
+        let mut runtime = runtime.clone();
+        runtime.backend.transport = Arc::new(Unreachable);
+        let topology = TopologyBuilder::new(options.with_connect_timeout(None))
+            .metadata(client_metadata()?)
+            .pools(TestPools { pools, backend, log: Arc::new(Log(sink)) })
+            .start(runtime)
+            .map_err(|error| error.to_string())?;
+        let servers = topology.servers();
+        let server = servers.first().ok_or("the options name no server")?;
+        let pool = server.pool().ok_or("the server has no pool")?.pool.clone();
+        Ok(Self { server: server.id(), pool, topology })
     }
 
     /// Returns the pool.
-    pub(super) fn pool(&self) -> Result<Pool, String> {
-        let state = self.lock();
-        let pool = state.pool.as_ref().map(|(_, pool)| pool.clone());
-        pool.ok_or_else(|| "the options name no server".to_owned())
+    pub(super) fn pool(&self) -> Pool {
+        self.pool.clone()
     }
 
     /// Makes the pool ready, like a successful check.
     pub(super) fn ready(&self) -> Result<(), String> {
-        let hello = deployment::standalone_hello(MAX_WIRE_VERSION)?;
-        let hello = Hello::parse(&hello).map_err(|error| error.to_string())?;
-        self.check(Ok(hello), Some(Rtt::default()))
+        self.check(Ok(&deployment::standalone_hello(MAX_WIRE_VERSION)?));
+        Ok(())
     }
 
     /// Clears the pool: by a check that timed out if connections in use are interrupted, otherwise
@@ -141,108 +159,22 @@ impl Owner {
     pub(super) fn clear(&self, interrupts: bool) -> Result<(), String> {
         let text = "the test clears the pool";
         if interrupts {
-            let error = Error::new(ErrorKind::Timeout, Stage::Hello, text);
-            return self.check(Err(error), None);
+            self.check(Err(Error::new(ErrorKind::Timeout, Stage::Hello, text)));
+            return Ok(());
         }
-        let server = self.server()?;
-        let mut state = self.lock();
-        let generation = state.machine.generation(server, None);
+        let generation = self.topology.generation(self.server, None);
         let generation = generation.ok_or("the server has left the topology")?;
         let error = ErrorReport::new(generation, Error::network(Stage::Operation, text));
-        let (_, effects) = state.machine.handle_error(self.now(), server, &error);
-        self.run(&state, effects);
+        self.topology.handle_error(self.server, &error);
         Ok(())
     }
 
-    /// Closes the pool by closing the topology.
+    /// Closes the pool by closing the topology, without waiting for connections in use.
     pub(super) fn close(&self) {
-        let mut state = self.lock();
-        let effects = state.machine.handle(self.now(), Input::Close);
-        self.run(&state, effects);
+        let _ = self.topology.close().now_or_never();
     }
 
-    fn check(&self, outcome: Result<Hello, Error>, rtt: Option<Rtt>) -> Result<(), String> {
-        let server = self.server()?;
-        let mut state = self.lock();
-        let input = Input::Checked { server, outcome, rtt };
-        let effects = state.machine.handle(self.now(), input);
-        self.run(&state, effects);
-        Ok(())
-    }
-
-    /// Performs the effects on the pool, like the engine.
-    fn run(&self, state: &State, effects: Effects) {
-        let Some((server, pool)) = &state.pool else {
-            return;
-        };
-        let (server, address) = (*server, pool.address().clone());
-        for effect in effects {
-            match effect {
-                Effect::PoolReady { .. } => {
-                    let event = EventKind::PoolReady { server, address: address.clone() };
-                    self.events.publish(self.now(), event);
-                    pool.ready();
-                }
-                Effect::PoolClear { clear, .. } => {
-                    // A paused pool publishes no clear.
-                    if !clear.was_paused {
-                        let event = EventKind::PoolCleared {
-                            server,
-                            address: address.clone(),
-                            clear: clear.clone(),
-                        };
-                        self.events.publish(self.now(), event);
-                    }
-                    pool.clear(&clear);
-                }
-                Effect::CloseServer { .. } => pool.close(),
-                _ => {}
-            }
-        }
-    }
-
-    fn server(&self) -> Result<ServerId, String> {
-        let state = self.lock();
-        let server = state.pool.as_ref().map(|(server, _)| *server);
-        server.ok_or_else(|| "the options name no server".to_owned())
-    }
-
-    fn now(&self) -> Instant {
-        self.runtime.backend.clock.now()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+    fn check(&self, outcome: Result<&[u8], Error>) {
+        sdam::testing::play_check(&self.topology, self.server, outcome, Duration::ZERO);
     }
 }
-
-impl PoolHost for Owner {
-    fn handle_error(self: Arc<Self>, server: ServerId, error: &ErrorReport) -> ErrorOutcome {
-        let mut state = self.lock();
-        let (outcome, effects) = state.machine.handle_error(self.now(), server, error);
-        self.run(&state, effects);
-        outcome
-    }
-
-    fn handle_handshake(
-        self: Arc<Self>,
-        _: ServerId,
-        _: Generation,
-        _: &[u8],
-    ) -> Result<Option<ServiceConnection>, Error> {
-        // Only the test makes the pool ready.
-        Ok(None)
-    }
-
-    fn handle_service_connection_closed(self: Arc<Self>, _: ServiceConnection) {}
-
-    fn generation(&self, server: ServerId, service: Option<ObjectId>) -> Option<Generation> {
-        self.lock().machine.generation(server, service)
-    }
-
-    fn hello(&self) -> HelloRequest {
-        self.hello.clone()
-    }
-}
-
-sdam_core::opaque!(Owner);
