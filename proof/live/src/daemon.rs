@@ -1,4 +1,4 @@
-//! Servers other than `mongod`: one process on a loopback port.
+//! Servers: one process on a loopback port.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -14,11 +14,12 @@ use crate::process::Process;
 use crate::wait::poll;
 use crate::workdir::work_dir;
 
-/// A process, its port and its directory. Dropping it kills the process and removes the directory.
+/// The process of a server, its port and its directory. Dropping it kills the process, which ends
+/// all connections to it or through it, and removes the directory.
 #[derive(Debug)]
-pub(crate) struct Daemon {
+pub struct Daemon {
     name: &'static str,
-    address: SocketAddr,
+    pub(crate) address: SocketAddr,
     // Before the directory, because fields are dropped in order.
     process: Mutex<Process>,
     dir: TempDir,
@@ -32,7 +33,8 @@ impl Daemon {
         Ok(Self { name, address: port::free()?, process: Mutex::new(process), dir })
     }
 
-    pub(crate) fn address(&self) -> SocketAddr {
+    /// Returns the loopback address of the server, for TCP and UDP.
+    pub fn address(&self) -> SocketAddr {
         self.address
     }
 
@@ -68,19 +70,34 @@ impl Daemon {
         })
     }
 
+    /// Returns whether the process runs and is not paused by [`sigstop`](Self::sigstop).
+    pub fn is_responsive(&self) -> bool {
+        self.process().is_responsive()
+    }
+
     /// Kills the process with SIGKILL and waits for its end. Does nothing if it is dead.
-    pub(crate) fn kill(&self) -> Result<(), Error> {
+    pub fn kill(&self) -> Result<(), Error> {
         let doing = format!("killing {}", self.name);
         self.process().kill().map_err(Error::io(doing))
     }
 
-    /// Sends a signal, named without the prefix `SIG`.
-    pub(crate) fn signal(&self, name: &str) -> Result<(), Error> {
+    /// Freezes the server: its sockets stay open, but it does not answer.
+    pub fn sigstop(&self) -> Result<(), Error> {
+        self.signal("STOP")
+    }
+
+    /// Resumes the server after [`sigstop`](Self::sigstop). It then answers what it has received in
+    /// the meantime.
+    pub fn sigcont(&self) -> Result<(), Error> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, name: &str) -> Result<(), Error> {
         let doing = format!("sending SIG{name} to {}", self.name);
         self.process().signal(name).map_err(Error::io(doing))
     }
 
-    fn process(&self) -> MutexGuard<'_, Process> {
+    pub(crate) fn process(&self) -> MutexGuard<'_, Process> {
         // A panic elsewhere cannot leave the process in an inconsistent state.
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -4,6 +4,7 @@ mod record;
 
 use std::fs;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::process::Stdio;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -54,11 +55,6 @@ impl Dns {
         Ok(dns)
     }
 
-    /// Returns the address of the server, for UDP and TCP.
-    pub fn address(&self) -> SocketAddr {
-        self.daemon.address()
-    }
-
     /// Replaces all records of each name and type in `records`. All changes of a call take effect
     /// together, before it returns.
     pub fn set(&self, records: impl IntoIterator<Item = Record>) -> Result<(), Error> {
@@ -76,11 +72,6 @@ impl Dns {
         self.change(|zone| zone.retain(|record| !record.is_of_set(name, record_type)))
     }
 
-    /// Kills the server: the system refuses queries over UDP, and connections.
-    pub fn kill(&self) -> Result<(), Error> {
-        self.daemon.kill()
-    }
-
     /// Restarts the server on the same port with its current records; a running server is killed
     /// first.
     pub fn restart(&self) -> Result<(), Error> {
@@ -88,17 +79,6 @@ impl Dns {
         let mut command = self.package.command("knotd");
         command.args(["--config", "knot.conf"]);
         self.daemon.start(command, || self.serves(serial))
-    }
-
-    /// Freezes the server: queries are not answered.
-    pub fn sigstop(&self) -> Result<(), Error> {
-        self.daemon.signal("STOP")
-    }
-
-    /// Resumes the server after [`Dns::sigstop`]. It then answers the queries received in the
-    /// meantime.
-    pub fn sigcont(&self) -> Result<(), Error> {
-        self.daemon.signal("CONT")
     }
 
     fn change(&self, change: impl FnOnce(&mut Vec<Record>)) -> Result<(), Error> {
@@ -140,6 +120,14 @@ impl Dns {
     fn zone(&self) -> MutexGuard<'_, Zone> {
         // A panic elsewhere cannot leave the records in an inconsistent state.
         self.zone.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Deref for Dns {
+    type Target = Daemon;
+
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 

@@ -46,6 +46,7 @@ mod workdir;
 
 pub use crate::certificates::{Certificates, ServerCertificate};
 pub use crate::client::Client;
+pub use crate::daemon::Daemon;
 pub use crate::dns::{Dns, Record, RecordType};
 pub use crate::error::{CommandError, Error, Unavailable};
 pub use crate::fail_point::{FailCommand, FailPoint};

@@ -2,29 +2,27 @@
 
 use std::fmt;
 use std::fs;
-use std::net::SocketAddr;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use bson::{Document, doc};
-use tempfile::TempDir;
 
 use crate::certificates::Certificates;
 use crate::client::Client;
+use crate::daemon::Daemon;
 use crate::debian;
 use crate::error::Error;
 use crate::locate::mongod_path;
 use crate::port;
-use crate::process::Process;
-use crate::security::{self, ROOT, Security};
+use crate::security::{self, ROOT};
 use crate::tls::ServerTls;
 use crate::version::Version;
 use crate::wait::{COMMAND_TIMEOUT, poll};
-use crate::workdir::work_dir;
 
 /// The journal settings of a test server; by default the journal takes 300 MB from the start.
 const JOURNAL: &str =
@@ -43,10 +41,7 @@ pub struct Mongod {
     environment: Vec<(&'static str, String)>,
     /// The certificates of clients, if the server requires TLS.
     certificates: Option<Arc<Certificates>>,
-    address: SocketAddr,
-    // Before the directory, because fields are dropped in order.
-    process: Mutex<Process>,
-    dir: TempDir,
+    daemon: Daemon,
     /// True if the server has the user [`ROOT`], with which clients authenticate.
     has_root: AtomicBool,
     /// The length of the log at the start of the process.
@@ -68,7 +63,7 @@ impl Mongod {
         version: impl Into<Option<Version>>,
         arguments: &[&str],
     ) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, arguments, Security::Open, None)?;
+        let mut mongod = Self::launch(version, arguments, false, None)?;
         mongod.wait_until_ready()?;
         Ok(mongod)
     }
@@ -76,7 +71,7 @@ impl Mongod {
     /// Starts a standalone server that refuses all commands on unauthenticated connections, and
     /// creates the user [`ROOT`]. The [clients](Self::client) of this value are authenticated.
     pub fn start_secured(version: impl Into<Option<Version>>) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, &[], Security::Users, None)?;
+        let mut mongod = Self::launch(version, &[], true, None)?;
         mongod.wait_until_ready()?;
         mongod.create_root()?;
         mongod.trust_root();
@@ -94,27 +89,26 @@ impl Mongod {
         tls: &ServerTls,
         arguments: &[&str],
     ) -> Result<Self, Error> {
-        let mut mongod = Self::launch(version, arguments, Security::Open, Some(tls))?;
+        let mut mongod = Self::launch(version, arguments, false, Some(tls))?;
         mongod.wait_until_ready()?;
         Ok(mongod)
     }
 
-    /// Starts the process without waiting; [`Mongod::wait_until_ready`] must follow.
+    /// Starts the process without waiting; [`Mongod::wait_until_ready`] must follow. A secured one
+    /// refuses all commands on unauthenticated connections.
     pub(crate) fn launch(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
-        security: Security,
+        is_secured: bool,
         tls: Option<&ServerTls>,
     ) -> Result<Self, Error> {
         let executable = mongod_path(version)?;
-        let dir = work_dir("mongod").map_err(Error::io("creating a directory"))?;
-        let data = dir.path().join("data");
-        fs::create_dir(&data).map_err(Error::io("creating a directory"))?;
-        let process = Process::guarded(&data).map_err(Error::io("starting `sh`"))?;
+        let daemon = Daemon::new("mongod")?;
+        fs::create_dir(daemon.dir().join("data")).map_err(Error::io("creating a directory"))?;
         let arguments = arguments.iter().map(|&argument| argument.to_owned());
         let mut arguments: Vec<String> = arguments.collect();
-        if security == Security::Users {
-            arguments.extend(security::key_file(dir.path())?);
+        if is_secured {
+            arguments.extend(security::key_file(daemon.dir())?);
             arguments.extend(security::ITERATIONS.map(str::to_owned));
         }
         let mut environment = Vec::new();
@@ -127,9 +121,7 @@ impl Mongod {
             arguments,
             environment,
             certificates: tls.map(|tls| Arc::clone(&tls.certificates)),
-            address: port::free()?,
-            process: Mutex::new(process),
-            dir,
+            daemon,
             has_root: AtomicBool::new(false),
             log_start: AtomicU64::new(0),
         };
@@ -140,30 +132,25 @@ impl Mongod {
     /// Waits until the process answers. Moves it to another port whenever its port is taken.
     pub(crate) fn wait_until_ready(&mut self) -> Result<(), Error> {
         while self.await_answer()? == Start::AddressInUse {
-            self.address = port::free()?;
+            self.daemon.address = port::free()?;
             self.spawn()?;
         }
         Ok(())
     }
 
-    /// Returns the address of the server.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
     /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`.
     pub fn host(&self) -> String {
-        self.address.to_string()
+        self.address().to_string()
     }
 
     /// Returns the connection string for this server alone.
     pub fn uri(&self) -> String {
-        format!("mongodb://{}/?directConnection=true", self.address)
+        format!("mongodb://{}/?directConnection=true", self.address())
     }
 
     /// Returns the path of the log file.
     pub fn log(&self) -> PathBuf {
-        self.dir.path().join("mongod.log")
+        self.dir().join("mongod.log")
     }
 
     /// Opens a new connection, authenticated as [`ROOT`] if the server has that user.
@@ -178,7 +165,7 @@ impl Mongod {
 
     /// Opens a new connection without authentication.
     pub(crate) fn connect(&self, timeout: Duration) -> Result<Client, Error> {
-        Client::open(self.address, timeout, self.certificates.as_deref())
+        Client::open(self.address(), timeout, self.certificates.as_deref())
     }
 
     /// Creates the user [`ROOT`], which the server permits while it has no users (the "localhost
@@ -204,11 +191,6 @@ impl Mongod {
         self.client()?.hello()
     }
 
-    /// Returns whether the process runs and is not paused by [`Mongod::sigstop`].
-    pub fn is_responsive(&self) -> bool {
-        self.process().is_responsive()
-    }
-
     /// Kills the server with SIGKILL and waits for its end. Does nothing if it is dead.
     ///
     /// A responsive server makes a checkpoint first, because a server killed before its first
@@ -218,17 +200,7 @@ impl Mongod {
             // A server that does not answer is killed as well.
             let _ = self.run_command("admin", doc! { "fsync": 1 });
         }
-        self.process().kill().map_err(Error::io(format!("killing {}", self.address)))
-    }
-
-    /// Freezes the server: its sockets stay open, but it does not answer.
-    pub fn sigstop(&self) -> Result<(), Error> {
-        self.signal("STOP")
-    }
-
-    /// Resumes the server after [`Mongod::sigstop`].
-    pub fn sigcont(&self) -> Result<(), Error> {
-        self.signal("CONT")
+        self.daemon.kill()
     }
 
     /// Restarts the server on the same port and data, and waits until it answers. A running server
@@ -247,12 +219,12 @@ impl Mongod {
         let output = fs::File::options()
             .create(true)
             .append(true)
-            .open(self.dir.path().join("output"))
+            .open(self.dir().join("output"))
             .map_err(Error::io("creating a file"))?;
         let mut command = Command::new(&self.executable);
         command
             .args(["--bind_ip", "127.0.0.1", "--nounixsocket", "--logappend"])
-            .args(["--port", &self.address.port().to_string()])
+            .args(["--port", &self.address().port().to_string()])
             .arg("--dbpath")
             .arg(self.data())
             .arg("--logpath")
@@ -310,13 +282,13 @@ impl Mongod {
     }
 
     fn data(&self) -> PathBuf {
-        self.dir.path().join("data")
+        self.dir().join("data")
     }
 
     fn log_tail(&self) -> String {
         let read = |path| fs::read(path).unwrap_or_default();
         let mut text = read(self.log());
-        text.append(&mut read(self.dir.path().join("output")));
+        text.append(&mut read(self.dir().join("output")));
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<_> = text.lines().collect();
         // The cause of an abort is far above the end, which is a stack trace.
@@ -325,25 +297,23 @@ impl Mongod {
         let quoted: Vec<_> = fatal.into_iter().chain(last.unwrap_or_default()).copied().collect();
         quoted.join("\n")
     }
+}
 
-    fn signal(&self, name: &str) -> Result<(), Error> {
-        let doing = format!("sending SIG{name} to {}", self.address);
-        self.process().signal(name).map_err(Error::io(doing))
-    }
+impl Deref for Mongod {
+    type Target = Daemon;
 
-    fn process(&self) -> MutexGuard<'_, Process> {
-        // A panic elsewhere cannot leave the process in an inconsistent state.
-        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }
 
 impl Drop for Mongod {
     fn drop(&mut self) {
         if thread::panicking() {
-            let kept = format!("mongod-{}-{}.log", process::id(), self.address.port());
-            let kept = self.dir.path().with_file_name(kept);
+            let kept = format!("mongod-{}-{}.log", process::id(), self.address().port());
+            let kept = self.dir().with_file_name(kept);
             if fs::rename(self.log(), &kept).is_ok() {
-                eprintln!("the log of {} is in {}", self.address, kept.display());
+                eprintln!("the log of {} is in {}", self.address(), kept.display());
             }
         }
     }
@@ -351,7 +321,7 @@ impl Drop for Mongod {
 
 impl fmt::Debug for Mongod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mongod").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("Mongod").field("address", &self.address()).finish_non_exhaustive()
     }
 }
 
@@ -383,7 +353,7 @@ enum Start {
 
 #[cfg(test)]
 mod tests {
-    use super::{Mongod, Security};
+    use super::Mongod;
     use crate::or_skip;
     use crate::version::Version;
 
@@ -392,13 +362,13 @@ mod tests {
         let Some(first) = or_skip(Mongod::start(Version::V6_0)).unwrap() else {
             return;
         };
-        let mut second = Mongod::launch(Version::V6_0, &[], Security::Open, None).unwrap();
+        let mut second = Mongod::launch(Version::V6_0, &[], false, None).unwrap();
         second.kill().unwrap();
         // Simulates a port that was taken between the choice and the start.
-        second.address = first.address;
+        second.daemon.address = first.address();
         second.spawn().unwrap();
         second.wait_until_ready().unwrap();
-        assert_ne!(second.address, first.address);
+        assert_ne!(second.address(), first.address());
         second.hello().unwrap();
         first.hello().unwrap();
     }

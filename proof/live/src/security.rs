@@ -24,15 +24,6 @@ pub(crate) const ITERATIONS: [&str; 4] = [
     "scramSHA256IterationCount=5000",
 ];
 
-/// The connections that a server accepts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Security {
-    /// All connections. Authentication is checked if a client requests it.
-    Open,
-    /// Only connections of authenticated users.
-    Users,
-}
-
 /// Writes the key file, which makes a server require authentication, and returns its arguments.
 pub(crate) fn key_file(dir: &Path) -> Result<[String; 2], Error> {
     let path = dir.join("key");

@@ -1,6 +1,7 @@
 //! A SOCKS5 proxy: microsocks.
 
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
+use std::ops::Deref;
 
 use crate::daemon::Daemon;
 use crate::debian::Package;
@@ -42,16 +43,6 @@ impl Socks {
         Ok(socks)
     }
 
-    /// Returns the listening address.
-    pub fn address(&self) -> SocketAddr {
-        self.daemon.address()
-    }
-
-    /// Kills the proxy: connections through it end, and new ones are refused.
-    pub fn kill(&self) -> Result<(), Error> {
-        self.daemon.kill()
-    }
-
     /// Restarts the proxy on the same port; a running one is killed first.
     pub fn restart(&self) -> Result<(), Error> {
         let address = self.address();
@@ -64,14 +55,12 @@ impl Socks {
         let listens = || TcpStream::connect(address).is_ok();
         self.daemon.start(command, listens)
     }
+}
 
-    /// Freezes the proxy: connections through it stay open and stall.
-    pub fn sigstop(&self) -> Result<(), Error> {
-        self.daemon.signal("STOP")
-    }
+impl Deref for Socks {
+    type Target = Daemon;
 
-    /// Resumes the proxy after [`Socks::sigstop`].
-    pub fn sigcont(&self) -> Result<(), Error> {
-        self.daemon.signal("CONT")
+    fn deref(&self) -> &Daemon {
+        &self.daemon
     }
 }

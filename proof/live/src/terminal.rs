@@ -1,7 +1,5 @@
 //! A terminal for full-screen programs: tmux.
 
-use std::process::Command;
-
 use tempfile::TempDir;
 
 use crate::debian::Package;
@@ -32,55 +30,45 @@ impl Terminal {
             package: Package::find("tmux", "tmux")?,
             dir: work_dir("tmux").map_err(Error::io("create the directory of tmux"))?,
         };
-        let (width, height) = (width.to_string(), height.to_string());
+        let new = format!("-f /dev/null new-session -d -x {width} -y {height}");
         // An interactive shell has job control. Its start-up files are disabled, so only the prompt
         // appears.
         let shell = format!("env -u ENV LC_ALL=C.UTF-8 PS1='{PROMPT}' sh -i");
-        terminal.tmux(&[
-            "-f",
-            "/dev/null",
-            "new-session",
-            "-d",
-            "-x",
-            &width,
-            "-y",
-            &height,
-            &shell,
-        ])?;
+        terminal.tmux(new.split(' ').chain([&*shell]))?;
         terminal.wait_for(PROMPT.trim_end())?;
         Ok(terminal)
     }
 
     /// Types a line for the shell, or for the program that reads it.
     pub fn line(&self, text: &str) -> Result<(), Error> {
-        self.tmux(&["send-keys", "-l", "--", text])?;
+        self.tmux(["send-keys", "-l", "--", text])?;
         self.key("Enter")
     }
 
     /// Presses a key, named as in tmux: `q`, `Enter`, `C-c`, `Up`.
     pub fn key(&self, name: &str) -> Result<(), Error> {
-        self.tmux(&["send-keys", name]).map(drop)
+        self.tmux(["send-keys", name]).map(drop)
     }
 
     /// Changes the size.
     pub fn resize(&self, width: u16, height: u16) -> Result<(), Error> {
         let (width, height) = (width.to_string(), height.to_string());
-        self.tmux(&["resize-window", "-x", &width, "-y", &height]).map(drop)
+        self.tmux(["resize-window", "-x", &width, "-y", &height]).map(drop)
     }
 
     /// Returns the contents of the terminal, without trailing spaces.
     pub fn shown(&self) -> Result<String, Error> {
-        self.tmux(&["capture-pane", "-p"])
+        self.tmux(["capture-pane", "-p"])
     }
 
     /// Returns the contents of the terminal, with the escape sequences of colours.
     pub fn coloured(&self) -> Result<String, Error> {
-        self.tmux(&["capture-pane", "-p", "-e"])
+        self.tmux(["capture-pane", "-p", "-e"])
     }
 
     /// Returns the value of a tmux format, such as `#{alternate_on}`.
     pub fn state(&self, format: &str) -> Result<String, Error> {
-        let state = self.tmux(&["display-message", "-p", format])?;
+        let state = self.tmux(["display-message", "-p", format])?;
         Ok(state.trim_end().to_owned())
     }
 
@@ -106,28 +94,24 @@ impl Terminal {
         found.map_err(|error| Error::Protocol(format!("{error}; it shows:\n{last}")))
     }
 
-    fn tmux(&self, arguments: &[&str]) -> Result<String, Error> {
+    fn tmux<'a>(&self, arguments: impl IntoIterator<Item = &'a str>) -> Result<String, Error> {
         let socket = self.dir.path().join("socket");
         let mut command = self.package.command("tmux");
         // Removes the variables of a terminal in which the tests run.
         command.env_remove("TMUX").env_remove("NO_COLOR");
         command.env("LC_ALL", "C.UTF-8").arg("-u").arg("-S").arg(socket);
-        output(command.args(arguments))
+        let output = command.args(arguments).output().map_err(Error::io("run tmux"))?;
+        if output.status.success() {
+            return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+        }
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        Err(Error::Protocol(format!("tmux: {}", complaint.trim())))
     }
-}
-
-fn output(command: &mut Command) -> Result<String, Error> {
-    let output = command.output().map_err(Error::io("run tmux"))?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(Error::Protocol(format!("tmux: {}", complaint.trim())))
 }
 
 impl Drop for Terminal {
     fn drop(&mut self) {
         // The server may have ended with its shell.
-        let _ = self.tmux(&["kill-server"]);
+        let _ = self.tmux(["kill-server"]);
     }
 }

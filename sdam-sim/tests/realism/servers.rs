@@ -71,7 +71,7 @@ impl Servers for Real {
     }
 
     fn members(&self) -> Vec<SocketAddr> {
-        self.set.members().map(Mongod::address).collect()
+        self.set.members().map(|member| member.address()).collect()
     }
 }
 

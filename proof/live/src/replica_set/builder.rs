@@ -7,7 +7,6 @@ use bson::doc;
 use super::{MemberSpec, ReplicaSet};
 use crate::error::Error;
 use crate::mongod::Mongod;
-use crate::security::Security;
 use crate::tls::ServerTls;
 use crate::version::Version;
 
@@ -20,7 +19,7 @@ pub struct ReplicaSetBuilder {
     election_timeout: Duration,
     heartbeat_interval: Duration,
     arguments: Vec<String>,
-    security: Security,
+    is_secured: bool,
     tls: Option<ServerTls>,
 }
 
@@ -32,7 +31,7 @@ impl ReplicaSetBuilder {
             election_timeout: Duration::from_secs(2),
             heartbeat_interval: Duration::from_millis(500),
             arguments: Vec::new(),
-            security: Security::Open,
+            is_secured: false,
             tls: None,
         }
     }
@@ -64,7 +63,7 @@ impl ReplicaSetBuilder {
     /// Makes the members refuse all commands on unauthenticated connections, and creates the user
     /// [`ROOT`](crate::ROOT); see [`Mongod::start_secured`].
     pub const fn secured(mut self) -> Self {
-        self.security = Security::Users;
+        self.is_secured = true;
         self
     }
 
@@ -84,7 +83,7 @@ impl ReplicaSetBuilder {
         let mut arguments = vec!["--replSet", &self.name, "--oplogSize", "16"];
         arguments.extend(self.arguments.iter().map(String::as_str));
         let tls = self.tls.as_ref();
-        let launch = || Mongod::launch(self.version, &arguments, self.security, tls);
+        let launch = || Mongod::launch(self.version, &arguments, self.is_secured, tls);
         let mut members = specs.iter().map(|_| launch()).collect::<Result<Vec<_>, _>>()?;
         members.iter_mut().try_for_each(Mongod::wait_until_ready)?;
 
@@ -100,10 +99,11 @@ impl ReplicaSetBuilder {
             },
         };
         set.members[first].run_command("admin", doc! { "replSetInitiate": config })?;
-        match self.security {
+        if self.is_secured {
+            set.create_root(first)?;
+        } else {
             // Otherwise the first election would wait for the election timeout.
-            Security::Open => set.step_up(first)?,
-            Security::Users => set.create_root(first)?,
+            set.step_up(first)?;
         }
         set.wait_until_settled()?;
         set.wait_until_committed()?;
