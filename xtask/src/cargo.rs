@@ -102,12 +102,19 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
 /// If it cannot be built, or if there is no such program.
 pub(crate) fn built(package: &str, target: [&str; 2], name: &str) -> Result<PathBuf> {
     let mut build = cargo();
-    build.arg("build").args(EVERYTHING).args(target);
-    run(&mut build)?;
+    program(build.arg("build").args(EVERYTHING).args(target), &root().join(package), name)
+}
+
+/// Runs `build`, and returns the path of the program `name` of the package in `folder`.
+///
+/// # Errors
+/// As [`built`].
+pub(crate) fn program(build: &mut Command, folder: &Path, name: &str) -> Result<PathBuf> {
+    run(build)?;
     // The programs are already built, so this only prints them.
     let messages = output(build.args(["--quiet", "--message-format", "json"]))?;
-    executable(&messages, &root().join(package), name)
-        .ok_or_else(|| format!("cargo has not built {name} of {package}").into())
+    executable(&messages, folder, name)
+        .ok_or_else(|| format!("cargo has not built {name} of {}", folder.display()).into())
 }
 
 /// Finds the program `name` of the package in `folder` in the messages of a build.

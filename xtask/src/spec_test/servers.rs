@@ -16,10 +16,9 @@ use sdam_transport::runtime::Runtime;
 pub(super) struct Servers {
     version: Version,
     release: [u32; 3],
-    single: Mongod,
-    secured: OnceCell<Mongod>,
-    set: OnceCell<ReplicaSet>,
-    secured_set: OnceCell<ReplicaSet>,
+    /// Without and with authentication, like the sets.
+    single: [OnceCell<Mongod>; 2],
+    set: [OnceCell<ReplicaSet>; 2],
 }
 
 impl Servers {
@@ -35,10 +34,8 @@ impl Servers {
         Ok(Self {
             version,
             release,
-            single,
-            secured: OnceCell::new(),
-            set: OnceCell::new(),
-            secured_set: OnceCell::new(),
+            single: [single.into(), OnceCell::new()],
+            set: [OnceCell::new(), OnceCell::new()],
         })
     }
 
@@ -72,34 +69,32 @@ impl Servers {
     }
 
     fn prepare(&self, environment: &Environment) -> Result<String, sdam_live::Error> {
-        let mongod = match (environment.kind, environment.authentication) {
-            (Kind::Single, false) => &self.single,
-            (Kind::Single, true) => start(&self.secured, || Mongod::start_secured(self.version))?,
-            (_, secured) => return self.prepare_set(secured),
-        };
-        reset(mongod)?;
-        Ok(format!("mongodb://{}/", mongod.host()))
-    }
-
-    fn prepare_set(&self, secured: bool) -> Result<String, sdam_live::Error> {
-        let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
-        let builder = ReplicaSet::builder(self.version);
-        let set = if secured {
-            start(&self.secured_set, || {
-                let set = builder.secured().start(&members)?;
-                // Waits until every member knows the user; before that, some reject it.
-                let all = doc! {
-                    "insert": "c", "documents": [{}], "writeConcern": { "w": members.len() as i32 },
-                };
-                set.member(set.primary()?).run_command("test", all)?;
-                Ok(set)
-            })?
-        } else {
-            start(&self.set, || builder.start(&members))?
-        };
+        let is_secured = environment.authentication;
+        let cell = usize::from(is_secured);
+        if environment.kind == Kind::Single {
+            let mongod = start(&self.single[cell], || Mongod::start_secured(self.version))?;
+            reset(mongod)?;
+            return Ok(format!("mongodb://{}/", mongod.host()));
+        }
+        let set = start(&self.set[cell], || self.start_set(is_secured))?;
         set.members().try_for_each(reset)?;
         set.wait_until_settled()?;
         Ok(set.uri())
+    }
+
+    fn start_set(&self, is_secured: bool) -> Result<ReplicaSet, sdam_live::Error> {
+        let members = [const { MemberSpec::new() }; 3];
+        let builder = ReplicaSet::builder(self.version);
+        if !is_secured {
+            return builder.start(&members);
+        }
+        let set = builder.secured().start(&members)?;
+        // Waits until every member knows the user; before that, some reject it.
+        let all = doc! {
+            "insert": "c", "documents": [{}], "writeConcern": { "w": members.len() as i32 },
+        };
+        set.member(set.primary()?).run_command("test", all)?;
+        Ok(set)
     }
 }
 

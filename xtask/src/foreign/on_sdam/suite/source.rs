@@ -3,13 +3,11 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
-use serde_json::Value;
+use std::process::Command;
 
 use super::run::TestProgram;
 use crate::Result;
-use crate::cargo::{cargo, output, run as run_command, show};
+use crate::cargo::{cargo, output, program as built_program, run as run_command};
 use crate::foreign::on_sdam::checks::small;
 use crate::foreign::on_sdam::driver::{VERSION, Variant, build_folder, detached, edits};
 use crate::foreign::on_sdam::tree::Tree;
@@ -109,9 +107,8 @@ impl Source {
         detached(driver)?.write(&folder)?;
         let mut build = cargo();
         build.args(["test", "--lib", "--no-run", "--features", FEATURES]);
-        build.args(["--message-format", "json-render-diagnostics"]);
         build.arg("--manifest-path").arg(folder.join("Cargo.toml"));
-        let tests = test_program(small(&mut build))?;
+        let tests = built_program(small(&mut build), &folder, "mongodb")?;
         let program = variant.folder().join("tests");
         // Another run may be using the old program, which survives as long as it is open.
         let staging = program.with_extension(std::process::id().to_string());
@@ -134,21 +131,4 @@ fn export(checkout: &Path, commit: &str, to: &Path) -> Result<()> {
     run_command(&mut unpack)?;
     fs::remove_file(archive)?;
     Ok(fs::rename(staging, to)?)
-}
-
-/// Runs cargo and returns the path of the test program.
-fn test_program(build: &mut Command) -> Result<PathBuf> {
-    let shown = show(build);
-    eprintln!("$ {shown}");
-    let output = build.stderr(Stdio::inherit()).output()?;
-    if !output.status.success() {
-        return Err(format!("`{shown}` failed: {}", output.status).into());
-    }
-    let messages = String::from_utf8(output.stdout)?;
-    messages
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
-        .filter(|message| message["target"]["name"] == "mongodb")
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .ok_or_else(|| "cargo names no test program".into())
 }
