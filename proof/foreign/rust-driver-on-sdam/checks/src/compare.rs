@@ -1,9 +1,6 @@
 //! Measurements of two builds of this program in alternating rounds.
 
-use std::{
-    collections::BTreeMap,
-    process::{Command, Stdio},
-};
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -17,12 +14,9 @@ struct Figure {
     overlaid: Vec<f64>,
 }
 
-/// Figures in the order of their first output.
+/// Figures by name, in the order of their first output.
 #[derive(Debug, Default)]
-struct Figures {
-    names: Vec<String>,
-    values: BTreeMap<String, Figure>,
-}
+struct Figures(Vec<(String, Figure)>);
 
 /// Runs `measure` of both programs, and prints a table of the medians and of the ratios.
 ///
@@ -83,16 +77,15 @@ impl Figures {
         let wrong = || format!("not a figure: {line}");
         let name = parsed["figure"].as_str().ok_or_else(wrong)?;
         let value = parsed["value"].as_f64().ok_or_else(wrong)?;
-        if !self.values.contains_key(name) {
-            self.names.push(name.to_owned());
-        }
-        let figure = self.values.entry(name.to_owned()).or_default();
+        let index = self.0.iter().position(|(own, _)| own == name);
+        let index = index.unwrap_or_else(|| {
+            self.0.push((name.to_owned(), Figure::default()));
+            self.0.len() - 1
+        });
+        let figure = &mut self.0[index].1;
         parsed["unit"].as_str().ok_or_else(wrong)?.clone_into(&mut figure.unit);
-        if published {
-            figure.published.push(value);
-        } else {
-            figure.overlaid.push(value);
-        }
+        let values = if published { &mut figure.published } else { &mut figure.overlaid };
+        values.push(value);
         Ok(())
     }
 
@@ -100,10 +93,7 @@ impl Figures {
     fn print(&self) {
         println!("| figure | unit | published | overlaid | ratio (from to) |");
         println!("| --- | --- | ---: | ---: | ---: |");
-        for name in &self.names {
-            let Some(figure) = self.values.get(name) else {
-                continue;
-            };
+        for (name, figure) in &self.0 {
             let pairs = figure.published.iter().zip(&figure.overlaid);
             let ratios = sorted(pairs.map(|(published, overlaid)| overlaid / published));
             let [Some(least), Some(most)] = [ratios.first(), ratios.last()] else {

@@ -57,22 +57,6 @@ impl Observer {
         self.0.borrow().clone()
     }
 
-    pub fn sdam_events(&self) -> Vec<SdamEvent> {
-        let sdam = |event| match event {
-            Event::Sdam(event) => Some(event),
-            _ => None,
-        };
-        self.events().into_iter().filter_map(sdam).collect()
-    }
-
-    pub fn cmap_events(&self) -> Vec<CmapEvent> {
-        let cmap = |event| match event {
-            Event::Cmap(event) => Some(event),
-            _ => None,
-        };
-        self.events().into_iter().filter_map(cmap).collect()
-    }
-
     /// Waits until the events satisfy the predicate.
     pub async fn until_all(&self, what: &str, holds: impl Fn(&[Event]) -> bool) -> Result<()> {
         let mut receiver = self.0.subscribe();

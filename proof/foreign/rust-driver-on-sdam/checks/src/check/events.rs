@@ -8,6 +8,7 @@ use mongodb::{
         cmap::CmapEvent,
         sdam::{SdamEvent, TopologyDescription},
     },
+    options::ServerAddress,
 };
 
 use super::{Set, set::Observed};
@@ -21,10 +22,12 @@ pub async fn sdam_in_order(set: &Set) -> Result<()> {
             events.iter().any(|event| matches!(event, Event::Sdam(SdamEvent::TopologyClosed(_))))
         })
         .await?;
-    let events = observer.sdam_events();
     let mut order = SdamOrder::default();
-    for (index, event) in events.iter().enumerate() {
-        order.next(index, event).map_err(|error| format!("event {index}: {error}\n{event:?}"))?;
+    let mut index = 0;
+    for event in observer.events() {
+        let Event::Sdam(event) = event else { continue };
+        order.next(index, &event).map_err(|error| format!("event {index}: {error}\n{event:?}"))?;
+        index += 1;
     }
     order.end()
 }
@@ -96,10 +99,10 @@ impl SdamOrder {
                 ensure(previous.is_none(), || "two heartbeats of a server at once".into())
             }
             SdamEvent::ServerHeartbeatSucceeded(event) => {
-                self.ended(&event.server_address.to_string(), event.awaited)
+                self.ended(&event.server_address, event.awaited)
             }
             SdamEvent::ServerHeartbeatFailed(event) => {
-                self.ended(&event.server_address.to_string(), event.awaited)
+                self.ended(&event.server_address, event.awaited)
             }
             _ => Ok(()),
         }
@@ -116,9 +119,9 @@ impl SdamOrder {
         Ok(())
     }
 
-    fn ended(&mut self, address: &str, awaited: bool) -> Result<()> {
+    fn ended(&mut self, address: &ServerAddress, awaited: bool) -> Result<()> {
         self.pairs += 1;
-        let started = self.heartbeats.remove(address);
+        let started = self.heartbeats.remove(&address.to_string());
         ensure(started == Some(awaited), || {
             format!("the end of a heartbeat (awaited: {awaited}) that was started: {started:?}")
         })
@@ -147,7 +150,8 @@ pub async fn cmap_in_order(set: &Set) -> Result<()> {
         })
         .await?;
     let mut pools = BTreeMap::<String, PoolOrder>::new();
-    for event in observer.cmap_events() {
+    for event in observer.events() {
+        let Event::Cmap(event) = event else { continue };
         let (address, step) = step(&event);
         pools
             .entry(address)

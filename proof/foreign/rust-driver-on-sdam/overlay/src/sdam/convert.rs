@@ -121,31 +121,33 @@ impl Now {
     }
 }
 
-pub(crate) fn server_type(server_type: ::sdam::ServerType) -> ServerType {
-    use ::sdam::ServerType as From;
-    match server_type {
-        From::Standalone => ServerType::Standalone,
-        From::Mongos => ServerType::Mongos,
-        From::RsPrimary => ServerType::RsPrimary,
-        From::RsSecondary => ServerType::RsSecondary,
-        From::RsArbiter => ServerType::RsArbiter,
-        From::RsOther => ServerType::RsOther,
-        From::RsGhost => ServerType::RsGhost,
-        From::LoadBalancer => ServerType::LoadBalancer,
-        _ => ServerType::Unknown,
-    }
+const SERVER_TYPES: [(::sdam::ServerType, ServerType); 8] = [
+    (::sdam::ServerType::Standalone, ServerType::Standalone),
+    (::sdam::ServerType::Mongos, ServerType::Mongos),
+    (::sdam::ServerType::RsPrimary, ServerType::RsPrimary),
+    (::sdam::ServerType::RsSecondary, ServerType::RsSecondary),
+    (::sdam::ServerType::RsArbiter, ServerType::RsArbiter),
+    (::sdam::ServerType::RsOther, ServerType::RsOther),
+    (::sdam::ServerType::RsGhost, ServerType::RsGhost),
+    (::sdam::ServerType::LoadBalancer, ServerType::LoadBalancer),
+];
+
+const TOPOLOGY_TYPES: [(::sdam::TopologyType, TopologyType); 5] = [
+    (::sdam::TopologyType::Single, TopologyType::Single),
+    (::sdam::TopologyType::ReplicaSetNoPrimary, TopologyType::ReplicaSetNoPrimary),
+    (::sdam::TopologyType::ReplicaSetWithPrimary, TopologyType::ReplicaSetWithPrimary),
+    (::sdam::TopologyType::Sharded, TopologyType::Sharded),
+    (::sdam::TopologyType::LoadBalanced, TopologyType::LoadBalanced),
+];
+
+fn server_type(server_type: ::sdam::ServerType) -> ServerType {
+    let pair = SERVER_TYPES.into_iter().find(|(own, _)| *own == server_type);
+    pair.map_or(ServerType::Unknown, |(_, driver)| driver)
 }
 
 pub(crate) fn topology_type(topology_type: ::sdam::TopologyType) -> TopologyType {
-    use ::sdam::TopologyType as From;
-    match topology_type {
-        From::Single => TopologyType::Single,
-        From::ReplicaSetNoPrimary => TopologyType::ReplicaSetNoPrimary,
-        From::ReplicaSetWithPrimary => TopologyType::ReplicaSetWithPrimary,
-        From::Sharded => TopologyType::Sharded,
-        From::LoadBalanced => TopologyType::LoadBalanced,
-        _ => TopologyType::Unknown,
-    }
+    let pair = TOPOLOGY_TYPES.into_iter().find(|(own, _)| *own == topology_type);
+    pair.map_or(TopologyType::Unknown, |(_, driver)| driver)
 }
 
 pub(crate) fn driver_description(
@@ -216,20 +218,10 @@ fn hello(server: &::sdam::ServerDescription) -> HelloCommandResponse {
 
 /// Converts to the description from which the framework selects.
 pub(crate) fn description(server: &ServerDescription) -> ::sdam::ServerDescription {
-    use ::sdam::ServerType as To;
     let mut new =
         ::sdam::ServerDescription::unknown(ServerId::from_u64(0), address(&server.address));
-    new.server_type = match server.server_type {
-        ServerType::Standalone => To::Standalone,
-        ServerType::Mongos => To::Mongos,
-        ServerType::RsPrimary => To::RsPrimary,
-        ServerType::RsSecondary => To::RsSecondary,
-        ServerType::RsArbiter => To::RsArbiter,
-        ServerType::RsOther => To::RsOther,
-        ServerType::RsGhost => To::RsGhost,
-        ServerType::LoadBalancer => To::LoadBalancer,
-        ServerType::Unknown => To::Unknown,
-    };
+    let types = SERVER_TYPES.into_iter().find(|(_, driver)| *driver == server.server_type);
+    new.server_type = types.map_or(::sdam::ServerType::Unknown, |(own, _)| own);
     new.rtt = server.average_round_trip_time.map(|average| Rtt { average, ..Rtt::default() });
     new.last_update_time = server
         .last_update_time
@@ -253,15 +245,8 @@ fn pair<'t>((name, value): (&'t String, &'t String)) -> (&'t str, &'t str) {
 }
 
 pub(crate) fn sdam_topology_type(topology_type: TopologyType) -> ::sdam::TopologyType {
-    use ::sdam::TopologyType as To;
-    match topology_type {
-        TopologyType::Single => To::Single,
-        TopologyType::ReplicaSetNoPrimary => To::ReplicaSetNoPrimary,
-        TopologyType::ReplicaSetWithPrimary => To::ReplicaSetWithPrimary,
-        TopologyType::Sharded => To::Sharded,
-        TopologyType::LoadBalanced => To::LoadBalanced,
-        TopologyType::Unknown => To::Unknown,
-    }
+    let pair = TOPOLOGY_TYPES.into_iter().find(|(_, driver)| *driver == topology_type);
+    pair.map_or(::sdam::TopologyType::Unknown, |(own, _)| own)
 }
 
 /// The framework's criteria. A predicate selects among all data-bearing servers.
