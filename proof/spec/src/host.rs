@@ -20,7 +20,7 @@ pub struct Host {
     /// The environments for which `deploy` starts deployments.
     pub environments: Vec<Environment>,
     /// Starts a new deployment for an environment, reachable from this host's runtime.
-    pub deploy: Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>,
+    pub deploy: Deploy,
     /// Returns the parts of this host's runtime, with a resolver for the records of
     /// [`zone`](crate::srv::zone).
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
@@ -30,6 +30,9 @@ pub struct Host {
 
 /// Runs a future to completion.
 pub type BlockOn = Box<dyn Fn(BoxFuture<'_, ()>)>;
+
+/// Starts a new deployment.
+pub type Deploy = Box<dyn Fn(&Environment) -> Result<TestDeployment, String>>;
 
 impl Host {
     /// Creates a host without deployments and look-ups.

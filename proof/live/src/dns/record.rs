@@ -12,7 +12,7 @@ const TTL: u32 = 60;
 pub struct Record {
     name: String,
     ttl: u32,
-    record_type: RecordType,
+    kind: RecordType,
     /// The data in the form of zone files.
     data: String,
 }
@@ -36,8 +36,8 @@ impl Record {
     /// Creates an A or an AAAA record.
     pub fn address(name: &str, address: impl Into<IpAddr>) -> Self {
         let address = address.into();
-        let record_type = if address.is_ipv4() { RecordType::A } else { RecordType::Aaaa };
-        Self::new(name, record_type, address.to_string())
+        let kind = if address.is_ipv4() { RecordType::A } else { RecordType::Aaaa };
+        Self::new(name, kind, address.to_string())
     }
 
     /// Creates a CNAME record.
@@ -65,7 +65,7 @@ impl Record {
 
     /// Returns the type.
     pub fn record_type(&self) -> RecordType {
-        self.record_type
+        self.kind
     }
 
     pub(super) fn name(&self) -> &str {
@@ -74,11 +74,11 @@ impl Record {
 
     /// Returns whether the record has this name and type.
     pub(super) fn is_of_set(&self, name: &str, record_type: RecordType) -> bool {
-        self.record_type == record_type && self.name.eq_ignore_ascii_case(&absolute(name))
+        self.kind == record_type && self.name.eq_ignore_ascii_case(&absolute(name))
     }
 
-    fn new(name: &str, record_type: RecordType, data: String) -> Self {
-        Self { name: absolute(name), ttl: TTL, record_type, data }
+    fn new(name: &str, kind: RecordType, data: String) -> Self {
+        Self { name: absolute(name), ttl: TTL, kind, data }
     }
 }
 
@@ -99,10 +99,10 @@ fn quoted(string: &str) -> String {
 /// clients do not cache that a name does not exist.
 pub(super) fn zone_file(serial: u32, records: &[Record]) -> String {
     let mut text = format!(". 0 SOA . . {serial} 0 0 0 0\n. 0 NS localhost.\n");
-    for Record { name, ttl, record_type, data } in records {
-        let record_type = format!("{record_type:?}").to_uppercase();
+    for Record { name, ttl, kind, data } in records {
+        let kind = format!("{kind:?}").to_uppercase();
         // Writing to a string does not fail.
-        let _ = writeln!(text, "{name} {ttl} {record_type} {data}");
+        let _ = writeln!(text, "{name} {ttl} {kind} {data}");
     }
     text
 }
