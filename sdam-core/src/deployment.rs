@@ -5,6 +5,7 @@ mod follow;
 mod inline;
 #[cfg(feature = "model")]
 mod key;
+mod patience;
 mod server;
 mod silence;
 mod srv;

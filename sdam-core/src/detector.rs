@@ -2,28 +2,8 @@
 
 use core::time::Duration;
 
-use crate::rtt::RttWindow;
-
-/// How many usual round trips an answer may take before the server is asked.
-const PROMPT_TRIPS: u32 = 2;
-
-/// How many usual round trips [`Detector::Probing`] waits for the answer to a ping: replies that
-/// become twenty times slower are in time.
-const TRIPS: u32 = 21;
-
-/// The additional wait, in which TCP repeats a lost segment.
-const REPETITION: Duration = Duration::from_millis(400);
-
-/// The least standard deviation of [`Detector::PhiAccrual`], in means.
-const LEAST_DEVIATION: u32 = 3;
-
-/// The least time for which the answer to a ping is awaited before a new connection is opened.
-const HURRY: Duration = Duration::from_millis(100);
-
-/// Quantiles of the normal distribution in thousandths of its standard deviation: entry `n - 1` is
-/// exceeded with a probability of 10^-n.
-const QUANTILES: [u32; 12] =
-    [1282, 2326, 3090, 3719, 4265, 4753, 5199, 5612, 5998, 6361, 6706, 7034];
+/// The highest threshold of [`Detector::PhiAccrual`].
+pub(crate) const MAX_THRESHOLD: usize = 12;
 
 /// A strategy for leaving a silent server before the time limit of its checks, which is
 /// `heartbeatFrequencyMS` + `connectTimeoutMS`. Only clients with background monitors have one.
@@ -93,83 +73,5 @@ impl Detector {
         match self {
             Self::Probing { floor } | Self::PhiAccrual { floor, .. } => floor,
         }
-    }
-
-    /// Returns the highest threshold of [`PhiAccrual`](Self::PhiAccrual).
-    pub(crate) const fn max_threshold() -> usize {
-        QUANTILES.len()
-    }
-
-    /// Returns how long an answer may take before the server is asked.
-    pub(crate) fn prompt(self, rtt: &RttWindow) -> Duration {
-        self.floor().max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
-    }
-
-    /// Returns after how long a ping without an answer is followed by a new connection.
-    pub(crate) fn hurry(self, rtt: &RttWindow) -> Duration {
-        HURRY.max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
-    }
-
-    /// Returns how long the answer to a ping may take.
-    pub(crate) fn patience(self, rtt: &RttWindow) -> Duration {
-        match self {
-            Self::Probing { floor } => {
-                floor.max(rtt.lower_quartile().saturating_mul(TRIPS).saturating_add(REPETITION))
-            }
-            Self::PhiAccrual { threshold, floor } => {
-                let (mean, deviation) = rtt.distribution();
-                let quantile = QUANTILES.get(usize::from(threshold.max(1)) - 1);
-                let deviations =
-                    deviation.max(mean * LEAST_DEVIATION) * *quantile.unwrap_or(&0) / 1000;
-                floor.saturating_add(mean).saturating_add(deviations)
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn patience(detector: Detector, samples: &[u64]) -> u128 {
-        let mut rtt = RttWindow::new();
-        samples.iter().for_each(|sample| rtt.add(Duration::from_millis(*sample)));
-        detector.patience(&rtt).as_millis()
-    }
-
-    #[test]
-    fn probing_waits_for_its_floor_or_for_many_usual_round_trips_and_a_repetition() {
-        let check = |samples: &[u64], millis| {
-            assert_eq!(patience(Detector::PROBING, samples), millis, "{samples:?}");
-        };
-        check(&[], 750);
-        check(&[1, 2, 3], 750);
-        check(&[100], 2500);
-        check(&[200, 100, 2000, 2000, 2000, 2000, 2000, 2000], 4600);
-        check(&[100, 2000, 2000, 2000, 2000, 2000], 42_400);
-    }
-
-    #[test]
-    fn phi_accrual_waits_for_its_floor_and_the_quantile_of_its_threshold() {
-        let check = |threshold, samples: &[u64], millis| {
-            let floor = Duration::from_millis(500);
-            let detector = Detector::PhiAccrual { threshold, floor };
-            assert_eq!(patience(detector, samples), millis, "{threshold} {samples:?}");
-        };
-        check(8, &[], 500);
-        // A deviation of 0 counts as three means.
-        check(1, &[100], 500 + 100 + 384);
-        check(8, &[100, 100], 500 + 100 + 1683);
-        check(12, &[100], 500 + 100 + 2110);
-        // The mean is 10, and the deviation 35.
-        check(3, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 120], 500 + 12 + 111);
-    }
-
-    #[test]
-    fn a_server_is_asked_after_the_floor_or_two_usual_round_trips() {
-        let mut rtt = RttWindow::new();
-        assert_eq!(Detector::PROBING.prompt(&rtt), Duration::from_millis(750));
-        rtt.add(Duration::from_secs(1));
-        assert_eq!(Detector::PHI_ACCRUAL.prompt(&rtt), Duration::from_secs(2));
     }
 }

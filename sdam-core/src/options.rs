@@ -19,6 +19,7 @@ mod validate;
 
 pub use crate::config_error::{ConfigError, Warning};
 pub use crate::detector::Detector;
+pub(crate) use crate::detector::MAX_THRESHOLD;
 pub use crate::handshake_options::{HandshakeOpcode, ServerApi};
 pub use credential::Credential;
 pub(crate) use credential::default_source;

@@ -37,7 +37,7 @@ const CALM: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The minimum time after which TCP repeats a lost segment; doubled for each repetition.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
-/// How many times slower a slow server replies.
+/// The factor by which replies of a slow server are later.
 const SLOWDOWN: u32 = 20;
 
 /// The outcome of a trial.

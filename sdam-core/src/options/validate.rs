@@ -3,7 +3,7 @@
 use alloc::{collections::BTreeSet, format, string::ToString, vec::Vec};
 use core::time::Duration;
 
-use super::{ConfigError, Detector, Options, TlsOptions, Warning};
+use super::{ConfigError, Detector, MAX_THRESHOLD, Options, TlsOptions, Warning};
 use crate::topology_type::TopologyType;
 
 /// The maximum length of `appName` in bytes (MongoDB Handshake: "client.application.name").
@@ -310,7 +310,7 @@ fn check_detector(detector: Detector) -> Outcome {
             refuse("each pause of a server would end it", "set a floor of at least 1 ms")
         }
         Detector::PhiAccrual { threshold, .. }
-            if !(1..=Detector::max_threshold()).contains(&usize::from(threshold)) =>
+            if !(1..=MAX_THRESHOLD).contains(&usize::from(threshold)) =>
         {
             refuse("the threshold is out of range", "set one from 1 to 12")
         }
