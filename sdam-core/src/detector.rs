@@ -49,8 +49,9 @@ pub enum Detector {
     /// 10^-`threshold` only, if round-trip times are normally distributed (Hayashibara et al., 2004:
     /// "The φ Accrual Failure Detector").
     ///
-    /// Their standard deviation is taken to be at least three times their mean, because ten samples
-    /// of a server without load say little about one with load.
+    /// Of the last ten round trips, the seven shortest count. Their standard deviation is taken to
+    /// be at least twice their mean, because few samples of a server without load say little about
+    /// one with load.
     PhiAccrual {
         /// The value of φ that is overdue, from 1 to 12.
         threshold: u8,
@@ -64,9 +65,9 @@ impl Detector {
     /// [`Probing`](Self::Probing) with a floor of 750 ms, which leaves a silent server after 1.5 s
     /// if round trips are short.
     pub const PROBING: Self = Self::Probing { floor: Duration::from_millis(750) };
-    /// [`PhiAccrual`](Self::PhiAccrual) with a threshold of 8 and a floor of 600 ms.
+    /// [`PhiAccrual`](Self::PhiAccrual) with a threshold of 12 and a floor of 650 ms.
     pub const PHI_ACCRUAL: Self =
-        Self::PhiAccrual { threshold: 8, floor: Duration::from_millis(600) };
+        Self::PhiAccrual { threshold: 12, floor: Duration::from_millis(650) };
 
     /// Returns the minimum wait for an answer.
     pub fn floor(self) -> Duration {

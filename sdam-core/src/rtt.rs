@@ -104,26 +104,34 @@ impl RttWindow {
     /// Returns the lower quartile of the last ten samples by nearest rank; zero if there was never a
     /// sample.
     pub(crate) fn lower_quartile(&self) -> Duration {
-        let mut sorted = self.recent;
-        let sorted = sorted.get_mut(..self.count.min(WINDOW)).unwrap_or_default();
-        sorted.sort_unstable();
-        let quartile = sorted.get(sorted.len().div_ceil(4).saturating_sub(1)).copied();
-        quartile.or(self.newest).unwrap_or_default()
+        let (sorted, count) = self.sorted();
+        let quartile = sorted.get(count.div_ceil(4).saturating_sub(1)).filter(|_| count > 0);
+        quartile.copied().or(self.newest).unwrap_or_default()
     }
 
-    /// Returns the mean of the last ten samples and their standard deviation; zero if there was
+    /// Returns the mean of the last ten samples and their standard deviation, without the three
+    /// greatest of ten, which repetitions by TCP and short spells of load cause; zero if there was
     /// never a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
-        let samples = || self.recent.iter().take(self.count);
-        let count = samples().len() as u32;
+        let (sorted, count) = self.sorted();
         if count == 0 {
             return (self.newest.unwrap_or_default(), Duration::ZERO);
         }
-        let mean = samples().sum::<Duration>() / count;
+        let count = (count * 7).div_ceil(10);
+        let samples = || sorted.iter().take(count);
+        let mean = samples().sum::<Duration>() / count as u32;
         let squares = samples().map(|sample| sample.abs_diff(mean).as_nanos().pow(2));
-        let variance = squares.sum::<u128>() / u128::from(count);
+        let variance = squares.sum::<u128>() / count as u128;
         let deviation = u64::try_from(variance.isqrt()).unwrap_or(u64::MAX);
         (mean, Duration::from_nanos(deviation))
+    }
+
+    /// Returns the last ten samples, the smallest first, and their number.
+    fn sorted(&self) -> ([Duration; WINDOW], usize) {
+        let mut sorted = self.recent;
+        let count = self.count.min(WINDOW);
+        sorted.get_mut(..count).unwrap_or_default().sort_unstable();
+        (sorted, count)
     }
 
     /// Returns the 90th percentile by nearest rank: the second greatest of ten samples, the

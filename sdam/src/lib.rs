@@ -133,7 +133,7 @@ pub use sdam_core::{
     },
     hello::HelloFields,
     ids::{Generation, ObjectId, ServerId},
-    options::{ConfigError, Options, Warning},
+    options::{ConfigError, Detector, Options, Warning},
     pool::{PoolClear, PoolOptions},
     read_preference::{ReadMode, ReadPreference},
     report::ErrorReport,

@@ -146,7 +146,7 @@ pub fn run(seed: u64, detector: Option<Detector>) -> Outcome {
     let losses = Arc::new(Losses::default());
     let builder = TopologyBuilder::new(options).sink(Arc::clone(&losses)).pools(pools);
     let topology = builder.start(sim.runtime()).expect("the options are valid");
-    for _ in 0..1 + rng.below(8) {
+    for _ in 0..=rng.below(8) {
         let work = operate(topology.clone(), sim.runtime().backend.clock, rng.fork());
         sim.runtime().spawner.spawn(Task::new("application", work));
     }

@@ -2,7 +2,8 @@
 
 use std::{fmt, ops::Range, path::PathBuf, str::FromStr, time::Duration};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
+use sdam_core::options::Detector;
 
 use crate::{
     simulated::Simulated,
@@ -25,7 +26,8 @@ Exit codes: the state at the end is 0 writable, 1 readable only, 2 neither; the 
 Examples:
   sdam sim --version 4.2 --options heartbeatFrequencyMS=1000
   printf '5s net blackhole 0\\n60s net heal\\n' | sdam sim --scenario -
-  sdam sim --seeds 0..20 --write-every 0.1";
+  sdam sim --seeds 0..20 --write-every 0.1
+  printf '15s freeze primary\n' | sdam sim --scenario - --write-every 0.1 --detector probing";
 
 /// Simulates a deployment and a client of it in virtual time.
 ///
@@ -39,6 +41,10 @@ pub struct Arguments {
     /// Options of the client's connection string.
     #[arg(long, value_name = "NAME=VALUE&...", default_value = "", hide_default_value = true)]
     pub(super) options: String,
+    /// Leave servers that have fallen silent before the time limit of their checks. No connection
+    /// string contains this option.
+    #[arg(long, value_name = "NAME", value_enum)]
+    pub(super) detector: Option<DetectorName>,
     /// Time that the simulation continues after the last step.
     #[arg(long = "for", value_name = "SECONDS", value_parser = seconds, default_value = "30")]
     pub(super) rest: Duration,
@@ -56,6 +62,24 @@ pub struct Arguments {
     /// Simulate once with each seed from A up to but excluding B, and print one line for each.
     #[arg(long, value_name = "A..B", conflicts_with = "seed")]
     pub(super) seeds: Option<Seeds>,
+}
+
+/// A detector with its default settings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DetectorName {
+    /// Wait for a fixed time, or for many round trips.
+    Probing,
+    /// Wait for as long as an answer is not improbable.
+    PhiAccrual,
+}
+
+impl DetectorName {
+    pub(super) fn detector(self) -> Detector {
+        match self {
+            Self::Probing => Detector::PROBING,
+            Self::PhiAccrual => Detector::PHI_ACCRUAL,
+        }
+    }
 }
 
 /// A non-empty range of seeds.

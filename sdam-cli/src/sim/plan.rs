@@ -27,6 +27,7 @@ use sdam_sim::{Blueprint, Deployment, Sim};
 
 use super::{
     Arguments, application,
+    arguments::DetectorName,
     observer::Observer,
     outcome::{BEGIN, Outcome, Taken},
 };
@@ -75,12 +76,14 @@ impl Plan {
         // The connection string does not depend on the seed.
         let deployment = Deployment::start(Instant::EPOCH, &blueprint, Rng::new(0));
         let uri = with_options(deployment.uri(), &arguments.options);
+        let mut options = Options::parse(&uri).map_err(Failure::config)?;
+        options.detector = arguments.detector.map(DetectorName::detector);
         Ok(Self {
             blueprint,
             is_replica_set: simulated.is_replica_set(),
             script,
             default,
-            options: Options::parse(&uri).map_err(Failure::config)?,
+            options,
             rest: arguments.rest,
             pause: arguments.write_every,
         })

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     error::{Error, ErrorKind, Stage},
     ids::ServerId,
+    options::Detector,
     output::{Output, Outputs},
     time::Instant,
 };
@@ -77,14 +78,14 @@ impl Server {
 
     /// Returns when the detector has to judge the server again; `None` for never.
     pub(super) fn next_judgment(&self, host: Host) -> Option<Instant> {
-        let detector = host.detector.filter(|_| self.answers.standing != Standing::Excused)?;
+        host.detector.filter(|_| self.answers.standing != Standing::Excused)?;
         let [first, second, _] = self.signals(host);
         match self.answers.trial.state {
             State::None => {
                 let late = self.answers.trial.late.and_then(|late| self.excused(late, host));
                 first.into_iter().chain(late.map(|late| late + self.wait(host))).min()
             }
-            State::Asked(asked) => Some(self.excused(asked, host)? + detector.hurry(&self.rtt)),
+            State::Asked(asked) => Some(self.excused(asked, host)? + Detector::hurry(&self.rtt)),
             State::Probed { .. } => second,
             State::Undecided { .. } => None,
         }
@@ -175,7 +176,7 @@ impl Deployment {
             State::None => self.ask(now, server, out),
             State::Asked(_) => own.begin_probe(now, out),
             State::Probed { at, .. } if own.is_outdated(at, now, host) => {
-                self.ask(now, server, out)
+                self.ask(now, server, out);
             }
             State::Probed { asked, .. } if witness.is_none_or(|at| at <= asked) => {
                 own.answers.trial.state = State::Undecided { asked };

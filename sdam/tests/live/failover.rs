@@ -4,11 +4,17 @@ use std::time::{Duration, Instant};
 
 use futures::executor::block_on;
 use sdam::{Criteria, EventKind, ServerType, TopologyDescription, TopologyType};
-use sdam_core::ids::TopologyVersion;
+use sdam_core::{
+    ids::TopologyVersion,
+    options::{Detector, Options},
+};
 use sdam_live::ReplicaSet;
 use sdam_sim::oracle::PoolCall;
 
-use crate::{observer::Observer, runtime::replica_set};
+use crate::{
+    observer::Observer,
+    runtime::{Host, replica_set},
+};
 
 /// Returns whether all three members are known and one of them is primary.
 pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
@@ -23,14 +29,14 @@ pub(crate) fn is_complete(topology: &TopologyDescription) -> bool {
 
 /// Starts a topology with one member as its seed and waits until it knows the whole set.
 fn observe(set: &ReplicaSet, seed: usize, options: &str) -> (Observer, usize) {
-    let uri = format!(
-        "mongodb://{}/?replicaSet={}&heartbeatFrequencyMS=500{options}",
-        set.member(seed).host(),
-        set.name(),
-    );
-    let observer = Observer::start(&uri);
+    let observer = Observer::start(&uri(set, seed, options));
     let (_, mark) = observer.wait_for_topology("the whole set", 0, is_complete);
     (observer, mark)
+}
+
+fn uri(set: &ReplicaSet, seed: usize, options: &str) -> String {
+    let (host, name) = (set.member(seed).host(), set.name());
+    format!("mongodb://{host}/?replicaSet={name}&heartbeatFrequencyMS=500{options}")
 }
 
 /// Waits for a primary other than `old`, and returns the mark after its event.
@@ -150,6 +156,31 @@ fn a_frozen_primary_is_suspected_long_before_its_time_limit_and_until_it_answers
         _ => None,
     });
     assert!(answered);
+    observer.finish();
+}
+
+#[test]
+fn a_detector_leaves_a_frozen_primary_and_another_one_is_found() {
+    let Some(set) = replica_set() else { return };
+    let primary = set.primary().unwrap();
+    let options = Options::parse(&uri(&set, primary, "")).unwrap();
+    let options = options.with_detector(Detector::PROBING);
+    let observer = Observer::build(Host::start(), options, |builder| builder);
+    let (_, mark) = observer.wait_for_topology("the whole set", 0, is_complete);
+    let host = set.member(primary).host();
+    set.member(primary).sigstop().unwrap();
+    let (failure, _) = observer.wait_for("its loss", mark, |kind| match kind {
+        EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
+            (heartbeat.address.as_str() == host).then(|| failure.to_string())
+        }
+        _ => None,
+    });
+    assert!(failure.contains("not even to a ping"), "{failure}");
+    let (interrupt, mark) = wait_for_clear(&observer, mark, &host);
+    assert!(interrupt, "connections in use wait for a silent server");
+    wait_for_another_primary(&observer, mark, &host);
+    set.member(primary).sigcont().unwrap();
+    observer.wait_for_server(mark, &host, ServerType::RsSecondary);
     observer.finish();
 }
 

@@ -21,6 +21,7 @@ use sdam_select::criteria::Criteria;
 use sdam_transport::{pool::CommandReply, runtime::Runtime};
 
 use super::{helper::Kind, outcome::Failure};
+use crate::running::judged;
 
 /// The name of the session for commands without a session.
 const IMPLICIT_SESSION: &str = "";
@@ -52,7 +53,7 @@ impl Driver {
         runtime: &Runtime,
         sink: Option<Arc<ChannelSink>>,
     ) -> Result<Self, String> {
-        let mut builder = TopologyBuilder::new(options);
+        let mut builder = TopologyBuilder::new(judged(options));
         if let Some(sink) = sink {
             builder = builder.sink(sink);
         }

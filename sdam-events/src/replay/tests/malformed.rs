@@ -52,7 +52,7 @@ fn a_malformed_line_is_refused_with_its_number_the_column_and_the_reason() {
     );
     check_input(
         r#"{"Connected":{"conn":{"server":1,"role":"Pong","number":1}}}"#,
-        "unknown variant `Pong`, expected `Check` or `Ping`",
+        "unknown variant `Pong`, expected one of `Check`, `Ping`, `Probe`",
     );
     check_input(r#"{"Handshake":{"server":1,"generation":0,"reply":"?"}}"#, "not base64");
     check_line(
