@@ -24,21 +24,21 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     let options =
         options.with_server_monitoring_mode(ServerMonitoringMode::Poll).with_connect_timeout(None);
     let metadata = client_metadata()?;
-    Ok(sdam::TopologyBuilder::new(judged(options)).metadata(metadata).pools(pools.clone()))
+    Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
 }
 
 /// Returns the options with the detector that the environment names, which no file may notice.
 ///
-/// # Panics
+/// # Errors
 ///
 /// If there is no detector with this name.
-pub(crate) fn judged(options: Options) -> Options {
+pub(crate) fn judged(options: Options) -> Result<Options, String> {
     let name = std::env::var("SDAM_SPEC_DETECTOR");
     match name.as_deref() {
-        Err(_) => options,
-        Ok("probing") => options.with_detector(Detector::PROBING),
-        Ok("phi-accrual") => options.with_detector(Detector::PHI_ACCRUAL),
-        Ok(name) => panic!("SDAM_SPEC_DETECTOR={name} is neither probing nor phi-accrual"),
+        Err(_) => Ok(options),
+        Ok("probing") => Ok(options.with_detector(Detector::PROBING)),
+        Ok("phi-accrual") => Ok(options.with_detector(Detector::PHI_ACCRUAL)),
+        Ok(name) => Err(format!("SDAM_SPEC_DETECTOR={name} is neither probing nor phi-accrual")),
     }
 }
 

@@ -34,7 +34,7 @@ pub enum Kind {
 /// Discovers the servers from the seeds in `options`, and sends a ping.
 pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
-    let builder = ClientBuilder::new(TopologyBuilder::new(judged(options)));
+    let builder = ClientBuilder::new(TopologyBuilder::new(judged(options)?));
     let client = builder.start(sim.runtime()).map_err(|error| error.to_string())?;
     sim.block_on(async {
         let complete = |snapshot: &Snapshot| {
@@ -61,7 +61,7 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
 /// Like [`discover`], in single-threaded mode.
 pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
-    let builder = TopologyBuilder::new(judged(options));
+    let builder = TopologyBuilder::new(judged(options)?);
     let topology = builder.scan(sim.runtime().backend);
     let mut topology = topology.map_err(|error| error.to_string())?;
     sim.block_on(async {

@@ -53,7 +53,7 @@ impl Driver {
         runtime: &Runtime,
         sink: Option<Arc<ChannelSink>>,
     ) -> Result<Self, String> {
-        let mut builder = TopologyBuilder::new(judged(options));
+        let mut builder = TopologyBuilder::new(judged(options)?);
         if let Some(sink) = sink {
             builder = builder.sink(sink);
         }
