@@ -68,7 +68,7 @@ fn choose_from<'s>(
     if settings.avoids_suspected
         && let Some(avoiding) = avoiding_suspected(snapshot, criteria)
         && let Some(chosen) = choose(&avoiding)?
-        && !snapshot.is_suspected(chosen.index)
+        && avoiding.deprioritized().binary_search(&chosen.server.address).is_err()
     {
         return Ok(Some(chosen));
     }

@@ -80,3 +80,23 @@ fn connections_open_and_network_faults_fail_them() {
     assert!(error.is_timeout(), "{error}");
     assert_eq!(sim.now(), deadline);
 }
+
+#[test]
+fn while_the_program_is_stalled_time_passes_and_no_task_runs() {
+    let sim = sim(1);
+    let clock = sim.runtime().backend.clock;
+    let (began, woken) = (sim.now(), Arc::<Mutex<Vec<Duration>>>::default());
+    for seconds in [1, 7] {
+        let (clock, woken) = (Arc::clone(&clock), Arc::clone(&woken));
+        sim.runtime().spawner.spawn(Task::new("test", async move {
+            clock.sleep_until(began + Duration::from_secs(seconds)).await;
+            woken.lock().unwrap().push(clock.now().since(began));
+        }));
+    }
+    sim.stall(Duration::from_secs(5));
+    // The shorter one has no effect.
+    sim.stall(Duration::from_secs(2));
+    sim.run_for(Duration::from_secs(8));
+    let seconds = [5, 7].map(Duration::from_secs);
+    assert_eq!(*woken.lock().unwrap(), seconds);
+}

@@ -11,7 +11,10 @@ use std::{
 };
 
 use bson::Document;
-use sdam::{Event, EventKind, Instant, Interest, ServerDescription, Snapshot, Topology};
+use sdam::{
+    Event, EventKind, Instant, Interest, Options, ServerDescription, Snapshot, Topology,
+    TopologyBuilder,
+};
 use sdam_core::event::Heartbeat;
 use sdam_events::sink::sink_fn;
 use sdam_sim::{
@@ -60,6 +63,11 @@ impl Harness {
 
     /// Does the same after preparing the set.
     fn prepared(prepare: impl FnOnce(&Sim), uri: &str) -> Self {
+        Self::with(prepare, Options::parse(&format!("mongodb://{uri}")).unwrap())
+    }
+
+    /// Does the same with these options.
+    fn with(prepare: impl FnOnce(&Sim), options: Options) -> Self {
         let sim = simulation(1);
         sim.run_for(Duration::from_secs(20));
         prepare(&sim);
@@ -78,8 +86,7 @@ impl Harness {
         let recorded = Arc::clone(&events);
         let sink = sink_fn(move |event| recorded.lock().unwrap().push(event.clone()));
         let pools = RecordingPools::default();
-        let topology = Topology::builder(&format!("mongodb://{uri}"))
-            .unwrap()
+        let topology = TopologyBuilder::new(options)
             .pools(pools.clone())
             .sink(sink.interested_in(Interest::SDAM.union(Interest::POOLS)))
             .start(sim.runtime())

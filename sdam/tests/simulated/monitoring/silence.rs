@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use sdam::{Criteria, EventKind, ReadMode, ReadPreference};
+use sdam::{Criteria, Detector, EventKind, Options, ReadMode, ReadPreference, ServerType};
 use sdam_sim::{
     Action,
     action::Target,
@@ -74,4 +74,75 @@ fn nobody_is_suspected_in_a_healthy_set_or_if_this_client_is_cut_off() {
     });
     harness.sim.run_for(60 * HEARTBEAT);
     assert_eq!(harness.suspicions(from), [], "cut off");
+}
+
+fn options() -> Options {
+    Options::parse("mongodb://a/?replicaSet=rs").unwrap()
+}
+
+#[test]
+fn a_detector_leaves_a_frozen_server_after_its_next_measurement_and_takes_it_back() {
+    for detector in [Detector::PROBING, Detector::PHI_ACCRUAL] {
+        let harness = Harness::with(|_| (), options().with_detector(detector));
+        harness.sim.run_for(HEARTBEAT);
+        let (host, member) = harness.secondary();
+        harness.apply(&Action::Freeze(Target::Member(member)));
+        harness.sim.run_for(HEARTBEAT + Duration::from_secs(4));
+        let server = harness.server(host);
+        assert_eq!(server.server_type, ServerType::Unknown, "{detector:?}");
+        let error = server.error.as_ref().unwrap().to_string();
+        assert!(error.contains("no answer, not even to a ping"), "{error}");
+        harness.apply(&Action::Thaw(Target::Member(member)));
+        harness.wait_for_known(3);
+    }
+}
+
+#[test]
+fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
+    let harness = Harness::with(|_| (), options().with_detector(Detector::PROBING));
+    for seconds in 1..=30 {
+        harness.sim.stall(Duration::from_secs(seconds));
+        harness.sim.run_for(Duration::from_secs(7));
+    }
+    // Shorter than the time limit of the checks; TCP repeats what was lost.
+    let healed = harness.sim.now() + Duration::from_secs(8);
+    harness.sim.network().add_rule(move |frame| match healed.since(frame.at) {
+        Duration::ZERO => Verdict::Pass,
+        rest => Verdict::Delay(rest + Duration::from_millis(frame.bytes.len() as u64 * 3)),
+    });
+    harness.sim.run_for(6 * HEARTBEAT);
+    let lost = |event: &sdam::Event| match &event.kind {
+        EventKind::ServerDescriptionChanged { previous, new, .. } => {
+            previous.server_type.is_available() && !new.server_type.is_available()
+        }
+        _ => false,
+    };
+    assert_eq!(harness.events().iter().filter(|event| lost(event)).count(), 0);
+}
+
+#[test]
+fn reads_avoid_a_suspected_server_if_the_option_says_so_and_another_one_is_eligible() {
+    for avoids in [true, false] {
+        let harness = Harness::with(|_| (), options().with_avoid_suspected(avoids));
+        harness.sim.run_for(HEARTBEAT);
+        let (host, member) = harness.secondary();
+        harness.apply(&Action::Freeze(Target::Member(member)));
+        harness.sim.run_for(HEARTBEAT + Duration::from_secs(3));
+        assert_eq!(harness.server(host).server_type, ServerType::RsSecondary);
+        let is_chosen = |criteria: &Criteria| {
+            (0..50).any(|_| {
+                let selected = harness.sim.block_on(harness.topology.select(criteria)).unwrap();
+                selected.address().host() == host
+            })
+        };
+        let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest)).unwrap();
+        assert_eq!(is_chosen(&nearest), !avoids);
+        let both = [harness.server("a"), harness.server("b"), harness.server("c")];
+        let other = both.iter().find(|server| {
+            server.server_type == ServerType::RsSecondary && server.address.host() != host
+        });
+        let secondary = Criteria::read(ReadPreference::new(ReadMode::Secondary)).unwrap();
+        let alone = secondary.with_deprioritized([other.unwrap().address.clone()]);
+        assert!(is_chosen(&alone), "there is no other that is not deprioritized");
+    }
 }
