@@ -6,10 +6,10 @@ use crate::time::Instant;
 ///
 /// A frozen process, a full disk or a cut cable closes no connection: the server's answers just
 /// stop. Until an answer is overdue for as long as the time limits of the checks allow, the server
-/// keeps its type. Evidence alone never changes that.
+/// keeps its type, unless a [`Detector`](crate::options::Detector) finds out sooner.
 ///
 /// An answer is a reply to a check or to a measurement, the reply to hello on a pooled connection,
-/// or a reported error that the server has sent. An open connection is none, because the system of
+/// a reported error that the server has sent, or a reply to an operation while it is asked. An open connection is none, because the system of
 /// a frozen process accepts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -15,5 +15,7 @@ mod prose;
 mod record;
 mod runtime;
 mod selecting;
+#[cfg(feature = "client")]
+mod silence;
 mod soak;
 mod tls;
