@@ -9,8 +9,8 @@ use crate::time::Instant;
 /// keeps its type, unless a [`Detector`](crate::options::Detector) finds out sooner.
 ///
 /// An answer is a reply to a check or to a measurement, the reply to hello on a pooled connection,
-/// a reported error that the server has sent, or a reply to an operation while it is asked. An open connection is none, because the system of
-/// a frozen process accepts it.
+/// a reported error that the server has sent, or a reply to an operation while it is asked. An open
+/// connection is none, because the system of a frozen process accepts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Silence {
