@@ -126,11 +126,21 @@ impl Target {
     }
 }
 
-/// Hides the user names and passwords of connection strings in `text`.
+/// The options of connection strings whose values are hidden, in lower case.
+const SECRET_OPTIONS: &[&str] = &[
+    "authmechanismproperties",
+    "proxypassword",
+    "sslclientcertificatekeypassword",
+    "sslpemkeypassword",
+    "tlscertificatekeyfilepassword",
+];
+
+/// Hides the user names, passwords and secret options of connection strings in `text`.
 ///
 /// A password may contain any character, so everything between `://` and the last `@` before the
 /// next `://` or the end of the line is hidden, as is a part that may be the beginning of a
-/// password.
+/// password. Without an `@`, hosts are hidden if one of them has a port that is no number, because
+/// it may be a password.
 pub(crate) fn redact(text: &str) -> String {
     text.split_inclusive('\n').map(redact_line).collect()
 }
@@ -144,8 +154,34 @@ fn redact_line(line: &str) -> String {
         None if secret.is_some_and(|secret| index < secret) => "***".to_owned(),
         None => (*part).to_owned(),
     };
-    let shown: Vec<_> = parts.iter().enumerate().map(hide).collect();
+    let shown = parts.iter().enumerate().map(hide);
+    let shown: Vec<_> = shown.enumerate().map(|(index, part)| hide_rest(index, &part)).collect();
     shown.join("://")
+}
+
+/// Hides what follows the user in the part of a line after `://`, or all secret options if it is the
+/// first part.
+fn hide_rest(index: usize, part: &str) -> String {
+    let end = part.find(['/', '?', ' ', '\'', '"', '`', '\n']).unwrap_or(part.len());
+    let (hosts, rest) = part.split_at(end);
+    let is_odd = |host: &str| {
+        let number = host.rsplit_once(':').map_or("", |(_, number)| number);
+        !host.starts_with('[') && !number.chars().all(|digit| digit.is_ascii_digit())
+    };
+    let hosts = match index {
+        0 => hosts,
+        _ if hosts.split(',').any(is_odd) => "***",
+        _ => hosts,
+    };
+    let options = rest.split_inclusive(['?', '&', ';', ' ', '\'', '"', '`', '\n']);
+    let options = options.map(|option| match option.split_once('=') {
+        Some((name, value)) if SECRET_OPTIONS.contains(&&*name.to_ascii_lowercase()) => {
+            let last = value.chars().last().filter(|last| "?&; '\"`\n".contains(*last));
+            format!("{name}=***{}", last.map(String::from).unwrap_or_default())
+        }
+        _ => option.to_owned(),
+    });
+    format!("{hosts}{}", options.collect::<String>())
 }
 
 #[cfg(test)]
@@ -166,5 +202,23 @@ mod tests {
             check(&text, "a@b: mongodb://***@h/db\nmongodb://i");
         }
         check("mongodb://u:p://w@h", "mongodb://***://***@h");
+    }
+
+    #[test]
+    fn secret_options_and_what_may_be_a_password_without_a_user_are_hidden() {
+        let check = |text: &str, expected: &str| assert_eq!(redact(text), expected);
+        check(
+            "'mongodb://h:1/?proxyPassword=a&w=1&TLSCertificateKeyFilePassword=b'",
+            "'mongodb://h:1/?proxyPassword=***&w=1&TLSCertificateKeyFilePassword=***'",
+        );
+        check(
+            "mongodb://u:p@h/?authMechanismProperties=AWS_SESSION_TOKEN:t&x=y\n",
+            "mongodb://***@h/?authMechanismProperties=***&x=y\n",
+        );
+        check("error: mongodb://user:secret is", "error: mongodb://*** is");
+        check("mongodb://u:12ab,h/db", "mongodb://***/db");
+        for whole in ["mongodb://h:27017,[::1]:1,[fe80::a]/?w=1", "http://127.0.0.1:4318/v1"] {
+            check(whole, whole);
+        }
     }
 }
