@@ -27,7 +27,7 @@ Examples:
   sdam sim --version 4.2 --options heartbeatFrequencyMS=1000
   printf '5s net blackhole 0\\n60s net heal\\n' | sdam sim --scenario -
   sdam sim --seeds 0..20 --write-every 0.1
-  printf '15s freeze primary\n' | sdam sim --scenario - --write-every 0.1 --detector probing";
+  printf '5s freeze primary\\n' | sdam sim --scenario - --detector probing";
 
 /// Simulates a deployment and a client of it in virtual time.
 ///

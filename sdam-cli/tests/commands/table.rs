@@ -156,7 +156,7 @@ pub(crate) const CASES: &[Case] = &[
     },
     Case {
         name: "sim",
-        example: &[End::Code(0), End::Code(0), End::Code(0)],
+        example: &[End::Code(0), End::Code(0), End::Code(0), End::Code(0)],
         output: Output::Long,
         printing: ("--seeds 0..3000 --json", "-"),
         interrupted: &[("--seeds 0..1000000 --json", Moment::Printed, KILLED)],
