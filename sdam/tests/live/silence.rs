@@ -27,6 +27,9 @@ const CLIENTS: [(&str, Option<Detector>); 3] = [
     ("phi accrual", Some(Detector::PHI_ACCRUAL)),
 ];
 
+/// The time limit of every wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// Returns the number of times to freeze the primary: `SDAM_FREEZES`, or 1.
 fn freezes() -> usize {
     let text = std::env::var("SDAM_FREEZES").ok();
@@ -40,12 +43,17 @@ struct Writer {
     /// When each insert began, how long it took, and whether it succeeded.
     inserts: Mutex<Vec<(Instant, Duration, bool)>>,
     changed: Condvar,
+    name: &'static str,
     /// When the connections in use to a server were interrupted.
     interrupts: Arc<Mutex<Vec<Instant>>>,
 }
 
 impl Writer {
-    fn start(host: &Host, set: &ReplicaSet, detector: Option<Detector>) -> Arc<Self> {
+    fn start(
+        host: &Host,
+        set: &ReplicaSet,
+        (name, detector): (&'static str, Option<Detector>),
+    ) -> Arc<Self> {
         let mut options = Options::parse(&set.uri()).unwrap();
         options.detector = detector;
         let interrupts = Arc::<Mutex<Vec<Instant>>>::default();
@@ -59,7 +67,7 @@ impl Writer {
         let builder = TopologyBuilder::new(options).sink(sink.interested_in(Interest::POOL_STATES));
         let client = ClientBuilder::new(builder).start(host.runtime.clone()).unwrap();
         let (is_over, inserts, changed) = Default::default();
-        Arc::new(Self { client, is_over, inserts, changed, interrupts })
+        Arc::new(Self { client, is_over, inserts, changed, name, interrupts })
     }
 
     fn work(&self) {
@@ -81,7 +89,11 @@ impl Writer {
         let is_missing = |inserts: &mut Vec<(Instant, Duration, bool)>| {
             !inserts.iter().rev().any(|(began, _, succeeded)| *began > since && *succeeded)
         };
-        let inserts = self.changed.wait_while(inserts, is_missing).unwrap();
+        let (inserts, waited) =
+            self.changed.wait_timeout_while(inserts, PATIENCE, is_missing).unwrap();
+        let last = inserts.last();
+        let topology = self.client.topology().snapshot();
+        assert!(!waited.timed_out(), "{}: stuck after {last:?} with {topology:?}", self.name);
         let own = inserts.iter().filter(|(began, took, _)| *began + *took > since);
         let longest = own.clone().map(|(_, took, _)| *took).max();
         (longest.unwrap(), own.filter(|(.., succeeded)| !succeeded).count())
@@ -91,7 +103,7 @@ impl Writer {
     fn interrupted_after(&self, since: Instant) -> Duration {
         let interrupts = self.interrupts.lock().unwrap();
         let first = interrupts.iter().find(|at| **at > since);
-        first.expect("the server was left").duration_since(since)
+        first.unwrap().duration_since(since)
     }
 }
 
@@ -99,31 +111,34 @@ impl Writer {
 fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
     let Some(set) = replica_set() else { return };
     let host = Host::start();
-    let writers = CLIENTS.map(|(_, detector)| Writer::start(&host, &set, detector));
+    let writers = CLIENTS.map(|client| Writer::start(&host, &set, client));
     println!("inserting at {}", set.uri());
     let (mut lefts, mut waits): ([Vec<Duration>; 3], [Vec<Duration>; 3]) = Default::default();
-    thread::scope(|scope| {
-        for writer in &writers {
-            scope.spawn(|| writer.work());
-        }
-        for _ in 0..freezes() {
-            let begun = Instant::now();
-            for writer in &writers {
-                let _ = writer.longest_since(begun);
-            }
-            let primary = set.primary().unwrap();
-            let frozen = Instant::now();
-            set.member(primary).sigstop().unwrap();
-            for ((writer, waits), lefts) in writers.iter().zip(&mut waits).zip(&mut lefts) {
-                let (longest, failed) = writer.longest_since(frozen);
-                assert_eq!(failed, 0, "inserts are retried at the next primary");
-                waits.push(longest);
-                lefts.push(writer.interrupted_after(frozen));
-            }
-            set.member(primary).sigcont().unwrap();
-        }
-        writers.iter().for_each(|writer| writer.is_over.store(true, Ordering::SeqCst));
+    // Not scoped, so that a stuck one does not delay the failure.
+    let threads = writers.each_ref().map(|writer| {
+        let writer = Arc::clone(writer);
+        thread::spawn(move || writer.work())
     });
+    for _ in 0..freezes() {
+        let begun = Instant::now();
+        for writer in &writers {
+            let _ = writer.longest_since(begun);
+        }
+        let primary = set.primary().unwrap();
+        let frozen = Instant::now();
+        set.member(primary).sigstop().unwrap();
+        for ((writer, waits), lefts) in writers.iter().zip(&mut waits).zip(&mut lefts) {
+            let (longest, failed) = writer.longest_since(frozen);
+            assert_eq!(failed, 0, "inserts are retried at the next primary");
+            waits.push(longest);
+            lefts.push(writer.interrupted_after(frozen));
+        }
+        set.member(primary).sigcont().unwrap();
+    }
+    for (writer, thread) in writers.iter().zip(threads) {
+        writer.is_over.store(true, Ordering::SeqCst);
+        thread.join().unwrap();
+    }
     for (((name, _), waits), lefts) in CLIENTS.iter().zip(&waits).zip(&lefts) {
         let [left, wait] = [lefts, waits].map(|durations| {
             let mut sorted = durations.clone();
