@@ -12,13 +12,16 @@ use std::{
 use bson::rawdoc;
 use futures::executor::block_on;
 use sdam::{
-    Detector, EventKind, Interest, Options, TopologyBuilder,
+    Detector, EventKind, Interest, Options, Snapshot, TopologyBuilder,
     client::{Client, ClientBuilder, Command},
     events::sink::sink_fn,
 };
 use sdam_live::ReplicaSet;
 
-use crate::runtime::{Host, replica_set};
+use crate::{
+    failover::is_complete,
+    runtime::{Host, replica_set},
+};
 
 /// The names of the clients, and their detectors.
 const CLIENTS: [(&str, Option<Detector>); 3] = [
@@ -82,6 +85,13 @@ impl Writer {
         block_on(self.client.close());
     }
 
+    /// Waits until the client knows a primary and two secondaries.
+    fn find_all(&self) {
+        let is_complete = |now: &Snapshot| is_complete(now.description()).then_some(());
+        let found = block_on(self.client.topology().wait_for(is_complete, PATIENCE));
+        assert!(found.is_some(), "{}: {:?}", self.name, self.client.topology().snapshot());
+    }
+
     /// Waits until an insert that began after `since` has succeeded, and returns the longest one
     /// that was under way or began since then, and the number of failed ones.
     fn longest_since(&self, since: Instant) -> (Duration, usize) {
@@ -120,8 +130,10 @@ fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
         thread::spawn(move || writer.work())
     });
     for _ in 0..freezes() {
+        // A member that was frozen may roll back first, and without it there is no majority.
         let begun = Instant::now();
         for writer in &writers {
+            writer.find_all();
             let _ = writer.longest_since(begun);
         }
         let primary = set.primary().unwrap();
