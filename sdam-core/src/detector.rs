@@ -10,12 +10,12 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 ///
 /// All strategies put a suspicion to the test, and differ in how long they wait for a ping.
 ///
-/// 1. An answer takes longer than the floor, and than two usual round trips: that of a check, of a
-///    measurement of the round-trip time, or of an operation whose pool [says
-///    so](crate::deployment::Input::Late).
-/// 2. The server gets a ping on the connection of measurements and, if that brings no answer within
-///    100 ms and two usual round trips, another one on a new connection. The servers that answered
-///    last get a ping, too.
+/// 1. An answer takes longer than the floor, and longer than two usual round trips: that of a check,
+///    of a measurement of the round-trip time, or of an operation whose pool [reports
+///    it](crate::deployment::Input::Late).
+/// 2. The server gets a ping on the connection of measurements. If there is no answer within 100 ms,
+///    or within two usual round trips if that is longer, it gets another one on a new connection.
+///    The servers that answered last get a ping, too.
 /// 3. If two of its connections (checks, measurements, the new one) have brought no answer after the
 ///    wait of the strategy, nor an operation, and another server has answered since step 2, the
 ///    server becomes Unknown as after a time-out of its check, and connections in use are
@@ -49,9 +49,9 @@ pub enum Detector {
     /// 10^-`threshold` only, if round-trip times are normally distributed (Hayashibara et al., 2004:
     /// "The φ Accrual Failure Detector").
     ///
-    /// Of the last ten round trips, the seven shortest count. Their standard deviation is taken to
-    /// be at least twice their mean, because few samples of a server without load say little about
-    /// one with load.
+    /// The seven shortest of the last ten round trips count. Their standard deviation is taken to be
+    /// at least twice their mean, because few samples of a server without load say little about one
+    /// with load.
     PhiAccrual {
         /// The value of φ that is overdue, from 1 to 12.
         threshold: u8,
