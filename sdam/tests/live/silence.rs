@@ -47,8 +47,29 @@ struct Writer {
     inserts: Mutex<Vec<(Instant, Duration, bool)>>,
     changed: Condvar,
     name: &'static str,
-    /// When the connections in use to a server were interrupted.
-    interrupts: Arc<Mutex<Vec<Instant>>>,
+    interrupts: Arc<Interrupts>,
+}
+
+/// The times at which the connections in use to a server were interrupted.
+#[derive(Default)]
+struct Interrupts {
+    times: Mutex<Vec<Instant>>,
+    changed: Condvar,
+}
+
+impl Interrupts {
+    fn record(&self) {
+        self.times.lock().unwrap().push(Instant::now());
+        self.changed.notify_all();
+    }
+
+    /// Waits for the first one after `since`.
+    fn first_after(&self, since: Instant) -> Option<Instant> {
+        let find = |times: &[Instant]| times.iter().copied().find(|at| *at > since);
+        let times = self.times.lock().unwrap();
+        let waiting = self.changed.wait_timeout_while(times, PATIENCE, |all| find(all).is_none());
+        find(&waiting.unwrap().0)
+    }
 }
 
 impl Writer {
@@ -59,11 +80,11 @@ impl Writer {
     ) -> Arc<Self> {
         let mut options = Options::parse(&set.uri()).unwrap();
         options.detector = detector;
-        let interrupts = Arc::<Mutex<Vec<Instant>>>::default();
+        let interrupts = Arc::<Interrupts>::default();
         let recorded = Arc::clone(&interrupts);
         let sink = sink_fn(move |event| match &event.kind {
             EventKind::PoolCleared { clear, .. } if clear.interrupt_in_use => {
-                recorded.lock().unwrap().push(Instant::now());
+                recorded.record();
             }
             _ => {}
         });
@@ -92,29 +113,43 @@ impl Writer {
         assert!(found.is_some(), "{}: {:?}", self.name, self.client.topology().snapshot());
     }
 
-    /// Waits until an insert that began after `since` has succeeded, and returns the longest one
-    /// that was under way or began since then, and the number of failed ones.
-    fn longest_since(&self, since: Instant) -> (Duration, usize) {
-        let inserts = self.inserts.lock().unwrap();
+    /// Waits until an insert that began after `since` has succeeded.
+    fn succeed_after(&self, since: Instant) {
         let is_missing = |inserts: &mut Vec<(Instant, Duration, bool)>| {
             !inserts.iter().rev().any(|(began, _, succeeded)| *began > since && *succeeded)
         };
+        let inserts = self.inserts.lock().unwrap();
         let (inserts, waited) =
             self.changed.wait_timeout_while(inserts, PATIENCE, is_missing).unwrap();
         let last = inserts.last();
         let topology = self.client.topology().snapshot();
         assert!(!waited.timed_out(), "{}: stuck after {last:?} with {topology:?}", self.name);
-        let own = inserts.iter().filter(|(began, took, _)| *began + *took > since);
-        let longest = own.clone().map(|(_, took, _)| *took).max();
-        (longest.unwrap(), own.filter(|(.., succeeded)| !succeeded).count())
     }
 
-    /// Returns how long after `since` connections in use were interrupted.
-    fn interrupted_after(&self, since: Instant) -> Duration {
-        let interrupts = self.interrupts.lock().unwrap();
-        let first = interrupts.iter().find(|at| **at > since);
-        first.unwrap().duration_since(since)
+    /// Waits until the inserts that a frozen server holds were interrupted and a later one has
+    /// succeeded.
+    fn recover(&self, frozen: Instant) -> Recovery {
+        let interrupted = self.interrupts.first_after(frozen);
+        let interrupted = interrupted.unwrap_or_else(|| panic!("{}: not interrupted", self.name));
+        self.succeed_after(interrupted);
+        let inserts = self.inserts.lock().unwrap();
+        let own = inserts.iter().filter(|(began, took, _)| *began + *took > frozen);
+        let longest = own.clone().map(|(_, took, _)| *took).max();
+        Recovery {
+            left_after: interrupted.duration_since(frozen),
+            longest: longest.unwrap(),
+            failed: own.filter(|(.., succeeded)| !succeeded).count(),
+        }
     }
+}
+
+/// The inserts of a client after a primary was frozen.
+struct Recovery {
+    /// Between the freeze and the interruption.
+    left_after: Duration,
+    /// The longest insert that was under way or began since.
+    longest: Duration,
+    failed: usize,
 }
 
 #[test]
@@ -134,16 +169,16 @@ fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
         let begun = Instant::now();
         for writer in &writers {
             writer.find_all();
-            let _ = writer.longest_since(begun);
+            writer.succeed_after(begun);
         }
         let primary = set.primary().unwrap();
         let frozen = Instant::now();
         set.member(primary).sigstop().unwrap();
         for ((writer, waits), lefts) in writers.iter().zip(&mut waits).zip(&mut lefts) {
-            let (longest, failed) = writer.longest_since(frozen);
-            assert_eq!(failed, 0, "inserts are retried at the next primary");
-            waits.push(longest);
-            lefts.push(writer.interrupted_after(frozen));
+            let recovery = writer.recover(frozen);
+            assert_eq!(recovery.failed, 0, "inserts are retried at the next primary");
+            waits.push(recovery.longest);
+            lefts.push(recovery.left_after);
         }
         set.member(primary).sigcont().unwrap();
     }
