@@ -2,6 +2,7 @@
 
 mod front_door;
 mod on_sdam;
+mod silence;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -35,6 +36,15 @@ pub(crate) enum Client {
     /// Builds both and runs the short checks on a real replica set. Runs the checks of `rust` with
     /// the modified driver.
     RustDriverOnSdam(on_sdam::Options),
+    /// Our client with and without a detector, `PyMongo` and the official Rust driver on a real
+    /// replica set whose primary is frozen, and on one whose primary is cut off.
+    ///
+    /// Prints when each client left the primary, and its longest insert.
+    Silence {
+        /// The number of times to freeze the primary, and to cut it off.
+        #[arg(long, default_value_t = 1)]
+        times: usize,
+    },
     /// `PyMongo` and our client with the same settings for TLS, seed lists and proxies, both
     /// correct and wrong ones.
     ///
@@ -56,6 +66,7 @@ pub(crate) fn run(client: &Client) -> Result<()> {
         Client::Rust => rust("rust-driver", &[], &sdam()?),
         Client::RustFigures => rust("rust-driver-figures", &["--release"], &sdam()?),
         Client::RustDriverOnSdam(options) => on_sdam::run(options),
+        Client::Silence { times } => silence::run(*times),
         Client::FrontDoor { write } => front_door::run(*write),
     }
 }

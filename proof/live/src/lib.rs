@@ -33,6 +33,7 @@ mod mongod;
 mod port;
 mod process;
 mod prometheus;
+mod relay;
 mod replica_set;
 mod scram;
 mod security;

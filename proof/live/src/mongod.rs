@@ -19,6 +19,7 @@ use crate::debian;
 use crate::error::Error;
 use crate::locate::mongod_path;
 use crate::port;
+use crate::relay::Relay;
 use crate::security::{self, ROOT};
 use crate::tls::ServerTls;
 use crate::version::Version;
@@ -42,6 +43,8 @@ pub struct Mongod {
     /// The certificates of clients, if the server requires TLS.
     certificates: Option<Arc<Certificates>>,
     daemon: Daemon,
+    /// The relay through which clients and other members reach the server, if it has one.
+    relay: Option<Relay>,
     /// True if the server has the user [`ROOT`], with which clients authenticate.
     has_root: AtomicBool,
     /// The length of the log at the start of the process.
@@ -122,6 +125,7 @@ impl Mongod {
             environment,
             certificates: tls.map(|tls| Arc::clone(&tls.certificates)),
             daemon,
+            relay: None,
             has_root: AtomicBool::new(false),
             log_start: AtomicU64::new(0),
         };
@@ -138,9 +142,32 @@ impl Mongod {
         Ok(())
     }
 
-    /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`.
+    /// Makes other members and clients reach the server through a relay.
+    pub(crate) fn start_relay(&mut self) -> Result<(), Error> {
+        self.relay = Some(Relay::start(self.address())?);
+        Ok(())
+    }
+
+    /// Returns the address in the form of replica set configurations: `127.0.0.1:PORT`, the one of
+    /// the relay if there is one.
     pub fn host(&self) -> String {
-        self.address().to_string()
+        self.relay.as_ref().map_or(self.address(), Relay::address).to_string()
+    }
+
+    /// Drops all packets from and to clients and other members, except for connections that the
+    /// server opens; only in a set [with relays](crate::ReplicaSetBuilder::relayed).
+    pub fn cut_off(&self) -> Result<(), Error> {
+        self.relay().map(Relay::hold)
+    }
+
+    /// Ends [`Mongod::cut_off`]: what was sent in the meantime arrives.
+    pub fn reconnect(&self) -> Result<(), Error> {
+        self.relay().map(Relay::release)
+    }
+
+    fn relay(&self) -> Result<&Relay, Error> {
+        let none = || Error::State(format!("{} has no relay", self.host()));
+        self.relay.as_ref().ok_or_else(none)
     }
 
     /// Returns the connection string for this server alone.

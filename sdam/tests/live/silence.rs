@@ -1,27 +1,19 @@
-//! Operations of clients with and without a detector on a primary that is frozen.
+//! Operations of clients with and without a detector on a primary that is silent.
+
+mod others;
+mod writer;
 
 use std::{
-    sync::{
-        Arc, Condvar, Mutex,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, atomic::Ordering},
     thread,
     time::{Duration, Instant},
 };
 
-use bson::rawdoc;
-use futures::executor::block_on;
-use sdam::{
-    Detector, EventKind, Interest, Options, Snapshot, TopologyBuilder,
-    client::{Client, ClientBuilder, Command},
-    events::sink::sink_fn,
-};
-use sdam_live::ReplicaSet;
+use sdam::Detector;
+use sdam_live::{MemberSpec, Mongod, ReplicaSet, or_skip};
 
-use crate::{
-    failover::is_complete,
-    runtime::{Host, replica_set},
-};
+use self::{others::Other, writer::Writer};
+use crate::runtime::{Host, replica_set, version};
 
 /// The names of the clients, and their detectors.
 const CLIENTS: [(&str, Option<Detector>); 3] = [
@@ -33,169 +25,101 @@ const CLIENTS: [(&str, Option<Detector>); 3] = [
 /// The time limit of every wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns the number of times to freeze the primary: `SDAM_FREEZES`, or 1.
-fn freezes() -> usize {
-    let text = std::env::var("SDAM_FREEZES").ok();
-    text.map_or(1, |text| text.parse().unwrap())
-}
-
-/// A client that inserts again and again.
-struct Writer {
-    client: Client,
-    is_over: AtomicBool,
-    /// When each insert began, how long it took, and whether it succeeded.
-    inserts: Mutex<Vec<(Instant, Duration, bool)>>,
-    changed: Condvar,
-    name: &'static str,
-    interrupts: Arc<Interrupts>,
-}
-
-/// The times at which the connections in use to a server were interrupted.
-#[derive(Default)]
-struct Interrupts {
-    times: Mutex<Vec<Instant>>,
-    changed: Condvar,
-}
-
-impl Interrupts {
-    fn record(&self) {
-        self.times.lock().unwrap().push(Instant::now());
-        self.changed.notify_all();
-    }
-
-    /// Waits for the first one after `since`.
-    fn first_after(&self, since: Instant) -> Option<Instant> {
-        let find = |times: &[Instant]| times.iter().copied().find(|at| *at > since);
-        let times = self.times.lock().unwrap();
-        let waiting = self.changed.wait_timeout_while(times, PATIENCE, |all| find(all).is_none());
-        find(&waiting.unwrap().0)
-    }
-}
-
-impl Writer {
-    fn start(
-        host: &Host,
-        set: &ReplicaSet,
-        (name, detector): (&'static str, Option<Detector>),
-    ) -> Arc<Self> {
-        let mut options = Options::parse(&set.uri()).unwrap();
-        options.detector = detector;
-        let interrupts = Arc::<Interrupts>::default();
-        let recorded = Arc::clone(&interrupts);
-        let sink = sink_fn(move |event| match &event.kind {
-            EventKind::PoolCleared { clear, .. } if clear.interrupt_in_use => {
-                recorded.record();
-            }
-            _ => {}
-        });
-        let builder = TopologyBuilder::new(options).sink(sink.interested_in(Interest::POOL_STATES));
-        let client = ClientBuilder::new(builder).start(host.runtime.clone()).unwrap();
-        let (is_over, inserts, changed) = Default::default();
-        Arc::new(Self { client, is_over, inserts, changed, name, interrupts })
-    }
-
-    fn work(&self) {
-        let insert = rawdoc! { "insert": "silence", "documents": [{ "a": 1 }] };
-        let insert = Command::write("test", insert.as_bytes());
-        while !self.is_over.load(Ordering::SeqCst) {
-            let began = Instant::now();
-            let outcome = block_on(self.client.run(&insert));
-            self.inserts.lock().unwrap().push((began, began.elapsed(), outcome.is_ok()));
-            self.changed.notify_all();
-        }
-        block_on(self.client.close());
-    }
-
-    /// Waits until the client knows a primary and two secondaries.
-    fn find_all(&self) {
-        let is_complete = |now: &Snapshot| is_complete(now.description()).then_some(());
-        let found = block_on(self.client.topology().wait_for(is_complete, PATIENCE));
-        assert!(found.is_some(), "{}: {:?}", self.name, self.client.topology().snapshot());
-    }
-
-    /// Waits until an insert that began after `since` has succeeded.
-    fn succeed_after(&self, since: Instant) {
-        let is_missing = |inserts: &mut Vec<(Instant, Duration, bool)>| {
-            !inserts.iter().rev().any(|(began, _, succeeded)| *began > since && *succeeded)
-        };
-        let inserts = self.inserts.lock().unwrap();
-        let (inserts, waited) =
-            self.changed.wait_timeout_while(inserts, PATIENCE, is_missing).unwrap();
-        let last = inserts.last();
-        let topology = self.client.topology().snapshot();
-        assert!(!waited.timed_out(), "{}: stuck after {last:?} with {topology:?}", self.name);
-    }
-
-    /// Waits until the inserts that a frozen server holds were interrupted and a later one has
-    /// succeeded.
-    fn recover(&self, frozen: Instant) -> Recovery {
-        let interrupted = self.interrupts.first_after(frozen);
-        let interrupted = interrupted.unwrap_or_else(|| panic!("{}: not interrupted", self.name));
-        self.succeed_after(interrupted);
-        let inserts = self.inserts.lock().unwrap();
-        let own = inserts.iter().filter(|(began, took, _)| *began + *took > frozen);
-        let longest = own.clone().map(|(_, took, _)| *took).max();
-        Recovery {
-            left_after: interrupted.duration_since(frozen),
-            longest: longest.unwrap(),
-            failed: own.filter(|(.., succeeded)| !succeeded).count(),
-        }
-    }
-}
-
-/// The inserts of a client after a primary was frozen.
+/// The inserts of a client after its primary became silent.
 struct Recovery {
-    /// Between the freeze and the interruption.
-    left_after: Duration,
+    /// From the beginning of the silence until connections in use were interrupted.
+    left_after: Option<Duration>,
     /// The longest insert that was under way or began since.
     longest: Duration,
     failed: usize,
 }
 
+/// Returns how often the primary becomes silent: `SDAM_FREEZES`, or 1.
+fn freezes() -> usize {
+    let text = std::env::var("SDAM_FREEZES").ok();
+    text.map_or(1, |text| text.parse().unwrap())
+}
+
 #[test]
 fn a_detector_frees_the_operations_that_wait_for_a_frozen_primary() {
     let Some(set) = replica_set() else { return };
+    let freeze = |primary: &Mongod| primary.sigstop().unwrap();
+    compare(&set, "frozen", freeze, |primary| primary.sigcont().unwrap());
+}
+
+#[test]
+fn a_detector_frees_the_operations_that_wait_for_a_primary_that_is_cut_off() {
+    let members = [MemberSpec::new(), MemberSpec::new(), MemberSpec::new()];
+    let set = ReplicaSet::builder(version()).relayed().start(&members);
+    let Some(set) = or_skip(set).unwrap() else { return };
+    let cut_off = |primary: &Mongod| primary.cut_off().unwrap();
+    compare(&set, "cut off", cut_off, |primary| primary.reconnect().unwrap());
+}
+
+/// Silences the primary and measures the inserts of all clients, then ends the silence; several
+/// times.
+fn compare(set: &ReplicaSet, silence: &str, begin: impl Fn(&Mongod), end: impl Fn(&Mongod)) {
     let host = Host::start();
-    let writers = CLIENTS.map(|client| Writer::start(&host, &set, client));
-    println!("inserting at {}", set.uri());
-    let (mut lefts, mut waits): ([Vec<Duration>; 3], [Vec<Duration>; 3]) = Default::default();
+    // A majority may take a minute more, if a secondary replicates from the silent member.
+    let uri = format!("{}&w=1", set.uri());
+    let writers = CLIENTS.map(|client| Writer::start(&host, &uri, client));
+    let others = Other::start_all(&uri);
+    let mut recoveries: Vec<Vec<Recovery>> = Vec::new();
+    recoveries.resize_with(writers.len() + others.len(), Vec::new);
     // Not scoped, so that a stuck one does not delay the failure.
     let threads = writers.each_ref().map(|writer| {
         let writer = Arc::clone(writer);
         thread::spawn(move || writer.work())
     });
+    others.iter().for_each(Other::begin);
     for _ in 0..freezes() {
-        // A member that was frozen may roll back first, and without it there is no majority.
-        let begun = Instant::now();
+        // A member that was silent may roll back first, and without it there is no majority.
+        let round = Instant::now();
         for writer in &writers {
             writer.find_all();
-            writer.succeed_after(begun);
+            writer.succeed_after(round);
         }
-        let primary = set.primary().unwrap();
-        let frozen = Instant::now();
-        set.member(primary).sigstop().unwrap();
-        for ((writer, waits), lefts) in writers.iter().zip(&mut waits).zip(&mut lefts) {
-            let recovery = writer.recover(frozen);
+        let primary = set.member(set.primary().unwrap());
+        let since = Instant::now();
+        begin(primary);
+        let (ours, theirs) = recoveries.split_at_mut(writers.len());
+        for (writer, recoveries) in writers.iter().zip(ours) {
+            let recovery = writer.recover(since);
             assert_eq!(recovery.failed, 0, "inserts are retried at the next primary");
-            waits.push(recovery.longest);
-            lefts.push(recovery.left_after);
+            recoveries.push(recovery);
         }
-        set.member(primary).sigcont().unwrap();
+        let stuck: Vec<_> = others.iter().map(|other| !other.recovers(since)).collect();
+        end(primary);
+        for ((other, is_stuck), recoveries) in others.iter().zip(stuck).zip(theirs) {
+            if is_stuck {
+                println!("{} waits until the primary answers again", other.name);
+            }
+            recoveries.push(other.recovery(since));
+        }
     }
     for (writer, thread) in writers.iter().zip(threads) {
         writer.is_over.store(true, Ordering::SeqCst);
         thread.join().unwrap();
     }
-    for (((name, _), waits), lefts) in CLIENTS.iter().zip(&waits).zip(&lefts) {
-        let [left, wait] = [lefts, waits].map(|durations| {
-            let mut sorted = durations.clone();
-            sorted.sort_unstable();
-            let median = sorted[sorted.len() / 2];
-            format!("{median:.1?} (median), {:.1?} (longest)", sorted.last().unwrap())
-        });
-        println!("{name}: left after {left}; an insert took {wait}");
+    let names =
+        CLIENTS.iter().map(|(name, _)| *name).chain(others.iter().map(|other| &*other.name));
+    for (name, recoveries) in names.zip(&recoveries) {
+        let lefts = recoveries.iter().filter_map(|recovery| recovery.left_after).collect();
+        let waits = recoveries.iter().map(|recovery| recovery.longest).collect();
+        let failed: usize = recoveries.iter().map(|recovery| recovery.failed).sum();
+        let [left, wait] = [lefts, waits].map(summary);
+        println!("{silence}, {name}: left after {left}; an insert took {wait}; {failed} failed");
     }
-    let [without, probing, phi_accrual] = waits.map(|waits| waits.into_iter().max().unwrap());
+    let longest = |recoveries: &Vec<Recovery>| recoveries.iter().map(|one| one.longest).max();
+    let [without, probing, phi_accrual] = [0, 1, 2].map(|client| longest(&recoveries[client]));
     assert!(probing < without, "{probing:?} is not less than {without:?}");
     assert!(phi_accrual < without, "{phi_accrual:?} is not less than {without:?}");
+}
+
+fn summary(mut durations: Vec<Duration>) -> String {
+    durations.sort_unstable();
+    durations.last().map_or("unknown".to_owned(), |longest| {
+        let median = durations[durations.len() / 2];
+        format!("{median:.1?} (median), {longest:.1?} (longest)")
+    })
 }

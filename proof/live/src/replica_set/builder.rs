@@ -20,6 +20,7 @@ pub struct ReplicaSetBuilder {
     heartbeat_interval: Duration,
     arguments: Vec<String>,
     is_secured: bool,
+    is_relayed: bool,
     tls: Option<ServerTls>,
 }
 
@@ -32,6 +33,7 @@ impl ReplicaSetBuilder {
             heartbeat_interval: Duration::from_millis(500),
             arguments: Vec::new(),
             is_secured: false,
+            is_relayed: false,
             tls: None,
         }
     }
@@ -67,6 +69,13 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Makes clients and members reach each member through a relay that can drop all packets; see
+    /// [`Mongod::cut_off`].
+    pub const fn relayed(mut self) -> Self {
+        self.is_relayed = true;
+        self
+    }
+
     /// Makes the members require TLS; see [`Mongod::start_tls`].
     pub fn tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
@@ -86,6 +95,9 @@ impl ReplicaSetBuilder {
         let launch = || Mongod::launch(self.version, &arguments, self.is_secured, tls);
         let mut members = specs.iter().map(|_| launch()).collect::<Result<Vec<_>, _>>()?;
         members.iter_mut().try_for_each(Mongod::wait_until_ready)?;
+        if self.is_relayed {
+            members.iter_mut().try_for_each(Mongod::start_relay)?;
+        }
 
         let set = ReplicaSet { name: self.name, specs: specs.to_vec(), members };
         let config = doc! {
