@@ -375,9 +375,11 @@ impl Deployment {
 
     /// Handles the deadline of a server.
     fn server_due(&mut self, now: Instant, server: ServerId, wanted: bool, out: &mut Outputs) {
-        let has_tasks = self.inline.is_none();
-        if has_tasks {
+        if self.inline.is_none() {
             self.note_stall(now, server);
+            // Before time-outs, which end the requests whose silence counts.
+            self.await_answer(now, server, out);
+            self.judge(now, server, out);
         }
         let known = self.is_known(server);
         let Some(own) = self.server_mut(server) else {
@@ -395,10 +397,6 @@ impl Deployment {
             self.report(now, server, report, out);
         }
         self.proceed(now, server, out);
-        if has_tasks {
-            self.await_answer(now, server, out);
-            self.judge(now, server, out);
-        }
     }
 
     fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
@@ -425,11 +423,11 @@ impl Deployment {
             return;
         };
         match conn.role {
-            Role::Check => {
-                if let Some(report) = own.check.reply(now, known, conn, reply, out) {
-                    self.report(now, conn.server, report, out);
-                }
-            }
+            Role::Check => match own.check.reply(now, known, conn, reply, out) {
+                Some(report) => self.report(now, conn.server, report, out),
+                // The check is repeated, so the server is not known yet.
+                None => own.clear_suspicion(now, known, out),
+            },
             Role::Ping => {
                 let hello = reply.hello.as_ref().ok();
                 if let Some(sample) = own.ping.reply(now, conn, reply.trip, hello, out) {
@@ -439,8 +437,8 @@ impl Deployment {
             // Any answer has ended the probe.
             Role::Probe => {}
         }
+        self.retry(now, Some(conn.server), out);
         self.proceed(now, conn.server, out);
-        self.retry(now, out);
     }
 
     fn failed(

@@ -125,6 +125,22 @@ impl ReplicaSet {
         })
     }
 
+    /// Writes, and waits until every member has the write.
+    pub fn wait_until_replicated(&self) -> Result<(), Error> {
+        let insert = doc! {
+            "insert": "replicated",
+            "documents": [{}],
+            "writeConcern": { "w": self.size() as i64, "wtimeout": 1_000 },
+        };
+        poll("every member to replicate", || {
+            let Some(primary) = self.current_primary() else {
+                return Ok(None);
+            };
+            let reply = self.members[primary].run_command("live", insert.clone());
+            Ok(reply.is_ok_and(|reply| !reply.contains_key("writeConcernError")).then_some(()))
+        })
+    }
+
     /// Makes the primary step down for 10 s and returns its index. [`ReplicaSet::primary`] waits
     /// for the next primary; a set with a single member has no other candidate.
     pub fn step_down(&self) -> Result<usize, Error> {

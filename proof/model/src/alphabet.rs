@@ -1,8 +1,8 @@
 //! The alphabets of steps for searches.
 
 use crate::step::{
-    Failure, Link, MEMBERS, MemberStep, OperationError, Release, Reply, Request, Role, ServiceStep,
-    Step, Which,
+    Failure, Kind, Link, MEMBERS, MemberStep, OperationError, Release, Reply, Request, Role,
+    ServiceStep, Step, Which,
 };
 
 /// Returns steps for two elections and two configurations, by both rules, where every member may
@@ -195,6 +195,28 @@ pub fn silence() -> Vec<Step> {
     steps
 }
 
+/// Returns the steps of two members whose silence a detector judges.
+pub fn detection() -> Vec<Step> {
+    let mut steps = silence();
+    for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
+        let (check, ping) = links(on);
+        let probe = Link { on, kind: Kind::Probe };
+        // It streams, so that it is pinged.
+        let reply = Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
+        steps.extend([
+            Step::Connected(ping),
+            Step::Connected(probe),
+            answer(check, reply, false),
+            answer(ping, reply, false),
+            answer(probe, reply, false),
+            Step::Break { link: probe, failure: Failure::Network },
+            Step::Member(on, MemberStep::Late),
+            Step::Member(on, MemberStep::Answered),
+        ]);
+    }
+    steps
+}
+
 /// Returns the steps of a client without tasks and of this number of members of a set.
 pub fn inline(members: u8) -> Vec<Step> {
     let mut steps = requests();
@@ -281,7 +303,7 @@ fn requests() -> Vec<Step> {
 }
 
 fn links(on: u8) -> (Link, Link) {
-    (Link { on, ping: false }, Link { on, ping: true })
+    (Link { on, kind: Kind::Check }, Link { on, kind: Kind::Ping })
 }
 
 fn answer(link: Link, reply: Reply, more: bool) -> Step {

@@ -14,7 +14,7 @@ use sdam_core::{
 use crate::{
     oracle::{self, ensure},
     start::{Call, Mode, Purpose, Start},
-    step::{Failure, Link, MemberStep, OperationError, Reply, Step},
+    step::{Failure, Kind, Link, MemberStep, OperationError, Reply, Step},
     watch::{Connection, Phase, Watch},
     world::World,
 };
@@ -49,7 +49,10 @@ impl World {
                 MemberStep::Due { wanted } => self.first_due(watch.id, wanted).is_some(),
                 MemberStep::Burst(_) => watch.check.phase == Phase::Asked && watch.check.awaited,
                 MemberStep::Close => self.start.is_inline() && watch.check.phase == Phase::Open,
-                MemberStep::CheckRequested | MemberStep::Played(_) => true,
+                MemberStep::CheckRequested
+                | MemberStep::Played(_)
+                | MemberStep::Late
+                | MemberStep::Answered => true,
             },
             _ => false,
         }
@@ -102,6 +105,11 @@ impl World {
                 self.handle(other, Input::Deserted { server })
             }
             MemberStep::Close => self.close_connection(server),
+            MemberStep::Late => self.late(server),
+            MemberStep::Answered => {
+                self.hears(server);
+                self.handle(other, Input::Answered { server })
+            }
         }
     }
 
@@ -120,7 +128,7 @@ impl World {
         server: ServerId,
         outcome: Result<Reply, Failure>,
     ) -> Result<(), String> {
-        let link = Link { on, ping: false };
+        let link = Link { on, kind: Kind::Check };
         // An answer begins the next step of the check, and some checks begin twice.
         for _ in 0..4 {
             let Some(watch) = self.watch_of(server) else {
@@ -151,13 +159,16 @@ impl World {
     fn due(&mut self, server: ServerId, wanted: bool) -> Result<(), String> {
         let deadline = self.deadline(server, wanted).unwrap_or(self.now);
         self.now = self.now.max(deadline);
-        if self.deadline(server, false).is_some_and(|deadline| self.now.since(deadline) >= STALL) {
+        let is_late = |due: Instant| due > Instant::EPOCH && self.now.since(due) >= STALL;
+        if self.deadline(server, false).is_some_and(is_late) {
             self.stalled = Some(self.now);
         }
         self.extend(server);
         let timer = Timer::Server(server);
         let call = Call { due: Some(timer), wanted, ..self.own_call(server) };
-        self.handle(call, Input::Due { timer, wanted })
+        self.prepare_verdict(server);
+        self.handle(call, Input::Due { timer, wanted })?;
+        self.judge_verdict()
     }
 
     /// Extends the check of the server after the host was suspended: what has arrived meanwhile counts.
@@ -191,10 +202,14 @@ impl World {
         let continues =
             |reply: &Reply| more || self.start.mode == Mode::Streaming && reply.version > 0;
         let call = Call {
-            streams: !link.ping && outcome.as_ref().is_ok_and(continues),
+            streams: link.kind == Kind::Check && outcome.as_ref().is_ok_and(continues),
             ..self.own_call(conn.id.server)
         };
         self.hears(conn.id.server);
+        if !conn.awaited {
+            let trip = self.now.since(conn.since);
+            self.double(conn.id.server, |own| own.slowest = own.slowest.max(trip));
+        }
         let input = Input::Reply {
             conn: conn.id,
             sent: conn.since,
@@ -220,7 +235,7 @@ impl World {
     }
 
     fn burst(&mut self, on: u8, reply: Reply) -> Result<(), String> {
-        let link = Link { on, ping: false };
+        let link = Link { on, kind: Kind::Check };
         for _ in 0..BURST {
             let asked = self.watch(on).map(|watch| watch.check.phase);
             if asked == Some(Phase::Asked) {
@@ -233,9 +248,8 @@ impl World {
     /// Notes that the outstanding request is answered, and returns it.
     fn take(&mut self, link: Link) -> Option<Connection> {
         let server = self.watch(link.on)?.id;
-        let role = if link.ping { Role::Ping } else { Role::Check };
         self.double(server, |watch| {
-            let own = watch.connection(role);
+            let own = watch.connection(link.kind.role());
             Connection { phase: std::mem::replace(&mut own.phase, Phase::Open), ..own.clone() }
         })
     }
@@ -252,7 +266,7 @@ impl World {
     /// Notes that the server answers.
     fn hears(&mut self, server: ServerId) {
         let now = self.now;
-        self.double(server, |watch| watch.answered = Some(now));
+        self.double(server, |watch| (watch.answered, watch.late) = (Some(now), None));
     }
 
     fn own_call(&self, server: ServerId) -> Call {
@@ -342,7 +356,7 @@ impl World {
             format!("F-71: the check of server {server} outlives {error:?}")
         })?;
         let clear = |output: &Output| matches!(output, Output::PoolClear { .. });
-        let close = |output: &Output| matches!(output, Output::Disconnect { .. });
+        let close = |output: &Output| matches!(output, Output::Disconnect { conn } if conn.role == Role::Check);
         let (clear, close) = (outputs.iter().position(clear), outputs.iter().position(close));
         ensure(close.is_none() || clear < close, || {
             format!("F-72: the check of server {server} is cancelled before its pool is cleared")
@@ -368,5 +382,9 @@ pub(crate) fn report(
 }
 
 fn connection(watch: &Watch, link: Link) -> &Connection {
-    if link.ping { &watch.ping } else { &watch.check }
+    match link.kind {
+        Kind::Check => &watch.check,
+        Kind::Ping => &watch.ping,
+        Kind::Probe => &watch.probe,
+    }
 }

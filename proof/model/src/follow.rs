@@ -145,6 +145,10 @@ impl World {
                 let ends = was_suspected && (!answered || own.answered == Some(now));
                 ensure(ends, || format!("server {server} is not suspected, or has not answered"))
             }
+            EventKind::ServerDescriptionChanged { new, .. } if new.error.is_some() => {
+                let error = new.error.as_ref().map(ToString::to_string);
+                self.judge_error(new.id, &error.unwrap_or_default())
+            }
             event => {
                 // The last events of a server come before it is closed.
                 let server = event.address().and_then(|address| before.server(address));

@@ -22,4 +22,5 @@ mod key;
 mod late;
 mod service;
 mod timers;
+mod trial;
 mod watch;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sdam_core::{
-    deployment::{Deployment, Output, Outputs},
+    deployment::{Deployment, Output, Outputs, Role},
     error::{ErrorKind, Stage},
     event::EventKind,
     ids::{Generation, ServerId},
@@ -53,15 +53,18 @@ pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
     outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
-/// Returns whether the output only says that a server does or does not answer.
+/// Returns whether the output only says, or finds out, that a server does or does not answer.
 pub(crate) fn is_about_silence(output: &Output) -> bool {
-    matches!(
-        output,
+    match output {
         Output::Wake { .. }
-            | Output::Emit(
-                EventKind::ServerSuspected { .. } | EventKind::ServerSuspicionEnded { .. }
-            )
-    )
+        | Output::Emit(
+            EventKind::ServerSuspected { .. } | EventKind::ServerSuspicionEnded { .. },
+        ) => true,
+        Output::Connect { conn, .. } | Output::Send { conn, .. } | Output::Disconnect { conn } => {
+            conn.role != Role::Check
+        }
+        _ => false,
+    }
 }
 
 /// Checks that outputs come in the order that [`Outputs`] documents. The events of heartbeats and the

@@ -7,7 +7,7 @@ use sdam_core::{
     hello::Handshake,
     ids::{ObjectId, ServerId},
     monitor::MonitorConfig,
-    options::{Options, ServerMonitoringMode, Srv},
+    options::{Detector, Options, ServerMonitoringMode, Srv},
     rng::Rng,
     server::WireVersions,
 };
@@ -31,6 +31,8 @@ pub struct Start {
     pub srv: bool,
     /// `loadBalanced=true`, which uses the first seed alone.
     pub balanced: bool,
+    /// True if a detector judges silent servers.
+    pub detecting: bool,
 }
 
 impl Start {
@@ -42,10 +44,14 @@ impl Start {
         mode: Mode::Polling,
         srv: false,
         balanced: false,
+        detecting: false,
     };
 
     /// Three members of a set that stream.
     pub const STREAMING: Self = Self { named: true, mode: Mode::Streaming, ..Self::DISCOVERY };
+
+    /// Two members of a set that stream, and a detector.
+    pub const DETECTING: Self = Self { seeds: 0b011, detecting: true, ..Self::STREAMING };
 
     /// One seed of a client without tasks.
     pub const INLINE: Self = Self { seeds: 0b001, mode: Mode::Inline, ..Self::DISCOVERY };
@@ -55,6 +61,9 @@ impl Start {
 
     /// A load balancer.
     pub const BALANCED: Self = Self { seeds: 0b001, balanced: true, ..Self::DISCOVERY };
+
+    /// The minimum wait of the detector.
+    pub(crate) const FLOOR: Duration = Duration::from_secs(1);
 
     /// `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
@@ -103,6 +112,7 @@ impl Start {
         options.wire_versions = WireVersions { min: 0, max: 29 };
         options.heartbeat_frequency = Some(self.heartbeat());
         options.connect_timeout = self.limit();
+        options.detector = self.detecting.then_some(Detector::Probing { floor: Self::FLOOR });
         options.srv = self.srv.then(|| Srv::new(step::DOMAIN));
         if self.mode != Mode::Streaming {
             options.server_monitoring_mode = ServerMonitoringMode::Poll;

@@ -5,6 +5,7 @@ use std::{fmt, sync::LazyLock};
 use bson::doc;
 use sdam_core::{
     address::ServerAddress,
+    deployment::Role as ConnRole,
     error::{Error, ErrorKind, Stage},
     hello::Hello,
     ids::{ElectionTuple, ObjectId, TopologyVersion},
@@ -107,6 +108,10 @@ pub enum MemberStep {
     Deserted,
     /// The operation of a client without tasks closes the connection to it.
     Close,
+    /// An operation has waited for its answer for half a second.
+    Late,
+    /// An operation is answered.
+    Answered,
 }
 
 /// A step of one service behind a load balancer.
@@ -153,8 +158,20 @@ pub enum Request {
 pub struct Link {
     /// The member.
     pub on: u8,
-    /// True for the connection of measurements, false for that of checks.
-    pub ping: bool,
+    /// Its use.
+    pub kind: Kind,
+}
+
+/// The use of a connection of a monitored member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
+pub enum Kind {
+    /// Checks.
+    Check,
+    /// Measurements of the round-trip time.
+    Ping,
+    /// The probe of a detector.
+    Probe,
 }
 
 /// The contents of a hello reply.
@@ -292,6 +309,16 @@ impl Reply {
             };
         }
         hello
+    }
+}
+
+impl Kind {
+    pub(crate) fn role(self) -> ConnRole {
+        match self {
+            Self::Check => ConnRole::Check,
+            Self::Ping => ConnRole::Ping,
+            Self::Probe => ConnRole::Probe,
+        }
     }
 }
 

@@ -44,6 +44,12 @@ pub(crate) struct Watch {
     pub(crate) answered: Option<Instant>,
     /// When the server became suspect.
     pub(crate) suspected: Option<Instant>,
+    /// Since when an operation waits for an answer.
+    pub(crate) late: Option<Instant>,
+    /// When the server was asked, according to the deployment.
+    pub(crate) asked: Option<Instant>,
+    /// The longest round trip.
+    pub(crate) slowest: Duration,
     /// When the next check may begin.
     pub(crate) earliest: Instant,
     pub(crate) rush: Rush,
@@ -96,6 +102,9 @@ impl Watch {
             deserted: !monitored,
             answered: None,
             suspected: None,
+            late: None,
+            asked: None,
+            slowest: Duration::ZERO,
             earliest: Instant::EPOCH,
             rush: Rush::default(),
         }
@@ -144,7 +153,7 @@ impl Watch {
         (witness, stalled): (Option<Instant>, Option<Instant>),
     ) -> Result<(), String> {
         let asked = self.connections().into_iter().filter(|own| own.is_asked());
-        let due = asked.map(|own| own.since + if own.awaited { heartbeat } else { Duration::ZERO });
+        let due = asked.map(|own| own.due(heartbeat));
         let expected = due.min().max(self.answered).max(stalled);
         let late = self.answered.and(expected);
         ensure(late.is_some_and(|late| late + PATIENCE <= now && witness > Some(late)), || {
@@ -212,6 +221,10 @@ impl Connection {
             deadline: None,
             awaited: false,
         }
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.phase == Phase::Closed
     }
 
     pub(crate) fn is_asked(&self) -> bool {

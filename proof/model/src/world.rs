@@ -14,6 +14,7 @@ use crate::{
     service::{self, Service},
     start::{Call, Start},
     step::{Step, address},
+    trial::Verdict,
     watch::{Timers, Watch},
 };
 
@@ -35,6 +36,8 @@ pub struct World {
     pub(crate) stalled: Option<Instant>,
     /// True if a client without tasks has made a request that has not ended.
     pub(crate) is_requested: bool,
+    /// The judgments of a detector that are right in this call.
+    pub(crate) verdict: Option<Verdict>,
     /// The services behind a load balancer.
     pub(crate) services: Vec<Service>,
 }
@@ -83,6 +86,7 @@ impl World {
             asked: None,
             stalled: None,
             is_requested: false,
+            verdict: None,
             services: service::services(start),
         };
         world.handle(Call::default(), Input::Open)?;
@@ -165,6 +169,7 @@ impl World {
         }
         let pools: Vec<_> = self.watches.iter().map(|own| (own.id, own.pool)).collect();
         oracle::state(&self.deployment, &pools)?;
+        self.judge_trials()?;
         self.check_late_answers(call, &gone)?;
         if self.start.balanced && !opening {
             self.judge_services(call, outputs)?;

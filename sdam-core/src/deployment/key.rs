@@ -27,6 +27,9 @@ impl Deployment {
             if self.inline.is_none() {
                 self.write_suspicion(now, server, hasher);
             }
+            if self.detector().is_some() {
+                server.probe.write_key(now, hasher);
+            }
         }
         if let Some(srv) = &self.srv {
             srv.write_key(now, hasher);

@@ -107,11 +107,14 @@ impl Server {
         let deadlines = |server: &Self| [false, true].map(|wanted| server.deadline(wanted, host));
         let before = deadlines(self);
         change(self, out);
-        let sooner = deadlines(self).into_iter().zip(before).any(|(after, before)| {
-            after.is_some_and(|after| before.is_none_or(|before| after < before))
-        });
-        if sooner {
+        if is_sooner(deadlines(self), before) {
             out.push(Output::Wake { server: self.id });
         }
     }
+}
+
+/// Returns whether a deadline is earlier than `before`.
+pub(super) fn is_sooner(deadlines: [Option<Instant>; 2], before: [Option<Instant>; 2]) -> bool {
+    let mut pairs = deadlines.into_iter().zip(before);
+    pairs.any(|(after, before)| after.is_some_and(|after| before.is_none_or(|own| after < own)))
 }

@@ -3,11 +3,16 @@
 use alloc::vec::Vec;
 use core::{mem, time::Duration};
 
-use super::{Deployment, server::Server, trial::Trial};
+use super::{
+    Deployment,
+    server::{Server, is_sooner},
+    trial::Trial,
+};
 use crate::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
     ids::ServerId,
+    input::Timer,
     options::Detector,
     output::{Output, Outputs},
     silence::Silence,
@@ -103,7 +108,6 @@ impl Evidence {
     }
 
     fn answered(&mut self, server: ServerId, at: Instant) {
-        self.host.doubts = self.host.doubts.saturating_sub(1);
         let [first, second] = &mut self.latest;
         if first.is_some_and(|(other, _)| other != server) {
             mem::swap(first, second);
@@ -200,21 +204,41 @@ impl Deployment {
         // An Unknown server whose stale reply made it prompt is excused here.
         own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
+        self.trust_host(server, out);
         for other in mem::take(&mut self.evidence.overdue) {
             self.suspect(now, other, out);
         }
     }
 
+    /// Takes an answer that came in time as a sign that this host is less slow. Waits become shorter,
+    /// so other servers than `answered` may be due sooner.
+    fn trust_host(&mut self, answered: ServerId, out: &mut Outputs) {
+        let before = self.evidence.host;
+        let Some(doubts) = before.doubts.checked_sub(1) else {
+            return;
+        };
+        self.evidence.host.doubts = doubts;
+        let host = self.evidence.host;
+        for own in self.servers.iter().filter(|own| own.id != answered) {
+            // Selections that wait do not depend on the host.
+            if own.deadline(false, host) < own.deadline(false, before) {
+                out.push(Output::Wake { server: own.id });
+            }
+        }
+    }
+
     /// Handles an answer of the server to an operation or a pool, after its consequences.
     pub(super) fn answered_elsewhere(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
-        let deadline = |own: &Self| own.server(server)?.deadline(true, own.evidence.host);
-        let before = deadline(self);
+        let deadlines = |deployment: &Self| {
+            let timer = Timer::Server(server);
+            [false, true].map(|wanted| deployment.deadline_of(timer, wanted))
+        };
+        let before = deadlines(self);
         let is_known = self.is_known(server);
         self.answered(now, (server, now), is_known, out);
-        self.retry(now, out);
+        self.retry(now, Some(server), out);
         // If the server was Unknown, an outstanding answer can be overdue from now on.
-        let after = deadline(self);
-        if after.is_some_and(|after| before.is_none_or(|before| after < before)) {
+        if is_sooner(deadlines(self), before) {
             out.push(Output::Wake { server });
         }
     }
@@ -240,8 +264,9 @@ impl Deployment {
     pub(super) fn note_stall(&mut self, now: Instant, server: ServerId) {
         let host = self.evidence.host;
         let is_stalled = self.server(server).is_some_and(|own| {
-            let late = own.deadline(false, host).map(|deadline| now.since(deadline));
-            late.is_some_and(|late| late >= own.tolerance(host))
+            // The first check of a new server has been due for ever.
+            let deadline = own.deadline(false, host).filter(|deadline| *deadline > Instant::EPOCH);
+            deadline.is_some_and(|deadline| now.since(deadline) >= own.tolerance(host))
         });
         if is_stalled {
             self.evidence.host.stalled(now);

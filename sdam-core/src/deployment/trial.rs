@@ -11,7 +11,7 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     ids::ServerId,
     options::Detector,
-    output::{Output, Outputs},
+    output::Outputs,
     time::Instant,
 };
 
@@ -151,13 +151,10 @@ impl Deployment {
     /// Takes into account that an operation still waits for an answer since `sent`. Any answer ends
     /// what is known of it, because it may just be slow.
     pub(super) fn late(&mut self, server: ServerId, sent: Instant, out: &mut Outputs) {
-        let host = self.evidence.host;
-        if host.detector.is_some() {
-            self.with(server, |own| {
-                own.hastened(host, out, |own, _| {
-                    let late = &mut own.answers.trial.late;
-                    *late = Some(late.map_or(sent, |earlier| earlier.min(sent)));
-                });
+        if self.detector().is_some() {
+            self.hasten(server, None, out, |own, _| {
+                let late = &mut own.answers.trial.late;
+                *late = Some(late.map_or(sent, |earlier| earlier.min(sent)));
             });
         }
     }
@@ -173,10 +170,10 @@ impl Deployment {
             return;
         }
         match own.answers.trial.state {
-            State::None => self.ask(now, server, out),
+            State::None => self.ask(now, server, Some(server), out),
             State::Asked(_) => own.begin_probe(now, out),
             State::Probed { at, .. } if own.is_outdated(at, now, host) => {
-                self.ask(now, server, out);
+                self.ask(now, server, Some(server), out);
             }
             State::Probed { asked, .. } if witness.is_none_or(|at| at <= asked) => {
                 own.answers.trial.state = State::Undecided { asked };
@@ -188,27 +185,44 @@ impl Deployment {
     }
 
     /// Asks the servers and the witnesses of undecided trials again, after an answer of any server.
-    pub(super) fn retry(&mut self, now: Instant, out: &mut Outputs) {
+    /// `caller` is the server whose task is making this call, if one is.
+    pub(super) fn retry(&mut self, now: Instant, caller: Option<ServerId>, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
             let state = self.server(server).map(|own| own.answers.trial.state);
             if let Some(State::Undecided { .. }) = state {
-                self.ask(now, server, out);
+                self.ask(now, server, caller, out);
             }
         }
     }
 
-    fn ask(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
+    fn ask(&mut self, now: Instant, server: ServerId, caller: Option<ServerId>, out: &mut Outputs) {
         let host = self.evidence.host;
-        self.with(server, |own| own.hastened(host, out, |own, out| own.ask(now, host, out)));
+        self.hasten(server, caller, out, |own, out| own.ask(now, host, out));
         for witness in self.evidence.witnesses(server) {
-            self.with(witness, |own| {
-                own.hastened(host, out, |own, out| {
-                    if !own.ping.hasten(now, out) {
-                        own.check.request(now);
-                    }
-                });
+            self.hasten(witness, caller, out, |own, out| {
+                if !own.ping.hasten(now, out) {
+                    own.check.request(now);
+                }
             });
         }
+    }
+
+    /// Applies `change`, and wakes the server's task if it has to be called sooner.
+    fn hasten(
+        &mut self,
+        server: ServerId,
+        caller: Option<ServerId>,
+        out: &mut Outputs,
+        change: impl FnOnce(&mut Server, &mut Outputs),
+    ) {
+        let host = self.evidence.host;
+        self.with(server, |own| {
+            if caller == Some(server) {
+                change(own, out);
+            } else {
+                own.hastened(host, out, change);
+            }
+        });
     }
 
     /// Treats the server's silence as a time-out of its check.
@@ -223,6 +237,5 @@ impl Deployment {
         let report = own.check.give_up(now, error, out);
         own.ping.failed(now, own.ping.conn(), out);
         self.report(now, server, report, out);
-        out.push(Output::Wake { server });
     }
 }

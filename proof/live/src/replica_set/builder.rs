@@ -21,6 +21,7 @@ pub struct ReplicaSetBuilder {
     arguments: Vec<String>,
     is_secured: bool,
     is_relayed: bool,
+    oplog_megabytes: u32,
     tls: Option<ServerTls>,
 }
 
@@ -34,6 +35,7 @@ impl ReplicaSetBuilder {
             arguments: Vec::new(),
             is_secured: false,
             is_relayed: false,
+            oplog_megabytes: 16,
             tls: None,
         }
     }
@@ -76,6 +78,13 @@ impl ReplicaSetBuilder {
         self
     }
 
+    /// Sets the size of the oplog, 16 MB by default. A member that misses more than that cannot
+    /// catch up.
+    pub const fn oplog_megabytes(mut self, size: u32) -> Self {
+        self.oplog_megabytes = size;
+        self
+    }
+
     /// Makes the members require TLS; see [`Mongod::start_tls`].
     pub fn tls(mut self, tls: ServerTls) -> Self {
         self.tls = Some(tls);
@@ -89,7 +98,8 @@ impl ReplicaSetBuilder {
             .filter(|&index| specs[index].priority > 0.0)
             .ok_or_else(|| Error::State("no member can be elected".to_owned()))?;
 
-        let mut arguments = vec!["--replSet", &self.name, "--oplogSize", "16"];
+        let oplog = self.oplog_megabytes.to_string();
+        let mut arguments = vec!["--replSet", &self.name, "--oplogSize", &oplog];
         arguments.extend(self.arguments.iter().map(String::as_str));
         let tls = self.tls.as_ref();
         let launch = || Mongod::launch(self.version, &arguments, self.is_secured, tls);

@@ -1,0 +1,162 @@
+//! The invariants of trials by a detector.
+
+use std::time::Duration;
+
+use sdam_core::{deployment::Input, ids::ServerId, time::Instant};
+
+use crate::{
+    oracle::ensure,
+    start::{Call, Start},
+    watch::{Connection, Watch},
+    world::World,
+};
+
+/// The longest time from a probe until the check that is the second silent connection.
+const LATEST_CHECK: Duration = Duration::from_millis(600);
+
+/// The time from a ping without an answer until the probe.
+const HURRY: Duration = Duration::from_millis(100);
+
+/// The text of the error of a server that was found silent.
+const CONVICTED: &str = "not even to a ping";
+
+/// The judgments that a detector may or must make in a call for the timer of a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Verdict {
+    server: ServerId,
+    may_ask: bool,
+    may_convict: bool,
+    must_convict: bool,
+}
+
+impl World {
+    pub(crate) fn late(&mut self, server: ServerId) -> Result<(), String> {
+        let age = self.now.since(Instant::EPOCH).saturating_sub(Start::MINIMUM);
+        let sent = Instant::EPOCH + age;
+        self.double(server, |own| own.late = Some(own.late.map_or(sent, |late| late.min(sent))));
+        let call = Call { about: Some(server), ..Call::default() };
+        self.handle(call, Input::Late { server, sent })
+    }
+
+    /// Notes the evidence before a call for the timer of the server.
+    pub(crate) fn prepare_verdict(&mut self, server: ServerId) {
+        let evidence = self.watch_of(server).filter(|_| self.start.detecting);
+        self.verdict = evidence.map(|own| {
+            let is_late = |since: Instant| since + Start::FLOOR <= self.now;
+            let after = |begun: Instant| {
+                let since = self.silent_since(own).filter(|since| is_late((*since).max(begun)));
+                since.count()
+            };
+            let late = own.late.map(|late| late.max(self.excuse(own)));
+            let is_known = self.is_known(server);
+            let witness = self.witness(server);
+            let is_witnessed = own.asked.is_some_and(|asked| witness > Some(asked));
+            let probed = own.probe.since;
+            Verdict {
+                server,
+                may_ask: is_known && (after(Instant::EPOCH) > 0 || late.is_some_and(is_late)),
+                may_convict: is_known && is_witnessed && own.asked.map_or(0, after) > 1,
+                must_convict: is_known
+                    && is_witnessed
+                    && self.has_usual_waits(own)
+                    && own.probe.is_asked()
+                    && own.asked.is_some_and(|asked| probed <= asked + HURRY)
+                    && after(probed) > 1
+                    && self.now.since(probed) <= Start::FLOOR + LATEST_CHECK,
+            }
+        });
+    }
+
+    /// Checks the judgments of a call for the timer of a server.
+    pub(crate) fn judge_verdict(&mut self) -> Result<(), String> {
+        let Some(verdict) = self.verdict.take().filter(|verdict| verdict.must_convict) else {
+            return Ok(());
+        };
+        ensure(!self.is_known(verdict.server), || {
+            format!("a silent server stays known: {:?}", self.watch_of(verdict.server))
+        })
+    }
+
+    /// Checks that a server whose error is that it is silent was found so.
+    pub(crate) fn judge_error(&self, server: ServerId, error: &str) -> Result<(), String> {
+        let may = self.verdict.is_some_and(|own| own.server == server && own.may_convict);
+        ensure(may || !error.contains(CONVICTED), || {
+            format!("server {server} is found silent by {:?}", self.watch_of(server))
+        })
+    }
+
+    /// Checks, after a call, which servers are asked.
+    pub(crate) fn judge_trials(&mut self) -> Result<(), String> {
+        let asked: Vec<_> = self
+            .watches
+            .iter()
+            .map(|own| self.deployment.silence(own.id).and_then(|silence| silence.asked))
+            .collect();
+        for (own, asked) in self.watches.iter().zip(&asked) {
+            let verdict = self.verdict.filter(|verdict| verdict.server == own.id);
+            let is_begun = own.asked.is_none() && asked.is_some();
+            ensure(!is_begun || verdict.is_some_and(|verdict| verdict.may_ask), || {
+                format!("server {} is asked although nothing is overdue: {own:?}", own.id)
+            })?;
+            ensure(asked.is_none() || self.is_known(own.id) && !own.deserted, || {
+                format!("server {} is asked although it is not known", own.id)
+            })?;
+            ensure(asked.is_none() || own.answered < Some(self.now), || {
+                format!("server {} has answered and is asked", own.id)
+            })?;
+            ensure(asked.is_some() || own.probe.is_closed(), || {
+                format!("server {} is not asked, but its probe is {:?}", own.id, own.probe)
+            })?;
+            ensure(asked.is_none_or(|asked| self.proceeds(own, asked)), || {
+                format!("the trial of server {} does not go on: {own:?}", own.id)
+            })?;
+        }
+        for (own, asked) in self.watches.iter_mut().zip(asked) {
+            own.asked = asked;
+        }
+        Ok(())
+    }
+
+    /// Returns whether a trial with enough evidence has a timer.
+    fn proceeds(&self, own: &Watch, asked: Instant) -> bool {
+        let silent = self.silent_since(own).filter(|since| *since <= self.now).count();
+        let is_witnessed = self.witness(own.id) > Some(asked);
+        let latest = self.now + Start::FLOOR + HURRY;
+        !(silent > 1 && is_witnessed && self.has_usual_waits(own))
+            || self.deadline(own.id, false).is_some_and(|deadline| deadline <= latest)
+    }
+
+    /// Returns since when each outstanding answer is late.
+    fn silent_since<'w>(&self, own: &'w Watch) -> impl Iterator<Item = Instant> + use<'w> {
+        let (heartbeat, excuse) = (self.start.heartbeat(), self.excuse(own));
+        let asked = own.connections().into_iter().filter(|connection| connection.is_asked());
+        asked.map(move |connection| connection.due(heartbeat).max(excuse))
+    }
+
+    /// Returns before which time no answer of the server was late.
+    fn excuse(&self, own: &Watch) -> Instant {
+        own.answered.max(self.stalled).unwrap_or_default()
+    }
+
+    /// Returns whether round trips are short, and this host was never stalled.
+    fn has_usual_waits(&self, own: &Watch) -> bool {
+        self.stalled.is_none() && own.slowest == Duration::ZERO
+    }
+
+    fn witness(&self, server: ServerId) -> Option<Instant> {
+        let others = self.watches.iter().filter(|own| own.id != server);
+        others.filter_map(|own| own.answered).max()
+    }
+
+    fn is_known(&self, server: ServerId) -> bool {
+        let described = self.published.server_by_id(server);
+        described.is_some_and(|server| server.server_type.is_available())
+    }
+}
+
+impl Connection {
+    /// Returns when the answer to the outstanding request is due.
+    pub(crate) fn due(&self, heartbeat: Duration) -> Instant {
+        self.since + if self.awaited { heartbeat } else { Duration::ZERO }
+    }
+}
