@@ -93,6 +93,8 @@ mod tests {
         check(8, &[100, 100], 500 + 100 + 1122);
         check(12, &[100], 500 + 100 + 1406);
         check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1122);
+        // The first hello was answered late, when the server went on after a silence.
+        check(12, &[9000, 1], 500 + 1 + 14);
         // The mean is 100, and the deviation 245.
         check(3, &[0, 0, 0, 0, 0, 0, 700, 2000, 2000, 2000], 500 + 100 + 756);
     }
