@@ -5,7 +5,8 @@ mod man;
 pub(crate) mod tests;
 
 use std::{
-    ffi::OsString,
+    env,
+    ffi::{OsStr, OsString},
     future::pending,
     io::{self, Write},
     pin::pin,
@@ -24,10 +25,12 @@ use crate::{
     console::{Console, console},
     doctor,
     exit::{self, Exit},
-    explain, export, input, log,
+    explain, export,
+    failure::Failure,
+    input, log,
     output::{abandoned, standard_output},
     proxy, replay, report, serve, sim,
-    target::{Target, redact},
+    target::redact,
     watch,
 };
 
@@ -58,7 +61,8 @@ Example, for bash with the package bash-completion:
 
 /// Shows what a client sees of a MongoDB deployment, and why.
 ///
-/// Without a subcommand, it shows a failover of a simulated replica set.
+/// Without a subcommand, it shows the deployment of the variable SDAM_URI, or a failover of a
+/// simulated replica set.
 #[derive(Debug, Parser)]
 #[command(name = "sdam", version, after_help = AFTER, max_term_width = 100)]
 #[command(infer_long_args = false, disable_help_subcommand = false)]
@@ -115,7 +119,32 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
 }
 
 impl Cli {
+    /// Returns the subcommand, with the connection string of the variable SDAM_URI if it has none.
+    fn chosen(self, variable: Option<&OsStr>) -> Result<Command, Failure> {
+        let is_bare = self.command.is_none();
+        let mut command =
+            self.command.unwrap_or_else(|| Command::Watch(watch::Arguments::default()));
+        match &mut command {
+            Command::Watch(watch) if watch.from.is_none() => {
+                watch.target.or_variable(variable)?;
+                watch.target.demo |= is_bare && watch.target.uri.is_none();
+            }
+            Command::Doctor(doctor) => doctor.target.or_variable(variable)?,
+            Command::Explain(explain) => explain.target.or_variable(variable)?,
+            Command::Export(export) if export.targets.is_none() => {
+                export.target.or_variable(variable)?;
+            }
+            Command::Proxy(proxy) => proxy.target.or_variable(variable)?,
+            _ => {}
+        }
+        Ok(command)
+    }
+
     fn run(self) -> Exit {
+        let chosen = match self.chosen(env::var_os("SDAM_URI").as_deref()) {
+            Ok(chosen) => chosen,
+            Err(failure) => return Exit::of(failure.report(&mut io::stderr())),
+        };
         let watch = |mut arguments: watch::Arguments| {
             arguments.log = log::config();
             arguments.screen = watch::has_screen();
@@ -132,48 +161,45 @@ impl Cli {
                 }
             }))
         };
-        match self.command {
-            None => {
-                watch(watch::Arguments { target: Target::demo(), ..watch::Arguments::default() })
-            }
-            Some(Command::Watch(arguments)) => watch(arguments),
-            Some(Command::Doctor(arguments)) => {
+        match chosen {
+            Command::Watch(arguments) => watch(arguments),
+            Command::Doctor(arguments) => {
                 Exit::of(exit::run_to_end(async move { doctor::run(&arguments, console()).await }))
             }
-            Some(Command::Explain(arguments)) => {
+            Command::Explain(arguments) => {
                 Exit::of(exit::run_to_end(async move { explain::run(&arguments, console()).await }))
             }
-            Some(Command::Export(mut arguments)) => {
+            Command::Export(mut arguments) => {
                 arguments.log = log::config();
                 arguments.otel = export::otel_variables();
-                Exit::of(exit::run(|console| async move {
+                Exit::of(exit::serve(|console| async move {
                     let Console { output, remarks, .. } = console;
                     export::run(&arguments, output, remarks, exit::stopped()).await
                 }))
             }
-            Some(Command::Proxy(arguments)) => Exit::of(exit::run(|console| async move {
+            Command::Proxy(arguments) => Exit::of(exit::serve(|console| async move {
                 proxy::run(&arguments, console, proxy::signals()).await
             })),
-            Some(Command::Serve(arguments)) => Exit::of(exit::run(|console| async move {
+            Command::Serve(arguments) => Exit::of(exit::run(|console| async move {
                 serve::run(&arguments, console, input::lines()?, stopped_or_abandoned()).await
             })),
-            Some(Command::Sim(arguments)) => Exit::of(sim::run(&arguments, console())),
-            Some(Command::Replay(arguments)) => {
+            Command::Sim(arguments) => Exit::of(sim::run(&arguments, console())),
+            Command::Replay(arguments) => {
                 Exit::of(replay::run(&arguments, standard_output(), io::stderr()))
             }
-            Some(Command::Compare(arguments)) => {
+            Command::Compare(arguments) => {
                 Exit::of(compare::run(&arguments, standard_output(), io::stderr()))
             }
-            Some(Command::Report(arguments)) => {
+            Command::Report(arguments) => {
                 Exit::of(report::run(&arguments, standard_output(), io::stderr()))
             }
             // Rendered into memory first, because the generators panic if the reader has gone.
-            Some(Command::Completions { shell }) => {
+            Command::Completions { shell } => {
                 let mut text = Vec::new();
                 clap_complete::generate(shell, &mut command(), "sdam", &mut text);
                 exit::print(&text)
             }
-            Some(Command::Man(arguments)) => Exit::of(man::run(&arguments, command())),
+            Command::Man(arguments) => Exit::of(man::run(&arguments, command())),
         }
     }
 }

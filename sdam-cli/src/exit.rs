@@ -88,6 +88,20 @@ where
     Ok(exit)
 }
 
+/// Runs `program` on a new runtime, like [`run`], if it serves others until it is stopped: its exit
+/// code does not depend on whether anybody reads its notices.
+pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
+where
+    F: Future<Output = io::Result<Exit>>,
+{
+    let console = Console::standard();
+    let (output, remarks) = (console.output.clone(), console.remarks.clone());
+    let result = run_to_end(program(console));
+    let _ = remarks.finish();
+    let _ = output.finish();
+    result
+}
+
 /// Runs `program` on a new runtime, like [`run`], if it ends by itself and may block on its reader.
 pub(crate) fn run_to_end(program: impl Future<Output = io::Result<Exit>>) -> io::Result<Exit> {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;

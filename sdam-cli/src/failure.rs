@@ -45,8 +45,10 @@ impl Failure {
     }
 
     /// Prints the message and returns the exit code.
+    #[expect(clippy::unnecessary_wraps, reason = "the result of programs that also write")]
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
-        writeln!(remarks, "error: {}", self.1)?;
+        // The exit code tells of the failure even if nobody reads the message.
+        let _ = writeln!(remarks, "error: {}", self.1);
         Ok(self.0)
     }
 }

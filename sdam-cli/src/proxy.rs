@@ -58,7 +58,8 @@ const GRACE: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 ///
-/// Only write errors; other errors are printed on the console and set the exit code.
+/// If an error cannot be printed. Other errors are printed on the console and set the exit code;
+/// notices that cannot be printed are dropped.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
@@ -72,9 +73,14 @@ pub async fn run<O: Write, R: Write>(
     let mut notices = Notices::new(output, remarks, arguments.json);
     let topology = proxy.topology.clone();
     let result = proxy.run(&mut notices, signals).await;
-    // Also after a write error, so that no exchange is cut off.
     topology.close().await;
-    result.map(|()| Exit::SUCCESS)
+    Ok(match result {
+        Ok(()) => Exit::SUCCESS,
+        Err(error) => {
+            notices.fatal(&error);
+            Exit::FAILED
+        }
+    })
 }
 
 /// Yields an item for each Ctrl-C and each SIGTERM. A signal that cannot be handled ends the
@@ -179,7 +185,7 @@ impl Proxy {
         signals: impl Stream<Item = ()>,
     ) -> io::Result<()> {
         for warning in &self.warnings {
-            notices.warning(warning)?;
+            notices.warning(warning);
         }
         notices.listening(&self.uris, self.simulated.is_some())?;
         let mut snapshots = self.topology.watch().fuse();
@@ -199,12 +205,12 @@ impl Proxy {
                     if relays.is_empty() {
                         return Ok(());
                     }
-                    notices.stopping(relays.len())?;
+                    notices.stopping(relays.len());
                 }
-                snapshot = snapshots.select_next_some() => notices.primary(&snapshot)?,
+                snapshot = snapshots.select_next_some() => notices.primary(&snapshot),
                 refusal = pin!(ended(&mut relays).fuse()) => {
                     if let Some((client, reason)) = refusal {
-                        notices.refused(client, &reason)?;
+                        notices.refused(client, &reason);
                     }
                     if stop.is_none() && relays.is_empty() {
                         return Ok(());
@@ -214,7 +220,7 @@ impl Proxy {
                     let open = relays.len();
                     if open >= self.max_connections {
                         let reason = format!("{open} connections are open, see --max-connections");
-                        notices.refused(client, &reason)?;
+                        notices.refused(client, &reason);
                         continue;
                     }
                     let stopped = is_dropped(stopped.clone());
@@ -272,6 +278,13 @@ fn layer(
     let Some(tls) = options.tls.as_ref().filter(|_| !arguments.tls_passthrough) else {
         return Ok(None);
     };
+    if tls.certificate_key_file.is_some() && !arguments.lend_certificate {
+        return Err(Failure::config(
+            "tlsCertificateKeyFile: every client of this port could act as the user of the \
+             certificate; remove the option, let clients show their own with --tls-passthrough, or \
+             permit it with --lend-certificate",
+        ));
+    }
     let provider = runtime.backend.tls.as_ref();
     let provider = provider.ok_or_else(|| Failure::config("tls=true: there is no TLS library"))?;
     provider.tls(tls).map(Some).map_err(Failure::config)

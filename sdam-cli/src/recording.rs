@@ -147,17 +147,28 @@ impl Recording {
     }
 }
 
-/// Creates the file of a new recording, for --record. Does not overwrite an existing file.
+/// Creates the file of a new recording, for --record, which only its owner can read. Does not
+/// overwrite an existing file, but writes to an empty one, a pipe or a device.
 pub(crate) fn create(path: &Path) -> Result<File, Failure> {
-    if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
-        return Err(Failure::config(format!(
-            "--record {}: the file exists; name a new one, or remove it",
-            path.display()
-        )));
-    }
     let mut options = File::options();
-    let file = options.read(true).write(true).create(true).truncate(true);
-    file.open(path).map_err(|error| cannot_record(path, &error))
+    options.read(true).write(true);
+    let mut new = options.clone();
+    new.create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut new, 0o600);
+    let file = match new.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            if fs::metadata(path).is_ok_and(|file| file.is_file() && file.len() > 0) {
+                return Err(Failure::config(format!(
+                    "--record {}: the file exists; name a new one, or remove it",
+                    path.display()
+                )));
+            }
+            options.open(path)
+        }
+        file => file,
+    };
+    file.map_err(|error| cannot_record(path, &error))
 }
 
 /// Explains why the recording for --record cannot be written.

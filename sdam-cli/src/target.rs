@@ -1,6 +1,6 @@
 //! The deployment given on a command line.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{ffi::OsStr, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use sdam::{
@@ -17,8 +17,8 @@ pub(crate) const SIMULATED: &str = "(simulated)";
 /// The deployment to connect to.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
-    /// The connection string, mongodb://… or mongodb+srv://…, in quotes.
-    #[arg(env = "SDAM_URI", hide_env_values = true)]
+    /// The connection string, mongodb://… or mongodb+srv://…, in quotes; by default the value of
+    /// the variable SDAM_URI.
     pub uri: Option<String>,
     /// Read the connection string from FILE; from standard input if it is `-`.
     #[arg(long, value_name = "FILE", conflicts_with = "uri")]
@@ -47,6 +47,21 @@ impl Target {
         Self { demo: true, ..Self::default() }
     }
 
+    /// Adds the connection string of the variable SDAM_URI, unless the command line has a
+    /// deployment. An empty variable counts as unset.
+    pub(crate) fn or_variable(&mut self, variable: Option<&OsStr>) -> Result<(), Failure> {
+        let is_given = self.uri.is_some() || self.uri_file.is_some() || self.demo;
+        let Some(value) = variable.filter(|value| !is_given && !value.is_empty()) else {
+            return Ok(());
+        };
+        // Without the value, which may contain a password.
+        let uri = value.to_str().ok_or_else(|| {
+            Failure::config("SDAM_URI: it is not valid UTF-8; set it to a line such as mongodb://localhost:27017")
+        })?;
+        self.uri = Some(uri.to_owned());
+        Ok(())
+    }
+
     /// Returns the connection string; `None` if a simulated deployment is requested.
     ///
     /// Simulates only on request. Otherwise, because of a misspelled variable, a program could
@@ -62,8 +77,7 @@ impl Target {
             }
             _ if self.demo => {
                 return Err(Failure::config(
-                    "--demo: use it or a connection string (the argument URI, the variable SDAM_URI, \
-                     --uri-file), not both",
+                    "--demo: use it or a connection string (the argument URI, --uri-file), not both",
                 ));
             }
             (Some(uri), None) => return Ok(Some(uri.clone())),
@@ -187,6 +201,21 @@ fn hide_rest(index: usize, part: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_variable_is_used_if_the_command_line_has_no_deployment() {
+        let check = |mut target: Target, variable: Option<&str>, uri: Option<&str>| {
+            target.or_variable(variable.map(OsStr::new)).unwrap();
+            assert_eq!(target.uri.as_deref(), uri, "{target:?}");
+        };
+        let file = || Target { uri_file: Some("file".into()), ..Target::default() };
+        check(Target::default(), Some("mongodb://a"), Some("mongodb://a"));
+        check(Target::default(), Some(""), None);
+        check(Target::default(), None, None);
+        check(Target::new("mongodb://b"), Some("mongodb://a"), Some("mongodb://b"));
+        check(file(), Some("mongodb://a"), None);
+        check(Target::demo(), Some("mongodb://a"), None);
+    }
 
     #[test]
     fn user_names_and_passwords_are_hidden() {

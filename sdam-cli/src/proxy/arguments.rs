@@ -26,8 +26,9 @@ again and reach the new one. Nothing is sent to a member that is known not to be
 learns that when a driver would; an operation that the old primary has accepted before may be lost.
 
 With proxyHost the proxy reaches the members through that SOCKS5 proxy, for clients as well. With \
-tls=true it speaks TLS with the members, checks their certificates and shows them its own; \
-clients speak plain text with the proxy. With --tls-passthrough clients speak TLS with the members \
+tls=true it speaks TLS with the members and checks their certificates; clients speak plain text with \
+the proxy. It shows them a certificate of its own, which may be a user's, only with \
+--lend-certificate. With --tls-passthrough clients speak TLS with the members \
 themselves; they have to accept that the certificate does not name the proxy, or use a name of the \
 member for it.
 
@@ -82,6 +83,12 @@ pub struct Arguments {
     /// Relay the bytes of clients that use TLS with the members themselves.
     #[arg(long)]
     pub tls_passthrough: bool,
+    /// Show the members the certificate of tlsCertificateKeyFile for every client.
+    ///
+    /// Whoever reaches the proxy's port can then act as its user, by MONGODB-X509 without a
+    /// password.
+    #[arg(long, conflicts_with = "tls_passthrough")]
+    pub lend_certificate: bool,
     /// Print addresses, changes and refusals as JSON, one object a line, on standard output.
     #[arg(long)]
     pub json: bool,
@@ -122,6 +129,7 @@ impl Default for Arguments {
             drain: None,
             max_connections: MAX_CONNECTIONS,
             tls_passthrough: false,
+            lend_certificate: false,
             json: false,
         }
     }

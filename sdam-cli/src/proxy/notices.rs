@@ -7,7 +7,7 @@ use std::{
 
 use sdam::Snapshot;
 use sdam_core::address::ServerAddress;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::tenure::{Role, role};
 use crate::target::SIMULATED;
@@ -16,21 +16,29 @@ use crate::target::SIMULATED;
 type Primary = (ServerAddress, Role);
 
 /// The outputs, and the last printed primary.
+///
+/// A notice that cannot be written is dropped, because clients must not depend on its reader. The
+/// next one that can be written is preceded by the number of dropped ones.
 #[derive(Debug)]
 pub(super) struct Notices<O, R> {
     output: O,
     remarks: R,
     json: bool,
     primary: Option<Primary>,
+    dropped: u64,
 }
 
 impl<O: Write, R: Write> Notices<O, R> {
     pub(super) fn new(output: O, remarks: R, json: bool) -> Self {
-        Self { output, remarks, json, primary: None }
+        Self { output, remarks, json, primary: None, dropped: 0 }
     }
 
     /// Prints the connection strings for clients, in the order of the ports, and whether the
     /// members are simulated.
+    ///
+    /// # Errors
+    ///
+    /// If nobody can read them.
     pub(super) fn listening(&mut self, uris: &[String], is_simulated: bool) -> io::Result<()> {
         if self.json {
             let (uri, reads) = (uris.first(), uris.get(1));
@@ -46,54 +54,119 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.output.flush()
     }
 
-    pub(super) fn warning(&mut self, warning: &str) -> io::Result<()> {
-        writeln!(self.remarks, "warning: {warning}")
+    /// Prints the error that ends the program.
+    pub(super) fn fatal(&mut self, error: &io::Error) {
+        // If standard error fails as well, the error is lost.
+        let _ = writeln!(self.remarks, "error: the addresses cannot be printed: {error}");
+    }
+
+    pub(super) fn warning(&mut self, warning: &str) {
+        let written = writeln!(self.remarks, "warning: {warning}");
+        self.dropped += u64::from(written.and_then(|()| self.remarks.flush()).is_err());
     }
 
     /// Prints the primary if it has changed or was elected again.
-    pub(super) fn primary(&mut self, snapshot: &Snapshot) -> io::Result<()> {
+    pub(super) fn primary(&mut self, snapshot: &Snapshot) {
         let now = snapshot.description().primary();
         let now = now.map(|server| (server.address.clone(), role(server)));
         if now == self.primary || snapshot.is_closed() {
-            return Ok(());
+            return;
         }
         let was = self.primary.take().map(|(address, _)| address);
-        self.primary = now;
-        let now = self.primary.as_ref().map(|(address, _)| address);
-        if self.json {
-            let [now, was] = [now, was.as_ref()].map(|it| it.map(ServerAddress::as_str));
-            let event = json!({ "event": "primary", "address": now, "was": was });
-            writeln!(self.output, "{event}")?;
-            return self.output.flush();
-        }
-        match (now, was) {
-            (Some(now), Some(was)) if *now == was => {
-                writeln!(self.remarks, "primary: {now}, elected again")
-            }
-            (Some(now), Some(was)) => writeln!(self.remarks, "primary: {now}, before {was}"),
-            (Some(now), None) => writeln!(self.remarks, "primary: {now}"),
-            (None, Some(was)) => writeln!(self.remarks, "no primary, before {was}"),
-            (None, None) => Ok(()),
-        }
+        self.primary.clone_from(&now);
+        let now = now.map(|(address, _)| address);
+        let text = match (&now, &was) {
+            (Some(now), Some(was)) if now == was => format!("primary: {now}, elected again"),
+            (Some(now), Some(was)) => format!("primary: {now}, before {was}"),
+            (Some(now), None) => format!("primary: {now}"),
+            (None, Some(was)) => format!("no primary, before {was}"),
+            (None, None) => return,
+        };
+        let [now, was] = [&now, &was].map(|it| it.as_ref().map(ServerAddress::as_str));
+        self.print(&text, &json!({ "event": "primary", "address": now, "was": was }));
     }
 
-    pub(super) fn refused(&mut self, client: SocketAddr, reason: &str) -> io::Result<()> {
-        if self.json {
-            let client = client.to_string();
-            let event = json!({ "event": "refused", "client": client, "reason": reason });
-            writeln!(self.output, "{event}")?;
-            return self.output.flush();
-        }
-        writeln!(self.remarks, "refused {client}: {reason}")
+    pub(super) fn refused(&mut self, client: SocketAddr, reason: &str) {
+        let event = json!({ "event": "refused", "client": client.to_string(), "reason": reason });
+        self.print(&format!("refused {client}: {reason}"), &event);
     }
 
     /// Prints that the program is waiting for `connections`.
-    pub(super) fn stopping(&mut self, connections: usize) -> io::Result<()> {
+    pub(super) fn stopping(&mut self, connections: usize) {
+        let text = format!("stopping: waiting for the replies of {connections} connections");
+        self.print(&text, &json!({ "event": "stopping", "connections": connections }));
+    }
+
+    fn print(&mut self, text: &str, event: &Value) {
+        if self.try_print(text, event).is_err() {
+            self.dropped += 1;
+        }
+    }
+
+    fn try_print(&mut self, text: &str, event: &Value) -> io::Result<()> {
+        if self.dropped > 0 {
+            let dropped = self.dropped;
+            let text = format!("{dropped} notices could not be written");
+            self.write(&text, &json!({ "event": "dropped", "notices": dropped }))?;
+            self.dropped = 0;
+        }
+        self.write(text, event)
+    }
+
+    fn write(&mut self, text: &str, event: &Value) -> io::Result<()> {
         if self.json {
-            let event = json!({ "event": "stopping", "connections": connections });
             writeln!(self.output, "{event}")?;
             return self.output.flush();
         }
-        writeln!(self.remarks, "stopping: waiting for the replies of {connections} connections")
+        writeln!(self.remarks, "{text}")?;
+        self.remarks.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk that is full for a while.
+    struct Flaky {
+        failures: usize,
+        text: String,
+    }
+
+    impl Write for &mut Flaky {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.failures > 0 {
+                self.failures -= 1;
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            self.text.push_str(std::str::from_utf8(bytes).unwrap());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn notices_that_cannot_be_written_are_dropped_and_counted() {
+        let client = SocketAddr::from(([127, 0, 0, 1], 1));
+        let run = |json| {
+            let mut disk = Flaky { failures: 3, text: String::new() };
+            let mut none = Vec::new();
+            if json {
+                let mut notices = Notices::new(&mut disk, none, true);
+                (0..4).for_each(|_| notices.refused(client, "no member"));
+            } else {
+                let mut notices = Notices::new(&mut none, &mut disk, false);
+                (0..4).for_each(|_| notices.refused(client, "no member"));
+            }
+            disk.text
+        };
+        let text = "3 notices could not be written\nrefused 127.0.0.1:1: no member\n";
+        assert_eq!(run(false), text);
+        assert!(
+            run(true).starts_with("{\"event\":\"dropped\",\"notices\":3}\n{\"event\":\"refused\"")
+        );
     }
 }

@@ -163,3 +163,19 @@ fn the_progress_of_reading_a_long_recording_is_shown_up_to_its_length() {
     assert_eq!(recording.unwrap().events.len(), whole.events.len());
     assert_eq!(bar.position(), bytes.len() as u64);
 }
+
+#[cfg(unix)]
+#[test]
+fn only_its_owner_can_read_a_new_recording_and_no_file_is_overwritten() {
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.jsonl");
+    super::create(&path).unwrap();
+    let mode = || fs::metadata(&path).unwrap().permissions().mode();
+    assert_eq!(mode() & 0o777, 0o600);
+    super::create(&path).unwrap();
+    fs::write(&path, "{}").unwrap();
+    assert!(super::create(&path).is_err());
+    assert_eq!(fs::read_to_string(&path).unwrap(), "{}");
+}

@@ -53,6 +53,31 @@ fn without_a_connection_string_nothing_is_simulated_unasked() {
 }
 
 #[test]
+fn an_option_comes_before_the_variable_and_an_empty_variable_is_unset() {
+    let room = Room::new();
+    let run = |words: &str, variable: &str| {
+        let words: Vec<_> = words.split_whitespace().collect();
+        Running::start(room.sdam(&words).env("SDAM_URI", variable)).end()
+    };
+    for name in ["watch --once", "doctor", "export", "proxy"] {
+        let file = run(&format!("{name} --uri-file missing"), "mongodb://");
+        assert_eq!(file.code, 3, "{file:?}");
+        is_helpful(&file, "--uri-file missing");
+        let empty = run(name, "");
+        assert_eq!(empty.code, 3, "{empty:?}");
+        is_helpful(&empty, "there is no connection string");
+    }
+    let targets = run("export --targets missing", "mongodb://");
+    assert_eq!(targets.code, 3, "{targets:?}");
+    is_helpful(&targets, "--targets missing");
+    let recording = run("watch --from missing --plain", "mongodb://");
+    is_helpful(&recording, "missing");
+    let bare = run("", "mongodb://:1");
+    assert_eq!(bare.code, 3, "{bare:?}");
+    is_helpful(&bare, "the host is empty");
+}
+
+#[test]
 fn the_first_line_says_that_the_deployment_is_simulated() {
     let room = Room::new();
     for words in DEMOS {

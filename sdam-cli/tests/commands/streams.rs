@@ -47,3 +47,22 @@ fn errors_in_standard_input_have_its_name_and_their_line() {
         assert!(ended.remarks.starts_with(&expected), "{ended:?}");
     }
 }
+
+#[test]
+fn a_proxy_goes_on_when_its_notices_cannot_be_written() {
+    let room = Room::new();
+    let proxy = "exec sdam proxy --demo --listen 127.0.0.1:0";
+    for command in [format!("{proxy} 2> /dev/full"), format!("{proxy} --json")] {
+        let mut running = Running::start(room.command("sh").args(["-c", &command]));
+        let first = running.line();
+        let uri = first.split(['"', ' ']).find(|word| word.starts_with("mongodb://")).unwrap();
+        // Nobody reads what follows.
+        running.close_output();
+        for _ in 0..2 {
+            let seen = room.run(&["watch", "--once", uri]);
+            assert_eq!(seen.code, 0, "{seen:?}");
+        }
+        running.signal(Signal::TERM);
+        assert_eq!(running.end().code, 0, "{command}");
+    }
+}

@@ -139,6 +139,10 @@ pub(crate) const CASES: &[Case] = &[
         paths: &[URI_FILE],
         refused: &[
             ("mongodb://a/?directConnection=true", ["directConnection=true", "remove"]),
+            (
+                "mongodb://a/?tls=true&tlsCertificateKeyFile=client.pem",
+                ["tlsCertificateKeyFile", "--lend-certificate"],
+            ),
             ("--read primary --tags dc:ny URI", ["mode primary", "choose"]),
         ],
     },
