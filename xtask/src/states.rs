@@ -9,7 +9,7 @@ const LARGEST: &str = "three servers";
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Run only this search: elections, membership, errors, everything, "membership, named",
-    /// "membership, direct", "one server", silence, detection, inline, "inline, two", balanced, "balanced,
+    /// "membership, direct", "one server", silence, detection, trial, inline, "inline, two", balanced, "balanced,
     /// inline", srv or "three servers".
     name: Option<String>,
     /// Search until this number of states is known; among those of three servers if no search is

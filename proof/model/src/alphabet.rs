@@ -217,6 +217,29 @@ pub fn detection() -> Vec<Step> {
     steps
 }
 
+/// Returns the steps of a member that streams and is put on trial, and of a witness.
+pub fn trial() -> Vec<Step> {
+    let reply = |role| Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
+    let (own, other) = (reply(Role::Primary), reply(Role::Secondary));
+    let (check, ping) = links(0);
+    let probe = Link { on: 0, kind: Kind::Probe };
+    vec![
+        Step::Member(0, MemberStep::Reply(own)),
+        Step::Member(0, MemberStep::Due { wanted: false }),
+        Step::Member(0, MemberStep::Late),
+        Step::Member(0, MemberStep::Answered),
+        Step::Connected(ping),
+        Step::Connected(probe),
+        answer(check, own, false),
+        answer(ping, own, false),
+        Step::Break { link: ping, failure: Failure::Network },
+        Step::Break { link: probe, failure: Failure::Network },
+        Step::Member(1, MemberStep::Reply(other)),
+        Step::Member(1, MemberStep::Due { wanted: false }),
+        Step::Member(1, MemberStep::Answered),
+    ]
+}
+
 /// Returns the steps of a client without tasks and of this number of members of a set.
 pub fn inline(members: u8) -> Vec<Step> {
     let mut steps = requests();

@@ -159,8 +159,10 @@ impl World {
     fn due(&mut self, server: ServerId, wanted: bool) -> Result<(), String> {
         let deadline = self.deadline(server, wanted).unwrap_or(self.now);
         self.now = self.now.max(deadline);
-        let is_late = |due: Instant| due > Instant::EPOCH && self.now.since(due) >= STALL;
-        if self.deadline(server, false).is_some_and(is_late) {
+        let due = self.deadline(server, false).filter(|due| *due > Instant::EPOCH);
+        let late = due.map_or(Duration::ZERO, |due| self.now.since(due));
+        self.was_late |= late > Duration::ZERO;
+        if late >= STALL {
             self.stalled = Some(self.now);
         }
         self.extend(server);

@@ -137,7 +137,12 @@ impl World {
                 let others = self.watches.iter().filter(|own| own.id != *server);
                 let witness = others.filter_map(|own| own.answered).max();
                 let (heartbeat, stalled) = (self.start.heartbeat(), self.stalled);
-                self.own(*server)?.suspect(now, heartbeat, (witness, stalled))
+                let is_convicted = self.may_convict(*server);
+                let own = self.own(*server)?;
+                if !is_convicted {
+                    own.has_been_silent(now, heartbeat, (witness, stalled))?;
+                }
+                own.suspect(now)
             }
             EventKind::ServerSuspicionEnded { server, answered, .. } => {
                 let own = self.own(*server)?;

@@ -31,6 +31,7 @@ fn searches() -> Vec<Search> {
         ("one server", one, alphabet::one_server(), all),
         ("silence", two, alphabet::silence(), 2 * some),
         ("detection", Start::DETECTING, alphabet::detection(), 2 * some),
+        ("trial", Start::DETECTING, alphabet::trial(), 6 * some),
         ("inline", Start::INLINE, alphabet::inline(1), all),
         ("inline, two", Start { seeds: 0b011, ..Start::INLINE }, alphabet::inline(2), some / 2),
         ("balanced", Start::BALANCED, alphabet::balanced(2), all),

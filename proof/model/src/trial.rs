@@ -79,10 +79,13 @@ impl World {
 
     /// Checks that a server whose error is that it is silent was found so.
     pub(crate) fn judge_error(&self, server: ServerId, error: &str) -> Result<(), String> {
-        let may = self.verdict.is_some_and(|own| own.server == server && own.may_convict);
-        ensure(may || !error.contains(CONVICTED), || {
+        ensure(self.may_convict(server) || !error.contains(CONVICTED), || {
             format!("server {server} is found silent by {:?}", self.watch_of(server))
         })
+    }
+
+    pub(crate) fn may_convict(&self, server: ServerId) -> bool {
+        self.verdict.is_some_and(|own| own.server == server && own.may_convict)
     }
 
     /// Checks, after a call, which servers are asked.
@@ -138,9 +141,9 @@ impl World {
         own.answered.max(self.stalled).unwrap_or_default()
     }
 
-    /// Returns whether round trips are short, and this host was never stalled.
+    /// Returns whether round trips are short, and no timer was ever late.
     fn has_usual_waits(&self, own: &Watch) -> bool {
-        self.stalled.is_none() && own.slowest == Duration::ZERO
+        !self.was_late && own.slowest == Duration::ZERO
     }
 
     fn witness(&self, server: ServerId) -> Option<Instant> {

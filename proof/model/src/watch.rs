@@ -144,10 +144,10 @@ impl Watch {
         Ok(())
     }
 
-    /// Notes that the server is suspected. `witness` is when another one last answered, `stalled`
-    /// the end of the last stall of this host.
-    pub(crate) fn suspect(
-        &mut self,
+    /// Checks that the server may be suspected. `witness` is when another one last answered,
+    /// `stalled` the end of the last stall of this host.
+    pub(crate) fn has_been_silent(
+        &self,
         now: Instant,
         heartbeat: Duration,
         (witness, stalled): (Option<Instant>, Option<Instant>),
@@ -158,7 +158,11 @@ impl Watch {
         let late = self.answered.and(expected);
         ensure(late.is_some_and(|late| late + PATIENCE <= now && witness > Some(late)), || {
             format!("server {} is suspected: {self:?}, {witness:?}, {stalled:?}", self.id)
-        })?;
+        })
+    }
+
+    /// Notes that the server is suspected.
+    pub(crate) fn suspect(&mut self, now: Instant) -> Result<(), String> {
         let before = self.suspected.replace(now);
         ensure(before.is_none(), || format!("server {} is suspected twice", self.id))
     }

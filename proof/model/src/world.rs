@@ -34,6 +34,8 @@ pub struct World {
     pub(crate) asked: Option<Output>,
     /// The end of the last stall of this host.
     pub(crate) stalled: Option<Instant>,
+    /// True if a timer was ever late, which may make waits longer.
+    pub(crate) was_late: bool,
     /// True if a client without tasks has made a request that has not ended.
     pub(crate) is_requested: bool,
     /// The judgments of a detector that are right in this call.
@@ -85,6 +87,7 @@ impl World {
             reported: Arc::default(),
             asked: None,
             stalled: None,
+            was_late: false,
             is_requested: false,
             verdict: None,
             services: service::services(start),

@@ -24,6 +24,7 @@ fn states_near_the_start_break_no_invariant() {
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, &alphabet::one_server(), 2000);
     check(Start::DETECTING, &alphabet::detection(), 2000);
+    check(Start::DETECTING, &alphabet::trial(), 2000);
     // H-1, H-5, F-41
     check(Start::INLINE, &alphabet::inline(1), 2000);
     // D-12, F-67, I-3, I-50, I-51, I-52, J-21
@@ -73,6 +74,7 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, alphabet::one_server());
     check(Start::DETECTING, alphabet::detection());
+    check(Start::DETECTING, alphabet::trial());
     check(Start::INLINE, alphabet::inline(1));
     let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
     check(inline, alphabet::balanced_inline());
