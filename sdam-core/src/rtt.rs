@@ -110,14 +110,14 @@ impl RttWindow {
     }
 
     /// Returns the mean of the last ten samples and their standard deviation, without the three
-    /// greatest of ten, or the greater one of two, which repetitions by TCP, short spells of load
-    /// and the end of a silence cause; zero if there was never a sample.
+    /// greatest of ten, which repetitions by TCP, short spells of load and the end of a silence
+    /// cause, and at least without the greatest one of fewer; zero if there was never a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
         let (sorted, count) = self.sorted();
         if count == 0 {
             return (self.newest.unwrap_or_default(), Duration::ZERO);
         }
-        let count = (count * 7 / 10).max(1);
+        let count = (count * 7).div_ceil(10).min(count - 1).max(1);
         let samples = || sorted.iter().take(count);
         let mean = samples().sum::<Duration>() / count as u32;
         let squares = samples().map(|sample| sample.abs_diff(mean).as_nanos().pow(2));
