@@ -17,8 +17,9 @@ const TRIPS: u32 = 21;
 /// The additional wait, in which TCP repeats a lost segment.
 const REPETITION: Duration = Duration::from_millis(400);
 
-/// The least standard deviation of [`Detector::PhiAccrual`], in means.
-const LEAST_DEVIATION: u32 = 2;
+/// The least standard deviation of [`Detector::PhiAccrual`], in quarters of the mean: with a
+/// threshold of 12, replies that become sixteen times slower are in time.
+const LEAST_DEVIATION: u32 = 9;
 
 /// The least time for which the answer to a ping is awaited before a new connection is opened.
 const HURRY: Duration = Duration::from_millis(100);
@@ -49,7 +50,7 @@ impl Detector {
                 let (mean, deviation) = rtt.distribution();
                 let quantile = QUANTILES.get(usize::from(threshold.max(1)) - 1);
                 let deviations =
-                    deviation.max(mean * LEAST_DEVIATION) * *quantile.unwrap_or(&0) / 1000;
+                    deviation.max(mean * LEAST_DEVIATION / 4) * *quantile.unwrap_or(&0) / 1000;
                 floor.saturating_add(mean).saturating_add(deviations)
             }
         }
@@ -88,13 +89,13 @@ mod tests {
             assert_eq!(patience(detector, samples), millis, "{threshold} {samples:?}");
         };
         check(8, &[], 500);
-        // A deviation of 0 counts as two means.
-        check(1, &[100], 500 + 100 + 256);
-        check(8, &[100, 100], 500 + 100 + 1122);
-        check(12, &[100], 500 + 100 + 1406);
-        check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1122);
+        // A deviation of 0 counts as 2.25 means.
+        check(1, &[100], 500 + 100 + 288);
+        check(8, &[100, 100], 500 + 100 + 1262);
+        check(12, &[100], 500 + 100 + 1582);
+        check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1262);
         // The first hello was answered late, when the server went on after a silence.
-        check(12, &[9000, 1], 500 + 1 + 14);
+        check(12, &[9000, 1], 500 + 1 + 15);
         // The mean is 100, and the deviation 245.
         check(3, &[0, 0, 0, 0, 0, 0, 700, 2000, 2000, 2000], 500 + 100 + 756);
     }
