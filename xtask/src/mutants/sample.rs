@@ -169,10 +169,14 @@ fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Co
     for package in packages() {
         command.arg(format!("--cargo-arg=--package={package}"));
     }
+    // Some mutants are generated regardless of the expressions, but not those of other files.
+    let files: BTreeSet<_> = missed.iter().filter_map(|mutant| mutant.split(':').next()).collect();
+    for file in files {
+        command.args(["--file", file]);
+    }
     for mutant in missed {
         command.args(["--re", &format!("^{}$", regex::escape(mutant))]);
     }
-    // Some mutants are generated regardless of the expressions.
     Counts::of(&test(command, out)?, |mutant| missed.iter().any(|own| own == mutant))
 }
 
