@@ -12,6 +12,7 @@ use tokio::{runtime::Builder, signal};
 
 use crate::{
     console::Console,
+    descriptors,
     output::{Output, standard_output},
 };
 
@@ -94,6 +95,7 @@ pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io
 where
     F: Future<Output = io::Result<Exit>>,
 {
+    descriptors::raise_limit();
     let console = Console::standard();
     let (output, remarks) = (console.output.clone(), console.remarks.clone());
     let result = run_to_end(program(console));

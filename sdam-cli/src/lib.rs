@@ -23,6 +23,7 @@
 pub mod cli;
 pub mod compare;
 pub mod console;
+mod descriptors;
 pub mod doctor;
 mod duration;
 pub mod exit;

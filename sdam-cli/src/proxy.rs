@@ -5,6 +5,7 @@
 
 mod arguments;
 mod dial;
+mod frames;
 mod notices;
 mod pipe;
 mod port;
@@ -14,9 +15,10 @@ mod tenure;
 mod tests;
 
 use std::{
-    future::pending,
+    collections::HashMap,
+    future::{Future, pending},
     io::{self, Write},
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     pin::pin,
     sync::Arc,
     time::Duration,
@@ -32,7 +34,7 @@ use sdam::{Criteria, Options, Runtime, Topology, transport::tls::Tls};
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
     net::{TcpListener, TcpStream},
-    task::JoinSet,
+    task::{self, JoinSet},
     time::sleep,
 };
 
@@ -42,10 +44,12 @@ use self::{
     notices::Notices,
     port::{Limits, Port},
 };
-use crate::{console::Console, exit::Exit, failure::Failure, target::Target};
+use crate::{console::Console, descriptors, exit::Exit, failure::Failure, target::Target};
 
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// The descriptors of the program itself: its ports, and the checks of the members.
+const OWN_DESCRIPTORS: u64 = 64;
 /// The default time that replies in progress may take when the program ends.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -116,6 +120,9 @@ struct Proxy {
     uris: Vec<String>,
     warnings: Vec<String>,
     max_connections: usize,
+    max_per_client: Option<usize>,
+    /// The remedy for a full proxy.
+    bottleneck: &'static str,
     /// The simulated deployment, if one was requested.
     simulated: Option<ReplicaSet>,
 }
@@ -136,6 +143,7 @@ impl Proxy {
         let limits = Limits {
             wait: options.server_selection_timeout,
             connect: options.connect_timeout,
+            idle: arguments.idle,
             drain: arguments.drain.unwrap_or_default(),
             grace: arguments.drain.unwrap_or(GRACE),
         };
@@ -156,9 +164,14 @@ impl Proxy {
             ports: Vec::new(),
             uris: Vec::new(),
             max_connections: arguments.max_connections,
+            max_per_client: arguments.max_per_client,
+            bottleneck: "see --max-connections",
             topology,
             simulated,
         };
+        if let Some(limit) = descriptors::limit() {
+            proxy.adapt_to(limit);
+        }
         for (option, listen, criteria) in places {
             let failed = |error: io::Error| Failure::listen(option, listen, &error);
             let listener = TcpListener::bind(listen).await.map_err(failed)?;
@@ -173,10 +186,25 @@ impl Proxy {
                 ));
             }
             let topology = proxy.topology.clone();
-            let port = Port { topology, criteria, limits };
+            let port = Port { topology, criteria, limits, opaque: passes };
             proxy.ports.push((listener, port));
         }
         Ok(proxy)
+    }
+
+    /// Lowers the maximum of connections to what the limit of open files admits.
+    fn adapt_to(&mut self, limit: u64) {
+        let left = limit - OWN_DESCRIPTORS.min(limit / 2);
+        let most = usize::try_from(left / 2).unwrap_or(usize::MAX);
+        if most < self.max_connections {
+            self.max_connections = most;
+            self.bottleneck = "raise the limit of open files (ulimit -n, LimitNOFILE=)";
+            self.warnings.push(format!(
+                "the limit of open files, {limit}, admits {most} connections: {}, or lower \
+                 --max-connections",
+                self.bottleneck,
+            ));
+        }
     }
 
     async fn run<O: Write, R: Write>(
@@ -193,8 +221,7 @@ impl Proxy {
         let mut ports = self.ports;
         let (stop, stopped) = oneshot::channel::<()>();
         let (mut stop, stopped) = (Some(stop), stopped.shared());
-        // Dropping it closes all connections.
-        let mut relays = JoinSet::new();
+        let mut relays = Relays::default();
         loop {
             select_biased! {
                 () = signals.select_next_some() => {
@@ -202,46 +229,75 @@ impl Proxy {
                         return Ok(());
                     }
                     ports.clear();
-                    if relays.is_empty() {
+                    if relays.tasks.is_empty() {
                         return Ok(());
                     }
-                    notices.stopping(relays.len());
+                    notices.stopping(relays.tasks.len());
                 }
                 snapshot = snapshots.select_next_some() => notices.primary(&snapshot),
-                refusal = pin!(ended(&mut relays).fuse()) => {
-                    if let Some((client, reason)) = refusal {
+                (client, refusal) = pin!(relays.ended().fuse()) => {
+                    if let Some(reason) = refusal {
                         notices.refused(client, &reason);
                     }
-                    if stop.is_none() && relays.is_empty() {
+                    if stop.is_none() && relays.tasks.is_empty() {
                         return Ok(());
                     }
                 }
                 (stream, client, port) = pin!(accept(&ports).fuse()) => {
-                    let open = relays.len();
-                    if open >= self.max_connections {
-                        let reason = format!("{open} connections are open, see --max-connections");
-                        notices.refused(client, &reason);
+                    let open = relays.tasks.len();
+                    let own = relays.of(client.ip());
+                    let reason = if open >= self.max_connections {
+                        format!("{open} connections are open, {}", self.bottleneck)
+                    } else if self.max_per_client.is_some_and(|most| own >= most) {
+                        format!("{own} connections of it are open, see --max-per-client")
+                    } else {
+                        let stopped = is_dropped(stopped.clone());
+                        relays.spawn(client, async move { port.serve(stream, stopped).await.err() });
                         continue;
-                    }
-                    let stopped = is_dropped(stopped.clone());
-                    relays.spawn(async move {
-                        let refusal = port.serve(stream, stopped).await.err();
-                        refusal.map(|reason| (client, reason))
-                    });
+                    };
+                    notices.refused(client, &reason);
                 }
             }
         }
     }
 }
 
-/// A client without a member, and the reason.
-type Refusal = (SocketAddr, String);
+/// The relayed connections. Dropping it closes them.
+#[derive(Debug, Default)]
+struct Relays {
+    /// Each ends with the reason why its client was refused, if it was.
+    tasks: JoinSet<Option<String>>,
+    clients: HashMap<task::Id, SocketAddr>,
+}
 
-/// Waits for the end of a connection.
-async fn ended(relays: &mut JoinSet<Option<Refusal>>) -> Option<Refusal> {
-    match relays.join_next().await {
-        Some(ended) => ended.unwrap_or_default(),
-        None => pending().await,
+impl Relays {
+    fn spawn(
+        &mut self,
+        client: SocketAddr,
+        relay: impl Future<Output = Option<String>> + Send + 'static,
+    ) {
+        let id = self.tasks.spawn(relay).id();
+        self.clients.insert(id, client);
+    }
+
+    /// Returns the number of connections from this host.
+    fn of(&self, host: IpAddr) -> usize {
+        self.clients.values().filter(|client| client.ip() == host).count()
+    }
+
+    /// Waits for the end of a connection.
+    async fn ended(&mut self) -> (SocketAddr, Option<String>) {
+        let Some(ended) = self.tasks.join_next_with_id().await else {
+            return pending().await;
+        };
+        let (id, refusal) = match ended {
+            Ok(ended) => ended,
+            Err(bug) => (bug.id(), Some(format!("a bug of this program: {bug}"))),
+        };
+        match self.clients.remove(&id) {
+            Some(client) => (client, refusal),
+            None => pending().await,
+        }
     }
 }
 

@@ -32,7 +32,8 @@ the proxy. It shows them a certificate of its own, which may be a user's, only w
 themselves; they have to accept that the certificate does not name the proxy, or use a name of the \
 member for it.
 
-The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once.
+The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once. \
+With --tls-passthrough the proxy cannot see where a reply ends, and takes 100 ms of silence for it.
 
 Exit codes: 0 Ctrl-C or SIGTERM, 3 the command line or the connection string is wrong, 4 another failure.
 
@@ -65,8 +66,8 @@ pub struct Arguments {
     /// A tag set; give several in order of preference, with '' as the last one to accept any member.
     #[arg(long, value_name = "NAME:VALUE,...", value_parser = tags)]
     pub tags: Vec<TagSet>,
-    /// Time that a new connection waits for a member before it is closed [default:
-    /// serverSelectionTimeoutMS].
+    /// Time that a new connection waits for its first request, and then for a member, before it is
+    /// closed [default: serverSelectionTimeoutMS].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub wait: Option<Duration>,
     /// Time that replies in progress may take before their connection is closed [default: 0 when
@@ -80,6 +81,13 @@ pub struct Arguments {
         default_value_t = MAX_CONNECTIONS
     )]
     pub max_connections: usize,
+    /// Maximum number of concurrent connections from one address [default: none].
+    #[arg(long, value_name = "N", value_parser = whole::<usize>(1..=1_000_000))]
+    pub max_per_client: Option<usize>,
+    /// Close connections on which nothing was sent for this time, unless a reply is outstanding
+    /// [default: never].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub idle: Option<Duration>,
     /// Relay the bytes of clients that use TLS with the members themselves.
     #[arg(long)]
     pub tls_passthrough: bool,
@@ -128,6 +136,8 @@ impl Default for Arguments {
             wait: None,
             drain: None,
             max_connections: MAX_CONNECTIONS,
+            max_per_client: None,
+            idle: None,
             tls_passthrough: false,
             lend_certificate: false,
             json: false,

@@ -32,6 +32,11 @@ impl Pipe {
         self.start == self.end
     }
 
+    /// Returns the bytes that are not written yet.
+    pub(super) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..self.end).unwrap_or_default()
+    }
+
     /// Reads once, appending to the buffer; stays pending while the buffer is full. Returns the
     /// number of bytes, 0 at the end.
     pub(super) fn poll_fill(
@@ -57,8 +62,7 @@ impl Pipe {
         cx: &mut Context<'_>,
         writer: &mut (impl AsyncWrite + Unpin),
     ) -> Poll<io::Result<()>> {
-        let bytes = self.buffer.get(self.start..self.end).unwrap_or_default();
-        let written = ready!(Pin::new(writer).poll_write(cx, bytes))?;
+        let written = ready!(Pin::new(writer).poll_write(cx, self.bytes()))?;
         if written == 0 {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }

@@ -33,6 +33,8 @@ pub(super) struct Port {
     pub(super) topology: Topology<Way>,
     pub(super) criteria: Criteria,
     pub(super) limits: Limits,
+    /// True if clients speak TLS with the members, so that messages cannot be told apart.
+    pub(super) opaque: bool,
 }
 
 /// The time limits of a port.
@@ -42,6 +44,8 @@ pub(super) struct Limits {
     pub(super) wait: Duration,
     /// The limit for connecting to a member; `None` means the operating system's.
     pub(super) connect: Option<Duration>,
+    /// The time after which a silent connection is closed; `None` for never.
+    pub(super) idle: Option<Duration>,
     /// The limit for a reply in progress when the member loses its role.
     pub(super) drain: Duration,
     /// The limit for a reply in progress when the program ends.
@@ -72,16 +76,27 @@ impl Port {
         let _ = tune_tcp(&client, None);
         let (mut client, mut up) = (TokioStream(client), Pipe::new());
         let mut stopped = pin!(stopped.fuse());
+        // A silent client takes no connection of a member.
+        select_biased! {
+            () = stopped => return Ok(()),
+            has_left = pin!(first(&mut client, &mut up).fuse()) => if has_left {
+                return Ok(());
+            },
+            () = pin!(sleep(self.limits.wait).fuse()) => {
+                return Err(format!("it sent nothing for {:?}, see --wait", self.limits.wait));
+            }
+        }
         let found = select_biased! {
             () = stopped => return Ok(()),
             found = pin!(self.find().fuse()) => found?,
+            // Its request must not be executed after it has given up.
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(()),
         };
         let Found { selected, tenure, stream } = found;
         let holds = (self.topology.clone(), tenure.clone());
-        let mut relay = Relay::new((client, up), stream, holds);
+        let mut relay = Relay::new((client, up), stream, holds, self.opaque);
         let lost = (tenure.end(&self.topology), self.limits.drain);
-        let end = relay.run(lost, (stopped, self.limits.grace)).await;
+        let end = relay.run(lost, (stopped, self.limits.grace), self.limits.idle).await;
         self.report(&selected, &relay, end);
         Ok(())
     }
@@ -96,10 +111,12 @@ impl Port {
             let Some(tenure) = Tenure::begin(&selected, &self.topology.snapshot()) else {
                 continue;
             };
+            let left = deadline.saturating_duration_since(Instant::now());
+            let limit = self.limits.connect.map_or(left, |connect| connect.min(left));
             let mut lost = pin!(tenure.end(&self.topology).fuse());
             let opened = select_biased! {
                 () = lost => continue,
-                opened = pin!(selected.pool().open(self.limits.connect).fuse()) => opened,
+                opened = pin!(selected.pool().open(Some(limit)).fuse()) => opened,
             };
             let error = match opened {
                 Ok(stream) => {
@@ -145,7 +162,12 @@ impl Port {
     }
 }
 
+/// Waits for the first bytes of a client. Returns whether it has left without any.
+async fn first(client: &mut Client, up: &mut Pipe) -> bool {
+    !matches!(poll_fn(|cx| up.poll_fill(cx, client)).await, Ok(1..))
+}
+
 /// Reads the bytes that a waiting client sends, until it closes its connection.
 async fn left(client: &mut Client, up: &mut Pipe) {
-    while let Ok(1..) = poll_fn(|cx| up.poll_fill(cx, client)).await {}
+    while !first(client, up).await {}
 }

@@ -3,22 +3,24 @@
 use std::{
     future::{Future, pending, poll_fn},
     io,
-    pin::pin,
+    pin::{Pin, pin},
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use futures::{FutureExt, select_biased};
+use futures::{FutureExt, io::AsyncWrite, select_biased};
 use sdam::{Topology, transport::stream::ByteStream};
 use tokio::time::{Instant, sleep_until};
 
 use super::{
     dial::Way,
+    frames::Exchange,
     pipe::{Client, Pipe},
     tenure::Tenure,
 };
 
-/// The duration of silence after which a member's reply counts as complete.
+/// The duration of silence after which a member's reply counts as complete, if its messages cannot
+/// be told apart because they are encrypted.
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// The reason why a relayed connection ended.
@@ -41,21 +43,41 @@ pub(super) struct Relay {
     down: Pipe,
     topology: Topology<Way>,
     tenure: Tenure,
-    /// True if the member owes a reply, because it received the last bytes.
+    /// The messages; `None` if they cannot be told apart.
+    exchange: Option<Exchange>,
+    /// True if the member received the last bytes.
     awaits: bool,
     /// The time when the member last sent something.
     heard: Option<Instant>,
-    /// True if data from the client is forwarded to the member.
-    forwards: bool,
+    sending: Sending,
+    /// When something was last sent.
+    active: Instant,
+}
+
+/// The bytes that the client may still send to the member. Unless it is all, the connection is
+/// closed as soon as nothing is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sending {
+    All,
+    /// The rest of the current request, because the program is ending.
+    Request,
+    /// Nothing, because the member has lost its role.
+    Nothing,
+    /// Nothing, because the client has closed its side, which the member is told.
+    Closed,
 }
 
 impl Relay {
-    /// Connects `client`, whose first bytes are in `up`, to `member`.
+    /// Connects `client`, whose first bytes are in `up`, to `member`. If the bytes are `opaque`, their
+    /// messages cannot be told apart.
     pub(super) fn new(
         (client, up): (Client, Pipe),
         member: Box<dyn ByteStream>,
         (topology, tenure): (Topology<Way>, Tenure),
+        opaque: bool,
     ) -> Self {
+        let mut exchange = (!opaque).then(Exchange::default);
+        exchange.take_if(|exchange| !exchange.send(up.bytes()));
         Self {
             client,
             member,
@@ -63,9 +85,11 @@ impl Relay {
             down: Pipe::new(),
             topology,
             tenure,
+            exchange,
             awaits: false,
             heard: None,
-            forwards: true,
+            sending: Sending::All,
+            active: Instant::now(),
         }
     }
 
@@ -76,27 +100,31 @@ impl Relay {
 
     /// Returns whether a reply of the member is outstanding.
     pub(super) fn awaits(&self) -> bool {
-        self.awaits
+        self.exchange.as_ref().map_or(self.awaits, Exchange::awaits)
     }
 
     /// Relays until one side closes the connection, or until `lost` or `stopped`, after which a
     /// reply may take the given time.
     ///
-    /// After the loss of the role, the member is sent nothing more.
+    /// Also closes a connection on which nothing was sent for the time `idle`, unless a reply is
+    /// outstanding. After the loss of the role, the member is sent nothing more; after `stopped`, no further
+    /// request.
     pub(super) async fn run(
         &mut self,
         (lost, patience): (impl Future<Output = ()>, Duration),
         (stopped, grace): (impl Future<Output = ()>, Duration),
+        idle: Option<Duration>,
     ) -> End {
         let (mut lost, mut stopped) = (pin!(lost.fuse()), pin!(stopped.fuse()));
         let mut limit = None;
         loop {
-            let due = match limit {
-                Some(limit) => match self.due(limit) {
-                    Some(due) => Some(due),
-                    None => return End::Closed,
-                },
-                None => None,
+            let due = match (limit, idle) {
+                (Some(limit), _) => self.due(limit).map(Some),
+                (None, Some(idle)) => self.rests_until(idle).map(Some),
+                (None, None) => Some(None),
+            };
+            let Some(due) = due else {
+                return End::Closed;
             };
             let timer = async {
                 match due {
@@ -106,10 +134,15 @@ impl Relay {
             };
             select_biased! {
                 () = lost => {
-                    self.forwards = false;
+                    self.sending = Sending::Nothing;
                     limit = Some(sooner(limit, patience));
                 }
-                () = stopped => limit = Some(sooner(limit, grace)),
+                () = stopped => {
+                    if self.sending == Sending::All {
+                        self.sending = Sending::Request;
+                    }
+                    limit = Some(sooner(limit, grace));
+                }
                 () = pin!(timer.fuse()) => {}
                 end = poll_fn(|cx| self.poll(cx)).fuse() => return end,
             }
@@ -123,30 +156,56 @@ impl Relay {
         if now >= limit {
             return None;
         }
-        if self.awaits || !self.down.is_empty() {
+        if self.exchange.is_some() || self.awaits || !self.down.is_empty() {
             return Some(limit);
         }
         let settled = self.heard? + SETTLE;
         (now < settled).then_some(limit.min(settled))
     }
 
+    /// Returns when to check again whether the connection was silent for the time `idle`; `None` if
+    /// it was.
+    fn rests_until(&self, idle: Duration) -> Option<Instant> {
+        let now = Instant::now();
+        let is_busy = self.awaits() || !self.down.is_empty() || !self.up.is_empty();
+        let due = if is_busy { now + idle } else { self.active + idle };
+        (now < due).then_some(due)
+    }
+
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         if let Poll::Ready(end) = self.poll_down(cx) {
             return Poll::Ready(end);
         }
-        self.poll_up(cx)
+        if let Poll::Ready(end) = self.poll_up(cx) {
+            return Poll::Ready(end);
+        }
+        let is_over = self.sending != Sending::All && self.is_complete();
+        if is_over { Poll::Ready(End::Closed) } else { Poll::Pending }
+    }
+
+    /// Returns whether nothing is cut off if the connection is closed now; false if that is not
+    /// known.
+    fn is_complete(&self) -> bool {
+        // What is left of a request is not forwarded after the loss of the role.
+        let is_sent = self.sending == Sending::Nothing || self.up.is_empty();
+        is_sent && self.down.is_empty() && self.exchange.as_ref().is_some_and(Exchange::is_complete)
     }
 
     fn poll_down(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             if self.down.is_empty() {
                 match ready!(self.down.poll_fill(cx, &mut self.member)) {
+                    // It has answered what the client asked before it closed its side.
+                    Ok(0) if self.sending == Sending::Closed => return Poll::Ready(End::Client),
                     Ok(0) => return Poll::Ready(End::Member(None)),
                     Ok(_) => {}
                     Err(error) => return Poll::Ready(End::Member(Some(error))),
                 }
+                let bytes = self.down.bytes();
+                self.exchange.take_if(|exchange| !exchange.receive(bytes));
                 self.awaits = false;
-                self.heard = Some(Instant::now());
+                self.active = Instant::now();
+                self.heard = Some(self.active);
             }
             if ready!(self.down.poll_drain(cx, &mut self.client)).is_err() {
                 return Poll::Ready(End::Client);
@@ -156,24 +215,42 @@ impl Relay {
 
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
+            if self.sending == Sending::Closed {
+                // Repeated until it is done, and harmless afterwards.
+                let _ = Pin::new(&mut self.member).poll_close(cx);
+                return Poll::Pending;
+            }
             if self.up.is_empty() {
                 if let Poll::Ready(Err(error)) = self.up.poll_flush(cx, &mut self.member) {
                     return Poll::Ready(End::Member(Some(error)));
                 }
+                let between = self.exchange.as_ref().is_none_or(Exchange::is_between_requests);
+                if self.sending == Sending::Request && between {
+                    return Poll::Pending;
+                }
                 match ready!(self.up.poll_fill(cx, &mut self.client)) {
+                    Ok(0) if self.awaits() => {
+                        // The client may still read.
+                        self.sending = Sending::Closed;
+                        continue;
+                    }
                     Ok(0) | Err(_) => return Poll::Ready(End::Client),
                     Ok(_) => {}
                 }
+                let bytes = self.up.bytes();
+                self.exchange.take_if(|exchange| !exchange.send(bytes));
             }
             // Checked before every write, so that the member gets nothing after its loss is known,
             // even if this task has not been woken yet.
-            if !self.forwards || !self.tenure.holds(&self.topology.snapshot()) {
+            let may_send = matches!(self.sending, Sending::All | Sending::Request);
+            if !may_send || !self.tenure.holds(&self.topology.snapshot()) {
                 return Poll::Ready(End::Closed);
             }
             if let Err(error) = ready!(self.up.poll_drain(cx, &mut self.member)) {
                 return Poll::Ready(End::Member(Some(error)));
             }
             self.awaits = true;
+            self.active = Instant::now();
         }
     }
 }

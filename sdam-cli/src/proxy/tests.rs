@@ -228,6 +228,79 @@ fn the_first_signal_waits_for_replies_and_the_second_does_not() {
 }
 
 #[test]
+fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let program = Running::start(set.arguments());
+    program.primary();
+    let mut client = Client::connect(&program.uris[0]);
+    client.hello("first");
+    set.stop_reply(Some("second"));
+    client.send("second", None);
+    set.wait_for("second");
+    program.signal();
+    program.remark("stopping: ", &[]);
+    client.send("third", None);
+    // Longer than the silence after which an encrypted reply counts as complete.
+    client.receive_stopped(Duration::from_millis(300), || set.stop_reply(None));
+    client.assert_closed();
+    assert!(set.receivers("third").is_empty());
+    assert_eq!(program.join(), Exit::SUCCESS);
+}
+
+#[test]
+fn a_client_that_closes_its_side_gets_its_reply() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let program = Running::start(set.arguments());
+    program.primary();
+    let mut client = Client::connect(&program.uris[0]);
+    client.hello("first");
+    set.stop_reply(Some("second"));
+    client.send("second", None);
+    client.close_half();
+    set.wait_for("second");
+    set.stop_reply(None);
+    client.receive().unwrap();
+    client.assert_closed();
+    program.finish();
+}
+
+#[test]
+fn a_silent_client_takes_no_connection_of_a_member_and_is_closed_after_the_wait() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.wait = Some(Duration::from_millis(300));
+    let program = Running::start(arguments);
+    program.primary();
+    let mut silent = Client::connect(&program.uris[0]);
+    silent.assert_closed();
+    program.remark("refused 127.0.0.1:", &[]);
+    program.finish();
+}
+
+#[test]
+fn idle_connections_are_closed_and_one_address_cannot_take_all() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.idle = Some(Duration::from_millis(300));
+    arguments.max_per_client = Some(1);
+    let program = Running::start(arguments);
+    program.primary();
+    let mut first = Client::connect(&program.uris[0]);
+    let version = first.hello("first");
+    let mut second = Client::connect(&program.uris[0]);
+    second.assert_closed();
+    let refusal = program.remark("refused 127.0.0.1:", &[]);
+    assert!(refusal.ends_with("1 connections of it are open, see --max-per-client"), "{refusal}");
+    first.assert_closed();
+    // A client that waits for a reply is not idle.
+    let mut waiting = Client::connect(&program.uris[0]);
+    waiting.hello("waiting");
+    waiting.send("awaited", Some(version.get_document("topologyVersion").unwrap()));
+    waiting.is_open_for(Duration::from_millis(900));
+    program.finish();
+}
+
+#[test]
 fn events_can_be_json() {
     let set = Deployment::start(Builder::replica_set(1));
     let mut arguments = set.arguments();

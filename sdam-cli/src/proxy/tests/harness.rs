@@ -5,7 +5,7 @@ use std::{
     net::{Shutdown, TcpListener, TcpStream},
     ops::Deref,
     sync::{
-        Mutex,
+        Condvar, Mutex,
         mpsc::{self, Receiver},
     },
     thread,
@@ -23,7 +23,31 @@ use crate::testing::{Lines, block_on};
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The connections of a member, each with the received bytes.
-type Record = Mutex<Vec<(Vec<u8>, TcpStream)>>;
+#[derive(Default)]
+pub(super) struct Record {
+    connections: Mutex<Vec<(Vec<u8>, TcpStream)>>,
+    /// The marker of a connection whose next reply stops in the middle.
+    stopped: Mutex<Option<String>>,
+    changed: Condvar,
+}
+
+impl Record {
+    /// Forwards a part of a reply. If it is to stop, waits after the first bytes.
+    fn forward(&self, number: usize, to: &mut TcpStream, bytes: &[u8]) -> io::Result<()> {
+        let is_stopped = |marker: &mut Option<String>| {
+            let connections = self.connections.lock().unwrap();
+            marker.as_ref().is_some_and(|marker| contains(&connections[number].0, marker))
+        };
+        let mut rest = bytes;
+        let marker = self.stopped.lock().unwrap();
+        if is_stopped(&mut marker.clone()) {
+            to.write_all(&bytes[..30])?;
+            rest = &bytes[30..];
+        }
+        drop(self.changed.wait_while(marker, is_stopped).unwrap());
+        to.write_all(rest)
+    }
+}
 
 /// A simulated replica set with a recorder in front of each member.
 pub(super) struct Deployment {
@@ -73,7 +97,7 @@ impl Deployment {
     /// Returns the members that received `marker`.
     pub(super) fn receivers(&self, marker: &str) -> Vec<&str> {
         let has = |record: &Record| {
-            let connections = record.lock().unwrap();
+            let connections = record.connections.lock().unwrap();
             connections.iter().any(|(bytes, _)| contains(bytes, marker))
         };
         let members = self.members.iter().filter(|(_, record, _)| has(record));
@@ -87,10 +111,18 @@ impl Deployment {
         }
     }
 
+    /// Stops the next reply on the connection of `marker` after 30 bytes, until it is `None`.
+    pub(super) fn stop_reply(&self, marker: Option<&str>) {
+        for (_, record, _) in &self.members {
+            *record.stopped.lock().unwrap() = marker.map(str::to_owned);
+            record.changed.notify_all();
+        }
+    }
+
     /// Closes the connection on which `marker` arrived, as if the member had closed it.
     pub(super) fn cut(&self, marker: &str) {
         for (_, record, _) in &self.members {
-            let connections = record.lock().unwrap();
+            let connections = record.connections.lock().unwrap();
             for (bytes, stream) in connections.iter() {
                 if contains(bytes, marker) {
                     stream.shutdown(Shutdown::Both).unwrap();
@@ -115,33 +147,41 @@ fn record_all(listener: &TcpListener, record: &Arc<Record>, place: &str) {
             continue;
         };
         let number = {
-            let mut connections = record.lock().unwrap();
+            let mut connections = record.connections.lock().unwrap();
             connections.push((Vec::new(), client.try_clone().unwrap()));
             connections.len() - 1
         };
         let (from, to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
         let own = Arc::clone(record);
         thread::spawn(move || {
-            pass(from, to, |bytes| {
-                let mut connections = own.lock().unwrap();
+            pass(from, to, |to, bytes| {
+                let mut connections = own.connections.lock().unwrap();
                 connections[number].0.extend_from_slice(bytes);
+                drop(connections);
+                to.write_all(bytes)
             });
         });
-        thread::spawn(move || pass(server, client, |_| ()));
+        let own = Arc::clone(record);
+        thread::spawn(move || {
+            pass(server, client, |to, bytes| own.forward(number, to, bytes));
+        });
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, mut seen: impl FnMut(&[u8])) {
+fn pass(
+    mut from: TcpStream,
+    mut to: TcpStream,
+    mut forward: impl FnMut(&mut TcpStream, &[u8]) -> io::Result<()>,
+) {
     let mut buffer = [0; 4096];
     while let Ok(read @ 1..) = from.read(&mut buffer) {
-        seen(&buffer[..read]);
-        if to.write_all(&buffer[..read]).is_err() {
+        if forward(&mut to, &buffer[..read]).is_err() {
             break;
         }
     }
     // One of them may already be closed.
-    let _ = from.shutdown(Shutdown::Both);
-    let _ = to.shutdown(Shutdown::Both);
+    let _ = from.shutdown(Shutdown::Read);
+    let _ = to.shutdown(Shutdown::Write);
 }
 
 pub(super) fn arguments() -> Arguments {
@@ -257,12 +297,39 @@ impl Client {
         let _ = self.stream.write_all(&bytes);
     }
 
+    /// Checks that nothing arrives, and that the connection stays open.
+    pub(super) fn is_open_for(&mut self, time: Duration) {
+        self.stream.set_read_timeout(Some(time)).unwrap();
+        let silence = self.stream.read(&mut [0]).unwrap_err();
+        assert_eq!(silence.kind(), io::ErrorKind::WouldBlock);
+        self.stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    }
+
+    /// Closes the client's side of the connection.
+    pub(super) fn close_half(&self) {
+        self.stream.shutdown(Shutdown::Write).unwrap();
+    }
+
     pub(super) fn receive(&mut self) -> io::Result<Document> {
         let mut length = [0; 4];
         self.stream.read_exact(&mut length)?;
-        let mut bytes = vec![0; u32::from_le_bytes(length) as usize];
-        bytes[..4].copy_from_slice(&length);
-        self.stream.read_exact(&mut bytes[4..])?;
+        self.receive_rest(&length)
+    }
+
+    /// Receives a reply that stops after 30 bytes, for at least this time, until `release`.
+    pub(super) fn receive_stopped(&mut self, time: Duration, release: impl FnOnce()) -> Document {
+        let mut head = [0; 30];
+        self.stream.read_exact(&mut head).unwrap();
+        self.is_open_for(time);
+        release();
+        self.receive_rest(&head).unwrap()
+    }
+
+    fn receive_rest(&mut self, head: &[u8]) -> io::Result<Document> {
+        let length = u32::from_le_bytes(*head.first_chunk().unwrap());
+        let mut bytes = vec![0; length as usize];
+        bytes[..head.len()].copy_from_slice(head);
+        self.stream.read_exact(&mut bytes[head.len()..])?;
         let message = WireMessage::decode(bytes).unwrap();
         Ok(Document::from_reader(message.body()).unwrap())
     }
