@@ -54,6 +54,9 @@ impl ServerAddress {
         }
         // The rule of connection strings, because SDAM has none.
         if text.strip_suffix(".sock").is_some() {
+            if text.chars().any(char::is_control) {
+                return Err("the path contains a control character");
+            }
             return Ok(Self::unix(text));
         }
         let (host, port) = if let Some(rest) = text.strip_prefix('[') {
@@ -255,6 +258,7 @@ mod tests {
         check("a:1:2", colons);
         check("::1x", colons);
         check("a:b", "the port must be a number from 1 to 65535");
+        check("/tmp/a\n.sock", "the path contains a control character");
         check("[::1]:b", "the port must be a number from 1 to 65535");
         check(":1", "the host is empty");
         check("a b", "the host contains a space, a control character or a `/`");

@@ -170,7 +170,7 @@ impl Hello {
         let known = members.into_iter().flatten().find(|own| own.as_str() == text);
         match known {
             Some(member) => Some(member.clone()),
-            None => ServerAddress::read(text).ok(),
+            None => named(text),
         }
     }
 }
@@ -198,13 +198,19 @@ impl Role {
     }
 }
 
+/// Returns the address of a member. The path of a Unix domain socket is none: only a connection
+/// string may name one, because a server must not make its clients connect to local programs.
+fn named(text: &str) -> Option<ServerAddress> {
+    ServerAddress::read(text).ok().filter(|address| !address.is_unix())
+}
+
 /// Returns the members, sorted and without duplicates.
 fn members(field: Field<'_>) -> Result<Box<[ServerAddress]>, Malformed> {
     let mut members = SmallVec::<[ServerAddress; 8]>::new();
     for element in field.elements() {
         let element = element?;
         if members.len() < Hello::MAX_MEMBERS {
-            members.extend(element.text().and_then(|text| ServerAddress::read(text).ok()));
+            members.extend(element.text().and_then(named));
         }
     }
     members.sort_unstable();

@@ -108,9 +108,14 @@ fn members_are_normalised_sorted_and_deduplicated() {
 }
 
 #[test]
-fn a_socket_path_keeps_its_case_next_to_a_member_that_differs_in_case_only() {
-    let hello = parse(&doc! { "ok": 1, "hosts": ["/tmp/A.sock"], "me": "/tmp/a.sock" }).unwrap();
-    assert_eq!(hello.me.unwrap().as_str(), "/tmp/a.sock");
+fn a_server_cannot_name_a_local_socket() {
+    let hello = parse(&doc! {
+        "ok": 1, "setName": "rs", "hosts": ["/run/A.sock", "a"], "me": "/run/A.sock",
+        "primary": "b.sock",
+    });
+    let hello = hello.unwrap();
+    assert_eq!(texts(&hello.hosts), ["a:27017"]);
+    assert_eq!((hello.me, hello.primary), (None, None));
 }
 
 #[test]

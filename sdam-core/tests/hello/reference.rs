@@ -162,7 +162,7 @@ fn topology_version(reply: &Document) -> Option<TopologyVersion> {
 }
 
 fn address(reply: &Document, key: &str) -> Option<ServerAddress> {
-    ServerAddress::parse(reply.get_str(key).ok()?).ok()
+    named(reply.get_str(key).ok()?)
 }
 
 fn members(reply: &Document, key: &str) -> Box<[ServerAddress]> {
@@ -171,9 +171,14 @@ fn members(reply: &Document, key: &str) -> Box<[ServerAddress]> {
     };
     members
         .iter()
-        .filter_map(|member| ServerAddress::parse(member.as_str()?).ok())
+        .filter_map(|member| named(member.as_str()?))
         .take(Hello::MAX_MEMBERS)
         .collect::<std::collections::BTreeSet<_>>()
         .into_iter()
         .collect()
+}
+
+/// A server cannot name a local socket.
+fn named(text: &str) -> Option<ServerAddress> {
+    ServerAddress::parse(text).ok().filter(|address| !address.is_unix())
 }
