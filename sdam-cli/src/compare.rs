@@ -21,7 +21,9 @@ use self::{
     sweep::{Period, periods},
     views::{Client, Subject},
 };
-use crate::{exit::Exit, failure::Failure, recording::Recording, values::seconds};
+use crate::{
+    exit::Exit, failure::Failure, recording::Recording, terminal::json_line, values::seconds,
+};
 
 /// The end of the help text.
 const AFTER: &str = "\
@@ -85,7 +87,7 @@ pub fn run(
         writeln!(remarks, "warning: {one} and {other} have no server in common; {doubt}")?;
     }
     if arguments.json {
-        writeln!(output, "{}", json::of(&comparison))?;
+        writeln!(output, "{}", json_line(&json::of(&comparison)))?;
     } else {
         text::write(&comparison, &mut output)?;
     }

@@ -29,6 +29,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
+use crate::terminal::sanitize_lines;
+
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
 /// The maximum number of connections at a time; further ones wait.
@@ -95,7 +97,7 @@ where
 
 /// Creates a page of plain text.
 pub fn text(status: StatusCode, body: impl Into<String>) -> Response<String> {
-    typed(status, "text/plain; charset=utf-8", body)
+    typed(status, "text/plain; charset=utf-8", sanitize_lines(&body.into()))
 }
 
 /// Creates a page with this content type.

@@ -21,6 +21,7 @@ use sdam_events::{
 };
 
 use crate::output::Output;
+use crate::terminal::sanitize;
 
 /// Reads the log configuration from the environment of the process.
 pub fn config() -> LogConfig {
@@ -81,10 +82,11 @@ impl EventSink for LogSink {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (at, began) = *state.anchor.get_or_insert((event.at, SystemTime::now()));
         let line = format!(
-            "{} {:5} {:15} {message}\n",
+            "{} {:5} {:15} {}\n",
             timestamp(began + event.at.since(at)),
             format!("{severity:?}").to_uppercase(),
-            component.as_str()
+            component.as_str(),
+            sanitize(&message.to_string()),
         );
         // In a single call, so that lines are not mixed. An error cannot be reported anywhere.
         let _ = state.out.write_all(line.as_bytes());

@@ -85,16 +85,34 @@ impl fmt::Display for Painted {
 /// replaces characters that change the direction of text, which can make an address look like
 /// another.
 pub(crate) fn sanitize(text: &str) -> String {
-    let turns = |c: char| {
-        matches!(
+    text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Does the same to each line.
+pub(crate) fn sanitize_lines(text: &str) -> String {
+    text.chars().map(|c| if is_harmful(c) && c != '\n' { '\u{fffd}' } else { c }).collect()
+}
+
+/// Formats a JSON value in one line, with escapes for the characters that [`sanitize`] replaces.
+pub(crate) fn json_line(value: &serde_json::Value) -> String {
+    let mut line = String::new();
+    for c in value.to_string().chars() {
+        if is_harmful(c) {
+            // Only in strings. Writing to a string cannot fail.
+            let _ = write!(line, "\\u{:04x}", u32::from(c));
+        } else {
+            line.push(c);
+        }
+    }
+    line
+}
+
+fn is_harmful(c: char) -> bool {
+    c.is_control()
+        || matches!(
             c,
             '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
         )
-    };
-    let replaced = |c: char| {
-        if c.is_control() || turns(c) { '\u{fffd}' } else { c }
-    };
-    text.chars().map(replaced).collect()
 }
 
 /// Wraps `text` between words, leaving `indent` columns free.
@@ -142,6 +160,11 @@ mod tests {
         assert_eq!(text, "a\u{fffd}[2Jb\u{fffd}c");
         let text = Palette::Ansi.paint(Tone::Bad, "a").to_string();
         assert_eq!(text, "\x1b[31ma\x1b[0m");
+        assert_eq!(sanitize_lines("a\0\u{202e}\nb\u{9b}"), "a\u{fffd}\u{fffd}\nb\u{fffd}");
+        let value = serde_json::json!({ "a": "\u{9b}\u{202e}\n\u{7f}é" });
+        let line = json_line(&value);
+        assert_eq!(line, r#"{"a":"\u009b\u202e\n\u007fé"}"#);
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&line).unwrap(), value);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::{
     sweep::Period,
     views::{Client, Subject},
 };
-use crate::{duration::short, failover::describe, log::timestamp};
+use crate::{duration::short, failover::describe, log::timestamp, terminal::sanitize};
 
 /// The maximum number of periods to show for each subject, and of failovers for each client.
 const MAX_PERIODS: usize = 20;
@@ -41,7 +41,7 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
             writeln!(out, "    {first} earlier failovers")?;
         }
         for (at, failover) in &client.failovers[first..] {
-            writeln!(out, "    {}: {}", time(*at), describe(failover, short))?;
+            writeln!(out, "    {}: {}", time(*at), sanitize(&describe(failover, short)))?;
         }
     }
     let mut longest = None;
@@ -113,10 +113,9 @@ fn of_period(comparison: &Comparison, period: &Period, out: &mut impl Write) -> 
     let note = if comparison.exceeds(period) { "" } else { ", within the tolerance" };
     writeln!(out, "  {} for {length}{note}", time(period.from))?;
     for (at, views) in &period.views {
-        let views =
-            comparison.clients.iter().zip(views).map(|(client, view)| {
-                format!("{} {}", client.name, view.as_deref().unwrap_or("none"))
-            });
+        let views = comparison.clients.iter().zip(views).map(|(client, view)| {
+            sanitize(&format!("{} {}", client.name, view.as_deref().unwrap_or("none")))
+        });
         let views: Vec<_> = views.collect();
         let after = short(Duration::from_nanos(at - period.from));
         writeln!(out, "    +{after:<9} {}", views.join(", "))?;

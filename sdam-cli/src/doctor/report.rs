@@ -10,7 +10,7 @@ use super::{
     findings::counted,
     observation::Observation,
 };
-use crate::terminal::{Palette, Tone, columns, wrap};
+use crate::terminal::{Palette, Tone, columns, json_line, wrap};
 
 /// The columns of the matrix; the TLS column combines two checks.
 const COLUMNS: [(&str, &[Check]); 4] = [
@@ -241,5 +241,5 @@ pub(super) fn json(target: &str, is_simulated: bool, findings: &[Finding]) -> St
         "summary": summary,
         "checks": checks.collect::<Vec<_>>(),
     });
-    format!("{document}\n")
+    format!("{}\n", json_line(&document))
 }

@@ -16,6 +16,7 @@ use super::{
 use crate::{
     http,
     json::{self, RoundTrips},
+    terminal::json_line,
 };
 
 const INDEX: &str = "\
@@ -153,7 +154,7 @@ fn topology(deployment: &Deployment) -> Response<String> {
     if deployment.is_simulated() {
         json["simulated"] = true.into();
     }
-    http::typed(StatusCode::OK, "application/json", format!("{json}\n"))
+    http::typed(StatusCode::OK, "application/json", format!("{}\n", json_line(&json)))
 }
 
 /// Returns the health of the deployment for the requested kind of operation.

@@ -48,6 +48,11 @@ impl Write for Shared {
 /// Returns the log lines enabled by `config` for a topology from start to close, with one selection
 /// of a server of `set`.
 fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
+    lines_of(set, config, "insert")
+}
+
+/// The same for an operation with this name.
+fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));
     let runtime =
@@ -61,7 +66,7 @@ fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
             .sink(sink)
             .start(sdam::runtime::tokio().unwrap())
             .unwrap();
-        let write = sdam_select::criteria::Criteria::write().with_operation_name("insert");
+        let write = sdam_select::criteria::Criteria::write().with_operation_name(operation);
         let selected = topology.select(&write).await;
         assert_eq!(selected.is_ok(), set.primary().unwrap().is_some());
         topology.close().await;
@@ -84,4 +89,16 @@ fn lines_have_time_severity_component_and_specified_message() {
     let last = logged.last().unwrap();
     assert!(last.contains("Stopped monitoring for topology with ID "), "{last}");
     assert!(logged.is_sorted_by_key(|line| line[..24].to_owned()), "{logged:#?}");
+}
+
+#[test]
+fn a_text_of_others_cannot_forge_a_line() {
+    let forged = "insert\n2024-01-01T00:00:00.000Z ERROR\u{1b}[2J";
+    let set = ReplicaSet::start(1).unwrap();
+    let logged = lines_of(&set, LogConfig::all(Severity::Debug), forged);
+    let shown: Vec<_> = logged.iter().filter(|line| line.contains("ERROR")).collect();
+    assert!(!shown.is_empty(), "{logged:?}");
+    for line in shown {
+        assert!(line.contains("insert\u{fffd}2024") && !line.contains('\u{1b}'), "{line}");
+    }
 }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::tenure::{Role, role};
 use crate::target::SIMULATED;
+use crate::terminal::{json_line, sanitize};
 
 /// The primary of a replica set, with its election.
 type Primary = (ServerAddress, Role);
@@ -115,10 +116,10 @@ impl<O: Write, R: Write> Notices<O, R> {
 
     fn write(&mut self, text: &str, event: &Value) -> io::Result<()> {
         if self.json {
-            writeln!(self.output, "{event}")?;
+            writeln!(self.output, "{}", json_line(event))?;
             return self.output.flush();
         }
-        writeln!(self.remarks, "{text}")?;
+        writeln!(self.remarks, "{}", sanitize(text))?;
         self.remarks.flush()
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     failure::Failure,
     file_error::cannot_read,
     json::{self, RoundTrips},
+    terminal::json_line,
 };
 
 /// Replays the recording of the file `name`. Prints the topology after each reproduced change to
@@ -32,7 +33,7 @@ pub fn trace(
     let outcome = replay_to(recording, |_, event| {
         if let (Ok(()), EventKind::TopologyDescriptionChanged { new, .. }) = (&written, &event.kind)
         {
-            written = writeln!(output, "{}", json::snapshot(new, RoundTrips::Shown));
+            written = writeln!(output, "{}", json_line(&json::snapshot(new, RoundTrips::Shown)));
         }
     });
     written.and_then(|()| output.flush())?;

@@ -8,7 +8,13 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Seeds, outcome::Outcome, plan::Plan, plan::Show};
-use crate::{console::Console, duration::short, exit::Exit, terminal::Palette, watch::Access};
+use crate::{
+    console::Console,
+    duration::short,
+    exit::Exit,
+    terminal::{Palette, json_line},
+    watch::Access,
+};
 
 /// Simulates the scenario with each seed, and prints a line for each and a summary.
 ///
@@ -35,7 +41,7 @@ pub(super) fn run<O: Write, R: Write>(
             Ok(outcome) => outcome,
             Err(failure) => return failure.report(&mut remarks),
         };
-        let line = if json { outcome.json().to_string() } else { outcome.line(plan.wanted()) };
+        let line = if json { json_line(&outcome.json()) } else { outcome.line(plan.wanted()) };
         bar.suspend(|| -> io::Result<()> {
             writeln!(output, "{line}")?;
             for refusal in outcome.refusals().filter(|_| !json) {

@@ -21,7 +21,7 @@ use crate::{
     console::Console,
     exit::Exit,
     json::{self, RoundTrips},
-    terminal::Tone,
+    terminal::{Tone, json_line},
 };
 
 /// The console and the state of its output.
@@ -131,7 +131,7 @@ impl<O: Write, R: Write> View<O, R> {
         if self.simulated {
             json["simulated"] = true.into();
         }
-        self.print(&format!("{json}\n"))
+        self.print(&format!("{}\n", json_line(&json)))
     }
 
     /// Prints and flushes at once, for a reader who is watching.
