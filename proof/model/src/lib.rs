@@ -23,4 +23,5 @@ mod late;
 mod service;
 mod timers;
 mod trial;
+mod verdict;
 mod watch;

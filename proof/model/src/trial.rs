@@ -7,6 +7,7 @@ use sdam_core::{deployment::Input, ids::ServerId, time::Instant};
 use crate::{
     oracle::ensure,
     start::{Call, Start},
+    verdict::Verdict,
     watch::{Connection, Watch},
     world::World,
 };
@@ -19,15 +20,6 @@ const HURRY: Duration = Duration::from_millis(100);
 
 /// The text of the error of a server that was found silent.
 const CONVICTED: &str = "not even to a ping";
-
-/// The judgments that a detector may or must make in a call for the timer of a server.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Verdict {
-    server: ServerId,
-    may_ask: bool,
-    may_convict: bool,
-    must_convict: bool,
-}
 
 impl World {
     pub(crate) fn late(&mut self, server: ServerId) -> Result<(), String> {

@@ -14,7 +14,7 @@ use crate::{
     service::{self, Service},
     start::{Call, Start},
     step::{Step, address},
-    trial::Verdict,
+    verdict::Verdict,
     watch::{Timers, Watch},
 };
 
