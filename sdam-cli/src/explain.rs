@@ -79,10 +79,8 @@ impl Session {
     async fn prepare(arguments: &Arguments) -> Result<Self, Failure> {
         let (uri, simulated) = arguments.target.deployment(simulate)?;
         let runtime = arguments.target.runtime()?;
-        let mut options = Target::options(&uri, &runtime.backend).await?;
-        if let Some(timeout) = arguments.timeout {
-            options.server_selection_timeout = timeout;
-        }
+        let limit = arguments.timeout;
+        let options = Target::options_within(&uri, &runtime.backend, limit).await?;
         let criteria = if arguments.write {
             Criteria::write()
         } else {

@@ -1,6 +1,12 @@
 //! The deployment given on a command line.
 
-use std::{ffi::OsStr, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    ffi::OsStr,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use clap::Args;
 use sdam::{
@@ -8,6 +14,7 @@ use sdam::{
     transport::translate::AddressTable,
 };
 use sdam_sim::serve::{ReplicaSet, ServeError};
+use tokio::time::timeout;
 
 use crate::{failure::Failure, file_error::cannot_read, input, values::name_server};
 
@@ -119,6 +126,28 @@ impl Target {
             runtime.backend = runtime.backend.with_resolver(Arc::new(resolver));
         }
         Ok(runtime)
+    }
+
+    /// Does the same as [`options`](Self::options) within the time of --timeout, and limits the
+    /// selection of a server to the rest of it.
+    pub(crate) async fn options_within(
+        uri: &str,
+        backend: &Backend,
+        limit: Option<Duration>,
+    ) -> Result<Options, Failure> {
+        let Some(limit) = limit else {
+            return Self::options(uri, backend).await;
+        };
+        let begun = Instant::now();
+        let options = timeout(limit, Self::options(uri, backend)).await;
+        let mut options = options.map_err(|_| {
+            Failure::other(format_args!(
+                "the records of the mongodb+srv string: no answer within {limit:?}; check the DNS \
+                 server, or raise --timeout"
+            ))
+        })??;
+        options.server_selection_timeout = limit.saturating_sub(begun.elapsed());
+        Ok(options)
     }
 
     /// Parses the connection string `uri`, and looks up the records of a `mongodb+srv` string.

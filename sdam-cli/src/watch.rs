@@ -66,7 +66,15 @@ pub async fn run<O: Write, R: Write>(
     if let Some(path) = &arguments.from {
         return recorded::run(path, arguments, console, interrupt).await;
     }
-    match Session::prepare(arguments).await {
+    let mut interrupt = pin!(interrupt.fuse());
+    let prepared = select_biased! {
+        // Look-ups may take long.
+        () = interrupt => {
+            return Ok(if arguments.once { Exit::NEITHER } else { Exit::SUCCESS });
+        }
+        prepared = pin!(Session::prepare(arguments).fuse()) => prepared,
+    };
+    match prepared {
         Ok(session) => session.run(arguments, console, interrupt).await,
         Err(failure) => failure.report(&mut console.remarks),
     }
@@ -90,26 +98,18 @@ impl Session {
             return Ok(Self { runtime, options, demonstration: Some(demonstration) });
         };
         Ok(Self {
-            options: Target::options(&uri, &runtime.backend).await?,
+            options: Target::options_within(&uri, &runtime.backend, arguments.timeout).await?,
             runtime,
             demonstration: None,
         })
     }
 
     async fn run<O: Write, R: Write>(
-        mut self,
+        self,
         arguments: &Arguments,
         mut console: Console<O, R>,
         interrupt: impl Future<Output = ()>,
     ) -> io::Result<Exit> {
-        if let Some(timeout) = arguments.timeout {
-            self.options.server_selection_timeout = timeout;
-        }
-        let mut interrupt = pin!(interrupt.fuse());
-        // Signals are noticed from the first poll on.
-        if interrupt.as_mut().now_or_never().is_some() {
-            return Ok(Exit::SUCCESS);
-        }
         let started = match Started::new(self.runtime, self.options, arguments) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),

@@ -6,6 +6,7 @@
 
 mod demo;
 mod fixture;
+mod lookups;
 mod pages;
 mod program;
 mod refusals;

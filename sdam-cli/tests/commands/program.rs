@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
 /// The time limit of every process, for a machine under load.
-const TIMEOUT: Duration = Duration::from_secs(60);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A folder in which processes run, with a folder for their temporary files.
 pub(crate) struct Room(TempDir);
