@@ -138,7 +138,7 @@ fn prometheus_follows_a_failover() {
     let targets = format!("orders = '{}'\ngone = 'mongodb://{dead}'\n", set.uri());
     with_exporter(&targets, |address| {
         let rules = deploy().join("prometheus/sdam.rules.yml");
-        let configuration = read("prometheus/prometheus.yml")
+        let configuration = with_probes(&read("prometheus/prometheus.yml"))
             .replace("127.0.0.1:9216", address)
             .replace("15s", "200ms")
             .replace("sdam.rules.yml", rules.to_str().unwrap());
@@ -176,6 +176,13 @@ fn prometheus_follows_a_failover() {
             assert!(output.status.success(), "{arguments:?}: {output:?}");
         }
     });
+}
+
+/// Returns the configuration with both jobs, of which the second one is a comment.
+fn with_probes(configuration: &str) -> String {
+    let (first, second) = configuration.split_once("\n  #\n").unwrap();
+    let second = second.lines().map(|line| line.replacen("  # ", "  ", 1) + "\n");
+    format!("{first}\n{}", second.collect::<String>())
 }
 
 /// Repeats a request until the answer contains this text.
