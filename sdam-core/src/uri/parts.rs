@@ -174,8 +174,8 @@ impl<'a> Parts<'a> {
         let decoded = percent::decode(text).map_err(invalid)?;
         if decoded.contains('/') {
             // Connection Strings: a path ends in `.sock`, and an unescaped `/` ends the hosts.
-            return if decoded.ends_with(SOCKET) && !decoded.contains('\0') {
-                Ok(ServerAddress::unix(&decoded))
+            return if decoded.ends_with(SOCKET) {
+                ServerAddress::read(&decoded).map_err(invalid)
             } else {
                 Err(invalid("the path of a socket must end in `.sock`"))
             };

@@ -36,7 +36,7 @@ fn a_malformed_string_is_refused_with_the_name_of_the_wrong_part() {
         check_refused(text, "connection string");
     }
     let hosts = " / ?a=b a, ,a a,,b a: a:0 a:65536 a:b a::1 [::1 [a] a% a%2 a%gg %ff %2Ftmp%2Fsocket \
-                 %2F%00.sock /tmp/a.sock u@ a%00";
+                 %2F%00.sock %2Fa%0A.sock /tmp/a.sock u@ a%00";
     for hosts in hosts.split(' ').chain(["a b"]) {
         check_refused(&format!("mongodb://{hosts}"), "host");
     }
