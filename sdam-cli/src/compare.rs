@@ -144,6 +144,20 @@ impl Comparison {
         })
     }
 
+    /// Returns the client that most others contradicted for the longest time, if there is one.
+    fn outlier(&self) -> Option<(&Client, Duration)> {
+        let mut times = vec![0; self.clients.len()];
+        for period in self.disagreements.iter().flat_map(|(_, periods)| periods) {
+            for (time, alone) in times.iter_mut().zip(period.contradicted()) {
+                *time += alone;
+            }
+        }
+        let longest = times.iter().copied().max().filter(|longest| *longest > 0)?;
+        let mut outliers = self.clients.iter().zip(&times).filter(|(_, time)| **time == longest);
+        let (client, _) = outliers.next()?;
+        outliers.next().is_none().then(|| (client, Duration::from_nanos(longest)))
+    }
+
     /// Returns whether the period is longer than the tolerance.
     fn exceeds(&self, period: &Period) -> bool {
         Duration::from_nanos(period.length()) > self.tolerance

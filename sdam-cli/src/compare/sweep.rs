@@ -13,6 +13,22 @@ impl Period {
     pub(super) fn length(&self) -> u64 {
         self.to - self.from
     }
+
+    /// Returns for how long each client saw something else than most clients.
+    pub(super) fn contradicted(&self) -> Vec<u64> {
+        let ends = self.views.iter().skip(1).map(|(at, _)| *at).chain([self.to]);
+        let mut times = vec![0; self.views.first().map_or(0, |(_, views)| views.len())];
+        for ((at, views), end) in self.views.iter().zip(ends) {
+            let count = |view: &Option<String>| views.iter().filter(|other| *other == view).count();
+            let Some(usual) = views.iter().find(|view| 2 * count(view) > views.len()) else {
+                continue;
+            };
+            for (time, view) in times.iter_mut().zip(views) {
+                *time += if view == usual { 0 } else { end - at };
+            }
+        }
+        times
+    }
 }
 
 /// Returns the periods between `from` and `to` in which the clients' views of `subject` differ.
@@ -53,6 +69,20 @@ mod tests {
         let found = periods(&clients, &Subject::Primary, 10, 100);
         let found = found.iter().map(|it| (it.from, it.to, it.views.len()));
         assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_client_is_contradicted_while_most_see_something_else() {
+        let (a, b) = (Some("a"), Some("b"));
+        let views: [&[(u64, Option<&str>)]; 3] =
+            [&[(0, a), (40, b)], &[(0, a), (50, b)], &[(0, a), (30, b)]];
+        let clients: Vec<_> =
+            views.iter().map(|views| Client::with_views(Subject::Primary, views)).collect();
+        let found = periods(&clients, &Subject::Primary, 10, 100);
+        let times: Vec<_> = found.iter().map(Period::contradicted).collect();
+        assert_eq!(times, [[0, 10, 10]]);
+        let found = periods(&clients[..2], &Subject::Primary, 10, 100);
+        assert_eq!(found[0].contradicted(), [0, 0], "neither of two is the majority");
     }
 
     #[test]

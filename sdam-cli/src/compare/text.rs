@@ -30,6 +30,8 @@ pub(super) fn no_overlap(clients: &[Client]) -> String {
 
 /// Writes the comparison as text for people.
 pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
+    verdict(comparison, out)?;
+    writeln!(out)?;
     let (from, length) = (time(comparison.from), comparison.to - comparison.from);
     let count = comparison.clients.len();
     let length = short(Duration::from_nanos(length));
@@ -44,13 +46,9 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
             writeln!(out, "    {}: {}", time(*at), sanitize(&describe(failover, short)))?;
         }
     }
-    let mut longest = None;
     for (subject, periods) in &comparison.disagreements {
         writeln!(out)?;
-        let name = match subject {
-            Subject::Primary => "the primary",
-            Subject::Server(address) => address,
-        };
+        let name = name(subject);
         let total = periods.iter().map(Period::length).sum();
         let total = short(Duration::from_nanos(total));
         match periods.len() {
@@ -59,7 +57,6 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
         }
         let mut shown: Vec<&Period> = periods.iter().collect();
         shown.sort_by_key(|period| std::cmp::Reverse(period.length()));
-        longest = longest.max(shown.first().map(|period| (period.length(), name)));
         let hidden = shown.split_off(shown.len().min(MAX_PERIODS));
         shown.sort_by_key(|period| period.from);
         for period in shown {
@@ -69,18 +66,34 @@ pub(super) fn write(comparison: &Comparison, out: &mut impl Write) -> io::Result
             writeln!(out, "  and {} shorter ones", hidden.len())?;
         }
     }
-    let tolerance = short(comparison.tolerance);
-    writeln!(out)?;
-    match longest {
-        None => writeln!(out, "The clients agreed at all times."),
-        Some((length, name)) => {
-            let length = short(Duration::from_nanos(length));
-            let relation = if comparison.agreed() { "within" } else { "longer than" };
-            writeln!(
-                out,
-                "The clients disagreed about {name} for {length}, {relation} the tolerance of {tolerance}."
-            )
-        }
+    Ok(())
+}
+
+/// Writes for how long the clients disagreed, and which one saw something else than the others.
+fn verdict(comparison: &Comparison, out: &mut impl Write) -> io::Result<()> {
+    let all = comparison.disagreements.iter();
+    let all = all.flat_map(|(subject, periods)| periods.iter().map(move |own| (own, subject)));
+    let Some((longest, subject)) = all.max_by_key(|(period, _)| period.length()) else {
+        return writeln!(out, "The clients agreed at all times.");
+    };
+    let length = short(Duration::from_nanos(longest.length()));
+    let relation = if comparison.agreed() { "within" } else { "longer than" };
+    let (name, tolerance) = (name(subject), short(comparison.tolerance));
+    writeln!(
+        out,
+        "The clients disagreed about {name} for {length}, {relation} the tolerance of {tolerance}."
+    )?;
+    if let Some((client, time)) = comparison.outlier() {
+        let name = sanitize(&client.name);
+        writeln!(out, "Most saw something else than {name} for {} in all.", short(time))?;
+    }
+    Ok(())
+}
+
+fn name(subject: &Subject) -> &str {
+    match subject {
+        Subject::Primary => "the primary",
+        Subject::Server(address) => address,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     io::{self, Write},
     net::SocketAddr,
+    time::SystemTime,
 };
 
 use sdam::Snapshot;
@@ -10,6 +11,7 @@ use sdam_core::address::ServerAddress;
 use serde_json::{Value, json};
 
 use super::tenure::{Role, role};
+use crate::log::timestamp;
 use crate::target::SIMULATED;
 use crate::terminal::{json_line, sanitize};
 
@@ -46,12 +48,11 @@ impl<O: Write, R: Write> Notices<O, R> {
             let event = json!({
                 "event": "listening", "uri": uri, "readUri": reads, "simulated": is_simulated,
             });
-            writeln!(self.output, "{event}")?;
-        } else {
-            let label = is_simulated.then_some(SIMULATED);
-            let words: Vec<_> = uris.iter().map(String::as_str).chain(label).collect();
-            writeln!(self.output, "{}", words.join(" "))?;
+            return self.write_event(event);
         }
+        let label = is_simulated.then_some(SIMULATED);
+        let words: Vec<_> = uris.iter().map(String::as_str).chain(label).collect();
+        writeln!(self.output, "{}", words.join(" "))?;
         self.output.flush()
     }
 
@@ -114,10 +115,15 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.write(text, event)
     }
 
+    fn write_event(&mut self, mut event: Value) -> io::Result<()> {
+        event["at"] = timestamp(SystemTime::now()).into();
+        writeln!(self.output, "{}", json_line(&event))?;
+        self.output.flush()
+    }
+
     fn write(&mut self, text: &str, event: &Value) -> io::Result<()> {
         if self.json {
-            writeln!(self.output, "{}", json_line(event))?;
-            return self.output.flush();
+            return self.write_event(event.clone());
         }
         writeln!(self.remarks, "{}", sanitize(text))?;
         self.remarks.flush()
@@ -166,8 +172,9 @@ mod tests {
         };
         let text = "3 notices could not be written\nrefused 127.0.0.1:1: no member\n";
         assert_eq!(run(false), text);
-        assert!(
-            run(true).starts_with("{\"event\":\"dropped\",\"notices\":3}\n{\"event\":\"refused\"")
-        );
+        let events = run(true);
+        let events: Vec<_> = events.lines().map(|line| line.parse::<Value>().unwrap()).collect();
+        assert_eq!((&events[0]["event"], &events[0]["notices"]), (&"dropped".into(), &3.into()));
+        assert_eq!((events.len(), &events[1]["event"]), (2, &"refused".into()));
     }
 }

@@ -307,7 +307,9 @@ fn events_can_be_json() {
     arguments.json = true;
     let program = Running::start(arguments);
     let event = program.output();
-    let event: serde_json::Value = serde_json::from_str(&event).unwrap();
+    let mut event: serde_json::Value = serde_json::from_str(&event).unwrap();
+    let at = event.as_object_mut().unwrap().remove("at").unwrap();
+    assert!(at.as_str().unwrap().ends_with('Z'), "{at}");
     let name = set.name(0);
     let expected = serde_json::json!({ "event": "primary", "address": name, "was": null });
     assert_eq!(event, expected);
