@@ -41,10 +41,12 @@ impl Page {
         let timeline = Timeline::of(recording);
         let clock = |at: u64| clock(recording, &timeline, at);
         let verdict = Verdict::of(&timeline, &clock);
+        let [longest, others] = changes(&timeline, &clock);
         let body = [
             header(recording, &timeline, &verdict),
-            changes(&timeline, &clock),
+            longest,
             lanes(&timeline, &clock),
+            others,
             servers(&timeline),
             EVENTS.to_owned(),
             footer(recording, &timeline),

@@ -368,3 +368,25 @@ fn a_report_is_written_beside_its_recording_and_replaces_only_reports() {
     assert!(remarks.contains("in.jsonl: line 1 of the recording: "), "{remarks}");
     fs::remove_dir_all(&folder).unwrap();
 }
+
+#[test]
+fn the_longest_failovers_come_before_the_picture_and_the_others_after_it() {
+    let sim = simulation();
+    let recorded = sim.block_on(async {
+        let client = Client::start(&sim, "many", Duration::ZERO);
+        pass(&sim, Duration::from_secs(5)).await;
+        for _ in 0..5 {
+            sim.step_down().unwrap();
+            pass(&sim, Duration::from_secs(40)).await;
+        }
+        client.stop().await
+    });
+    let recording = Recording::parse("in.jsonl", &recorded).unwrap();
+    assert_eq!(Timeline::of(&recording).changes.len(), 5);
+    let html = Page::of(&recording).html;
+    let (before, after) = html.split_once("<h2>What the client saw</h2>").unwrap();
+    assert_eq!(before.matches("<h3>").count(), 3);
+    assert!(before.contains("2 shorter changes are below the picture"), "{before}");
+    let (_, others) = after.split_once("<h2>Shorter changes</h2>").unwrap();
+    assert_eq!(others.matches("<h3>").count(), 2);
+}

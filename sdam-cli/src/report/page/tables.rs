@@ -17,6 +17,8 @@ use crate::{
 
 /// The number of failovers that are shown in detail.
 const MAX_CHANGES: usize = 20;
+/// The number of them above the picture.
+const FIRST_CHANGES: usize = 3;
 
 /// Returns the key figures: value, name, and whether it is bad.
 pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> {
@@ -36,24 +38,32 @@ pub(super) fn figures(timeline: &Timeline) -> Vec<(String, &'static str, bool)> 
     ]
 }
 
-/// Returns the phases of each failover.
-pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> String {
-    let mut shown: Vec<&Change> = timeline.changes.iter().collect();
-    shown.sort_by_key(|change| Reverse(change.without(timeline).at_most));
-    let more = shown.len().saturating_sub(MAX_CHANGES);
-    shown.truncate(MAX_CHANGES);
-    shown.sort_by_key(|change| change.outage.noticed);
-    if shown.is_empty() {
-        return String::new();
-    }
+/// Returns the phases of the longest failovers, for the beginning of the page, and of others.
+pub(super) fn changes(timeline: &Timeline, clock: &impl Fn(u64) -> String) -> [String; 2] {
+    let mut longest: Vec<&Change> = timeline.changes.iter().collect();
+    longest.sort_by_key(|change| Reverse(change.without(timeline).at_most));
+    let more = longest.len().saturating_sub(MAX_CHANGES);
+    longest.truncate(MAX_CHANGES);
+    let others = longest.split_off(longest.len().min(FIRST_CHANGES));
     let many = timeline.changes.len() > 1;
-    let changes: String =
-        shown.iter().map(|change| failover(change, timeline, clock, many)).collect();
-    let more = match more {
-        0 => String::new(),
-        more => format!("<p class=\"note\">{more} shorter changes are not listed.\n"),
+    let list = |mut shown: Vec<&Change>| {
+        shown.sort_by_key(|change| change.outage.noticed);
+        let shown = shown.into_iter().map(|change| failover(change, timeline, clock, many));
+        shown.collect::<String>()
     };
-    format!("<section>\n<h2>Where the time went</h2>\n{changes}{more}</section>\n")
+    let section = |title: &str, changes: String, note: String| match &*changes {
+        "" => String::new(),
+        _ => format!("<section>\n<h2>{title}</h2>\n{changes}{note}</section>\n"),
+    };
+    let note = |count: usize, what: &str| match count {
+        0 => String::new(),
+        count => format!("<p class=\"note\">{count} shorter changes {what}.\n"),
+    };
+    let below = note(others.len() + more, "are below the picture");
+    [
+        section("Where the time went", list(longest), below),
+        section("Shorter changes", list(others), note(more, "are not listed")),
+    ]
 }
 
 fn failover(
