@@ -121,6 +121,7 @@ impl Line<'_> {
         connection: &mut dyn Connection,
         rounds: usize,
     ) -> Result<Greeting, Error> {
+        connection.set_max_message_size(self.options.max_hello_size);
         let mut exchange = Exchange::new();
         let first = Round::run(self, connection, &mut exchange, &self.hello).await?;
         let hello = Hello::parse(&first.body)?;

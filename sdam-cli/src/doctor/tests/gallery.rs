@@ -2,6 +2,11 @@
 
 use std::{
     io::{Read as _, Write as _},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
     time::Instant,
 };
 
@@ -288,4 +293,36 @@ fn a_proxy_that_does_not_run_is_recognized() {
     let address = server.address();
     let uri = format!("mongodb://{address}/?proxyHost=127.0.0.1&proxyPort={port}");
     check(&uri, "tcp fail", Exit::FAILURES, "proxyPort");
+}
+
+#[test]
+fn a_reply_of_48_mb_before_authentication_is_not_read() {
+    const LENGTH: i32 = 48_000_000;
+    let listener = listener();
+    let address = listener.local_addr().unwrap();
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&sent);
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let (mut stream, counter) = (stream.unwrap(), Arc::clone(&counter));
+            thread::spawn(move || {
+                let mut request = [0; 16];
+                let is_asked = stream.read_exact(&mut request).is_ok();
+                let header =
+                    [LENGTH, 1, i32::from_le_bytes(request[4..8].try_into().unwrap()), 2013];
+                let header: Vec<u8> = header.into_iter().flat_map(i32::to_le_bytes).collect();
+                let mut left = is_asked && stream.write_all(&header).is_ok();
+                let piece = vec![0; 64 << 10];
+                for _ in 0..LENGTH as usize / piece.len() {
+                    left = left && stream.write_all(&piece).is_ok();
+                    counter.fetch_add(if left { piece.len() } else { 0 }, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let (exit, output) = run_json(&arguments(), &format!("mongodb://{address}/"));
+    assert_eq!(exit, Exit::FAILURES, "{output:#}");
+    // The buffers of the system take some.
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent < 16 << 20, "{sent} bytes were taken");
 }
