@@ -14,6 +14,11 @@ use futures::{
     executor::block_on,
 };
 
+/// The maximum length of a line, that of recordings.
+const MAX_LINE: u64 = 128 << 20;
+/// The maximum length of a text.
+const MAX_TEXT: u64 = 4 << 20;
+
 /// The interval at which a background program checks whether it may read from its terminal.
 const BACKGROUND_POLL: Duration = Duration::from_secs(1);
 
@@ -35,17 +40,53 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
     })
 }
 
-/// Reads the file.
+/// Reads a file of lines.
+///
+/// # Errors
+///
+/// Also those of [`read_line`].
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    open(path)?.read_to_end(&mut bytes)?;
+    let (mut source, mut bytes) = (open(path)?, Vec::new());
+    for line in 1.. {
+        if read_line(&mut source, line, &mut bytes)? == 0 {
+            break;
+        }
+    }
     Ok(bytes)
 }
 
-/// Reads a UTF-8 text file.
+/// Appends the next line to `bytes`, and returns its length; 0 at the end. `number` is that of the
+/// line.
+///
+/// # Errors
+///
+/// If the line is longer than any line of a recording, as in a device that has no end.
+pub(crate) fn read_line(
+    source: &mut impl BufRead,
+    number: u64,
+    bytes: &mut Vec<u8>,
+) -> io::Result<usize> {
+    let read = source.take(MAX_LINE + 1).read_until(b'\n', bytes)?;
+    if read as u64 > MAX_LINE {
+        let longest = MAX_LINE >> 20;
+        let message = format!("line {number} is longer than {longest} MiB; name another file");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    Ok(read)
+}
+
+/// Reads a UTF-8 text file that somebody has written.
+///
+/// # Errors
+///
+/// If it is too long for that.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
-    open(path)?.read_to_string(&mut text)?;
+    open(path)?.take(MAX_TEXT + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > MAX_TEXT {
+        let message = format!("it is longer than {} MiB; name another file", MAX_TEXT >> 20);
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
     Ok(text)
 }
 

@@ -109,9 +109,14 @@ pub fn lines(
     let mut bytes = Vec::new();
     for number in 1_u64.. {
         bytes.clear();
-        match input.read_until(b'\n', &mut bytes) {
+        match input::read_line(&mut input, number, &mut bytes) {
             Ok(0) => break,
             Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                writeln!(remarks, "error: {name}: {error}")?;
+                exit = Exit::BAD_LINES;
+                break;
+            }
             Err(error) => return Failure::config(cannot_read(name, &error)).report(&mut remarks),
         }
         if bytes.trim_ascii().is_empty() {

@@ -1,6 +1,6 @@
 //! Reads certificates and keys from the files named in options.
 
-use std::fs;
+use std::{fs::File, io::Read as _};
 
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use sdam_core::{options::ConfigError, uri_options::Secret};
@@ -9,6 +9,9 @@ use zeroize::Zeroizing;
 use crate::encrypted::{self, KEY_FILE};
 
 const CA_FILE: &str = "tlsCAFile";
+
+/// The maximum length of a file, that of many thousand certificates.
+const MAX_LENGTH: u64 = 16 << 20;
 
 /// Reads the certificates of `tlsCAFile`; there is at least one.
 pub(crate) fn authorities(path: &str) -> Result<Vec<CertificateDer<'static>>, ConfigError> {
@@ -45,10 +48,14 @@ pub(crate) fn identity(
 }
 
 fn read(option: &str, path: &str) -> Result<Zeroizing<Vec<u8>>, ConfigError> {
-    fs::read(path).map(Zeroizing::new).map_err(|error| {
-        let reason = format!("the file cannot be read: {error}");
-        ConfigError::new(option, path, reason, "name a PEM file that can be read")
-    })
+    let mut pem = Zeroizing::new(Vec::new());
+    let file = File::open(path).and_then(|file| file.take(MAX_LENGTH + 1).read_to_end(&mut pem));
+    let reason = match file {
+        Ok(read) if read as u64 <= MAX_LENGTH => return Ok(pem),
+        Ok(_) => format!("the file is longer than {} MiB", MAX_LENGTH >> 20),
+        Err(error) => format!("the file cannot be read: {error}"),
+    };
+    Err(ConfigError::new(option, path, reason, "name a PEM file that can be read"))
 }
 
 fn certificates(

@@ -1,7 +1,7 @@
 //! The deployments of a command line: their names, their connection strings, and the origin of
 //! these.
 
-use std::{fs, path::Path, time::Duration};
+use std::{path::Path, time::Duration};
 
 use sdam::Runtime;
 use sdam_core::{
@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use crate::{
     failure::Failure,
     file_error::cannot_read,
+    input,
     target::{Target, redact},
 };
 
@@ -75,7 +76,7 @@ fn as_if_resolved(string: ConnectionString) -> Result<ConnectionString, ConfigEr
 /// name, but shows no connection string.
 pub(super) fn read(path: &Path) -> Result<Vec<Named>, Failure> {
     let file = format!("--targets {}", path.display());
-    let text = fs::read_to_string(path);
+    let text = input::read_text(path);
     let text = text.map_err(|error| Failure::config(cannot_read(&file, &error)))?;
     parse(&text, &file).map_err(Failure::config)
 }

@@ -173,6 +173,7 @@ fn files_that_cannot_be_used_are_named() {
                     check(text, "tmp", 3, "tmp: it is a folder");
                     let code = if let Use::Lines = purpose { 1 } else { 3 };
                     check(text, "garbage", code, "garbage:");
+                    check(text, "/dev/zero", code, "MiB");
                 }
                 Use::Output => {
                     check(text, "no/such/file", 4, "no/such/file: its folder does not exist");

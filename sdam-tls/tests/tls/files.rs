@@ -150,6 +150,11 @@ fn a_file_that_cannot_be_used_is_named_with_its_option() {
             )
         );
     }
+    #[cfg(unix)]
+    for option in ["tlsCAFile", "tlsCertificateKeyFile"] {
+        let endless = refused(&format!("&{option}=/dev/zero"));
+        assert_eq!(endless.reason(), "the file is longer than 16 MiB");
+    }
     let remedy = "name a PEM file with the certificates of the authorities to trust";
     invalid("tlsCAFile", "", "the file has no certificate", remedy);
     invalid("tlsCAFile", EC_PKCS8, "the file has no certificate", remedy);
