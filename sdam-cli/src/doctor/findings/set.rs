@@ -24,6 +24,11 @@ pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options)
         findings.push(finding.evidence("setName", set));
     }
     let hellos: Vec<_> = seen.hosts.iter().filter_map(greeted).collect();
+    let others = hellos.iter().filter(|(_, hello)| hello.server_type == ServerType::RsOther);
+    findings.extend(others.map(|(host, _)| without_data(host)));
+    if options.direct_connection == Some(true) {
+        findings.extend(hellos.iter().filter_map(|(host, hello)| direct(host, hello)));
+    }
     let is_set = deployment.topology.topology_type().is_replica_set();
     let has_members = hellos.iter().any(|(_, hello)| is_member(hello.server_type));
     if is_set && has_members && options.direct_connection != Some(true) {
@@ -83,8 +88,47 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
     })
 }
 
+/// Returns the finding about a member that answers, but serves nothing.
+fn without_data(host: &Host) -> Finding {
+    let address = &host.address;
+    let title = "the member is neither primary nor secondary, so clients send it nothing";
+    Finding::new(Check::TopoMembers, Status::Warn, title)
+        .about(address)
+        .cause("it is starting, recovering, rolling back or under maintenance")
+        .cause("it is hidden")
+        .remedy(format!("look at the state of {address} in rs.status(), and wait for SECONDARY"))
+}
+
+/// Returns the finding about a direct connection to a member that refuses writes.
+fn direct(host: &Host, hello: &Hello) -> Option<Finding> {
+    let named = hello.primary.as_ref().map(|primary| format!(", now {primary}"));
+    (hello.server_type == ServerType::RsSecondary).then(|| {
+        let title = "the server is a secondary, which refuses writes";
+        Finding::new(Check::TopoPrimary, Status::Warn, title)
+            .about(&host.address)
+            .cause("directConnection=true: clients send everything to this server")
+            .remedy(format!(
+                "remove directConnection=true, so that clients find the primary{}, or only read",
+                named.unwrap_or_default()
+            ))
+    })
+}
+
 /// Checks that the members use the same names for themselves as the connection string does.
 fn names(hosts: &[Host]) -> Option<Finding> {
+    let exchanged = hosts.iter().find_map(|host| {
+        let me = greeted(host)?.1.me.as_ref()?;
+        let is_other = *me != host.address && hosts.iter().any(|other| other.address == *me);
+        (host.place.is_some() && is_other).then_some((host, me))
+    });
+    if let Some((host, me)) = exchanged {
+        let title = format!("the server calls itself {me}, which is another member");
+        let finding = Finding::new(Check::TopoMembers, Status::Fail, title);
+        let (address, place) = (&host.address, &host.place);
+        let remedy = format!("exchange the places of {address} and {me} in --translate");
+        let place = place.as_ref().map(ToString::to_string);
+        return Some(finding.about(address).evidence("place", place).remedy(remedy));
+    }
     let differs = hosts.iter().find_map(|host| {
         let (_, hello) = greeted(host)?;
         let me = hello.me.as_ref()?;

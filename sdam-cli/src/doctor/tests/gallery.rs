@@ -175,6 +175,42 @@ fn members_whose_names_lead_nowhere_are_named() {
 }
 
 #[test]
+fn members_whose_places_are_exchanged_are_named() {
+    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
+    let set = ReplicaSet::build(Builder::replica_set(2).name(named)).unwrap();
+    let places = set.places();
+    let [(first, one), (second, other)] = [0, 1].map(|index: usize| places[index].clone());
+    let mut arguments = arguments();
+    let table = [(first, other), (second, one)];
+    arguments.target.translate = Some(table.into_iter().collect());
+    let words = "in --translate";
+    check_with(&arguments, set.uri(), "topo.members fail", Exit::FAILURES, words);
+}
+
+#[test]
+fn a_direct_connection_to_a_secondary_is_a_warning() {
+    let set = ReplicaSet::start(2).unwrap();
+    let (_, place) = set.places()[1].clone();
+    let uri = format!("mongodb://{place}/?directConnection=true");
+    check(&uri, "topo.primary warn", Exit::WARNINGS, "remove directConnection=true");
+}
+
+#[test]
+fn a_member_that_recovers_is_a_warning() {
+    let (one, other) = (listener(), listener());
+    let hosts = [&one, &other].map(|own| own.local_addr().unwrap().to_string());
+    let first = primary(&hosts, 1, "7fffffff0000000000000001");
+    let mut second = first.clone();
+    second.extend(bson::doc! {
+        "ismaster": false, "isWritablePrimary": false, "secondary": false, "me": &hosts[1],
+    });
+    let uri = format!("mongodb://{}/?replicaSet=rs0", hosts.join(","));
+    let _one = Server::mongod(one, move || first.clone());
+    let _other = Server::mongod(other, move || second.clone());
+    check(&uri, "topo.members warn", Exit::WARNINGS, "rolling back");
+}
+
+#[test]
 fn a_set_without_primary_is_recognized() {
     let set = ReplicaSet::start(1).unwrap();
     set.step_down().unwrap();
