@@ -34,7 +34,10 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
         findings.extend(set::of(seen, deployment, options));
     }
     findings.extend(times::of(&seen.hosts, options));
-    findings.extend(seen.login.as_ref().map(login));
+    findings.extend(seen.login.as_ref().map(|own| match options.credential {
+        Some(_) => login(own),
+        None => demanded(own),
+    }));
     if seen.login.is_none() && options.credential.is_some() {
         let mut finding =
             Finding::new(Check::Auth, Status::Skip, "there was no server to log in to");
@@ -85,6 +88,18 @@ fn login(login: &Login) -> Finding {
     finding(Status::Fail, format!("the login failed: {}", error.message()))
         .evidence("error", text(error))
         .remedy("check the credentials and authMechanism, and the log of the server")
+}
+
+/// Returns the finding about a login that the server demands, without credentials.
+fn demanded(login: &Login) -> Finding {
+    let server = &login.server;
+    Finding::new(Check::Auth, Status::Fail, "the server demands a login, and there is no user")
+        .about(server)
+        .took(login.took)
+        .remedy(format!(
+            "add a user with a password, and the database that has the user: \
+             mongodb://USER:PASSWORD@{server}/?authSource=admin"
+        ))
 }
 
 /// Returns the finding about the availability of servers for writes and for the connection string's

@@ -29,6 +29,9 @@ use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 /// The number of timed hello exchanges.
 const ROUNDS: usize = 4;
 
+/// The code of an error because of a missing login: Unauthorized.
+const UNAUTHORIZED: i32 = 13;
+
 impl Line<'_> {
     /// Connects to `address`, sends hello, and authenticates if requested. A panic becomes an error
     /// of this host; other hosts are still checked.
@@ -161,14 +164,15 @@ impl Line<'_> {
         self.options.tls.is_none() || self.greet(&mut *connection, 1).await.is_ok()
     }
 
-    /// Authenticates at `host` if it is the first host where that is possible.
+    /// Authenticates at `host` if it is the first host where that is possible. Without credentials,
+    /// returns whether the host demands a login.
     async fn login(&self, host: &Host) -> Option<Login> {
         let hello = &host.greeting.as_ref()?.hello;
         let holds_data = !matches!(
             hello.server_type,
             ServerType::RsArbiter | ServerType::RsGhost | ServerType::Unknown
         );
-        if !holds_data || self.options.credential.is_none() {
+        if !holds_data {
             return None;
         }
         if self.has_login.swap(true, Ordering::Relaxed) {
@@ -176,6 +180,10 @@ impl Line<'_> {
         }
         let begun = Instant::now();
         let error = self.authenticate(&host.address).await.err();
+        let demands = error.as_ref().and_then(Error::code) == Some(UNAUTHORIZED);
+        if self.options.credential.is_none() && !demands {
+            return None;
+        }
         Some(Login { server: host.address.clone(), error, took: begun.elapsed() })
     }
 
@@ -193,11 +201,17 @@ impl Line<'_> {
             .map_err(|error| internal(error.to_string()))?;
         let nearest = Criteria::read(ReadPreference::new(ReadMode::Nearest))
             .map_err(|error| internal(error.to_string()))?;
-        let mut ping = DocumentWriter::new();
-        ping.int32("ping", 1);
-        let ping = ping.finish();
+        let mut command = DocumentWriter::new();
+        if self.options.credential.is_some() {
+            command.int32("ping", 1);
+        } else {
+            // Refused without a login if the server demands one.
+            command.int32("listDatabases", 1);
+            command.boolean("nameOnly", true);
+        }
+        let command = command.finish();
         let command =
-            Command::new("admin", &ping).with_criteria(nearest).with_timeout(self.limits.left());
+            Command::new("admin", &command).with_criteria(nearest).with_timeout(self.limits.left());
         let outcome = client.run(&command).await.map(drop).map_err(|error| {
             if error.is_network() || error.kind() == ErrorKind::Command {
                 error.without_context()

@@ -248,6 +248,7 @@ fn a_wrong_password_is_told_apart_from_nothing() {
     let uri = |password| server.uri().replace("mongodb://", &format!("mongodb://ada:{password}@"));
     check(&uri("wrong"), "auth fail", Exit::FAILURES, "authSource=admin");
     check(&uri("right"), "none", Exit::SUCCESS, "");
+    check(server.uri(), "auth fail", Exit::FAILURES, "the server demands a login");
 }
 
 /// The cases: a connection that ends in silence, TLS alert 80, code 18 at login, dropped packets.
