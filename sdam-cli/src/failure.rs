@@ -47,7 +47,7 @@ impl Failure {
     /// Prints the message and returns the exit code.
     #[expect(clippy::unnecessary_wraps, reason = "the result of programs that also write")]
     pub(crate) fn report(self, remarks: &mut impl Write) -> io::Result<Exit> {
-        // The exit code tells of the failure even if nobody reads the message.
+        // A failed write does not change the exit code.
         let _ = writeln!(remarks, "error: {}", self.1);
         Ok(self.0)
     }

@@ -37,6 +37,7 @@ use crate::{
     file_error::cannot_read,
     input,
     json::{self, RoundTrips},
+    terminal::json_line,
 };
 
 pub use self::trace::trace;
@@ -132,7 +133,7 @@ pub fn lines(
                 for remark in answer.remarks {
                     writeln!(remarks, "note: {name}:{number}: {remark}")?;
                 }
-                writeln!(output, "{}", answer.snapshot)?;
+                writeln!(output, "{}", json_line(&answer.snapshot))?;
             }
             Err(error) => {
                 writeln!(remarks, "error: {name}:{number}: {error}")?;

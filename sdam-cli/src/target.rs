@@ -128,8 +128,8 @@ impl Target {
         Ok(runtime)
     }
 
-    /// Does the same as [`options`](Self::options) within the time of --timeout, and limits the
-    /// selection of a server to the rest of it.
+    /// Like [`options`](Self::options), limited by --timeout. The selection of a server is limited to
+    /// the remaining time.
     pub(crate) async fn options_within(
         uri: &str,
         backend: &Backend,

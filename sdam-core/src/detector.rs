@@ -49,9 +49,9 @@ pub enum Detector {
     /// 10^-`threshold` only, if round-trip times are normally distributed (Hayashibara et al., 2004:
     /// "The φ Accrual Failure Detector").
     ///
-    /// The seven shortest of the last ten round trips count, and at least not the longest of fewer.
-    /// Their standard deviation is taken to be at least 2.25 times their mean, because few samples
-    /// of a server without load say little about one with load.
+    /// The three longest of the last ten round trips are left out, and at least the longest of two
+    /// to nine. The standard deviation of the others is taken to be at least 2.25 times their mean,
+    /// because few samples of a server without load say little about one with load.
     PhiAccrual {
         /// The value of φ that is overdue, from 1 to 12.
         threshold: u8,

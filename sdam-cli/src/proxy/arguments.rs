@@ -93,8 +93,8 @@ pub struct Arguments {
     pub tls_passthrough: bool,
     /// Show the members the certificate of tlsCertificateKeyFile for every client.
     ///
-    /// Whoever reaches the proxy's port can then act as its user, by MONGODB-X509 without a
-    /// password.
+    /// Every client that can connect to the proxy can then authenticate as the user of the
+    /// certificate, with MONGODB-X509 and no password.
     #[arg(long, conflicts_with = "tls_passthrough")]
     pub lend_certificate: bool,
     /// Print addresses, changes and refusals as JSON, one object a line, on standard output.

@@ -41,7 +41,7 @@ impl<O: Write, R: Write> Notices<O, R> {
     ///
     /// # Errors
     ///
-    /// If nobody can read them.
+    /// If they cannot be written.
     pub(super) fn listening(&mut self, uris: &[String], is_simulated: bool) -> io::Result<()> {
         if self.json {
             let (uri, reads) = (uris.first(), uris.get(1));

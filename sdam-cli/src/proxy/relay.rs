@@ -195,7 +195,7 @@ impl Relay {
         loop {
             if self.down.is_empty() {
                 match ready!(self.down.poll_fill(cx, &mut self.member)) {
-                    // It has answered what the client asked before it closed its side.
+                    // The client has closed its side, so the member closes the connection after its reply.
                     Ok(0) if self.sending == Sending::Closed => return Poll::Ready(End::Client),
                     Ok(0) => return Poll::Ready(End::Member(None)),
                     Ok(_) => {}
@@ -216,7 +216,7 @@ impl Relay {
     fn poll_up(&mut self, cx: &mut Context<'_>) -> Poll<End> {
         loop {
             if self.sending == Sending::Closed {
-                // Repeated until it is done, and harmless afterwards.
+                // Polled again until it is closed; closing it twice has no effect.
                 let _ = Pin::new(&mut self.member).poll_close(cx);
                 return Poll::Pending;
             }

@@ -227,8 +227,8 @@ fn the_first_signal_waits_for_replies_and_the_second_does_not() {
     assert_eq!(program.join(), Exit::SUCCESS);
 }
 
-#[test]
-fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
+/// Returns a client whose request "second" gets the beginning of its reply only.
+fn stopped_reply() -> (Deployment, Running, Client) {
     let set = Deployment::start(Builder::replica_set(1));
     let program = Running::start(set.arguments());
     program.primary();
@@ -237,6 +237,12 @@ fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
     set.stop_reply(Some("second"));
     client.send("second", None);
     set.wait_for("second");
+    (set, program, client)
+}
+
+#[test]
+fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
+    let (set, program, mut client) = stopped_reply();
     program.signal();
     program.remark("stopping: ", &[]);
     client.send("third", None);
@@ -249,15 +255,8 @@ fn a_reply_that_pauses_is_not_cut_and_no_further_request_is_sent() {
 
 #[test]
 fn a_client_that_closes_its_side_gets_its_reply() {
-    let set = Deployment::start(Builder::replica_set(1));
-    let program = Running::start(set.arguments());
-    program.primary();
-    let mut client = Client::connect(&program.uris[0]);
-    client.hello("first");
-    set.stop_reply(Some("second"));
-    client.send("second", None);
+    let (set, program, mut client) = stopped_reply();
     client.close_half();
-    set.wait_for("second");
     set.stop_reply(None);
     client.receive().unwrap();
     client.assert_closed();

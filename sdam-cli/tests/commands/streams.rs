@@ -76,7 +76,7 @@ fn a_proxy_goes_on_when_its_notices_cannot_be_written() {
         let mut running = Running::start(room.command("sh").args(["-c", &command]));
         let first = running.line();
         let uri = first.split(['"', ' ']).find(|word| word.starts_with("mongodb://")).unwrap();
-        // Nobody reads what follows.
+        // Later writes to standard output fail with a broken pipe.
         running.close_output();
         for _ in 0..2 {
             let seen = room.run(&["watch", "--once", uri]);

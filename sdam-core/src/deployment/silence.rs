@@ -264,7 +264,7 @@ impl Deployment {
     pub(super) fn note_stall(&mut self, now: Instant, server: ServerId) {
         let host = self.evidence.host;
         let is_stalled = self.server(server).is_some_and(|own| {
-            // The first check of a new server has been due for ever.
+            // The first check of a new server is due at the epoch, which is no delay.
             let deadline = own.deadline(false, host).filter(|deadline| *deadline > Instant::EPOCH);
             deadline.is_some_and(|deadline| now.since(deadline) >= own.tolerance(host))
         });
