@@ -112,9 +112,43 @@ fn a_label_is_carried_once() {
     let error = refused().with_labels(["a", "b", "a"]).with_label("b");
     assert_eq!(error.labels().collect::<Vec<_>>(), ["a", "b"]);
     assert!(error.has_label("a") && !error.has_label(""));
+    assert!(Labelled::has_label(&error, "b") && !Labelled::has_label(&error, "c"));
 }
 
 #[test]
 fn an_error_has_the_size_of_a_pointer() {
     assert_eq!(size_of::<Result<(), Error>>(), size_of::<usize>());
+}
+
+#[test]
+fn a_time_limit_makes_errors_of_several_kinds_timeouts() {
+    let command = |code| Error::new(ErrorKind::Command, Stage::Operation, "").with_code(code);
+    assert!(command(MAX_TIME_MS_EXPIRED).is_timeout() && !command(11_600).is_timeout());
+    let late = command(11_600).with_command("find").out_of_time();
+    assert!(late.is_timeout());
+    for (kind, expected) in [
+        (ErrorKind::Timeout, true),
+        (ErrorKind::WaitQueueTimeout, true),
+        (ErrorKind::SelectionTimeout, true),
+        (ErrorKind::TimeLimit, true),
+        (ErrorKind::Network, false),
+        (ErrorKind::Interrupted, false),
+    ] {
+        let error = Error::new(kind, Stage::Operation, "").with_code(MAX_TIME_MS_EXPIRED);
+        assert_eq!(error.is_timeout(), expected, "{kind:?}");
+    }
+}
+
+#[test]
+fn an_error_keeps_the_outcome_of_its_report() {
+    assert_eq!(refused().outcome(), None);
+    let reported = refused().with_outcome(ErrorOutcome::MarkedUnknown);
+    assert_eq!(reported.outcome(), Some(ErrorOutcome::MarkedUnknown));
+}
+
+#[test]
+fn a_command_that_fails_has_advice_about_credentials_only_during_authentication() {
+    let remedy = |stage| Error::new(ErrorKind::Command, stage, "").remedy();
+    assert!(remedy(Stage::Auth).unwrap().contains("authSource"));
+    assert_eq!(remedy(Stage::Operation), None);
 }

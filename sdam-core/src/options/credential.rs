@@ -86,3 +86,16 @@ pub(crate) fn default_source<'d>(mechanism: Option<&str>, database: Option<&'d s
         _ => database.unwrap_or("admin"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_source_is_as_given_or_the_default_of_the_mechanism() {
+        let credential = Credential::new("user", "pw");
+        assert_eq!(credential.source(), "admin");
+        assert_eq!(credential.clone().with_source("db").source(), "db");
+        assert_eq!(credential.with_mechanism("MONGODB-X509").source(), "$external");
+    }
+}

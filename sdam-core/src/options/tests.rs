@@ -194,6 +194,28 @@ fn a_user_timeout_that_the_system_would_ignore_is_refused() {
 }
 
 #[test]
+fn a_detector_has_a_threshold_from_1_to_12_and_a_floor() {
+    let check = |threshold, floor, is_accepted| {
+        let floor = Duration::from_micros(floor);
+        let options = one().with_detector(Detector::PhiAccrual { threshold, floor });
+        assert_eq!(options.validate().is_ok(), is_accepted, "{threshold} {floor:?}");
+    };
+    check(1, 1_000, true);
+    check(12, 1_000, true);
+    check(0, 1_000, false);
+    check(13, 1_000, false);
+    check(8, 999, false);
+}
+
+#[test]
+fn warnings_of_a_driver_are_published_with_the_others() {
+    let mut options = one();
+    options.warn(Warning::new("compressors", "", "no support", "it has no effect"));
+    let warnings = options.multi_threaded_warnings();
+    assert!(warnings.iter().any(|warning| warning.option() == "compressors"), "{warnings:?}");
+}
+
+#[test]
 fn try_once_must_not_differ_between_string_and_code() {
     // B-20, B-38
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();

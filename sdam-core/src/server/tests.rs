@@ -174,3 +174,18 @@ fn server_types_have_the_specified_names_and_only_some_hold_data() {
     check(ServerType::RsGhost, "RSGhost", false, true);
     check(ServerType::LoadBalancer, "LoadBalancer", true, true);
 }
+
+#[test]
+fn an_error_of_the_known_version_is_stale_and_a_reply_is_not() {
+    let version = |counter| {
+        let process_id = ObjectId::from_bytes([2; 12]);
+        Some(TopologyVersion { process_id, counter })
+    };
+    let server = ServerDescription { topology_version: version(4), ..described() };
+    for (counter, than_error, than_reply) in [(3, true, true), (4, true, false), (5, false, false)]
+    {
+        assert_eq!(server.is_newer_than_error(version(counter)), than_error, "{counter}");
+        assert_eq!(server.is_newer_than_reply(version(counter)), than_reply, "{counter}");
+    }
+    assert!(!server.is_newer_than_error(None));
+}

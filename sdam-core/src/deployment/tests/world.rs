@@ -72,6 +72,14 @@ impl World {
         }
     }
 
+    /// Creates an open deployment in inline mode, at 1000 ms.
+    pub(super) fn inline(options: &Options) -> Self {
+        let mut world = Self::new(options);
+        world.deployment = world.deployment.with_scans(options);
+        assert!(!world.handle(Input::Open).is_empty());
+        world
+    }
+
     /// Creates an open deployment, at 1000 ms.
     pub(super) fn open(options: &Options) -> Self {
         let mut world = Self::new(options);

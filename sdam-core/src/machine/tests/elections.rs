@@ -122,3 +122,18 @@ fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
         );
     }
 }
+
+#[test]
+fn an_unknown_server_that_a_member_reports_as_primary_is_a_possible_primary() {
+    // C-9, D-24
+    let mut machine = opened(&options(&["a", "b"]));
+    let reply = Hello { primary: Some(address("b")), ..hello(ServerType::RsSecondary) };
+    let _ = check(&mut machine, "a", reply.clone());
+    let server_type = |machine: &TopologyMachine| {
+        machine.description().server(&address("b")).unwrap().server_type
+    };
+    assert_eq!(server_type(&machine), ServerType::PossiblePrimary);
+    let _ = check(&mut machine, "b", reply.clone());
+    let _ = check(&mut machine, "a", reply);
+    assert_eq!(server_type(&machine), ServerType::RsSecondary, "it has answered");
+}

@@ -108,4 +108,11 @@ fn names_of_the_replica_set_are_distinguished_from_configured_names() {
         "the set names it as a member, but it cannot be resolved from here"
     );
     assert_eq!(obstacle(&machine, "a"), None);
+
+    // A primary has answered before.
+    let mut machine = opened(&options(&["a", "b"]));
+    let _ = check(&mut machine, "a", elected(1));
+    let _ = fail(&mut machine, "a", ErrorKind::Network);
+    let _ = met(&mut machine, "b", Stage::Dns);
+    assert_eq!(obstacle(&machine, "b").unwrap().remedy(), Obstacle::NAMES);
 }

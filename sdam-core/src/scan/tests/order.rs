@@ -60,3 +60,26 @@ fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
     assert!(orders.contains(&"a b".to_string()), "{orders:?}");
     assert!(orders.iter().all(|order| order == "b a b" || order == "a b"), "{orders:?}");
 }
+
+#[test]
+fn a_possible_primary_is_checked_before_members_of_unknown_type() {
+    for seed in 0..20 {
+        let mut world = rs("a b c");
+        world.scan.rng = Rng::new(seed);
+        for name in ["b", "c"] {
+            world.answer(name, secondary("a b c", Some("a")));
+        }
+        world.answer("a", primary("a b c"));
+        let order = scan(&mut world);
+        assert!(["a", "b a c", "c a b"].iter().any(|start| order.starts_with(start)), "{order}");
+    }
+}
+
+#[test]
+fn only_the_requested_server_is_checked() {
+    let mut world = rs("a b");
+    world.answer("a", Answer::Down(0)).answer("b", Answer::Down(0));
+    let server = world.topology.description().server(&address("b")).unwrap().id;
+    assert_eq!(world.run(ScanRequest::Check { server }), REST);
+    assert_eq!(world.log, ["b"]);
+}

@@ -204,6 +204,13 @@ fn concern_compression_and_authentication_options_are_driver_options() {
 }
 
 #[test]
+fn the_database_is_the_default_source_of_users() {
+    let string = parse("mongodb://user:pw@a/db");
+    assert_eq!((string.database(), string.auth_source()), (Some("db"), "db"));
+    assert_eq!(parse("mongodb://a").database(), None);
+}
+
+#[test]
 fn unknown_compressors_are_left_out() {
     let string = parse("mongodb://a/?compressors=lz4,zlib");
     assert_eq!(warned(&string), ["compressors"]);

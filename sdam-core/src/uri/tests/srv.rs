@@ -29,6 +29,21 @@ fn into_options_fails_before_the_look_up() {
 }
 
 #[test]
+fn a_service_name_has_single_hyphens_between_words_and_a_letter() {
+    let name = |name: &str| {
+        let string = parse(&format!("mongodb+srv://h.example.com/?srvServiceName={name}"));
+        string.srv().unwrap().service.clone()
+    };
+    for good in ["a", "a-1", "customname", &"a".repeat(62)] {
+        assert_eq!(&*name(good), good);
+    }
+    for bad in ["1", "-a", "a-", "a--b", "a_b", &"a".repeat(63)] {
+        assert_eq!(&*name(bad), "mongodb", "{bad}");
+    }
+    assert_eq!(parse("mongodb://a").srv(), None);
+}
+
+#[test]
 fn a_txt_record_sets_only_options_that_the_string_does_not() {
     // N-9, B-38
     let resolve = |query: &str, txt: &str| {
