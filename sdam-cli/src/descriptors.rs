@@ -17,6 +17,15 @@ pub(crate) fn limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
+/// Returns whether `error` means that the process or the system has too many open files.
+pub(crate) fn are_exhausted(error: &std::io::Error) -> bool {
+    #[cfg(unix)]
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|own| own.raw_os_error());
+    #[cfg(not(unix))]
+    let codes = [10_024];
+    error.raw_os_error().is_some_and(|code| codes.contains(&code))
+}
+
 #[cfg(not(unix))]
 pub(crate) fn raise_limit() {}
 

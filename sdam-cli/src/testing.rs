@@ -7,9 +7,10 @@ use std::{
 };
 
 use sdam::tls::rustls::{
-    ServerConfig,
+    RootCertStore, ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
 };
 use sdam_live::{Certificates, ServerCertificate};
 
@@ -38,13 +39,35 @@ pub(crate) fn tls_server(
     certificates: &Certificates,
     certificate: ServerCertificate,
 ) -> Arc<ServerConfig> {
+    tls_server_for(WebPkiClientVerifier::no_client_auth(), certificates, certificate)
+}
+
+/// Returns the settings of a server with this certificate that requires one of each client.
+pub(crate) fn tls_server_with_clients(
+    certificates: &Certificates,
+    certificate: ServerCertificate,
+) -> Arc<ServerConfig> {
+    let mut roots = RootCertStore::empty();
+    for authority in CertificateDer::pem_file_iter(certificates.authority()).unwrap() {
+        roots.add(authority.unwrap()).unwrap();
+    }
+    let provider = Arc::new(ring::default_provider());
+    let clients = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
+    tls_server_for(clients.build().unwrap(), certificates, certificate)
+}
+
+fn tls_server_for(
+    clients: Arc<dyn ClientCertVerifier>,
+    certificates: &Certificates,
+    certificate: ServerCertificate,
+) -> Arc<ServerConfig> {
     let file = certificates.server(certificate);
     let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&file).unwrap().collect();
     let key = PrivateKeyDer::from_pem_file(&file).unwrap();
     let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_no_client_auth();
+        .with_client_cert_verifier(clients);
     Arc::new(config.with_single_cert(chain.unwrap(), key).unwrap())
 }
 

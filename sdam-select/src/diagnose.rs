@@ -6,7 +6,7 @@ use sdam_core::{
     address::ServerAddress,
     error::{Error, ErrorKind, Stage},
     read_preference::ReadMode,
-    server::ServerDescription,
+    server::{ServerDescription, ServerType},
     topology::{Departure, DepartureReason, Obstacle, TopologyDescription, TopologyType},
 };
 
@@ -75,6 +75,12 @@ pub enum Diagnosis {
         /// The servers.
         addresses: Vec<ServerAddress>,
     },
+    /// Servers answer hello with something else than a reply of MongoDB: another service listens
+    /// there.
+    NotMongoDb {
+        /// The servers with their errors, which describe the answers.
+        failures: Vec<(ServerAddress, Error)>,
+    },
     /// A server rejects the credentials.
     AuthenticationFailed {
         /// The server.
@@ -102,6 +108,13 @@ pub enum Diagnosis {
         reached: usize,
         /// The number of members.
         members: usize,
+    },
+    /// The topology is `Single`, so writes go to its server, whose type refuses them.
+    RefusesWrites {
+        /// The server.
+        address: ServerAddress,
+        /// Its type.
+        server_type: ServerType,
     },
     /// Servers are available, but none has the requested tags.
     NoMatchingTags,
@@ -139,6 +152,8 @@ pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Ve
             found.extend(evidence.missing_primary());
         }
         found.extend(exclusion(explanation));
+    } else if explanation.operation == Operation::Write {
+        found.extend(evidence.refuses_writes());
     }
     if evidence.any_available {
         found.extend(mistakes());
@@ -170,9 +185,9 @@ impl<'t> Evidence<'t> {
         })
     }
 
-    /// Returns the servers that have failed at `stage`, with their errors; `None` if there are none.
-    fn failures(&self, stage: Stage) -> Option<Vec<(ServerAddress, Error)>> {
-        let failed = self.failed(|error| error.stage() == stage);
+    /// Returns the servers whose error matches `is`, with their errors; `None` if there are none.
+    fn failures(&self, is: impl Fn(&Error) -> bool) -> Option<Vec<(ServerAddress, Error)>> {
+        let failed = self.failed(is);
         let failed = failed.map(|(server, error)| (server.address.clone(), error.clone()));
         Some(failed.collect()).filter(|failures: &Vec<_>| !failures.is_empty())
     }
@@ -241,19 +256,19 @@ impl<'t> Evidence<'t> {
             let advertised = self.advertised(&addresses);
             found.push(Diagnosis::Unreachable { addresses, advertised });
         }
-        let failures = self.failures(Stage::Proxy);
+        let failures = self.failures(|error| error.stage() == Stage::Proxy);
         found.extend(failures.map(|failures| Diagnosis::ProxyFailed { failures }));
-        let failures = self.failures(Stage::Tls);
+        let failures = self.failures(|error| error.stage() == Stage::Tls);
         found.extend(failures.map(|failures| Diagnosis::TlsFailed { failures }));
+        let at_hello =
+            |kind| move |error: &Error| error.stage() == Stage::Hello && error.kind() == kind;
         // If any server answers, both sides agree about TLS, so this is a restart.
-        let broken = |error: &Error| {
-            error.stage() == Stage::Hello
-                && matches!(error.kind(), ErrorKind::Network | ErrorKind::Protocol)
-        };
-        let addresses = self.addresses(broken);
+        let addresses = self.addresses(at_hello(ErrorKind::Network));
         if !addresses.is_empty() && !self.any_available {
             found.push(Diagnosis::TlsExpected { addresses });
         }
+        let failures = self.failures(at_hello(ErrorKind::Protocol));
+        found.extend(failures.map(|failures| Diagnosis::NotMongoDb { failures }));
         let rejected =
             self.failed(|error| error.stage() == Stage::Auth && error.kind() == ErrorKind::Command);
         found.extend(rejected.map(|(server, error)| Diagnosis::AuthenticationFailed {
@@ -281,6 +296,23 @@ impl<'t> Evidence<'t> {
                 error: None,
             })
         }));
+    }
+
+    /// Returns the diagnosis of writes that go to a server of a set that is not the primary.
+    fn refuses_writes(&self) -> Option<Diagnosis> {
+        let [server] = self.topology.servers() else {
+            return None;
+        };
+        let refuses = matches!(
+            server.server_type,
+            ServerType::RsSecondary
+                | ServerType::RsArbiter
+                | ServerType::RsOther
+                | ServerType::RsGhost
+        );
+        let (address, server_type) = (server.address.clone(), server.server_type);
+        let is_single = self.topology.topology_type() == TopologyType::Single;
+        (is_single && refuses).then_some(Diagnosis::RefusesWrites { address, server_type })
     }
 
     /// Returns the reason why there is no primary although members answer.

@@ -70,6 +70,7 @@ impl Reason {
                 Self::NotYetValid
             }
             CertificateError::UnknownIssuer => Self::UnknownIssuer,
+            error if is_of_authority(error) => Self::UnknownIssuer,
             CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
                 Self::WrongName
             }
@@ -99,6 +100,15 @@ impl Reason {
             _ => Self::Other,
         }
     }
+}
+
+/// Returns whether the server has presented the certificate of an authority, which is accepted only
+/// if it is itself in the file of `tlsCAFile`.
+pub(crate) fn is_of_authority(error: &CertificateError) -> bool {
+    let CertificateError::Other(other) = error else {
+        return false;
+    };
+    matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
 }
 
 /// Returns the cause and the remedy of `error` from the server `host`, on one line.
@@ -144,6 +154,11 @@ fn certificate(error: &CertificateError, host: &str) -> String {
         CertificateError::UnknownIssuer => "is issued by an unknown authority; add that \
             authority's certificate to the file of `tlsCAFile`"
             .to_owned(),
+        error if is_of_authority(error) => {
+            "is one of an authority, probably self-signed; if it is \
+            to be trusted, add the certificate itself to the file of `tlsCAFile`"
+                .to_owned()
+        }
         CertificateError::NotValidForNameContext { presented, .. } => {
             let names = names(presented);
             format!(

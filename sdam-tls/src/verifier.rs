@@ -14,7 +14,7 @@ use rustls::{
     server::ParsedCertificate,
 };
 
-use crate::own;
+use crate::{own, reason};
 
 /// Checks the chain, the validity and the name of a certificate.
 #[derive(Debug)]
@@ -94,8 +94,5 @@ impl ServerCertVerifier for Verifier {
 }
 
 fn is_of_authority(error: &Error) -> bool {
-    let Error::InvalidCertificate(CertificateError::Other(other)) = error else {
-        return false;
-    };
-    matches!(other.0.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+    matches!(error, Error::InvalidCertificate(error) if reason::is_of_authority(error))
 }

@@ -156,9 +156,13 @@ pub(super) fn select(findings: &mut Vec<Finding>, only: &[CheckId]) {
 
 /// Returns the worst status.
 pub(super) fn verdict(findings: &[Finding]) -> Status {
-    let problems = findings.iter().filter(|finding| finding.is_problem());
-    let worst = problems.map(|finding| finding.status).max();
-    worst.unwrap_or(Status::Ok)
+    first_problem(findings).map_or(Status::Ok, |finding| finding.status)
+}
+
+/// Returns the first of the most severe problems.
+pub(super) fn first_problem(findings: &[Finding]) -> Option<&Finding> {
+    // Reversed, because the last one of several is the greatest.
+    findings.iter().rev().filter(|own| own.is_problem()).max_by_key(|own| own.status)
 }
 
 /// Returns the exit code for the worst finding.

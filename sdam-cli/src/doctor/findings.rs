@@ -7,9 +7,10 @@ mod string;
 mod tests;
 mod times;
 
+use sdam::Diagnosis;
 use sdam_core::{
     error::{Error, ErrorKind},
-    options::Options,
+    options::{Credential, Options},
 };
 use sdam_select::explain::Explanation;
 use serde_json::Value;
@@ -34,8 +35,8 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
         findings.extend(set::of(seen, deployment, options));
     }
     findings.extend(times::of(&seen.hosts, options));
-    findings.extend(seen.login.as_ref().map(|own| match options.credential {
-        Some(_) => login(own),
+    findings.extend(seen.login.as_ref().map(|own| match &options.credential {
+        Some(credential) => login(own, credential),
         None => demanded(own),
     }));
     if seen.login.is_none() && options.credential.is_some() {
@@ -58,7 +59,7 @@ fn first_problem(findings: &[Finding]) -> Option<String> {
     problems.next().map(Finding::name)
 }
 
-fn login(login: &Login) -> Finding {
+fn login(login: &Login, credential: &Credential) -> Finding {
     let finding = |status, title: String| {
         Finding::new(Check::Auth, status, title).about(&login.server).took(login.took)
     };
@@ -66,14 +67,22 @@ fn login(login: &Login) -> Finding {
         return finding(Status::Ok, "the credentials are accepted".to_owned());
     };
     if error.code() == Some(AUTHENTICATION_FAILED) {
+        let source = credential.source();
+        let elsewhere = if source == "admin" {
+            "set authSource to the database in which the user was created, if that is not admin"
+        } else {
+            "set authSource=admin if the user was created there"
+        };
         return finding(Status::Fail, "the server rejects the credentials".to_owned())
             .evidence("error", text(error))
+            .evidence("authSource", source)
             .cause("the user name or the password is wrong")
-            .cause("the user is in another database than the one of authSource")
+            .cause(format!("the user was created in another database than {source} (authSource)"))
             .remedy(
                 "check the user name and the password (special characters have to be \
-                 percent-encoded), and add authSource=admin if the user was created there",
-            );
+                 percent-encoded)",
+            )
+            .remedy(elsewhere);
     }
     if error.kind() == ErrorKind::Timeout {
         return finding(Status::Fail, "the login took too long".to_owned())
@@ -109,6 +118,8 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         let eligible = explanation.eligible();
         eligible.map(|server| server.address.as_str().into()).collect()
     };
+    let refuses = |own: &Diagnosis| matches!(own, Diagnosis::RefusesWrites { .. });
+    let refusal = deployment.diagnoses.iter().find(|own| refuses(own));
     let (write, read) = (names(&deployment.write), names(&deployment.read));
     let mode = options.read_preference.to_string();
     let missing = match (write.is_empty(), read.is_empty()) {
@@ -118,6 +129,10 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         (true, true) => Some(format!("no server takes writes, or reads with {mode}")),
     };
     let (status, title) = match (missing, &blocked_by) {
+        // A program that only reads may want this.
+        (None, _) if refusal.is_some() => {
+            (Status::Info, "there is a server for reads, but it refuses writes".to_owned())
+        }
         (None, _) => (Status::Ok, "there are servers for writes and reads".to_owned()),
         (Some(missing), Some(_)) => (Status::Skip, missing),
         // A program that only reads can use a set without a primary.
@@ -127,7 +142,9 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         .evidence("write", write)
         .evidence("read", read)
         .evidence("readPreference", mode);
-    if status != Status::Ok {
+    if let Some(refusal) = refusal {
+        finding = finding.cause(refusal.to_string()).remedy(refusal.remedy());
+    } else if status != Status::Ok {
         let verdicts = deployment.read.servers.iter().map(|server| {
             let words = match &server.verdict {
                 sdam_select::explain::Verdict::Rejected(rejection) => rejection.to_string(),

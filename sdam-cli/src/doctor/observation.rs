@@ -102,6 +102,8 @@ pub(super) enum Reached {
     Yes,
     Refused,
     Silent,
+    /// The process, or the system, has too many open files.
+    NoDescriptor,
     Failed(String),
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     check::Check,
-    finding::{Finding, Status, verdict},
+    finding::{Finding, Status, first_problem, verdict},
     findings::counted,
     observation::Observation,
 };
@@ -56,8 +56,7 @@ pub(super) fn text(
     for line in lines {
         let _ = writeln!(text, "{}", palette.paint(tone, line));
     }
-    let first = findings.iter().find(|own| own.is_problem());
-    if let Some(first) = first {
+    if let Some(first) = first_problem(findings) {
         let hint = format!("`sdam doctor --explain {}` says more.", first.check.id());
         let _ = writeln!(text, "{}", palette.paint(Tone::Faint, hint));
     }
@@ -97,7 +96,7 @@ fn summary(findings: &[Finding], seen: &Observation) -> (Tone, [String; 2]) {
         count(Status::Warn),
         count(Status::Skip),
     );
-    match findings.iter().find(|own| own.is_problem()) {
+    match first_problem(findings) {
         Some(first) => (Tone::Bad, [numbers, format!("First problem: {}", first.name())]),
         None => (Tone::Good, [numbers, "No problem was found".to_owned()]),
     }

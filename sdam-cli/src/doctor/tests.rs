@@ -1,6 +1,7 @@
 //! Complete check-ups: the gallery of deployments, and the options of the command line.
 
 mod gallery;
+mod remedies;
 mod servers;
 
 use std::{sync::Arc, time::Duration};
@@ -70,12 +71,12 @@ fn run_json(arguments: &Arguments, uri: &str) -> (Exit, Value) {
     (exit, serde_json::from_str(&output).unwrap())
 }
 
-/// Returns the first problem, as `id status`, and the complete finding.
+/// Returns the first of the most severe problems, as `id status`, and the complete finding.
 fn first(document: &Value) -> (String, Value) {
     let checks = document["checks"].as_array().unwrap();
-    let problem = checks.iter().find(|check| {
-        let status = check["status"].as_str().unwrap();
-        ["warn", "fail", "error"].contains(&status) && check["suppressed"] == false
+    let problem = ["error", "fail", "warn"].into_iter().find_map(|status| {
+        let is = |check: &&Value| check["status"] == status && check["suppressed"] == false;
+        checks.iter().find(is)
     });
     let Some(problem) = problem else {
         return ("none".to_owned(), Value::Null);

@@ -42,10 +42,11 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// The remedy for names of a replica set that cannot be reached from here.
+    /// The remedy for names of a replica set that cannot be reached from here. Addresses are
+    /// translated by `TopologyBuilder::translate`.
     pub const NAMES: &'static str = "make the set's names usable here (DNS, hosts file, or run in \
         the servers' network), or connect to one member alone (directConnection=true), or say where \
-        to dial for each name (address translation: `TopologyBuilder::translate`); if the set has \
+        to dial for each name (address translation); if the set has \
         horizons for clients outside, connect with TLS to the names of these";
     /// The remedy for a configured host name that cannot be resolved.
     pub const SPELLING: &'static str = "check the spelling of the host names, and the name server";

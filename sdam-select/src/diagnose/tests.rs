@@ -92,12 +92,32 @@ fn tls_on_one_side_only_is_suspected_unless_some_server_answers() {
     };
     let addresses = || vec![address(1)];
     check(vec![network(1, Stage::Hello)], &[Diagnosis::TlsExpected { addresses: addresses() }]);
-    check(
-        vec![failed(1, ErrorKind::Protocol, Stage::Hello, "garbage")],
-        &[Diagnosis::TlsExpected { addresses: addresses() }],
-    );
     check(vec![failed(1, ErrorKind::Timeout, Stage::Hello, "no reply")], &[]);
     check(vec![network(1, Stage::Hello), server(2, sdam_core::server::ServerType::Mongos)], &[]);
+}
+
+#[test]
+fn an_answer_that_is_no_reply_is_not_taken_for_tls() {
+    let garbage = failed(1, ErrorKind::Protocol, Stage::Hello, "it begins with HTTP");
+    let found = diagnoses(&topology(Sharded, [garbage]), &Criteria::write());
+    assert!(matches!(found[..], [Diagnosis::NotMongoDb { .. }]), "{found:?}");
+    let expected = "there is no usable reply from s01:27017: it begins with HTTP";
+    assert_eq!(found[0].to_string(), expected);
+}
+
+#[test]
+fn writes_through_a_direct_connection_to_a_member_that_refuses_them_are_diagnosed() {
+    let check = |server_type, criteria: &Criteria, is_found| {
+        let topology = topology(Single, [server(1, server_type)]);
+        let found = diagnoses(&topology, criteria);
+        let expected = Diagnosis::RefusesWrites { address: address(1), server_type };
+        assert_eq!(found, if is_found { vec![expected] } else { vec![] });
+    };
+    check(RsSecondary, &Criteria::write(), true);
+    check(RsSecondary, &Criteria::primary(), false);
+    check(RsPrimary, &Criteria::write(), false);
+    let set = topology(ReplicaSetWithPrimary, [server(1, RsPrimary), server(2, RsSecondary)]);
+    assert_eq!(diagnoses(&set, &Criteria::write()), []);
 }
 
 #[test]
@@ -111,7 +131,7 @@ fn failures_of_tls_are_listed_by_their_cause() {
     assert_eq!(
         found[0].to_string(),
         "TLS could not be negotiated with s01:27017, s03:27017: the server's certificate has \
-         expired; renew it; and with s02:27017: the issuer is unknown"
+         expired; renew it; and s02:27017: the issuer is unknown"
     );
 }
 
@@ -273,6 +293,8 @@ fn every_diagnosis_has_its_own_remedy() {
         Diagnosis::TlsFailed { failures: vec![(address(1), error())] },
         Diagnosis::AddressMismatch { address: address(1), me: address(2), error: None },
         Diagnosis::TlsExpected { addresses: addresses() },
+        Diagnosis::NotMongoDb { failures: vec![(address(1), error())] },
+        Diagnosis::RefusesWrites { address: address(1), server_type: RsSecondary },
         Diagnosis::NoMatchingTags,
         Diagnosis::AllStale,
         departed(DepartureReason::NotListed { primary: address(2) }),

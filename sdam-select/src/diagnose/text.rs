@@ -29,7 +29,8 @@ impl Diagnosis {
                  only seed"
             }
             Self::NotAnsweredYet => {
-                "wait longer (serverSelectionTimeoutMS), or check that the runtime runs its tasks"
+                "wait longer (serverSelectionTimeoutMS); if no server is ever asked, this program is too \
+                 busy to run the client's tasks"
             }
             Self::WrongSetName { .. } => WRONG_SET_NAME,
             Self::AddressMismatch { error: Some(_), .. }
@@ -46,7 +47,7 @@ impl Diagnosis {
             Self::Unreachable { advertised: true, .. } => {
                 "check that these members run, and that the addresses in the replica set's \
                  configuration can be reached from here and not only from one member to another; if \
-                 they cannot, translate them (`TopologyBuilder::translate`)"
+                 they cannot, use address translation"
             }
             Self::Unreachable { .. } => "check that these servers run and can be reached from here",
             Self::ProxyFailed { .. } => Obstacle::PROXY,
@@ -54,6 +55,10 @@ impl Diagnosis {
             Self::TlsExpected { .. } => {
                 "if the server requires TLS, set tls=true, and tlsCAFile unless its authority is one \
                  that this system trusts"
+            }
+            Self::NotMongoDb { .. } => {
+                "correct host and port: another service seems to listen there; if it is a server \
+                 that requires TLS, set tls=true"
             }
             Self::AuthenticationFailed { .. } => {
                 "check user, password, authSource and authMechanism"
@@ -67,6 +72,9 @@ impl Diagnosis {
                 "wait for the election, which needs a majority of the voting members: check that \
                  enough of them run and reach each other; reads can go to secondaries meanwhile \
                  (readPreference=primaryPreferred)"
+            }
+            Self::RefusesWrites { .. } => {
+                "remove directConnection=true so that the client finds the primary, or only read"
             }
             Self::NoMatchingTags => {
                 "check the members' tags, or end the list with an empty tag set, which any member \
@@ -115,9 +123,14 @@ impl fmt::Display for Diagnosis {
                 )
             }
             Self::ProxyFailed { failures } => fmt_proxy_failures(f, failures),
-            Self::TlsFailed { failures } => fmt_tls_failures(f, failures),
+            Self::TlsFailed { failures } => {
+                fmt_by_cause(f, "TLS could not be negotiated with ", failures)
+            }
             Self::TlsExpected { addresses } => {
                 write!(f, "{} closes connections without a reply", Joined(addresses, ", "))
+            }
+            Self::NotMongoDb { failures } => {
+                fmt_by_cause(f, "there is no usable reply from ", failures)
             }
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message())
@@ -138,6 +151,11 @@ impl fmt::Display for Diagnosis {
             Self::NoPrimary { reached, members } => write!(
                 f,
                 "the replica set has no primary; {reached} of {members} members can be reached"
+            ),
+            Self::RefusesWrites { address, server_type } => write!(
+                f,
+                "the connection is direct (Single): writes go to {address}, which refuses them as \
+                 {server_type}"
             ),
             Self::NoMatchingTags => {
                 f.write_str("members are available, but none has the requested tags")
@@ -188,16 +206,16 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     }
 }
 
-/// Prints TLS failures, grouping servers with the same cause.
-fn fmt_tls_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::Result {
+/// Prints failures after `what`, grouping servers with the same cause.
+fn fmt_by_cause(f: &mut fmt::Formatter<'_>, what: &str, failures: &[Failure]) -> fmt::Result {
     let mut rest: Vec<&Failure> = failures.iter().collect();
-    let mut separator = "TLS could not be negotiated with ";
+    let mut separator = what;
     while let [(_, first), ..] = rest[..] {
         let (same, others): (Vec<_>, _) =
             rest.into_iter().partition(|(_, error)| error.message() == first.message());
         let addresses: Vec<_> = same.iter().map(|(address, _)| address.clone()).collect();
         write!(f, "{separator}{}: {}", Joined(&addresses, ", "), first.message())?;
-        (rest, separator) = (others, "; and with ");
+        (rest, separator) = (others, "; and ");
     }
     Ok(())
 }

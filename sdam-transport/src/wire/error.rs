@@ -24,11 +24,12 @@ pub enum WireError {
         /// The declared length.
         declared: i32,
     },
-    /// The header declares a length greater than the receiver's limit.
+    /// The header declares a length greater than the receiver's limit: `Options::max_hello_size`
+    /// for checks, [`Connection::set_max_message_size`](crate::connect::Connection::set_max_message_size)
+    /// for pools.
     #[error(
         "the message declares a length of {declared} bytes, more than the {limit} accepted: either \
-         the peer is not a MongoDB server, or the limit is too small (`Options::max_hello_size` \
-         for checks, `Connection::set_max_message_size` for pools)"
+         the peer is not a MongoDB server, or the client's limit is too small"
     )]
     LengthAboveLimit {
         /// The declared length.

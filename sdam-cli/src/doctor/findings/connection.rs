@@ -99,6 +99,7 @@ fn attempts(host: &Host) -> Vec<Value> {
                 Reached::Yes => "accepts",
                 Reached::Refused => "refuses",
                 Reached::Silent => "does not answer",
+                Reached::NoDescriptor => "no file descriptor is left",
                 Reached::Failed(error) => error,
             };
             let ms = dial.took.as_secs_f64() * 1e3;
@@ -179,10 +180,12 @@ fn release(wire: WireVersions) -> String {
 fn member(mut finding: Finding, named_by: &str) -> Finding {
     finding.step = Some(finding.check);
     finding.title = format!("the set names this member, but from here {}", finding.title);
-    if matches!(finding.check, Check::DnsAddr | Check::Tcp) {
-        finding
-            .remedies
-            .insert(0, Obstacle::NAMES.replace("`TopologyBuilder::translate`", "--translate"));
+    let names = || Obstacle::NAMES.replace("address translation", "--translate");
+    match finding.check {
+        Check::DnsAddr => finding.remedies.insert(0, names()),
+        // The name is known here, but it may be that of another host.
+        Check::Tcp => finding.remedies.push(format!("if the address is wrong: {}", names())),
+        _ => {}
     }
     finding.check = Check::TopoMembers;
     finding.evidence("namedBy", named_by)
@@ -218,6 +221,13 @@ fn failure(host: &Host, error: &Error) -> Finding {
 }
 
 fn unreachable(host: &Host) -> Finding {
+    if host.dials.iter().any(|dial| dial.outcome == Reached::NoDescriptor) {
+        let title = "this machine lets the program open no further connection";
+        return Finding::new(Check::Tcp, Status::Error, title)
+            .cause("the limit of open files or sockets is reached")
+            .remedy("raise the limit (`ulimit -n 1024`), or end other programs of this user")
+            .evidence("addresses", attempts(host));
+    }
     let all = |outcome| host.dials.iter().any(|dial| dial.outcome == outcome);
     let finding = if all(Reached::Refused) {
         Finding::new(Check::Tcp, Status::Fail, "the host refuses the connection")
@@ -242,7 +252,9 @@ fn unreachable(host: &Host) -> Finding {
 fn tls(host: &Host, error: &Error) -> Finding {
     let cause = error.source_as::<rustls::Error>();
     let reason = cause.map(Reason::of);
-    if host.is_reverse {
+    // A server that speaks TLS may also accept connections without it.
+    let spoke_tls = !matches!(reason, None | Some(Reason::PlainText | Reason::Other));
+    if host.is_reverse && !spoke_tls {
         return Finding::new(
             Check::TlsHandshake,
             Status::Fail,
@@ -257,7 +269,10 @@ fn tls(host: &Host, error: &Error) -> Finding {
         Some(Reason::NotYetValid) => verify("the certificate is not valid yet")
             .remedy("correct the clock of this machine, or issue the certificate again"),
         Some(Reason::UnknownIssuer) => verify("no trusted authority has issued the certificate")
-            .remedy("set tlsCAFile to the certificate of the authority that has issued it"),
+            .remedy(
+                "set tlsCAFile to the certificate of the authority that has issued it; if it is \
+                 self-signed, to the certificate itself",
+            ),
         Some(Reason::WrongName) => verify("the certificate is for other names").remedy(format!(
             "connect by a name that the certificate has, or issue one that includes {}",
             host.address.host()
@@ -270,9 +285,7 @@ fn tls(host: &Host, error: &Error) -> Finding {
             Status::Fail,
             "the server wants a certificate of the client, or rejects the one it got",
         )
-        .remedy(
-            "set tlsCertificateKeyFile to a certificate that the servers' authority has issued",
-        ),
+        .remedy(CLIENT_CERTIFICATE),
         _ => Finding::new(Check::TlsHandshake, Status::Fail, "TLS cannot be negotiated")
             .cause("the server does not use TLS at this port")
             .cause("an allow list ends the connection, as hosting services do")
@@ -285,6 +298,9 @@ fn tls(host: &Host, error: &Error) -> Finding {
         finding
     }
 }
+
+const CLIENT_CERTIFICATE: &str =
+    "set tlsCertificateKeyFile to a certificate that the servers' authority has issued";
 
 fn no_hello(host: &Host, error: &Error) -> Finding {
     let finding = |title: String| Finding::new(Check::Hello, Status::Fail, title);
@@ -304,6 +320,14 @@ fn no_hello(host: &Host, error: &Error) -> Finding {
                 .cause("the server hangs or is overloaded, or is stopped in a debugger")
                 .cause("something else listens there, such as a proxy without a server behind it")
                 .remedy("look at the server and its log; or give it more time (--timeout 2)")
+        }
+        // With TLS 1.3, a server rejects the client's certificate after the handshake.
+        ErrorKind::Network if host.session.is_some() => {
+            finding("the server ends the connection after the TLS handshake".to_owned())
+                .cause("it requires a certificate of the client, or rejects the one it got")
+                .cause("it has too many connections, or is shutting down")
+                .remedy(CLIENT_CERTIFICATE)
+                .remedy("look at the log of the server")
         }
         ErrorKind::Network => {
             finding("the server closes the connection without an answer".to_owned())

@@ -16,14 +16,18 @@ use crate::doctor::{
 
 /// Returns the findings about the deployment as a whole.
 pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options) -> Vec<Finding> {
+    let hellos: Vec<_> = seen.hosts.iter().filter_map(greeted).collect();
     let mut findings: Vec<_> = deployment.diagnoses.iter().filter_map(kind).collect();
-    if findings.is_empty() && seen.hosts.iter().any(|host| host.greeting.is_some()) {
+    let of_several = several_sets(&hellos);
+    let is_one = of_several.is_none();
+    if let Some(finding) = of_several {
+        findings = vec![finding];
+    } else if findings.is_empty() && seen.hosts.iter().any(|host| host.greeting.is_some()) {
         let title = deployment.topology.topology_type().to_string();
         let set = deployment.topology.set_name();
         let finding = Finding::new(Check::TopoKind, Status::Ok, title);
         findings.push(finding.evidence("setName", set));
     }
-    let hellos: Vec<_> = seen.hosts.iter().filter_map(greeted).collect();
     let others = hellos.iter().filter(|(_, hello)| hello.server_type == ServerType::RsOther);
     findings.extend(others.map(|(host, _)| without_data(host)));
     if options.direct_connection == Some(true) {
@@ -31,7 +35,7 @@ pub(super) fn of(seen: &Observation, deployment: &Deployment, options: &Options)
     }
     let is_set = deployment.topology.topology_type().is_replica_set();
     let has_members = hellos.iter().any(|(_, hello)| is_member(hello.server_type));
-    if is_set && has_members && options.direct_connection != Some(true) {
+    if is_one && is_set && has_members && options.direct_connection != Some(true) {
         if !findings.iter().any(Finding::is_problem) {
             findings.extend(names(&seen.hosts));
         }
@@ -52,6 +56,30 @@ fn is_member(kind: ServerType) -> bool {
             | ServerType::RsSecondary
             | ServerType::RsArbiter
             | ServerType::RsOther
+    )
+}
+
+/// Returns the finding about servers of different sets, of which a client keeps one.
+fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
+    let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    // A name that a member has given is one of its set's.
+    for (host, hello) in hellos.iter().filter(|(host, _)| host.named_by.is_none()) {
+        let set = hello.set_name.as_deref().filter(|_| is_member(hello.server_type));
+        if let Some(set) = set {
+            sets.entry(set).or_default().push(host.address.as_str());
+        }
+    }
+    let (name, seeds) = sets.first_key_value().filter(|_| sets.len() > 1)?;
+    let each = sets.iter().map(|(set, seeds)| format!("{set}: {}", seeds.join(", ")));
+    let title = format!("the seeds are members of {} sets", sets.len());
+    Some(
+        Finding::new(Check::TopoKind, Status::Fail, title)
+            .about(seeds.first()?)
+            .evidence("sets", each.collect::<Vec<_>>())
+            .remedy(format!(
+                "keep the seeds of one set only, and name it; for {name}: mongodb://{}/?replicaSet={name}",
+                seeds.join(",")
+            )),
     )
 }
 

@@ -109,3 +109,22 @@ fn a_login_without_a_reachable_server_is_skipped() {
     let auth = findings.iter().find(|own| own.check == Check::Auth).unwrap();
     assert_eq!(auth.status, Status::Skip);
 }
+
+#[test]
+fn a_lack_of_descriptors_is_not_blamed_on_the_network() {
+    use crate::{
+        descriptors,
+        doctor::observation::{Dial, Reached},
+    };
+
+    // EMFILE
+    let error = std::io::Error::from_raw_os_error(24);
+    assert_eq!(descriptors::are_exhausted(&error), cfg!(unix));
+    let mut host = Host::new(ServerAddress::new("127.0.0.1", 1));
+    let (to, took) = (([127, 0, 0, 1], 1).into(), Duration::ZERO);
+    host.dials.push(Dial { to, outcome: Reached::NoDescriptor, took });
+    host.error = Some(Error::network(sdam_core::error::Stage::Connect, "none"));
+    let found = connection::of(&host, &Options::parse("mongodb://127.0.0.1:1").unwrap());
+    assert_eq!(problems(&found), [("tcp 127.0.0.1:1".to_owned(), Status::Error)]);
+    assert!(found[0].remedies[0].contains("ulimit"), "{found:?}");
+}

@@ -24,6 +24,7 @@ use sdam_core::{
 use tokio::net::{TcpStream, lookup_host};
 
 use super::line::Line;
+use crate::descriptors;
 use crate::doctor::observation::{Dial, Greeting, Host, Login, LookUp, Reached};
 
 /// The number of timed hello exchanges.
@@ -100,6 +101,7 @@ impl Line<'_> {
             Some(Err(error)) => match error.kind() {
                 io::ErrorKind::ConnectionRefused => Reached::Refused,
                 io::ErrorKind::TimedOut => Reached::Silent,
+                _ if descriptors::are_exhausted(&error) => Reached::NoDescriptor,
                 _ => Reached::Failed(error.to_string()),
             },
         };

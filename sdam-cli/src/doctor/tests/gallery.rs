@@ -41,14 +41,6 @@ fn a_healthy_set_behind_a_table_of_addresses_has_no_finding() {
 }
 
 #[test]
-fn a_misspelled_option_is_a_warning_with_the_right_name() {
-    let set = ReplicaSet::start(1).unwrap();
-    let uri = format!("{}&localTresholdMS=20", set.uri());
-    let words = "did you mean localThresholdMS?";
-    check(&uri, "uri warn", Exit::WARNINGS, words);
-}
-
-#[test]
 fn a_misspelled_option_that_guards_connections_is_refused() {
     let uri = "mongodb://127.0.0.1/?tlsCAFille=/ca.pem";
     check(uri, "uri fail", Exit::CONFIGURATION, "did you mean tlsCAFile?");
@@ -86,13 +78,6 @@ fn hosts_of_srv_records_are_checked() {
 }
 
 #[test]
-fn a_port_without_a_server_refuses() {
-    let port = listener().local_addr().unwrap().port();
-    let uri = format!("mongodb://127.0.0.1:{port}/");
-    check(&uri, "tcp fail", Exit::FAILURES, "no server listens");
-}
-
-#[test]
 fn a_silent_host_is_not_waited_for() {
     // The system accepts connections, but the program never does.
     let silent = listener();
@@ -103,32 +88,6 @@ fn a_silent_host_is_not_waited_for() {
     check_with(&arguments, &uri, "hello fail", Exit::FAILURES, "does not answer");
     // The nominal limit is 1.08 s; the rest is for a machine under load.
     assert!(begun.elapsed() < Duration::from_secs(5));
-}
-
-#[test]
-fn a_web_server_is_not_mongodb() {
-    let server = Server::start(listener(), |mut stream| {
-        stream.read_exact(&mut [0; 16])?;
-        stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
-    });
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "HTTP");
-}
-
-#[test]
-fn a_server_that_expects_tls_is_recognized() {
-    let certificates = Certificates::create().unwrap();
-    let server = Server::tls(&certificates, ServerCertificate::Valid);
-    let uri = format!("mongodb://{}/", server.address());
-    check(&uri, "hello fail", Exit::FAILURES, "tls=true");
-}
-
-#[test]
-fn a_server_without_tls_is_recognized() {
-    let certificates = Certificates::create().unwrap();
-    let server = Server::mongod(listener(), standalone);
-    let uri = format!("mongodb://{}/?{}", server.address(), certificates.options());
-    check(&uri, "tls.handshake fail", Exit::FAILURES, "remove tls=true");
 }
 
 #[test]
@@ -156,43 +115,6 @@ fn a_valid_certificate_is_shown_with_its_days() {
     let verify = checks.iter().find(|check| check["id"] == "tls.verify").unwrap();
     assert!(verify["evidence"]["days"].as_i64().unwrap() > 365, "{verify}");
     assert_eq!(verify["evidence"]["names"][0], "localhost");
-}
-
-#[test]
-fn a_wrong_set_name_is_shown_with_the_right_one() {
-    let set = ReplicaSet::start(1).unwrap();
-    let uri = set.uri().replace("replicaSet=rs0", "replicaSet=other");
-    check(&uri, "topo.kind fail", Exit::FAILURES, "set replicaSet=rs0");
-}
-
-#[test]
-fn members_whose_names_lead_nowhere_are_named() {
-    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
-    let set = ReplicaSet::build(Builder::replica_set(1).name(named)).unwrap();
-    let (_, place) = set.places()[0].clone();
-    let uri = format!("mongodb://{place}/?replicaSet=rs0");
-    check(&uri, "topo.members fail", Exit::FAILURES, "--translate");
-}
-
-#[test]
-fn members_whose_places_are_exchanged_are_named() {
-    let named = |index, port| ServerAddress::new(&format!("mongo-{index}.invalid"), port);
-    let set = ReplicaSet::build(Builder::replica_set(2).name(named)).unwrap();
-    let places = set.places();
-    let [(first, one), (second, other)] = [0, 1].map(|index: usize| places[index].clone());
-    let mut arguments = arguments();
-    let table = [(first, other), (second, one)];
-    arguments.target.translate = Some(table.into_iter().collect());
-    let words = "in --translate";
-    check_with(&arguments, set.uri(), "topo.members fail", Exit::FAILURES, words);
-}
-
-#[test]
-fn a_direct_connection_to_a_secondary_is_a_warning() {
-    let set = ReplicaSet::start(2).unwrap();
-    let (_, place) = set.places()[1].clone();
-    let uri = format!("mongodb://{place}/?directConnection=true");
-    check(&uri, "topo.primary warn", Exit::WARNINGS, "remove directConnection=true");
 }
 
 #[test]
@@ -242,15 +164,6 @@ fn a_secondary_that_lags_is_a_warning() {
     check(&uri, "lag warn", Exit::WARNINGS, "40 s behind the primary");
 }
 
-#[test]
-fn a_wrong_password_is_told_apart_from_nothing() {
-    let server = Builder::standalone().user(User::new("ada", "right")).start().unwrap();
-    let uri = |password| server.uri().replace("mongodb://", &format!("mongodb://ada:{password}@"));
-    check(&uri("wrong"), "auth fail", Exit::FAILURES, "authSource=admin");
-    check(&uri("right"), "none", Exit::SUCCESS, "");
-    check(server.uri(), "auth fail", Exit::FAILURES, "the server demands a login");
-}
-
 /// The cases: a connection that ends in silence, TLS alert 80, code 18 at login, dropped packets.
 #[test]
 fn causes_that_cannot_be_told_apart_are_all_given() {
@@ -290,13 +203,6 @@ fn causes_that_cannot_be_told_apart_are_all_given() {
 }
 
 #[test]
-fn a_read_preference_without_a_server_is_a_failure_of_the_selection() {
-    let set = ReplicaSet::start(1).unwrap();
-    let uri = format!("{}&readPreference=secondary&readPreferenceTags=dc:ny", set.uri());
-    check(&uri, "select fail", Exit::FAILURES, "no server takes reads with secondary");
-}
-
-#[test]
 fn a_server_with_another_clock_of_another_time_or_without_its_set_is_recognized() {
     let check = |change: fn(&mut Document), expected: &str, exit: Exit, words: &str| {
         let server = Server::mongod(listener(), move || {
@@ -321,15 +227,6 @@ fn a_server_with_another_clock_of_another_time_or_without_its_set_is_recognized(
         });
     };
     check(ghost, "hello fail", Exit::FAILURES, "rs.initiate()");
-}
-
-#[test]
-fn a_proxy_that_does_not_run_is_recognized() {
-    let server = Server::mongod(listener(), standalone);
-    let port = listener().local_addr().unwrap().port();
-    let address = server.address();
-    let uri = format!("mongodb://{address}/?proxyHost=127.0.0.1&proxyPort={port}");
-    check(&uri, "tcp fail", Exit::FAILURES, "proxyPort");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use sdam::transport::wire::{OpCode, OpMsg, OpReply, WireMessage};
 use sdam_live::{Certificates, ServerCertificate};
 use tokio::{net::TcpSocket, runtime::Builder};
 
-use crate::testing::tls_server;
+use crate::testing::{tls_server, tls_server_with_clients};
 
 /// Serves connections on threads until it is dropped.
 #[derive(Debug)]
@@ -78,6 +78,21 @@ impl Drop for Server {
         let _ = TcpStream::connect(self.address);
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Starts a server that requires a certificate of each client that uses TLS, and accepts clients
+/// without TLS, like `mongod --tlsMode preferTLS`.
+pub(super) fn tls_for_clients_with_certificate(certificates: &Certificates) -> Server {
+    let config = tls_server_with_clients(certificates, ServerCertificate::Valid);
+    Server::start(listener(), move |stream| {
+        let mut first = [0];
+        stream.peek(&mut first)?;
+        if first != [22] {
+            return converse(stream, &standalone);
+        }
+        let session = ServerConnection::new(Arc::clone(&config)).map_err(io::Error::other)?;
+        converse(StreamOwned::new(session, stream), &standalone)
+    })
 }
 
 /// A port that drops the packets of new connections because its queue is full.

@@ -1,0 +1,258 @@
+//! Faults whose remedy is applied: afterwards nothing is found.
+
+use std::{
+    io::{Read as _, Write as _},
+    time::Instant,
+};
+
+use sdam_live::{Certificates, ServerCertificate};
+use sdam_sim::users::User;
+
+use super::{
+    servers::{primary, tls_for_clients_with_certificate},
+    *,
+};
+
+/// Checks that `broken` has the problem `expected` with a remedy that contains `words`.
+fn advised(arguments: &Arguments, broken: &str, expected: &str, words: &str) -> Vec<String> {
+    let seen = observe(arguments, broken);
+    let exit = match expected.rsplit_once(' ') {
+        Some((_, "warn")) => Exit::WARNINGS,
+        _ => Exit::FAILURES,
+    };
+    let document = check_formats(arguments, broken, &seen, exit);
+    let (problem, finding) = first(&document);
+    assert_eq!(problem, expected, "{document:#}");
+    let remedies = strings(&finding["remedies"]);
+    assert!(remedies.iter().any(|own| own.contains(words)), "{words:?} in {finding:#}");
+    remedies.into_iter().map(str::to_owned).collect()
+}
+
+/// Checks the advice about `broken`, and that `mended` has no problem.
+fn mended(broken: &str, expected: &str, words: &str, mended: &str) {
+    let _ = advised(&arguments(), broken, expected, words);
+    sound(mended);
+}
+
+fn sound(uri: &str) {
+    check(uri, "none", Exit::SUCCESS, "");
+}
+
+fn named(index: u16, port: u16) -> ServerAddress {
+    ServerAddress::new(&format!("mongo-{index}.invalid"), port)
+}
+
+#[test]
+fn a_misspelled_option_gets_its_name() {
+    let set = ReplicaSet::start(1).unwrap();
+    let with = |option| format!("{}&{option}=20", set.uri());
+    let words = "did you mean localThresholdMS?";
+    mended(&with("localTresholdMS"), "uri warn", words, &with("localThresholdMS"));
+}
+
+#[test]
+fn a_warning_about_an_option_is_not_the_first_problem_if_there_is_a_failure() {
+    let port = listener().local_addr().unwrap().port();
+    let uri = format!("mongodb://127.0.0.1:{port}/?localTresholdMS=20");
+    let _ = advised(&arguments(), &uri, "tcp fail", "start the server, or correct the port");
+}
+
+#[test]
+fn a_wrong_port_is_corrected() {
+    let server = Server::mongod(listener(), standalone);
+    let right = format!("mongodb://{}/", server.address());
+    let port = listener().local_addr().unwrap().port();
+    let closed = format!("mongodb://127.0.0.1:{port}/");
+    mended(&closed, "tcp fail", "correct the port", &right);
+    for answer in
+        ["HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", "SSH-2.0-OpenSSH_9.2p1\r\n"]
+    {
+        let other = Server::start(listener(), move |mut stream| {
+            stream.read_exact(&mut [0; 16])?;
+            stream.write_all(answer.as_bytes())
+        });
+        let uri = format!("mongodb://{}/", other.address());
+        mended(&uri, "hello fail", "correct the port", &right);
+    }
+}
+
+#[test]
+fn tls_is_turned_on_or_off_as_the_server_has_it() {
+    let certificates = Certificates::create().unwrap();
+    let options = certificates.options();
+    let with = Server::tls(&certificates, ServerCertificate::Valid);
+    let (plain, tls) = uris(with.address(), &options);
+    mended(&plain, "hello fail", "add tls=true", &tls);
+    let without = Server::mongod(listener(), standalone);
+    let (plain, tls) = uris(without.address(), &options);
+    mended(&tls, "tls.handshake fail", "remove tls=true", &plain);
+}
+
+/// Returns the connection strings without and with options.
+fn uris(address: std::net::SocketAddr, options: &str) -> (String, String) {
+    let plain = format!("mongodb://{address}/");
+    let with = format!("{plain}?{options}");
+    (plain, with)
+}
+
+#[test]
+fn a_missing_client_certificate_is_not_taken_for_a_server_without_tls() {
+    let certificates = Certificates::create().unwrap();
+    let server = tls_for_clients_with_certificate(&certificates);
+    let (_, uri) = uris(server.address(), &certificates.options());
+    let file = |path: std::path::PathBuf| format!("{uri}&tlsCertificateKeyFile={}", path.display());
+    let right = file(certificates.client());
+    for wrong in [uri.clone(), file(certificates.unknown_client())] {
+        let remedies =
+            advised(&arguments(), &wrong, "tls.handshake fail", "set tlsCertificateKeyFile");
+        assert!(remedies.iter().all(|own| !own.contains("remove tls=true")), "{remedies:?}");
+    }
+    sound(&right);
+}
+
+#[test]
+fn the_file_that_makes_a_certificate_trusted_is_named() {
+    let certificates = Certificates::create().unwrap();
+    let trusting = |server: &Server, file: std::path::PathBuf| {
+        format!("mongodb://{}/?tls=true&tlsCAFile={}", server.address(), file.display())
+    };
+    let check = |certificate, words, file| {
+        let server = Server::tls(&certificates, certificate);
+        let broken = trusting(&server, certificates.authority());
+        mended(&broken, "tls.verify fail", words, &trusting(&server, file));
+    };
+    let own = certificates.server(ServerCertificate::SelfSigned);
+    check(ServerCertificate::SelfSigned, "to the certificate itself", own);
+    let words = "set tlsCAFile to the certificate of the authority";
+    check(ServerCertificate::UnknownIssuer, words, certificates.other_authority());
+}
+
+#[test]
+fn a_name_that_the_certificate_has_is_used() {
+    let certificates = Certificates::create().unwrap();
+    let server = Server::tls(&certificates, ServerCertificate::WrongName);
+    let (_, broken) = uris(server.address(), &certificates.options());
+    let words = "connect by a name that the certificate has";
+    let _ = advised(&arguments(), &broken, "tls.verify fail", words);
+    let mut arguments = arguments();
+    let name = ServerAddress::new("other.example", 27017);
+    let place = ServerAddress::parse(&server.address().to_string()).unwrap();
+    arguments.target.translate = Some([(name, place)].into_iter().collect());
+    let uri = format!("mongodb://other.example/?{}", certificates.options());
+    check_with(&arguments, &uri, "none", Exit::SUCCESS, "");
+}
+
+#[test]
+fn a_wrong_set_name_is_replaced_by_the_right_one() {
+    let set = ReplicaSet::start(1).unwrap();
+    let broken = set.uri().replace("replicaSet=rs0", "replicaSet=other");
+    mended(&broken, "topo.kind fail", "set replicaSet=rs0", set.uri());
+}
+
+#[test]
+fn seeds_of_two_sets_are_separated() {
+    let (one, other) = (listener(), listener());
+    let names = [&one, &other].map(|own| own.local_addr().unwrap().to_string());
+    let uri = format!("mongodb://{}/", names.join(","));
+    let replies = [0, 1].map(|index| {
+        let own = [names[index].clone()];
+        let mut reply = primary(&own, 1, "7fffffff0000000000000001");
+        reply.insert("setName", format!("rs{index}"));
+        reply
+    });
+    let [first, second] = replies;
+    let _one = Server::mongod(one, move || first.clone());
+    let _other = Server::mongod(other, move || second.clone());
+    let remedies = advised(&arguments(), &uri, "topo.kind fail", "keep the seeds of one set only");
+    let (_, advice) = remedies[0].split_once("; for rs0: ").unwrap();
+    assert_eq!(advice, format!("mongodb://{}/?replicaSet=rs0", names[0]));
+    sound(advice);
+}
+
+#[test]
+fn members_whose_names_lead_nowhere_are_translated_or_one_is_connected_to_alone() {
+    let set = ReplicaSet::build(Builder::replica_set(1).name(named)).unwrap();
+    let (_, place) = set.places()[0].clone();
+    let uri = format!("mongodb://{place}/?replicaSet=rs0");
+    let remedies = advised(&arguments(), &uri, "topo.members fail", "--translate");
+    assert!(remedies[0].contains("directConnection=true"), "{remedies:?}");
+    check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
+    sound(&format!("mongodb://{place}/?directConnection=true"));
+}
+
+#[test]
+fn exchanged_places_are_exchanged_back() {
+    let set = ReplicaSet::build(Builder::replica_set(2).name(named)).unwrap();
+    let places = set.places();
+    let [(first, one), (second, other)] = [0, 1].map(|index: usize| places[index].clone());
+    let mut arguments = arguments();
+    let table = [(first, other), (second, one)];
+    arguments.target.translate = Some(table.into_iter().collect());
+    let _ = advised(&arguments, set.uri(), "topo.members fail", "in --translate");
+    check_with(&translated(&set), set.uri(), "none", Exit::SUCCESS, "");
+}
+
+#[test]
+fn a_member_that_is_down_is_started_before_names_are_doubted() {
+    let set = ReplicaSet::start(3).unwrap();
+    let secondary = 2;
+    set.kill(secondary).unwrap();
+    let uri = format!("mongodb://{}/?replicaSet=rs0", set.places()[0].1);
+    let remedies = advised(&arguments(), &uri, "topo.members fail", "start the server");
+    assert!(remedies[0].starts_with("start the server"), "{remedies:?}");
+    set.restart(secondary).unwrap();
+    // It joins the set after a while.
+    let limit = Instant::now() + Duration::from_secs(30);
+    while run_json(&arguments(), &uri).0 != Exit::SUCCESS {
+        assert!(Instant::now() < limit, "{uri} is not healthy");
+    }
+}
+
+#[test]
+fn a_direct_connection_to_a_secondary_serves_reads_only() {
+    let set = ReplicaSet::start(2).unwrap();
+    let (_, place) = set.places()[1].clone();
+    let direct = format!("mongodb://{place}/?directConnection=true");
+    mended(&direct, "topo.primary warn", "remove directConnection=true", set.uri());
+    let (_, document) = run_json(&arguments(), &direct);
+    let checks = document["checks"].as_array().unwrap();
+    let select = checks.iter().find(|check| check["id"] == "select").unwrap();
+    assert_eq!(select["status"], "info");
+    assert!(select["causes"][0].as_str().unwrap().contains("Single"), "{select:#}");
+}
+
+#[test]
+fn a_login_needs_the_right_password_and_database() {
+    let server = Builder::standalone()
+        .user(User::new("ada", "right"))
+        .user(User::new("eve", "right").source("app"))
+        .start()
+        .unwrap();
+    let uri = |user: &str, options: &str| {
+        server.uri().replace("mongodb://", &format!("mongodb://{user}@")) + options
+    };
+    let right = uri("ada:right", "");
+    mended(server.uri(), "auth fail", "mongodb://USER:PASSWORD@", &right);
+    mended(&uri("ada:wrong", ""), "auth fail", "check the user name and the password", &right);
+    let words = "set authSource to the database in which the user was created";
+    let in_app = uri("eve:right", "&authSource=app");
+    mended(&uri("eve:right", ""), "auth fail", words, &in_app);
+    let in_app = uri("ada:right", "&authSource=app");
+    mended(&in_app, "auth fail", "set authSource=admin", &right);
+}
+
+#[test]
+fn a_read_preference_without_a_server_is_changed() {
+    let set = ReplicaSet::start(1).unwrap();
+    let broken = format!("{}&readPreference=secondary&readPreferenceTags=dc:ny", set.uri());
+    mended(&broken, "select fail", "change readPreference or readPreferenceTags", set.uri());
+}
+
+#[test]
+fn a_proxy_that_does_not_run_is_left_out() {
+    let server = Server::mongod(listener(), standalone);
+    let port = listener().local_addr().unwrap().port();
+    let right = format!("mongodb://{}/", server.address());
+    let broken = format!("{right}?proxyHost=127.0.0.1&proxyPort={port}");
+    mended(&broken, "tcp fail", "proxyPort", &right);
+}
