@@ -110,7 +110,8 @@ impl Session {
         mut console: Console<O, R>,
         interrupt: impl Future<Output = ()>,
     ) -> io::Result<Exit> {
-        let started = match Started::new(self.runtime, self.options, arguments) {
+        let (notes, heard) = mpsc::unbounded();
+        let started = match Started::new(self.runtime, self.options, arguments, &notes) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
@@ -119,7 +120,6 @@ impl Session {
         for warning in topology.warnings() {
             writeln!(console.remarks, "warning: {warning}")?;
         }
-        let (notes, heard) = mpsc::unbounded();
         if let Some(demonstration) = &self.demonstration {
             // The receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));

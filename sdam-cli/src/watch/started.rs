@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use futures::channel::mpsc::UnboundedReceiver;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
 use sdam::{Runtime, Topology};
 use sdam_core::{options::Options, time::Instant};
 use sdam_events::{
@@ -42,13 +42,16 @@ impl Started {
         runtime: Runtime,
         options: Options,
         arguments: &Arguments,
+        notes: &UnboundedSender<String>,
     ) -> Result<Self, Failure> {
         let clock = Arc::clone(&runtime.backend.clock);
         let clock: Box<dyn Fn() -> Instant> = Box::new(move || clock.now());
         let tape = match &arguments.record {
-            Some(path) => Some(named_tape(path)?),
+            Some(path) => Some((Tape::of(create(path)?, notes.clone()), Some(path.clone()))),
             // Without a tape, nothing can be saved, but watching is still possible.
-            None if arguments.wants_screen() => Tape::temporary().ok().map(|tape| (tape, None)),
+            None if arguments.wants_screen() => {
+                Tape::temporary(notes.clone()).ok().map(|tape| (tape, None))
+            }
             None => None,
         };
         let recording = match &tape {
@@ -96,8 +99,4 @@ impl Started {
             palette,
         }
     }
-}
-
-fn named_tape(path: &Path) -> Result<(Tape, Option<PathBuf>), Failure> {
-    Ok((Tape::of(create(path)?), Some(path.to_owned())))
 }

@@ -10,6 +10,8 @@ use std::{
     },
 };
 
+use futures::channel::mpsc::UnboundedSender;
+
 /// The maximum size of an unnamed recording, of which the user may be unaware.
 const LIMIT: u64 = 1 << 30;
 /// The number of bytes to copy at once.
@@ -25,26 +27,29 @@ struct Shared {
     length: AtomicU64,
     limit: u64,
     has_stopped: AtomicBool,
+    /// Receives the reason why writing has failed.
+    notes: UnboundedSender<String>,
 }
 
 impl Tape {
     /// Takes the empty `file`, which must be readable and writable.
-    pub(super) fn of(file: File) -> Self {
-        Self::new(file, u64::MAX)
+    pub(super) fn of(file: File, notes: UnboundedSender<String>) -> Self {
+        Self::new(file, u64::MAX, notes)
     }
 
     /// Creates an unnamed file in the folder for temporary files, limited to 1 GiB. The system
     /// removes it when the program ends for any reason.
-    pub(super) fn temporary() -> io::Result<Self> {
-        Ok(Self::new(tempfile::tempfile()?, LIMIT))
+    pub(super) fn temporary(notes: UnboundedSender<String>) -> io::Result<Self> {
+        Ok(Self::new(tempfile::tempfile()?, LIMIT, notes))
     }
 
-    fn new(file: File, limit: u64) -> Self {
+    fn new(file: File, limit: u64, notes: UnboundedSender<String>) -> Self {
         Self(Arc::new(Shared {
             file: Mutex::new(BufWriter::new(file)),
             length: AtomicU64::new(0),
             limit,
             has_stopped: AtomicBool::new(false),
+            notes,
         }))
     }
 
@@ -99,6 +104,18 @@ impl Tape {
         Ok(())
     }
 
+    /// Tells the user at once if writing fails for the first time.
+    fn checked<T>(&self, written: io::Result<T>) -> io::Result<T> {
+        if let Err(error) = &written
+            && !self.0.has_stopped.swap(true, Ordering::Relaxed)
+        {
+            let note = format!("the recording has stopped at {} bytes: {error}", self.length());
+            // The user may have quit.
+            let _ = self.0.notes.unbounded_send(note);
+        }
+        written
+    }
+
     fn lock(&self) -> MutexGuard<'_, BufWriter<File>> {
         self.0.file.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -108,14 +125,12 @@ impl Write for Tape {
     /// Writes all of `bytes`, or nothing if they exceed the limit.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let written = self.append(bytes);
-        if written.is_err() {
-            self.0.has_stopped.store(true, Ordering::Relaxed);
-        }
-        written.map(|()| bytes.len())
+        self.checked(written).map(|()| bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.lock().flush()
+        let flushed = self.lock().flush();
+        self.checked(flushed)
     }
 }
 
@@ -123,12 +138,19 @@ impl Write for Tape {
 mod tests {
     use std::fs;
 
+    use futures::channel::mpsc::{UnboundedReceiver, unbounded};
+
     use super::*;
+
+    fn temporary(limit: u64) -> (Tape, UnboundedReceiver<String>) {
+        let (notes, heard) = unbounded();
+        (Tape::new(tempfile::tempfile().unwrap(), limit, notes), heard)
+    }
 
     #[test]
     fn what_was_written_so_far_is_saved_and_writing_goes_on() {
         let folder = tempfile::tempdir().unwrap();
-        let mut tape = Tape::temporary().unwrap();
+        let (mut tape, _heard) = temporary(LIMIT);
         tape.write_all(b"one ").unwrap();
         let first = folder.path().join("first");
         assert_eq!(tape.save(&first).unwrap(), 4);
@@ -145,12 +167,29 @@ mod tests {
 
     #[test]
     fn nothing_is_written_beyond_the_limit() {
-        let mut tape = Tape::new(tempfile::tempfile().unwrap(), 5);
+        let (mut tape, mut heard) = temporary(5);
         tape.write_all(b"12345").unwrap();
         assert!(!tape.has_stopped());
         let error = tape.write_all(b"6").unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert!(tape.has_stopped());
         assert_eq!(tape.length(), 5);
+        let note = heard.try_recv().unwrap();
+        assert!(note.starts_with("the recording has stopped at 5 bytes: "), "{note}");
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_is_reported_once_and_at_once() {
+        let (notes, mut heard) = unbounded();
+        let full = File::options().read(true).write(true).open("/dev/full").unwrap();
+        let mut tape = Tape::of(full, notes);
+        for _ in 0..2 {
+            tape.write_all(b"a line").unwrap();
+            assert_eq!(tape.flush().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        }
+        assert!(tape.has_stopped());
+        assert!(heard.try_recv().unwrap().contains("No space left"));
+        assert!(heard.try_recv().is_err());
     }
 }

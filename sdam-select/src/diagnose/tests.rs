@@ -131,7 +131,7 @@ fn failures_of_tls_are_listed_by_their_cause() {
     assert_eq!(
         found[0].to_string(),
         "TLS could not be negotiated with s01:27017, s03:27017: the server's certificate has \
-         expired; renew it; and s02:27017: the issuer is unknown"
+         expired; renew it; and with s02:27017: the issuer is unknown"
     );
 }
 

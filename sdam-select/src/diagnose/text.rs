@@ -124,13 +124,13 @@ impl fmt::Display for Diagnosis {
             }
             Self::ProxyFailed { failures } => fmt_proxy_failures(f, failures),
             Self::TlsFailed { failures } => {
-                fmt_by_cause(f, "TLS could not be negotiated with ", failures)
+                fmt_by_cause(f, ["TLS could not be negotiated", "with"], failures)
             }
             Self::TlsExpected { addresses } => {
                 write!(f, "{} closes connections without a reply", Joined(addresses, ", "))
             }
             Self::NotMongoDb { failures } => {
-                fmt_by_cause(f, "there is no usable reply from ", failures)
+                fmt_by_cause(f, ["there is no usable reply", "from"], failures)
             }
             Self::AuthenticationFailed { address, error } => {
                 write!(f, "{address} rejects the credentials: {}", error.message())
@@ -206,16 +206,20 @@ fn fmt_proxy_failures(f: &mut fmt::Formatter<'_>, failures: &[Failure]) -> fmt::
     }
 }
 
-/// Prints failures after `what`, grouping servers with the same cause.
-fn fmt_by_cause(f: &mut fmt::Formatter<'_>, what: &str, failures: &[Failure]) -> fmt::Result {
+/// Prints what failed, a preposition and the servers, grouping those with the same cause.
+fn fmt_by_cause(
+    f: &mut fmt::Formatter<'_>,
+    [what, preposition]: [&str; 2],
+    failures: &[Failure],
+) -> fmt::Result {
     let mut rest: Vec<&Failure> = failures.iter().collect();
     let mut separator = what;
     while let [(_, first), ..] = rest[..] {
         let (same, others): (Vec<_>, _) =
             rest.into_iter().partition(|(_, error)| error.message() == first.message());
         let addresses: Vec<_> = same.iter().map(|(address, _)| address.clone()).collect();
-        write!(f, "{separator}{}: {}", Joined(&addresses, ", "), first.message())?;
-        (rest, separator) = (others, "; and ");
+        write!(f, "{separator} {preposition} {}: {}", Joined(&addresses, ", "), first.message())?;
+        (rest, separator) = (others, "; and");
     }
     Ok(())
 }

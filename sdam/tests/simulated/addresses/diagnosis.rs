@@ -104,8 +104,8 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
         let tail = format!(
             "; gave up after 30 s (serverSelectionTimeoutMS): {problem}; make the set's names usable \
              here (DNS, hosts file, or run in the servers' network), or connect to one member alone \
-             (directConnection=true), or say where to dial for each name (address translation: \
-             `TopologyBuilder::translate`); if the set has horizons for clients outside, connect with \
+             (directConnection=true), or say where to dial for each name (address translation); \
+             if the set has horizons for clients outside, connect with \
              TLS to the names of these"
         );
         assert!(error[0].ends_with(&tail), "{}", error[0]);

@@ -145,7 +145,7 @@ probably: named as members by the replica set: db.lan:20000, db.lan:20001 cannot
          here
   remedy: check that these members run, and that the addresses in the replica set's \
          configuration can be reached from here and not only from one member to another; if they \
-         cannot, translate them (`TopologyBuilder::translate`)
+         cannot, use address translation
 probably: the replica set has no primary; 1 of 3 members can be reached
   remedy: wait for the election, which needs a majority of the voting members: check that enough \
          of them run and reach each other; reads can go to secondaries meanwhile \
