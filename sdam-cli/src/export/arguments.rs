@@ -67,11 +67,11 @@ pub struct Arguments {
     /// Metrics have the same names as on /metrics, changes of the topology are log records, and
     /// each failover is a span whose events are its phases. Without this option, the variables
     /// OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_METRICS_ENDPOINT (or LOGS, TRACES) name
-    /// the collector. OTEL_EXPORTER_OTLP_HEADERS, OTEL_EXPORTER_OTLP_TIMEOUT,
-    /// OTEL_EXPORTER_OTLP_CERTIFICATE, OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME,
-    /// OTEL_RESOURCE_ATTRIBUTES, and none in OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their
-    /// usual meaning. A collector that is down is reported on standard error, and has no other
-    /// effect.
+    /// the collector. OTEL_EXPORTER_OTLP_HEADERS, COMPRESSION, TIMEOUT, CERTIFICATE,
+    /// CLIENT_CERTIFICATE and CLIENT_KEY (also for one kind: OTEL_EXPORTER_OTLP_LOGS_HEADERS),
+    /// OTEL_METRIC_EXPORT_INTERVAL, OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES, and none in
+    /// OTEL_METRICS_EXPORTER (or LOGS, TRACES) have their usual meaning. A collector that is down
+    /// is reported on standard error, and has no other effect.
     #[arg(long, value_name = "URL")]
     #[cfg_attr(not(feature = "otlp"), arg(hide = true))]
     pub otlp: Option<String>,

@@ -40,10 +40,12 @@ const DELAY: Duration = Duration::from_secs(1);
 /// The longest pause between attempts to send records.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// The connection to the collector, and the waiting records.
+/// The connections to the collectors, and the waiting records.
 pub(super) struct Push {
-    settings: Settings,
-    collector: Collector,
+    /// The enabled kinds.
+    collectors: BTreeMap<Signal, Collector>,
+    /// The interval at which metrics are pushed.
+    interval: Duration,
     sender: Sender,
     queue: Arc<Queue>,
     /// The start time of the counters.
@@ -74,10 +76,12 @@ impl Push {
         let Some(settings) = Settings::new(option, variables)? else {
             return Ok(None);
         };
+        let own = settings.destinations.iter();
+        let own = own.map(|(&signal, to)| Ok((signal, Collector::new(to)?)));
         Ok(Some(Self {
-            collector: Collector::new(&settings)?,
+            collectors: own.collect::<Result<_, String>>()?,
+            interval: settings.interval,
             sender: Sender::new(&settings.resource),
-            settings,
             queue: Arc::default(),
             start: SystemTime::now(),
             troubles: RefCell::default(),
@@ -98,7 +102,7 @@ impl Push {
     pub(super) async fn run(&self, page: impl Fn() -> String, remark: impl Fn(&dyn Display)) {
         let metrics = async {
             loop {
-                sleep(self.settings.interval).await;
+                sleep(self.interval).await;
                 self.push_metrics(&page(), &remark).await;
             }
         };
@@ -161,11 +165,11 @@ impl Push {
         body: impl FnOnce() -> Vec<u8>,
         remark: impl Fn(&dyn Display),
     ) -> bool {
-        let Some(endpoint) = self.settings.endpoint(signal) else {
+        let Some(collector) = self.collectors.get(&signal) else {
             return true;
         };
-        let outcome = self.collector.send(endpoint, body()).await;
-        self.report(signal, endpoint, outcome.as_ref().err(), remark);
+        let outcome = collector.send(body()).await;
+        self.report(signal, &collector.endpoint, outcome.as_ref().err(), remark);
         matches!(outcome, Ok(()) | Err(Trouble::Refused(_)))
     }
 

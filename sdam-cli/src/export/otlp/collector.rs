@@ -1,12 +1,20 @@
 //! The requests to the collector, over HTTP.
 
-use std::{error::Error, fmt, iter, path::Path, time::Duration};
+use std::{
+    error::Error,
+    fmt,
+    io::{self, Write},
+    iter,
+    path::PathBuf,
+    time::Duration,
+};
 
+use flate2::{Compression, write::GzEncoder};
 use http_body_util::{BodyExt, Collected, Full, Limited};
 use hyper::{
     HeaderMap, Request, StatusCode, Uri,
     body::Bytes,
-    header::{CONTENT_TYPE, HeaderValue},
+    header::{CONTENT_ENCODING, CONTENT_TYPE, HeaderValue},
 };
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::{
@@ -18,11 +26,11 @@ use prost::Message;
 use rustls::{
     ClientConfig, RootCertStore,
     crypto::ring,
-    pki_types::{CertificateDer, pem::PemObject},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
 use tokio::time::timeout;
 
-use super::settings::Settings;
+use super::settings::{ClientFiles, Destination};
 
 /// The maximum number of bytes to read of an answer.
 const MAX_ANSWER: usize = 64 * 1024;
@@ -30,7 +38,9 @@ const MAX_ANSWER: usize = 64 * 1024;
 /// A client of the collector. It reuses its connections.
 pub(super) struct Collector {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    pub(super) endpoint: Uri,
     headers: HeaderMap,
+    is_compressed: bool,
     timeout: Duration,
 }
 
@@ -57,21 +67,26 @@ impl Collector {
     ///
     /// # Errors
     ///
-    /// If the certificate file or the system's certificates cannot be read.
-    pub(super) fn new(settings: &Settings) -> Result<Self, String> {
+    /// If a certificate file or the system's certificates cannot be read.
+    pub(super) fn new(destination: &Destination) -> Result<Self, String> {
         let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(settings)?)
+            .with_tls_config(tls(destination)?)
             .https_or_http()
             .enable_http1()
             .build();
-        let mut headers = settings.headers.clone();
+        let mut headers = destination.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/x-protobuf"));
+        if destination.is_compressed {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+        }
         Ok(Self {
             client: Client::builder(TokioExecutor::new())
                 .pool_timer(TokioTimer::new())
                 .build(connector),
+            endpoint: destination.endpoint.clone(),
             headers,
-            timeout: settings.timeout,
+            is_compressed: destination.is_compressed,
+            timeout: destination.timeout,
         })
     }
 
@@ -80,8 +95,10 @@ impl Collector {
     /// # Cancel safety
     ///
     /// If it is dropped, it is unknown whether the collector processed the request.
-    pub(super) async fn send(&self, endpoint: &Uri, body: Vec<u8>) -> Result<(), Trouble> {
-        let mut request = Request::post(endpoint.clone())
+    pub(super) async fn send(&self, body: Vec<u8>) -> Result<(), Trouble> {
+        let body = if self.is_compressed { gzip(&body) } else { Ok(body) };
+        let body = body.map_err(|error| Trouble::Refused(error.to_string()))?;
+        let mut request = Request::post(self.endpoint.clone())
             .body(Full::from(body))
             .map_err(|error| Trouble::Refused(error.to_string()))?;
         request.headers_mut().extend(self.headers.clone());
@@ -99,35 +116,58 @@ impl Collector {
     }
 }
 
+fn gzip(body: &[u8]) -> io::Result<Vec<u8>> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body)?;
+    encoder.finish()
+}
+
 /// Returns the TLS settings, with the authorities of the file, or of the system if TLS is needed.
-fn tls(settings: &Settings) -> Result<ClientConfig, String> {
+fn tls(destination: &Destination) -> Result<ClientConfig, String> {
     let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
     let builder =
         builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
-    let builder = match &settings.certificate {
-        Some(path) => builder.with_root_certificates(authorities(path)?),
-        None if settings.has_tls() => builder.with_native_roots().map_err(|error| {
+    let builder = match &destination.authorities {
+        Some(file) => builder.with_root_certificates(authorities(file)?),
+        None if destination.has_tls() => builder.with_native_roots().map_err(|error| {
             let remedy =
                 "install the package ca-certificates, or set OTEL_EXPORTER_OTLP_CERTIFICATE";
             format!("the certificates of this system: {error}; {remedy}")
         })?,
         None => builder.with_root_certificates(RootCertStore::empty()),
     };
-    Ok(builder.with_no_client_auth())
+    let Some(ClientFiles { certificate, key }) = &destination.client else {
+        return Ok(builder.with_no_client_auth());
+    };
+    let own_key = PrivateKeyDer::from_pem_file(&key.1);
+    let own_key = own_key.map_err(|error| unreadable(key, &error, "a private key"))?;
+    builder
+        .with_client_auth_cert(certificates(certificate)?, own_key)
+        .map_err(|error| unreadable(key, &error, "the key of the certificate"))
 }
 
-fn authorities(path: &Path) -> Result<RootCertStore, String> {
-    let failed = |said: &dyn fmt::Display| {
-        let (path, remedy) = (path.display(), "it needs a file with certificates in PEM");
-        format!("OTEL_EXPORTER_OTLP_CERTIFICATE is `{path}`: {said}; {remedy}")
-    };
-    let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(path).map_err(|error| failed(&error))? {
-        let certificate = certificate.map_err(|error| failed(&error))?;
-        roots.add(certificate).map_err(|error| failed(&error))?;
-    }
-    if roots.is_empty() {
+/// A variable and the file that it names.
+type Named = (String, PathBuf);
+
+fn unreadable((name, path): &Named, said: &dyn fmt::Display, wanted: &str) -> String {
+    format!("{name} is `{}`: {said}; it needs a file with {wanted} in PEM", path.display())
+}
+
+/// Returns the certificates of a file; at least one.
+fn certificates(file: &Named) -> Result<Vec<CertificateDer<'static>>, String> {
+    let failed = |said: &dyn fmt::Display| unreadable(file, said, "certificates");
+    let found = CertificateDer::pem_file_iter(&file.1).map_err(|error| failed(&error))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(|error| failed(&error))?;
+    if found.is_empty() {
         return Err(failed(&"there is none in it"));
+    }
+    Ok(found)
+}
+
+fn authorities(file: &Named) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        roots.add(certificate).map_err(|error| unreadable(file, &error, "certificates"))?;
     }
     Ok(roots)
 }

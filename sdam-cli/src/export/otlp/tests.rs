@@ -30,7 +30,7 @@ use tempfile::NamedTempFile;
 use super::*;
 use crate::{
     export::{Arguments, tests::Running},
-    testing::{block_on, tls_server},
+    testing::{block_on, tls_server, tls_server_with_clients},
 };
 
 /// A collector on loopback that answers each request with the same status and body.
@@ -443,6 +443,39 @@ fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
     assert_eq!(number(&fake.metrics().1, "a"), 1);
     let said = push(certificates.other_authority());
     assert!(said[0].contains("certificate"), "{said:?}");
+}
+
+#[test]
+fn messages_are_compressed_and_sent_with_a_client_certificate() {
+    let certificates = Certificates::create().unwrap();
+    let tls = tls_server_with_clients(&certificates, ServerCertificate::Valid);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let fake = Fake::listen(listener, Some(tls), "200 OK", Vec::new());
+    let url = format!("https://{}", fake.address);
+    let push = |variables: &[(&str, PathBuf)]| {
+        let pairs = variables.iter().map(|(name, value)| {
+            (format!("OTEL_EXPORTER_OTLP_{name}"), value.to_str().unwrap().to_owned())
+        });
+        let push = Push::new(Some(&url), &pairs.collect()).unwrap().unwrap();
+        remarks_of(async |remark| {
+            push.push_metrics("# TYPE a gauge\na 1\n", remark).await;
+        })
+    };
+    let authority = || ("CERTIFICATE", certificates.authority());
+    let said = push(&[authority()]);
+    assert!(said[0].contains("does not take metrics"), "{said:?}");
+    let own = [
+        authority(),
+        ("METRICS_CLIENT_CERTIFICATE", certificates.client()),
+        ("METRICS_CLIENT_KEY", certificates.client()),
+        ("COMPRESSION", "gzip".into()),
+    ];
+    assert_eq!(push(&own), [""; 0]);
+    let request = fake.next("/v1/metrics");
+    assert!(request.head.iter().any(|line| line == "content-encoding: gzip"), "{request:?}");
+    let mut body = Vec::new();
+    flate2::read::GzDecoder::new(&*request.body).read_to_end(&mut body).unwrap();
+    assert_eq!(number(&metrics(&body).1, "a"), 1);
 }
 
 #[test]
