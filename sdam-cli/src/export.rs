@@ -6,6 +6,7 @@ mod deployment;
 mod numbers;
 #[cfg_attr(not(feature = "otlp"), path = "export/without_otlp.rs")]
 mod otlp;
+mod page;
 mod pages;
 mod targets;
 #[cfg(test)]
@@ -33,9 +34,6 @@ use tokio::{
 pub use self::arguments::{Arguments, otel_variables};
 use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
 use crate::{exit::Exit, failure::Failure, http, log::LogSink, target::SIMULATED};
-
-/// The interval at which metrics are aggregated even without requests, to bound their memory.
-const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
 /// `output` is the address of the pages; errors and remarks go to `remarks`.
@@ -97,7 +95,7 @@ impl Exporter {
             (targets::read(path)?, None)
         } else {
             let (uri, simulated) = arguments.target.deployment(|| ReplicaSet::start(3))?;
-            (vec![Named::only(uri, simulated.is_some())], simulated)
+            (vec![Named::only(arguments.name.clone(), uri, simulated.is_some())], simulated)
         };
         for named in &targets {
             named.check(&arguments.target, &runtime)?;
@@ -108,7 +106,6 @@ impl Exporter {
         for named in targets {
             let labels = named.labels();
             let numbers = Numbers::new(&labels, &runtime.backend.clock);
-            let numbers = numbers.map_err(Failure::other)?;
             let records = push.iter().map(|push| push.sink(&labels, &runtime.backend));
             let sinks = log.iter().cloned().chain(records).collect();
             deployments.push(Deployment::new(named, numbers, sinks));
@@ -137,7 +134,6 @@ impl Exporter {
         };
         let answer = async |request: &_| pages.answer(request).await;
         let served = http::serve(listener, answer, stop);
-        let upkeep = every(UPKEEP, || pages.sum_up());
         let show = async {
             match simulated {
                 // A set without a primary has no member that could step down.
@@ -154,7 +150,6 @@ impl Exporter {
         select_biased! {
             () = pin!(start.fuse()) => {}
             () = pin!(served.fuse()) => {}
-            () = pin!(upkeep.fuse()) => {}
             () = pin!(show.fuse()) => {}
             () = pin!(pushed.fuse()) => {}
         }

@@ -1,6 +1,7 @@
 //! An HTTP/1 server for pages: `GET` and `HEAD`, one request for each connection, with limits on
 //! everything a client sends.
 
+mod crowd;
 #[cfg(test)]
 mod tests;
 
@@ -8,10 +9,16 @@ use std::{
     convert::Infallible,
     future::{Future, pending, poll_fn},
     pin::{Pin, pin},
+    rc::Rc,
     time::Duration,
 };
 
-use futures::{FutureExt, StreamExt, future::join, select_biased, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::{join, select},
+    select_biased,
+    stream::FuturesUnordered,
+};
 use hyper::{
     Method, Request, Response, StatusCode,
     body::{Body, Bytes, Incoming},
@@ -26,15 +33,22 @@ use hyper_util::{
 };
 use tokio::{
     net::TcpListener,
+    task::yield_now,
     time::{sleep, timeout},
 };
 
+use self::crowd::{Crowd, Visit};
 use crate::terminal::sanitize_lines;
 
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
+/// The maximum number of connections whose request has not arrived completely; the oldest one is
+/// closed in favour of a new one.
+pub const MAX_IDLE: usize = 256;
+/// The maximum number of requests that are answered at a time; further ones are refused.
+pub const MAX_ANSWERS: usize = 256;
 /// The maximum number of connections at a time; further ones wait.
-pub const MAX_CONNECTIONS: usize = 64;
+const MAX_CONNECTIONS: usize = 1024;
 /// The time limit of a request's head.
 pub const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time limit of a complete exchange, regardless of the slow side.
@@ -46,8 +60,14 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// The number of bytes of a request's body to read, so that the client receives the answer.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
+/// The path that is answered regardless of all limits, because whoever asks restarts the program if
+/// there is no answer.
+pub const HEALTHY: &str = "/-/healthy";
+
 /// Answers requests on `listener` with `answer` until `stop` is ready. Running exchanges may then
 /// take two more seconds.
+///
+/// Clients that send nothing, or read slowly, do not keep others waiting.
 ///
 /// # Cancel safety
 ///
@@ -65,8 +85,9 @@ where
         // Some clients shut down their sending side after the request.
         .half_close(true);
     let graceful = GracefulShutdown::new();
+    let crowd = Crowd::default();
     let mut connections = FuturesUnordered::new();
-    let answer = &answer;
+    let (answer, crowd) = (&answer, &crowd);
     let mut stop = pin!(stop.fuse());
     loop {
         let has_room = connections.len() < MAX_CONNECTIONS;
@@ -76,15 +97,24 @@ where
             () = connections.select_next_some() => {}
             accepted = pin!(accepted.fuse()) => match accepted {
                 Ok((stream, _)) => {
-                    let service = service_fn(move |request| async move {
-                        Ok::<_, Infallible>(respond(request, answer).await)
+                    let (visit, displaced) = crowd.enter();
+                    let visit = Rc::new(visit);
+                    let visiting = Rc::clone(&visit);
+                    let service = service_fn(move |request| {
+                        let visit = Rc::clone(&visiting);
+                        async move {
+                            Ok::<_, Infallible>(respond(request, &visit, answer).await)
+                        }
                     });
                     let connection = server.serve_connection(TokioIo::new(stream), service);
                     let connection = graceful.watch(connection);
-                    connections.push(async {
+                    connections.push(async move {
                         // Errors of clients that disconnect or are too slow are not reported.
-                        let _ = timeout(TIMEOUT, connection).await;
+                        let _ = select(pin!(timeout(TIMEOUT, connection)), pin!(displaced)).await;
+                        drop(visit);
                     });
+                    // Requests that have arrived are noticed first, so that they need not yield.
+                    yield_now().await;
                 }
                 Err(_) => sleep(ACCEPT_BACKOFF).await,
             },
@@ -125,11 +155,15 @@ pub fn parameters(request: &Parts) -> impl Iterator<Item = (&str, &str)> {
     pairs.filter(|pair| !pair.is_empty()).map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-async fn respond<A>(request: Request<Incoming>, answer: &A) -> Response<String>
+async fn respond<A>(request: Request<Incoming>, visit: &Visit<'_>, answer: &A) -> Response<String>
 where
     A: AsyncFn(&Parts) -> Response<String>,
 {
     let (head, body) = request.into_parts();
+    let has_room = visit.ask();
+    if !has_room && head.uri.path() != HEALTHY {
+        return text(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
+    }
     if matches!(head.method, Method::GET | Method::HEAD) {
         return answer(&head).await;
     }

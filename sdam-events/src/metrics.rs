@@ -35,6 +35,10 @@
 //! | `sdam_event_queue_dropped_total` | counter | 1 | - | events the queue has dropped |
 //! | `sdam_events_dropped_total` | counter | 1 | - | events a bounded channel has dropped |
 //!
+//! The sums of times without a primary never decrease, but counters of the facade are integers, so
+//! they are gauges here; an exporter may call them counters, as `sdam export` does
+//! (`sdam_time_without_primary_seconds_total`).
+//!
 //! A time without a primary has [bounds](crate::facts::Outage::without_primary). They differ if the
 //! loss was silent: the lower one begins when the loss was noticed, the upper one with the last
 //! answer of the old primary.

@@ -11,6 +11,7 @@ use std::{
 use clap::Args;
 use sdam_events::log::LogConfig;
 
+use super::targets::check_name;
 use crate::{target::Target, values::listen_address};
 
 /// The end of the help text.
@@ -25,8 +26,9 @@ The first line of the output is the address. The pages:
   /probe              the metrics of one deployment, after its first checks
   /-/healthy          200 while this program runs
 
-With --targets FILE, all metrics have the label deployment, and /probe, /topology, /healthz and
-/primary need ?target=NAME. Such a file is TOML, with a name and a connection string in each line:
+With --targets FILE, all metrics have the label deployment, as with --name NAME, and /probe,
+/topology, /healthz and /primary need ?target=NAME. Such a file is TOML, with a name and a connection
+string in each line:
 
   # Names consist of letters, digits, '-', '_' and '.'; one with dots needs quotes.
   orders = \"mongodb://127.0.0.1:27017/?replicaSet=rs0\"
@@ -59,6 +61,9 @@ pub struct Arguments {
     /// Watch the deployments of FILE: their names and connection strings, in TOML.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["uri", "uri_file", "demo"])]
     pub targets: Option<PathBuf>,
+    /// Name of the only deployment, for the label deployment of its metrics.
+    #[arg(long, value_name = "NAME", value_parser = name, conflicts_with = "targets")]
+    pub name: Option<String>,
     /// Address to serve at; port 0 chooses a free one.
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address, default_value_t = LISTEN)]
     pub listen: SocketAddr,
@@ -113,6 +118,7 @@ impl Default for Arguments {
         Self {
             target: Target::default(),
             targets: None,
+            name: None,
             listen: LISTEN,
             otlp: None,
             otel: BTreeMap::new(),
@@ -121,4 +127,8 @@ impl Default for Arguments {
             log: LogConfig::default(),
         }
     }
+}
+
+fn name(text: &str) -> Result<String, &'static str> {
+    check_name(text).map(|()| text.to_owned())
 }

@@ -16,7 +16,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{numbers::Numbers, targets::Named};
+use super::{numbers::Numbers, page::Page, targets::Named};
 use crate::target::Target;
 
 /// The pause after the first failed look-up; it doubles after each further failure.
@@ -55,7 +55,12 @@ impl Deployment {
         }
     }
 
-    /// Returns the name; `None` if this is the only deployment.
+    /// Returns whether this is the only deployment, which requests need not name.
+    pub(super) fn is_only(&self) -> bool {
+        self.named.is_only()
+    }
+
+    /// Returns the name; the only deployment may have none.
     pub(super) fn name(&self) -> Option<&str> {
         self.named.name.as_deref()
     }
@@ -141,14 +146,9 @@ impl Deployment {
         let _ = timeout(limit, checks).await;
     }
 
-    /// Returns the metrics in the text format of Prometheus.
-    pub(super) fn metrics(&self) -> String {
-        self.numbers.render(self.watched.get().map(|watched| &watched.topology))
-    }
-
-    /// Aggregates the measurements since the last fetch.
-    pub(super) fn sum_up(&self) {
-        self.numbers.sum_up();
+    /// Returns the metrics.
+    pub(super) fn metrics(&self) -> Page {
+        self.numbers.page(self.watched.get().map(|watched| &watched.topology))
     }
 
     /// Closes the topology.

@@ -1,11 +1,10 @@
 //! The metrics of one deployment.
 
-use std::{collections::BTreeMap, sync::Arc};
+mod recorder;
 
-use metrics::{counter, describe_gauge, gauge, histogram, with_local_recorder};
-use metrics_exporter_prometheus::{
-    BuildError, PrometheusBuilder, PrometheusHandle, PrometheusRecorder,
-};
+use std::sync::Arc;
+
+use metrics::{Key, counter, describe_gauge, gauge, histogram, with_local_recorder};
 use sdam::{Topology, transport::clock::Clock};
 use sdam_core::{
     event::{Event, EventKind},
@@ -17,8 +16,12 @@ use sdam_events::{
     sink::{EventSink, Interest},
 };
 
-/// Upper bounds of the duration buckets, in seconds: from a round trip to a slow failover.
-const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
+use self::recorder::Registry;
+use super::page::{Kind, Page};
+
+/// The metrics that are counters for Prometheus, but are no integers.
+const SUMS: [&str; 2] =
+    ["sdam_time_without_primary_seconds", "sdam_time_without_primary_min_seconds"];
 
 /// The metrics of one deployment, and the sink that converts its events into metrics.
 ///
@@ -28,23 +31,15 @@ const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15
 pub(super) struct Numbers(Arc<Inner>);
 
 struct Inner {
-    recorder: PrometheusRecorder,
-    handle: PrometheusHandle,
+    recorder: Registry,
     sink: MetricsSink,
     clock: Arc<dyn Clock>,
 }
 
 impl Numbers {
     /// Creates the metrics of a deployment, all with these labels.
-    pub(super) fn new(
-        labels: &[(&str, String)],
-        clock: &Arc<dyn Clock>,
-    ) -> Result<Self, BuildError> {
-        let mut builder = PrometheusBuilder::new().set_buckets(BUCKETS)?;
-        for (name, value) in labels {
-            builder = builder.add_global_label(*name, value);
-        }
-        let recorder = builder.build_recorder();
+    pub(super) fn new(labels: &[(&str, String)], clock: &Arc<dyn Clock>) -> Self {
+        let recorder = Registry::new(labels);
         with_local_recorder(&recorder, || {
             describe();
             describe_gauge!("sdam_up", "1 if a server of the deployment answers, else 0.");
@@ -56,28 +51,23 @@ impl Numbers {
             let _ = histogram!("sdam_failover_duration_min_seconds");
             gauge!("sdam_build_info", "version" => env!("CARGO_PKG_VERSION")).set(1.0);
         });
-        let numbers = Self(Arc::new(Inner {
-            handle: recorder.handle(),
-            recorder,
-            sink: MetricsSink::new(),
-            clock: Arc::clone(clock),
-        }));
+        let numbers =
+            Self(Arc::new(Inner { recorder, sink: MetricsSink::new(), clock: Arc::clone(clock) }));
         // The labels are the same before the hosts of a deployment are known.
         let empty = Arc::<TopologyDescription>::default();
         let kind =
             EventKind::TopologyDescriptionChanged { previous: Arc::clone(&empty), new: empty };
         numbers.emit(&Event::new(0, clock.now(), ObjectId::default(), kind));
-        Ok(numbers)
+        numbers
     }
 
-    /// Returns the metrics in the text format of Prometheus. Without a topology, they describe a
-    /// deployment that does not answer.
-    pub(super) fn render(&self, topology: Option<&Topology>) -> String {
-        let Inner { sink, clock, .. } = &*self.0;
+    /// Returns the metrics. Without a topology, they describe a deployment that does not answer.
+    pub(super) fn page(&self, topology: Option<&Topology>) -> Page {
+        let Inner { sink, clock, recorder } = &*self.0;
         let snapshot = topology.map(Topology::snapshot);
         let empty = TopologyDescription::default();
         let description = snapshot.as_ref().map_or(&empty, |it| it.description());
-        with_local_recorder(&self.0.recorder, || {
+        with_local_recorder(recorder, || {
             if let Some(topology) = topology {
                 sink.update(clock.now(), description, topology.events());
             }
@@ -87,12 +77,16 @@ impl Numbers {
             let has_primary = description.primary().is_some();
             gauge!("sdam_primary_known").set(u8::from(has_primary));
         });
-        without_former_servers(&self.0.handle.render(), description)
-    }
-
-    /// Aggregates the measurements since the last fetch.
-    pub(super) fn sum_up(&self) {
-        self.0.handle.run_upkeep();
+        // A series that stays at zero would cause an alert that never ends.
+        recorder.retain(|key| is_current(key, description));
+        let mut page = recorder.page();
+        for name in SUMS {
+            if let Some(mut metric) = page.0.remove(name) {
+                metric.kind = Kind::Counter;
+                page.0.insert(format!("{name}_total"), metric);
+            }
+        }
+        page
     }
 }
 
@@ -108,63 +102,49 @@ impl EventSink for Numbers {
 
 sdam_core::opaque!(Numbers);
 
-/// Removes the series of servers that have left the topology: a series that stays at zero would
-/// cause an alert that never ends.
-fn without_former_servers(page: &str, topology: &TopologyDescription) -> String {
-    let servers = topology.servers().iter();
-    let current: Vec<_> = servers
-        .map(|server| {
-            let host = format!("server_address=\"{}\"", server.address.host());
-            match server.address.port() {
-                Some(port) => format!("{host},server_port=\"{port}\""),
-                None => host,
-            }
-        })
-        .collect();
-    let is_current = |line: &&str| {
-        !line.contains("server_address=\"") || current.iter().any(|it| line.contains(it))
+/// Returns whether `key` is about no server, or about one in the topology.
+fn is_current(key: &Key, topology: &TopologyDescription) -> bool {
+    let label = |name| key.labels().find(|own| own.key() == name).map(metrics::Label::value);
+    let Some(host) = label("server.address") else {
+        return true;
     };
-    page.split_inclusive('\n').filter(is_current).collect()
-}
-
-/// Merges pages so that the samples of a metric directly follow its description, as the format
-/// requires.
-pub(super) fn merge(pages: impl IntoIterator<Item = String>) -> String {
-    let mut families: BTreeMap<String, (String, String)> = BTreeMap::new();
-    for page in pages {
-        let mut name = String::new();
-        for line in page.split_inclusive('\n') {
-            let comment = line.strip_prefix("# ").and_then(|line| line.split(' ').nth(1));
-            if let Some(family) = comment {
-                family.clone_into(&mut name);
-            }
-            let (head, samples) = families.entry(name.clone()).or_default();
-            if comment.is_none() {
-                samples.push_str(line);
-            } else if !head.contains(line) {
-                head.push_str(line);
-            }
-        }
-    }
-    let text = |(head, samples): (String, String)| head + samples.trim_end_matches('\n') + "\n\n";
-    families.into_values().map(text).collect()
+    let port = label("server.port").and_then(|port| port.parse().ok());
+    let mut servers = topology.servers().iter();
+    servers.any(|server| server.address.host() == host && server.address.port() == port)
 }
 
 #[cfg(test)]
 mod tests {
+    use sdam_core::{
+        address::ServerAddress,
+        ids::ServerId,
+        server::{ServerDescription, ServerType},
+        topology::TopologyType,
+    };
+
     use super::*;
 
     #[test]
-    fn samples_of_several_pages_follow_one_description() {
-        let page = |name: &str| {
-            format!(
-                "# HELP a A.\n# TYPE a gauge\na{{d=\"{name}\"}} 1\n\n# TYPE b gauge\nb{{d=\"{name}\"}} 2\n\n"
-            )
-        };
-        assert_eq!(
-            merge([page("x"), page("y")]),
-            "# HELP a A.\n# TYPE a gauge\na{d=\"x\"} 1\n\na{d=\"y\"} 1\n\n\
-             # TYPE b gauge\nb{d=\"x\"} 2\n\nb{d=\"y\"} 2\n\n"
-        );
+    fn former_servers_leave_the_recorder_and_sums_are_counters() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _context = runtime.enter();
+        let clock = sdam::runtime::tokio().unwrap().backend.clock;
+        let numbers = Numbers::new(&[("deployment", "orders".to_owned())], &clock);
+        let mut server =
+            ServerDescription::unknown(ServerId::from_u64(1), ServerAddress::new("a", 1));
+        server.server_type = ServerType::Standalone;
+        let new = TopologyDescription::new(TopologyType::Single, [server]);
+        let kind =
+            EventKind::TopologyDescriptionChanged { previous: Arc::default(), new: new.into() };
+        numbers.emit(&Event::new(1, clock.now(), ObjectId::default(), kind));
+        let series = r#"sdam_server_type{deployment="orders",server_address="a",server_port="1",type="Standalone"} 1"#;
+        let registered = || numbers.0.recorder.page().to_string();
+        assert!(registered().contains(series), "{}", registered());
+        // Without a topology, there are no servers.
+        let page = numbers.page(None).to_string();
+        assert!(!page.contains("server_address"), "{page}");
+        assert!(!registered().contains("server_address"), "{}", registered());
+        let sum = "# TYPE sdam_time_without_primary_seconds_total counter\n";
+        assert!(page.contains(sum), "{page}");
     }
 }

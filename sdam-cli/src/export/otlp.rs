@@ -5,7 +5,7 @@
 
 mod collector;
 mod messages;
-mod page;
+mod metrics;
 mod queue;
 mod records;
 mod settings;
@@ -29,11 +29,13 @@ use tokio::time::{sleep, timeout};
 use self::{
     collector::{Collector, Trouble},
     messages::{Sender, nanos},
-    page::Span,
+    metrics::Span,
     queue::Queue,
     records::Records,
     settings::{Settings, Signal},
 };
+
+use super::page::Page;
 
 /// The time that records wait for others to be sent with them.
 const DELAY: Duration = Duration::from_secs(1);
@@ -99,7 +101,7 @@ impl Push {
     /// # Cancel safety
     ///
     /// Records that are being sent stay in the queue, so that [`flush`](Self::flush) sends them.
-    pub(super) async fn run(&self, page: impl Fn() -> String, remark: impl Fn(&dyn Display)) {
+    pub(super) async fn run(&self, page: impl Fn() -> Page, remark: impl Fn(&dyn Display)) {
         let metrics = async {
             loop {
                 sleep(self.interval).await;
@@ -122,7 +124,7 @@ impl Push {
     }
 
     /// Pushes everything once more, within `limit`.
-    pub(super) async fn flush(&self, limit: Duration, page: &str, remark: impl Fn(&dyn Display)) {
+    pub(super) async fn flush(&self, limit: Duration, page: &Page, remark: impl Fn(&dyn Display)) {
         let all = join3(
             self.push_metrics(page, &remark),
             self.push_logs(&remark),
@@ -134,9 +136,9 @@ impl Push {
         }
     }
 
-    async fn push_metrics(&self, page: &str, remark: impl Fn(&dyn Display)) {
+    async fn push_metrics(&self, page: &Page, remark: impl Fn(&dyn Display)) {
         let span = Span { start: nanos(self.start), end: nanos(SystemTime::now()) };
-        let body = || self.sender.metrics(page::metrics(page, span));
+        let body = || self.sender.metrics(metrics::convert(page, span));
         // Undelivered metrics are part of the next push.
         self.push(Signal::Metrics, body, remark).await;
     }

@@ -11,7 +11,7 @@ use sdam_select::{criteria::Criteria, explain::explain, settings::Settings};
 
 use super::{
     deployment::{Deployment, Watched},
-    numbers::merge,
+    page::Page,
 };
 use crate::{
     http,
@@ -49,12 +49,12 @@ impl Pages {
     pub(super) async fn answer(&self, request: &Parts) -> Response<String> {
         let page = match request.uri.path() {
             "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
-            "/-/healthy" => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
+            http::HEALTHY => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
             "/metrics" => others(request, &[]).map(|()| metrics(&self.metrics())),
             "/probe" => match self.requested(request, &["target"]) {
                 Ok(deployment) => {
                     deployment.checked(patience(&request.headers)).await;
-                    Ok(metrics(&merge([deployment.metrics()])))
+                    Ok(metrics(&deployment.metrics()))
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -71,15 +71,12 @@ impl Pages {
     }
 
     /// Returns the metrics of all deployments.
-    pub(super) fn metrics(&self) -> String {
-        merge(self.0.iter().map(Deployment::metrics))
-    }
-
-    /// Aggregates the measurements since the last fetch.
-    pub(super) fn sum_up(&self) {
+    pub(super) fn metrics(&self) -> Page {
+        let mut page = Page::default();
         for deployment in &self.0 {
-            deployment.sum_up();
+            page.add(deployment.metrics());
         }
+        page
     }
 
     /// Returns a page about the topology of the requested deployment, if it has one yet.
@@ -107,7 +104,7 @@ impl Pages {
                 let said = "no deployment has this name in the file of --targets";
                 found.ok_or_else(|| Refusal(StatusCode::NOT_FOUND, said.to_owned()))
             }
-            (None, [only]) if only.name().is_none() => Ok(only),
+            (None, [only]) if only.is_only() => Ok(only),
             (None, _) => Err(bad("the parameter target is missing: the name of a deployment")),
         }
     }
@@ -126,8 +123,9 @@ fn bad(said: impl Display) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, said.to_string())
 }
 
-fn metrics(page: &str) -> Response<String> {
-    http::typed(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", page)
+fn metrics(page: &Page) -> Response<String> {
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    http::typed(StatusCode::OK, content_type, page.to_string())
 }
 
 /// Returns how long a probe may wait, which is less than Prometheus waits.

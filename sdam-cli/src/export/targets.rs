@@ -22,7 +22,7 @@ const EXAMPLE: &str = "orders = \"mongodb://db-0.example.com/?replicaSet=rs0\"";
 /// One deployment.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named {
-    /// The name; `None` for the only deployment of a command line without a file.
+    /// The name; the only deployment of a command line without a file may have none.
     pub(super) name: Option<String>,
     /// The connection string.
     pub(super) uri: String,
@@ -34,8 +34,13 @@ pub(super) struct Named {
 
 impl Named {
     /// Creates the only deployment, which may be simulated.
-    pub(super) fn only(uri: String, is_simulated: bool) -> Self {
-        Self { name: None, uri, is_simulated, origin: None }
+    pub(super) fn only(name: Option<String>, uri: String, is_simulated: bool) -> Self {
+        Self { name, uri, is_simulated, origin: None }
+    }
+
+    /// Returns whether this is the only deployment, which requests need not name.
+    pub(super) fn is_only(&self) -> bool {
+        self.origin.is_none()
     }
 
     /// Returns the labels of all output about the deployment.
@@ -56,6 +61,15 @@ impl Named {
         scanned.map_err(|error| Failure::config(error).of(origin()))?;
         Ok(())
     }
+}
+
+/// Checks a name given to a deployment.
+pub(super) fn check_name(name: &str) -> Result<(), &'static str> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    if name.is_empty() || !name.chars().all(is_plain) {
+        return Err("a name must consist of letters, digits, '-', '_' and '.'; rename it");
+    }
+    Ok(())
 }
 
 /// Adds plausible records to a `mongodb+srv` string.
@@ -98,11 +112,7 @@ fn parse(text: &str, file: &str) -> Result<Vec<Named>, String> {
     for (key, value) in table.get_ref() {
         let name = key.get_ref();
         let origin = format!("{file}: line {}: {name}", line(key.span().start));
-        let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
-        if name.is_empty() || !name.chars().all(is_plain) {
-            let said = "a name must consist of letters, digits, '-', '_' and '.'; rename it";
-            return Err(format!("{origin}: {said}"));
-        }
+        check_name(name).map_err(|said| format!("{origin}: {said}"))?;
         let uri = match value.get_ref() {
             DeValue::String(uri) => uri.clone().into_owned(),
             DeValue::Table(_) => {

@@ -143,6 +143,22 @@ fn unknown_pages_and_invalid_parameters_are_refused() {
     program.finish();
 }
 
+#[test]
+fn the_only_deployment_may_have_a_name_that_requests_need_not_give() {
+    let server = Builder::standalone().start().unwrap();
+    let program = Running::start_with(Arguments {
+        target: Target::new(server.uri()),
+        name: Some("orders".to_owned()),
+        ..Arguments::default()
+    });
+    program.get_until("/healthz", 200);
+    assert_eq!(program.get("/healthz?target=orders").0, 200);
+    assert_eq!(program.get("/healthz?target=users").0, 404);
+    let (_, page) = program.get("/metrics");
+    assert!(page.contains("sdam_up{deployment=\"orders\"} 1\n"), "{page}");
+    program.finish();
+}
+
 /// Health depends on the intended operation, and the reason names every server.
 #[test]
 fn health_depends_on_the_requested_read_preference() {
@@ -195,7 +211,7 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     assert_eq!(value("sdam_topology_type{type=\"ReplicaSetWithPrimary\"}"), "1");
     assert_eq!(value("sdam_topology_type{type=\"ReplicaSetNoPrimary\"}"), "0");
     assert_ne!(value("sdam_heartbeats_total{mode=\"poll\",result=\"ok\"}"), "0");
-    assert!(value("sdam_time_without_primary_seconds").parse::<f64>().unwrap() > 0.0);
+    assert!(value("sdam_time_without_primary_seconds_total").parse::<f64>().unwrap() > 0.0);
     program.finish();
     lint(&page);
 }

@@ -8,6 +8,8 @@ use std::{
 use sdam::Backend;
 use sdam_events::sink::EventSink;
 
+use super::page::Page;
+
 /// A push that cannot exist.
 pub(super) struct Push(Infallible);
 
@@ -31,11 +33,11 @@ impl Push {
         match self.0 {}
     }
 
-    pub(super) fn run(&self, _: impl Fn() -> String, _: impl Fn(&dyn Display)) -> Ready<()> {
+    pub(super) fn run(&self, _: impl Fn() -> Page, _: impl Fn(&dyn Display)) -> Ready<()> {
         match self.0 {}
     }
 
-    pub(super) fn flush(&self, _: Duration, _: &str, _: impl Fn(&dyn Display)) -> Ready<()> {
+    pub(super) fn flush(&self, _: Duration, _: &Page, _: impl Fn(&dyn Display)) -> Ready<()> {
         match self.0 {}
     }
 }

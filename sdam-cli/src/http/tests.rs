@@ -4,23 +4,34 @@ use futures::channel::oneshot;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    sync::Notify,
     time::Instant,
 };
 
 use super::*;
 
+/// The path of a page that waits until the test notifies it.
+const SLOW: &str = "/slow";
+
 /// Runs a client against a server whose pages show the path and the parameters. The clock advances
 /// whenever there is nothing else to do.
 fn with_server<T>(client: impl AsyncFnOnce(SocketAddr) -> T) -> T {
+    with(true, &Notify::new(), client)
+}
+
+fn with<T>(is_paused: bool, slow: &Notify, client: impl AsyncFnOnce(SocketAddr) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .start_paused(true)
+        .start_paused(is_paused)
         .build()
         .unwrap();
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let page = async |request: &Parts| {
+            if request.uri.path() == SLOW {
+                slow.notified().await;
+            }
             let query: Vec<_> = parameters(request).collect();
             text(StatusCode::OK, format!("{} {query:?}", request.uri.path()))
         };
@@ -134,16 +145,44 @@ fn a_client_that_sends_no_request_is_disconnected() {
 }
 
 #[test]
-fn further_connections_wait_for_an_end() {
+fn clients_that_send_nothing_yield_to_new_ones() {
     with_server(async |address| {
         let start = Instant::now();
         let mut idle = Vec::new();
-        for _ in 0..MAX_CONNECTIONS {
+        for _ in 0..4 * MAX_IDLE {
             idle.push(TcpStream::connect(address).await.unwrap());
         }
-        let mut stream = TcpStream::connect(address).await.unwrap();
-        stream.write_all(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
-        assert!(read(stream).await.ends_with("\r\n\r\n/ []"));
-        assert!(start.elapsed() >= HEAD_TIMEOUT);
+        assert!(request(address, "/").await.ends_with("\r\n\r\n/ []"));
+        assert!(start.elapsed() < HEAD_TIMEOUT);
+        // The oldest one has been closed, and the newest one can still be used.
+        assert_eq!(read(idle.remove(0)).await, "");
+        let mut last = idle.pop().unwrap();
+        last.write_all(b"GET /late HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();
+        assert!(read(last).await.ends_with("/late []"));
+        assert!(start.elapsed() < HEAD_TIMEOUT);
     });
+}
+
+#[test]
+fn health_is_answered_while_all_others_wait() {
+    let slow = Notify::new();
+    with(false, &slow, async |address| {
+        let waiting = (0..MAX_ANSWERS).map(|_| request(address, SLOW));
+        let waiting: FuturesUnordered<_> = waiting.collect();
+        let others = async {
+            while !request(address, "/").await.starts_with("HTTP/1.1 503 ") {}
+            assert!(request(address, HEALTHY).await.starts_with("HTTP/1.1 200 "));
+            slow.notify_waiters();
+        };
+        let (answers, ()) = join(waiting.collect::<Vec<_>>(), others).await;
+        assert!(answers.iter().all(|answer| answer.starts_with("HTTP/1.1 200 ")));
+        assert!(request(address, "/").await.starts_with("HTTP/1.1 200 "));
+    });
+}
+
+async fn request(address: SocketAddr, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    let head = format!("GET {path} HTTP/1.1\r\nHost: h\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    read(stream).await
 }

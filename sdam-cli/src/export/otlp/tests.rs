@@ -29,7 +29,7 @@ use tempfile::NamedTempFile;
 
 use super::*;
 use crate::{
-    export::{Arguments, tests::Running},
+    export::{Arguments, page, tests::Running},
     testing::{block_on, tls_server, tls_server_with_clients},
 };
 
@@ -168,6 +168,13 @@ fn pushing(uri: &str, url: &str, variables: &[(&str, &str)]) -> Arguments {
         otel: pairs.collect(),
         ..Arguments::default()
     }
+}
+
+/// Returns a page with the gauge `a`, whose value is 1.
+fn page_of_a() -> Page {
+    let series = vec![page::Series { labels: Vec::new(), value: page::Value::Number(1.0) }];
+    let metric = page::Metric { kind: page::Kind::Gauge, help: String::new(), series };
+    Page([("a".to_owned(), metric)].into())
 }
 
 fn value<'a>(attributes: &'a [KeyValue], name: &str) -> Option<&'a str> {
@@ -415,7 +422,7 @@ fn a_silent_collector_delays_the_end_by_the_limit_at_most() {
     let waited = runtime.unwrap().block_on(async {
         let start = tokio::time::Instant::now();
         let remark = |words: &dyn Display| remarks.borrow_mut().push(words.to_string());
-        push.flush(Duration::from_secs(2), "", remark).await;
+        push.flush(Duration::from_secs(2), &Page::default(), remark).await;
         start.elapsed()
     });
     let limit = Duration::from_secs(2);
@@ -436,7 +443,7 @@ fn a_collector_with_tls_is_checked_by_the_authority_of_the_variable() {
         let push = Push::new(Some(&url), &BTreeMap::from([(name, authority)])).unwrap();
         let push = push.unwrap();
         remarks_of(async |remark| {
-            push.push_metrics("# TYPE a gauge\na 1\n", remark).await;
+            push.push_metrics(&page_of_a(), remark).await;
         })
     };
     assert_eq!(push(certificates.authority()), [""; 0]);
@@ -458,7 +465,7 @@ fn messages_are_compressed_and_sent_with_a_client_certificate() {
         });
         let push = Push::new(Some(&url), &pairs.collect()).unwrap().unwrap();
         remarks_of(async |remark| {
-            push.push_metrics("# TYPE a gauge\na 1\n", remark).await;
+            push.push_metrics(&page_of_a(), remark).await;
         })
     };
     let authority = || ("CERTIFICATE", certificates.authority());

@@ -1,0 +1,84 @@
+//! The clients of the pages: who waits, and who yields.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    future::{Future, pending},
+};
+
+use futures::channel::oneshot;
+
+use super::{MAX_ANSWERS, MAX_IDLE};
+
+/// The open connections.
+#[derive(Debug, Default)]
+pub(super) struct Crowd {
+    /// The connections whose request has not arrived completely, oldest first.
+    idle: RefCell<VecDeque<(u64, oneshot::Sender<()>)>>,
+    entered: Cell<u64>,
+    /// The number of requests that are being answered.
+    answers: Cell<usize>,
+}
+
+/// An open connection, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Visit<'c> {
+    crowd: &'c Crowd,
+    number: u64,
+    is_answered: Cell<bool>,
+}
+
+impl Crowd {
+    /// Adds a connection. The future is ready when it has to yield to a newer one.
+    pub(super) fn enter(&self) -> (Visit<'_>, impl Future<Output = ()> + use<>) {
+        let (displace, displaced) = oneshot::channel();
+        let number = self.entered.replace(self.entered.get() + 1);
+        let mut idle = self.idle.borrow_mut();
+        if idle.len() >= MAX_IDLE
+            && let Some((_, oldest)) = idle.pop_front()
+        {
+            // It may just have ended.
+            let _ = oldest.send(());
+        }
+        idle.push_back((number, displace));
+        let displaced = async {
+            if displaced.await.is_err() {
+                pending::<()>().await;
+            }
+        };
+        (Visit { crowd: self, number, is_answered: Cell::new(false) }, displaced)
+    }
+}
+
+impl Visit<'_> {
+    /// Begins to answer the request of this connection, which need not yield any more. Returns
+    /// false if too many others are being answered.
+    pub(super) fn ask(&self) -> bool {
+        self.is_answered.set(self.is_answered.get() || self.begin());
+        self.is_answered.get()
+    }
+
+    fn begin(&self) -> bool {
+        self.leave_idle();
+        let answers = self.crowd.answers.get();
+        let has_room = answers < MAX_ANSWERS;
+        self.crowd.answers.set(answers + usize::from(has_room));
+        has_room
+    }
+
+    fn leave_idle(&self) {
+        let mut idle = self.crowd.idle.borrow_mut();
+        if let Ok(place) = idle.binary_search_by_key(&self.number, |(number, _)| *number) {
+            drop(idle.remove(place));
+        }
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        self.leave_idle();
+        if self.is_answered.get() {
+            self.crowd.answers.set(self.crowd.answers.get() - 1);
+        }
+    }
+}
