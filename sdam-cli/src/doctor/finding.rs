@@ -10,6 +10,11 @@ use super::{
 };
 use crate::exit::Exit;
 
+/// The maximum number of listed items.
+const MAX_LISTED: usize = 32;
+/// The maximum length of an item, in characters.
+const MAX_LENGTH: usize = 1_000;
+
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
@@ -84,8 +89,9 @@ impl Finding {
         self
     }
 
+    /// Adds evidence. Servers decide about the length of lists and texts, so these are cut.
     pub(super) fn evidence(mut self, name: &'static str, value: impl Into<Value>) -> Self {
-        self.evidence.push((name, value.into()));
+        self.evidence.push((name, cut(value.into())));
         self
     }
 
@@ -175,5 +181,39 @@ pub(super) fn exit(findings: &[Finding], fail_on: FailOn) -> Exit {
         Status::Fail if fail_on <= FailOn::Failure => Exit::FAILURES,
         Status::Warn if fail_on <= FailOn::Warning => Exit::WARNINGS,
         _ => Exit::SUCCESS,
+    }
+}
+
+fn cut(value: Value) -> Value {
+    match value {
+        Value::Array(mut list) => {
+            let rest = list.len().saturating_sub(MAX_LISTED);
+            list.truncate(MAX_LISTED);
+            let mut list: Vec<_> = list.into_iter().map(cut).collect();
+            list.extend((rest > 0).then(|| format!("and {rest} more").into()));
+            list.into()
+        }
+        Value::String(text) if text.chars().count() > MAX_LENGTH => {
+            let start: String = text.chars().take(MAX_LENGTH).collect();
+            format!("{start}...").into()
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_lists_and_texts_are_cut() {
+        let finding = Finding::new(Check::TlsVerify, Status::Ok, "")
+            .evidence("names", vec!["a".repeat(5_000); 1_000])
+            .evidence("error", "\u{e9}".repeat(5_000));
+        let names = finding.evidence[0].1.as_array().unwrap();
+        assert_eq!(names.len(), MAX_LISTED + 1);
+        assert_eq!(names[0].as_str().unwrap().len(), MAX_LENGTH + 3);
+        assert_eq!(names[MAX_LISTED], "and 968 more");
+        assert!(finding.evidence[1].1.as_str().unwrap().ends_with("\u{e9}..."));
     }
 }
