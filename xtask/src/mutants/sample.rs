@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
@@ -49,6 +49,9 @@ const OFFICIAL: &str = "sdam-spec";
 /// The tests that need real database servers, which the second pass leaves out.
 const WITH_SERVERS: &[&str] = &["live"];
 
+/// The folder of results below the one of the output.
+const FOUND: &str = "mutants.out";
+
 /// The percentage of compiling mutants that the tests must detect.
 const TARGET: usize = 95;
 
@@ -90,7 +93,7 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
         } else {
             let all = every_test()?;
             let all: Vec<_> = all.iter().map(|test| &**test).collect();
-            second_pass(command(&all), &first.missed, &out.join("second"))?
+            subject.second_pass(command(&all), &first.missed, &out.join("second"))?
         };
         table.push(format!(
             "| {} | {} | {} | {} | {} | {} |",
@@ -131,7 +134,34 @@ impl Subject {
         for slow in self.slow {
             command.args(["--skip", slow]);
         }
-        Counts::of(&test(command, out)?, |_| true)
+        clear(out)?;
+        Counts::of(&test(command, out)?)
+    }
+
+    /// Runs all tests on the mutants that the first pass did not detect.
+    fn second_pass(&self, mut command: Command, missed: &[String], out: &Path) -> Result<Counts> {
+        if missed.is_empty() {
+            return Ok(Counts::default());
+        }
+        // Not `--test-package`, which does not apply to the baseline run.
+        for package in packages() {
+            command.arg(format!("--cargo-arg=--package={package}"));
+        }
+        // Filters of names and files do not apply to every kind of mutant, so all others count as
+        // detected by an earlier run.
+        let mut list = cargo();
+        list.args(["mutants", "--list", "--package", self.package]);
+        if let Some(copy) = command.get_current_dir() {
+            list.current_dir(copy);
+        }
+        let list = output(&mut list)?;
+        let others = list.lines().filter(|own| !missed.iter().any(|name| name == own));
+        let others: Vec<_> = others.collect();
+        clear(out)?;
+        fs::create_dir_all(out.join(FOUND))?;
+        fs::write(out.join(FOUND).join("caught.txt"), others.join("\n"))?;
+        command.arg("--iterate").arg("--output").arg(out);
+        Counts::of(&test(command, out)?)
     }
 }
 
@@ -159,49 +189,31 @@ fn every_test() -> Result<BTreeSet<String>> {
     Ok(tests)
 }
 
-/// Runs all tests on the mutants that the first pass did not detect.
-fn second_pass(mut command: Command, missed: &[String], out: &Path) -> Result<Counts> {
-    if missed.is_empty() {
-        return Ok(Counts::default());
+/// Removes the results of an earlier run, which must not be mistaken for this one's.
+fn clear(out: &Path) -> Result<()> {
+    let found = out.join(FOUND);
+    if found.exists() {
+        fs::remove_dir_all(&found)?;
     }
-    command.arg("--output").arg(out);
-    // Not `--test-package`, which does not apply to the baseline run.
-    for package in packages() {
-        command.arg(format!("--cargo-arg=--package={package}"));
-    }
-    // Some mutants are generated regardless of the expressions, but not those of other files.
-    let files: BTreeSet<_> = missed.iter().filter_map(|mutant| mutant.split(':').next()).collect();
-    for file in files {
-        command.args(["--file", file]);
-    }
-    for mutant in missed {
-        command.args(["--re", &format!("^{}$", regex::escape(mutant))]);
-    }
-    Counts::of(&test(command, out)?, |mutant| missed.iter().any(|own| own == mutant))
+    Ok(fs::create_dir_all(out)?)
 }
 
 /// Runs `cargo-mutants`, which writes below `out`, and returns its results.
 fn test(mut command: Command, out: &Path) -> Result<Value> {
-    // Results of an earlier run must not be mistaken for this one's.
-    let found: PathBuf = out.join("mutants.out");
-    if found.exists() {
-        fs::remove_dir_all(&found)?;
-    }
-    fs::create_dir_all(out)?;
     eprintln!("$ {}", show(&command));
     // The exit code distinguishes survivors from failures, but the file has more details.
     command.status()?;
-    let outcomes = fs::read_to_string(found.join("outcomes.json"))
+    let outcomes = fs::read_to_string(out.join(FOUND).join("outcomes.json"))
         .map_err(|error| format!("cargo mutants has written no outcomes: {error}"))?;
     Ok(serde_json::from_str(&outcomes)?)
 }
 
 impl Counts {
-    /// Reads the counted mutants from `outcomes.json`.
+    /// Reads the mutants from `outcomes.json`.
     ///
     /// # Errors
     /// If the unchanged code failed, or a mutant has an unknown outcome.
-    fn of(outcomes: &Value, counts: impl Fn(&str) -> bool) -> Result<Self> {
+    fn of(outcomes: &Value) -> Result<Self> {
         let mut sum = Self::default();
         let outcomes = outcomes["outcomes"].as_array();
         let mut baseline_passed = false;
@@ -209,7 +221,6 @@ impl Counts {
             let mutant = outcome["scenario"]["Mutant"]["name"].as_str();
             match (mutant, outcome["summary"].as_str()) {
                 (None, summary) => baseline_passed = summary == Some("Success"),
-                (Some(name), _) if !counts(name) => {}
                 (Some(_), Some("Unviable")) => {}
                 (Some(_), Some("CaughtMutant")) => sum.caught += 1,
                 (Some(_), Some("Timeout")) => sum.timed_out += 1,
@@ -280,9 +291,8 @@ mod tests {
             outcome("b", "Unviable"),
             outcome("c", "Timeout"),
             outcome("d", "MissedMutant"),
-            outcome("no outcome", "MissedMutant"),
         ] });
-        let counts = Counts::of(&outcomes, |name| name.len() == 1).unwrap();
+        let counts = Counts::of(&outcomes).unwrap();
         let expected = Counts { viable: 3, caught: 1, timed_out: 1, missed: vec!["d".to_owned()] };
         assert_eq!(counts, expected);
     }
@@ -295,7 +305,7 @@ mod tests {
             json!({ "outcomes": [{ "scenario": "Baseline", "summary": "Failure" }] }),
             json!({ "outcomes": [sound(), outcome("a", "Failure")] }),
         ] {
-            assert!(Counts::of(&outcomes, |_| true).is_err(), "{outcomes}");
+            assert!(Counts::of(&outcomes).is_err(), "{outcomes}");
         }
         assert!(Counts::default().verdict().is_err(), "no mutant was made");
     }
