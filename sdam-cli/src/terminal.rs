@@ -117,7 +117,11 @@ fn is_harmful(c: char) -> bool {
 
 /// Wraps `text` between words, leaving `indent` columns free.
 pub fn wrap(text: &str, indent: usize) -> Vec<String> {
-    let room = WIDTH.saturating_sub(indent).max(1);
+    wrap_to(text, WIDTH.saturating_sub(indent).max(1))
+}
+
+/// Breaks a text into lines of at most `room` columns, except for longer words.
+pub(crate) fn wrap_to(text: &str, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
         match lines.last_mut() {

@@ -59,8 +59,8 @@ const IDLE: Duration = Duration::from_millis(250);
 const RUNNING: Duration = Duration::from_millis(100);
 /// The minimum interval between frames while much happens.
 const BUSY: Duration = Duration::from_millis(50);
-/// The maximum number of events to process before checking the keys.
-const BATCH: usize = 1000;
+/// The maximum time to process events before checking the keys.
+const SLICE: Duration = Duration::from_millis(20);
 
 /// The source of the events and of the time.
 pub(super) enum Feed {
@@ -233,11 +233,11 @@ impl Screen {
     }
 
     fn observe(&mut self, event: &Event) -> Next {
+        let begun = time::Instant::now();
         self.model.observe(event);
-        for _ in 0..BATCH {
-            let Some(event) = self.feed.try_next() else {
-                break;
-            };
+        while begun.elapsed() < SLICE
+            && let Some(event) = self.feed.try_next()
+        {
             self.model.observe(&event);
         }
         Next::Later

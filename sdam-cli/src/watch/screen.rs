@@ -240,6 +240,11 @@ fn left<'t>(
     .collect()
 }
 
+/// The maximum number of members to name in a change.
+const MAX_CHANGES: usize = 4;
+/// The maximum length of changed tags, in characters.
+const MAX_TAGS: usize = 60;
+
 /// Describes the changed fields.
 fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     if before.server_type != now.server_type {
@@ -262,13 +267,8 @@ pub(super) fn changed_fields(
     }
     let changes = [
         ("setName", before.set_name != now.set_name),
-        ("setVersion", before.set_version() != now.set_version()),
         ("electionId", before.election_id() != now.election_id()),
         ("me", before.me != now.me),
-        ("hosts", before.hosts != now.hosts),
-        ("passives", before.passives != now.passives),
-        ("arbiters", before.arbiters != now.arbiters),
-        ("tags", before.tags != now.tags),
         ("wire versions", before.wire_versions != now.wire_versions),
         (
             "logicalSessionTimeoutMinutes",
@@ -278,7 +278,30 @@ pub(super) fn changed_fields(
     ];
     let names = changes.into_iter().filter(|(_, changed)| *changed);
     news.extend(names.map(|(name, _)| format!("new {name}")));
+    if before.set_version() != now.set_version() {
+        let version = |version: Option<i64>| version.map_or("none".to_owned(), |it| it.to_string());
+        let (old, new) = (version(before.set_version()), version(now.set_version()));
+        news.push(format!("setVersion {old} > {new}"));
+    }
+    news.extend(difference("hosts", &before.hosts, &now.hosts));
+    news.extend(difference("passives", &before.passives, &now.passives));
+    news.extend(difference("arbiters", &before.arbiters, &now.arbiters));
+    if before.tags != now.tags {
+        let tags: String = now.tags.to_string().chars().take(MAX_TAGS).collect();
+        news.push(format!("tags now {tags}"));
+    }
     (!news.is_empty()).then(|| news.join(", "))
+}
+
+/// Describes the members that a list has gained and lost.
+fn difference(list: &str, before: &[ServerAddress], now: &[ServerAddress]) -> Option<String> {
+    let added = now.iter().filter(|own| !before.contains(own)).map(|own| format!("+{own}"));
+    let removed = before.iter().filter(|own| !now.contains(own)).map(|own| format!("-{own}"));
+    let mut changes: Vec<_> = added.chain(removed).collect();
+    let more = changes.len().saturating_sub(MAX_CHANGES);
+    changes.truncate(MAX_CHANGES);
+    changes.extend((more > 0).then(|| format!("and {more} more")));
+    (!changes.is_empty()).then(|| format!("{list} {}", changes.join(" ")))
 }
 
 pub(super) fn tone_of(server: &ServerDescription) -> Tone {

@@ -95,7 +95,7 @@ impl fmt::Display for DepartureReason {
             Self::HostsChanged => f.write_str("is not in the SRV record any more"),
             Self::Misnamed { me } => write!(f, "calls itself {me}: use that address"),
             Self::NotListed { primary } => {
-                write!(f, "is not a member of the set according to its primary {primary}")
+                write!(f, "is no member, or a hidden one, according to the primary {primary}")
             }
             Self::OneOfSeveralSeeds => f.write_str(
                 "is a standalone server, which must be the only host of the connection string",

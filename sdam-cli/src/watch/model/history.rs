@@ -70,19 +70,6 @@ impl History {
         };
         (0..count as u64).rev().map(column).collect()
     }
-
-    /// Returns the median round-trip time since `start`.
-    pub(crate) fn median(&self, start: Instant) -> Option<Duration> {
-        let recent = self.0.iter().rev().take_while(|(at, _)| *at >= start);
-        let mut times: Vec<Duration> = recent
-            .filter_map(|(_, probe)| match probe {
-                Probe::Answered(rtt) => Some(*rtt),
-                Probe::Lost => None,
-            })
-            .collect();
-        let middle = times.len() / 2;
-        (middle < times.len()).then(|| *times.select_nth_unstable(middle).1)
-    }
 }
 
 fn worse(one: Probe, other: Probe) -> Probe {
@@ -154,19 +141,6 @@ mod tests {
         let history = history(&[(1100, answered(3))]);
         let early = history.columns(at(5000), SECOND, 4);
         assert_eq!(history.columns(at(5999), SECOND, 4), early);
-    }
-
-    #[test]
-    fn the_median_leaves_out_lost_checks_and_old_ones() {
-        let history = history(&[
-            (100, answered(90)),
-            (1000, answered(3)),
-            (1100, Probe::Lost),
-            (1200, answered(1)),
-            (1300, answered(2)),
-        ]);
-        assert_eq!(history.median(at(500)), Some(Duration::from_millis(2)));
-        assert_eq!(history.median(at(1400)), None);
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn a_primary_that_lists_no_members_is_removed_with_the_others() {
     let [told, remembered] = departures(&machine, effects);
     let expected = [
         "a:27017 is primary, but does not name itself as a member of the set",
-        "b:27017 is not a member of the set according to its primary a:27017",
+        "b:27017 is no member, or a hidden one, according to the primary a:27017",
     ];
     assert_eq!(told, expected);
     assert_eq!(remembered, expected);

@@ -30,6 +30,8 @@ pub(super) struct Alert {
 
 /// The time without a primary after which an alert is shown.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// The time for which the steps of a failover are shown after its end.
+const EXPLAINED: Duration = Duration::from_secs(120);
 /// The maximum number of servers to name.
 const NAMED: usize = 3;
 
@@ -224,7 +226,9 @@ fn last_failover(scene: &View<'_>, alerts: &mut Vec<Alert>) {
             format!("{} > {}, {ago} ago", name(lost), name(new)),
         ],
     };
-    alerts.push(Alert { tone: Tone::Strong, parts, steps: steps(scene, run) });
+    let is_recent = model.now().since(end.writable_again) < EXPLAINED;
+    let steps = if is_recent { steps(scene, run) } else { Vec::new() };
+    alerts.push(Alert { tone: Tone::Strong, parts, steps });
 }
 
 fn all_is_well(scene: &View<'_>) -> Alert {

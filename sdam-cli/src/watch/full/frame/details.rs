@@ -57,7 +57,7 @@ fn facts(scene: &View<'_>, row: &Row<'_>) -> Vec<Fact> {
     facts.extend(trouble(scene, server));
     facts.push(chosen(scene, row));
     facts.push(answer(model, server));
-    facts.push(times(model, server));
+    facts.push(times(server));
     facts.push(pool(model, server));
     facts.extend(replication(model, server));
     facts.extend(identity(server));
@@ -120,16 +120,14 @@ fn answer(model: &Model, server: &Server) -> Fact {
     ("hello", Tone::Normal, format!("{seen}{mode}"))
 }
 
-fn times(model: &Model, server: &Server) -> Fact {
+fn times(server: &Server) -> Fact {
     let Some(rtt) = server.description.rtt else {
         return ("rtt", Tone::Faint, "unknown".to_owned());
     };
-    let median = server.history.median(model.now() - table::MEDIAN_PERIOD);
-    let median = median.map_or("-".to_owned(), millis);
     // The minimum is 0 until there are enough samples.
     let minimum = Some(rtt.minimum).filter(|minimum| !minimum.is_zero());
     let words = format!(
-        "average {} ms, minimum {}, p50 {median}, p90 {}",
+        "average {} ms, minimum {}, p90 {}",
         millis(rtt.average),
         minimum.map_or("-".to_owned(), millis),
         millis(rtt.p90)

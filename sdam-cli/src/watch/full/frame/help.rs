@@ -6,7 +6,7 @@ use super::{
     super::canvas::{Canvas, line},
     events, rest,
 };
-use crate::terminal::Tone;
+use crate::terminal::{Tone, wrap_to};
 
 const KEYS: &[(&str, &str)] = &[
     ("q, Ctrl-C", "quit"),
@@ -30,6 +30,9 @@ const MEANINGS: &[(&str, &str)] = &[
     ("flaps", "servers lost and step-downs in the last hour"),
 ];
 
+/// The width of the keys.
+const KEY: usize = 15;
+
 /// Draws the help.
 pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
     events::heading(canvas, line(area, 0), "help: any key closes it");
@@ -40,8 +43,20 @@ pub(super) fn help(canvas: &mut Canvas<'_>, area: Rect) {
     );
     let lines = KEYS.iter().chain(MEANINGS).copied();
     let lines = lines.chain([("LAST", levels)]);
-    for (number, (key, meaning)) in lines.enumerate() {
-        let texts = [(Tone::Strong, &*format!("{key:15}")), (Tone::Normal, meaning)];
-        canvas.texts(line(body, number as u16), &texts);
+    let mut number = 0;
+    for (key, meaning) in lines {
+        let mut label = format!("{key:KEY$}");
+        let words = wrap_to(meaning, usize::from(area.width).saturating_sub(KEY));
+        if number + words.len() > usize::from(body.height) {
+            let last = line(body, body.height.saturating_sub(1));
+            canvas.text(last, Tone::Faint, "a larger window shows the rest; `sdam watch --help`");
+            break;
+        }
+        for words in words {
+            let texts = [(Tone::Strong, &*label), (Tone::Normal, &words)];
+            canvas.texts(line(body, number as u16), &texts);
+            number += 1;
+            label = " ".repeat(KEY);
+        }
     }
 }

@@ -10,6 +10,7 @@ use super::{
         text::{age, millis},
     },
     View,
+    table::tags,
 };
 use crate::terminal::Tone;
 
@@ -22,7 +23,8 @@ pub(super) struct Row<'m> {
 
 /// Returns the servers that match the filter, in the chosen order.
 pub(in super::super) fn ordered<'m>(model: &'m Model, state: &State) -> Vec<&'m Server> {
-    let filter = state.filter.to_lowercase();
+    // Tags may be typed as `dc:la` or `{dc: la}`.
+    let filter = state.filter.to_lowercase().replace([' ', '{', '}'], "");
     let servers = model.servers().filter(|server| matches(server, &filter));
     let mut servers: Vec<&Server> = servers.collect();
     match state.sort {
@@ -42,7 +44,7 @@ fn matches(server: &Server, filter: &str) -> bool {
     filter.is_empty()
         || description.address.as_str().contains(filter)
         || role.contains(filter)
-        || description.tags.to_string().to_lowercase().contains(filter)
+        || tags(server).to_lowercase().contains(filter)
 }
 
 /// Returns the rank of a server, the worst first.

@@ -31,7 +31,6 @@ enum Column {
     /// The average round-trip time.
     Rtt,
     Minimum,
-    Median,
     P90,
     /// A sparkline of this many columns and seconds.
     History(u16, u16),
@@ -55,7 +54,6 @@ const SETS: &[&[Column]] = &[
         Column::For,
         Column::Rtt,
         Column::Minimum,
-        Column::Median,
         Column::P90,
         Column::History(30, 120),
         Column::Seen,
@@ -104,8 +102,7 @@ const SHORTEST_WHY: u16 = 9;
 
 /// The columns of a table and their widths.
 struct Layout {
-    columns: &'static [Column],
-    widths: Vec<u16>,
+    columns: Vec<(Column, u16)>,
     name: u16,
     why: u16,
 }
@@ -148,7 +145,7 @@ pub(super) fn table(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>, rows:
 fn heading(canvas: &mut Canvas<'_>, area: Rect, layout: &Layout) {
     let place = canvas.text(area, Tone::Faint, "  ");
     let mut place = put(canvas, place, layout.name, (Tone::Faint, "SERVER"), false);
-    for (column, width) in layout.columns.iter().zip(&layout.widths) {
+    for (column, width) in &layout.columns {
         let title = (Tone::Faint, &*column.title());
         place = put(canvas, place, *width, title, column.is_number());
     }
@@ -182,20 +179,38 @@ impl Layout {
         let name = names.max().unwrap_or_default().max(6) as u16;
         let why = rows.iter().map(|row| width(&row.why(scene.model).1)).max();
         let why = why.unwrap_or_default().max(3) as u16;
-        let widths = |columns: &[Column]| -> Vec<u16> {
-            let width = |column: &Column| column.width(rows);
-            columns.iter().map(width).collect()
+        let taken = |columns: &[(Column, u16)]| {
+            MARK + 1 + columns.iter().map(|(_, width)| width + 1).sum::<u16>()
         };
-        let taken = |widths: &[u16]| MARK + 1 + widths.iter().map(|width| width + 1).sum::<u16>();
-        let mut sets = SETS.iter().map(|columns| (*columns, widths(columns)));
-        let fits = |(_, widths): &(&[Column], Vec<u16>)| {
-            taken(widths) + name.min(NAME) + why.min(WHY) <= total
+        let fits =
+            |columns: &[(Column, u16)]| taken(columns) + name.min(NAME) + why.min(WHY) <= total;
+        let with_widths = |columns: &[Column]| -> Vec<_> {
+            columns.iter().map(|column| (*column, column.width(rows))).collect()
         };
-        let (columns, widths) = sets.find(fits).unwrap_or_else(|| {
-            let narrowest = SETS.last().copied().unwrap_or_default();
-            (narrowest, widths(narrowest))
-        });
-        let rest = total.saturating_sub(taken(&widths));
+        let chosen = SETS.iter().position(|columns| fits(&with_widths(columns)));
+        let chosen = chosen.unwrap_or(SETS.len() - 1);
+        let mut columns = with_widths(SETS[chosen]);
+        // A column of a wider set may fit although not all of them do.
+        for wider in SETS[..chosen].iter().rev() {
+            for (place, added) in wider.iter().enumerate() {
+                if columns.iter().any(|(own, _)| own.is_same(*added)) {
+                    continue;
+                }
+                let before = wider[..place].iter().rev();
+                let before = before
+                    .filter_map(|other| columns.iter().position(|(own, _)| own.is_same(*other)));
+                let place = before.take(1).next().map_or(0, |before| before + 1);
+                for width in [Some(added.width(rows)), added.narrowest()].into_iter().flatten() {
+                    let mut more = columns.clone();
+                    more.insert(place, (*added, width));
+                    if fits(&more) {
+                        columns = more;
+                        break;
+                    }
+                }
+            }
+        }
+        let rest = total.saturating_sub(taken(&columns));
         // Reasons get the space that addresses leave, but at least their minimum.
         let mut own = why.min(WHY).min(rest.saturating_sub(NAME.min(name)));
         if own < SHORTEST_WHY.min(why) {
@@ -206,7 +221,7 @@ impl Layout {
             0 => 0,
             _ => rest.saturating_sub(name),
         };
-        Self { columns, widths, name, why }
+        Self { columns, name, why }
     }
 
     fn row(
@@ -223,7 +238,7 @@ impl Layout {
         let name = name(scene, row, canvas.area().width);
         let name = canvas.glyphs.fit_middle(name, usize::from(self.name));
         let mut place = put(canvas, place, self.name, (tone, &name), false);
-        for (column, width) in self.columns.iter().zip(&self.widths) {
+        for (column, width) in &self.columns {
             if let Column::History(columns, seconds) = column {
                 history(canvas, place, scene.model.now(), row.server, *columns, *seconds);
                 place = put(canvas, place, *width, (tone, ""), false);
@@ -246,7 +261,6 @@ impl Column {
             Self::For => "FOR",
             Self::Rtt => "RTT",
             Self::Minimum => "MIN",
-            Self::Median => "P50",
             Self::P90 => "P90",
             Self::History(_, seconds) => return format!("LAST {seconds} s"),
             Self::Seen => "SEEN",
@@ -263,7 +277,7 @@ impl Column {
         match self {
             Self::State => 11,
             Self::For | Self::Seen | Self::Mode => 6,
-            Self::Rtt | Self::Minimum | Self::Median | Self::P90 | Self::Lag | Self::Flaps => 5,
+            Self::Rtt | Self::Minimum | Self::P90 | Self::Lag | Self::Flaps => 5,
             Self::Pool => 4,
             Self::History(columns, _) => columns,
             Self::Tags => {
@@ -271,6 +285,16 @@ impl Column {
                 tags.max().unwrap_or_default().clamp(4, 16) as u16
             }
         }
+    }
+
+    /// Returns the width with which a column is still useful although its texts are cut.
+    fn narrowest(self) -> Option<u16> {
+        (self == Self::Tags).then_some(8)
+    }
+
+    /// Returns whether both show the same, perhaps in other widths.
+    fn is_same(self, other: Self) -> bool {
+        self == other || matches!((self, other), (Self::History(..), Self::History(..)))
     }
 
     fn is_number(self) -> bool {
@@ -296,7 +320,6 @@ impl Column {
             Self::For => normal(age(now.since(server.since()))),
             Self::Rtt => normal(rtt(description.rtt.map(|rtt| rtt.average))),
             Self::Minimum => normal(rtt(description.rtt.map(|rtt| rtt.minimum))),
-            Self::Median => normal(rtt(server.history.median(now - MEDIAN_PERIOD))),
             Self::P90 => normal(rtt(description.rtt.map(|rtt| rtt.p90))),
             Self::Seen => match server.answered {
                 None => (Tone::Faint, "never".to_owned()),
@@ -328,8 +351,6 @@ fn name<'n>(scene: &'n View<'_>, row: &'n Row<'_>, total: u16) -> &'n str {
 
 /// The minimum lag to highlight.
 pub(super) const LAGGING: Duration = Duration::from_secs(10);
-/// The period of the median.
-pub(super) const MEDIAN_PERIOD: Duration = Duration::from_secs(600);
 
 /// Returns how a server is checked, in one word.
 pub(super) fn mode(server: &Server) -> &'static str {

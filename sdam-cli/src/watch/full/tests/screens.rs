@@ -133,6 +133,30 @@ fn a_set_after_a_failover() {
 }
 
 #[test]
+fn an_old_failover_takes_one_line() {
+    let size = (80, 24);
+    let early = frame(&recovered().at(180_000), &state(), size, Glyphs::Ascii);
+    assert!(early.contains("others checked +"), "{early}");
+    let late = frame(&recovered().at(190_000), &state(), size, Glyphs::Ascii);
+    assert!(!late.contains("others checked +"), "{late}");
+    assert!(
+        late.contains("FAILOVER 1: 5.988 s without a primary, db-0 > db-1, 2m03s ago"),
+        "{late}"
+    );
+}
+
+#[test]
+fn tags_are_found_as_they_are_shown_and_as_they_are_logged() {
+    for filter in ["dc:la", "{dc: la}", "DC: la"] {
+        let mut state = state();
+        state.filter = filter.to_owned();
+        let frame = frame(&healthy(), &state, (80, 12), Glyphs::Ascii);
+        let shows = |name: &str| frame.contains(&format!("\n  {name} "));
+        assert_eq!(["db-0", "db-1", "db-2"].map(shows), [false, false, true], "{frame}");
+    }
+}
+
+#[test]
 fn a_set_whose_new_primary_answered_before_the_old_one_was_lost() {
     let script = healthy().at(61_000).answers(HOSTS[1], Role::Primary(8), 3);
     let script = script.at(63_000);
@@ -176,7 +200,7 @@ fn details_help_filter_and_pause() {
     check("details", &script, &details, &[(80, 24)], Glyphs::Unicode);
     let mut help = state();
     help.has_help = true;
-    check("help", &script, &help, &[(80, 24)], Glyphs::Unicode);
+    check("help", &script, &help, &[(80, 24), (40, 20)], Glyphs::Unicode);
     let mut filter = state();
     filter.filter = "SECOND".to_owned();
     filter.is_filtering = true;
