@@ -20,7 +20,11 @@ pub(crate) fn limit() -> Option<u64> {
 /// Returns whether `error` means that the process or the system has too many open files.
 pub(crate) fn are_exhausted(error: &std::io::Error) -> bool {
     #[cfg(unix)]
-    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE].map(|own| own.raw_os_error());
+    let codes = {
+        use rustix::io::Errno;
+
+        [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error)
+    };
     #[cfg(not(unix))]
     let codes = [10_024];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))

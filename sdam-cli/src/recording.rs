@@ -15,7 +15,7 @@ use std::{
 use indicatif::{ProgressBar, ProgressStyle};
 use sdam_core::{event::Event, options::Options, time::Instant};
 use sdam_events::{
-    record::Origin,
+    record::{Note, Origin},
     replay::{ReplayError, replay_to},
 };
 use sha2::{Digest, Sha256};
@@ -49,6 +49,8 @@ pub struct Recording {
     pub events: Vec<Event>,
     /// The number of the line of each event.
     pub lines: Vec<u64>,
+    /// The marks of the user, each with the number of its line.
+    pub notes: Vec<(u64, Note)>,
     /// The reason why the end of the file was not used.
     pub defect: Option<String>,
     /// The SHA-256 digest of the file, in hexadecimal digits.
@@ -114,6 +116,7 @@ impl Recording {
             options: outcome.options,
             events,
             lines,
+            notes: outcome.notes,
             defect,
             digest: digest(bytes),
             origin: outcome.origin,

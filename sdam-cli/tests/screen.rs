@@ -129,6 +129,8 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     screen.terminal.line("SECONDARY").unwrap();
     screen.wait_for("filter `SECONDARY`");
     screen.key("m");
+    screen.wait_for("mark: _");
+    screen.terminal.line("upgrading").unwrap();
     screen.wait_for("a mark is among the events");
 
     resizes(&screen);
@@ -139,6 +141,7 @@ fn a_failover_is_seen_and_every_key_has_its_effect() {
     let saved = Recording::open(&folder.path().join(name)).unwrap();
     assert_eq!(saved.defect, None);
     assert!(saved.events.len() > 20, "{}", saved.events.len());
+    assert_eq!(saved.notes[0].1.note, "mark 1: upgrading");
     screen.key("q");
     screen.is_restored(0);
     replays(&screen, &folder.path().join(name));
@@ -154,7 +157,7 @@ fn resizes(screen: &Screen) {
     screen.terminal.resize(30, 1).unwrap();
     screen.terminal.wait_until("one line", |text| text.starts_with("rs0 :")).unwrap();
     screen.terminal.resize(120, 40).unwrap();
-    screen.wait_for("mark 1 of the user");
+    screen.wait_for("mark 1: upgrading");
 
     let tty = screen.terminal.state("#{pane_tty}").unwrap();
     for (rows, columns) in [(0, 0), (1, 1), (7, 39), (80, 300), (0, 80), (24, 0), (40, 120)] {
@@ -162,7 +165,7 @@ fn resizes(screen: &Screen) {
         assert!(Command::new("sh").args(["-c", &size]).status().unwrap().success());
     }
     screen.key("C-l");
-    screen.wait_for("mark 1 of the user");
+    screen.wait_for("mark 1: upgrading");
 }
 
 /// Replays a recording on the full screen and as lines.

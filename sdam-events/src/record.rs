@@ -52,6 +52,12 @@
 //!  "address":"a:27017"}
 //! ```
 //!
+//! A line with a note of the user has `note`, its text, and `at` only.
+//!
+//! ```json
+//! {"note":"upgrading db-1 now","at":7000000}
+//! ```
+//!
 //! A reply is written once, with the input; in the event `ServerHeartbeatSucceeded`, `reply` is
 //! empty. The reply to a measurement of the round-trip time (role `Ping`) is `null`, or its error:
 //! nothing else in it affects what is recorded.
@@ -165,6 +171,16 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         self
     }
 
+    /// Adds a note of the user, such as "upgrading db-1 now", made at `at`. A replay skips notes, and
+    /// [returns](crate::replay::Outcome::notes) them.
+    pub fn note(&self, at: Instant, text: &str) {
+        let note = Note { note: text.to_owned(), at };
+        lock(&self.out).unless_broken(|out| {
+            out.writer.write_all(self::text(&note)?.as_bytes())?;
+            out.writer.flush()
+        });
+    }
+
     /// Returns the error that ended the recording early. A second call returns `None`.
     pub fn take_error(&self) -> Option<io::Error> {
         lock(&self.out).error.take()
@@ -186,6 +202,16 @@ impl<W: Write + Send + 'static> RecordSink<W> {
 }
 
 impl<W: Write> Out<W> {
+    /// Runs `write`, unless an earlier call has failed.
+    fn unless_broken(&mut self, write: impl FnOnce(&mut Self) -> io::Result<()>) {
+        if !self.is_broken
+            && let Err(error) = write(self)
+        {
+            self.is_broken = true;
+            self.error = Some(error);
+        }
+    }
+
     fn write(&mut self, event: &Event) -> io::Result<()> {
         if event.kind.name() == EventName::EventsDropped {
             self.writer.flush()?;
@@ -204,14 +230,7 @@ impl<W: Write> Out<W> {
 
 impl<W: Write + Send + 'static> EventSink for RecordSink<W> {
     fn emit(&self, event: &Event) {
-        let mut out = lock(&self.out);
-        if out.is_broken {
-            return;
-        }
-        if let Err(error) = out.write(event) {
-            out.is_broken = true;
-            out.error = Some(error);
-        }
+        lock(&self.out).unless_broken(|out| out.write(event));
     }
 
     fn interest(&self) -> Interest {
@@ -268,6 +287,23 @@ fn text(line: &impl Serialize) -> serde_json::Result<String> {
     let mut text = serde_json::to_string(line)?;
     text.push('\n');
     Ok(text)
+}
+
+/// A line with a note of the user.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Note {
+    /// The text. The first key, by which such a line is recognized.
+    pub note: String,
+    /// The time of the note.
+    pub at: Instant,
+}
+
+impl Note {
+    /// The start of the line of a note, and of no other.
+    #[cfg(feature = "replay")]
+    pub(crate) const START: &str = "{\"note\":";
 }
 
 /// The first line of a recording.

@@ -29,7 +29,7 @@ use sdam_core::{
 };
 
 use crate::{
-    record::{self, Origin},
+    record::{self, Note, Origin},
     sink::Interest,
 };
 
@@ -79,6 +79,14 @@ pub fn replay_to(
     let mut player = Replayer::new(header);
     // A recording may end anywhere, for instance because the program was killed.
     while let Some(line) = lines.next()? {
+        if line.text.starts_with(Note::START) {
+            match read::parse(&line.text) {
+                Ok(note) => player.notes.push((line.number, note)),
+                Err(_) if !line.is_complete => player.cut_off = Some(line.number),
+                Err(reason) => return Err(at(line.number, reason)),
+            }
+            continue;
+        }
         let record = match Record::read(&line.text, player.version) {
             Ok(record) => record,
             Err(_) if !line.is_complete => {
@@ -114,6 +122,9 @@ pub struct Outcome {
     pub inputs: u64,
     /// The number of recorded events and commands that the replay reproduced.
     pub matched: u64,
+    /// The notes of the user up to the end, or to the first difference, each with the number of its
+    /// line.
+    pub notes: Vec<(u64, Note)>,
     /// The first difference.
     pub divergence: Option<Divergence>,
     /// The number of the last line if it is incomplete; the line was ignored.
@@ -189,6 +200,7 @@ struct Replayer {
     ends: bool,
     inputs: u64,
     matched: u64,
+    notes: Vec<(u64, Note)>,
     cut_off: Option<u64>,
 }
 
@@ -217,6 +229,7 @@ impl Replayer {
             ends: false,
             inputs: 0,
             matched: 0,
+            notes: Vec::new(),
             cut_off: None,
         }
     }
@@ -337,6 +350,7 @@ impl Replayer {
             options: self.options,
             inputs: self.inputs,
             matched: self.matched,
+            notes: self.notes,
             divergence,
             cut_off: self.cut_off,
         }

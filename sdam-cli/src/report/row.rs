@@ -26,10 +26,12 @@ pub(super) enum Kind {
     Selection,
     /// A selection that failed, or an error of an operation.
     Operation,
+    /// A mark of the user.
+    Mark,
 }
 
 impl Kind {
-    pub(super) const ALL: [(Self, &str); 8] = [
+    pub(super) const ALL: [(Self, &str); 9] = [
         (Self::Set, "set"),
         (Self::Server, "server"),
         (Self::Heartbeat, "heartbeat"),
@@ -38,6 +40,7 @@ impl Kind {
         (Self::PoolCleared, "pool cleared"),
         (Self::Selection, "selection"),
         (Self::Operation, "operation failed"),
+        (Self::Mark, "mark"),
     ];
 
     /// Returns whether events of this kind are a problem.

@@ -123,6 +123,25 @@ fn the_verdict_of_several_silent_failovers_gives_their_sum() {
 }
 
 #[test]
+fn marks_are_rows_at_their_times() {
+    let mut recording = failover();
+    let text = String::from_utf8(recording.clone()).unwrap();
+    let (start, end) = text.split_at(text.find("\"event\":\"ServerClosed\"").unwrap());
+    let cut = start.rfind('\n').unwrap() + 1;
+    let at = Recording::parse("in.jsonl", &recording).unwrap().start() + Duration::from_secs(2);
+    let note = |text: &str| format!("{{\"note\":\"{text}\",\"at\":{}}}\n", at.as_nanos());
+    let [one, two] = [note("mark 1: upgrade"), note("mark 2")];
+    recording = format!("{}{one}{}{end}{two}", &start[..cut], &start[cut..]).into_bytes();
+    let recording = Recording::parse("in.jsonl", &recording).unwrap();
+    assert_eq!(recording.defect, None);
+    let timeline = Timeline::of(&recording);
+    let marks: Vec<_> = timeline.rows.iter().filter(|row| row.kind == Kind::Mark).collect();
+    let texts: Vec<_> = marks.iter().map(|row| &*row.text).collect();
+    assert_eq!(texts, ["mark 1: upgrade", "mark 2"]);
+    assert!(timeline.rows.is_sorted_by_key(|row| row.at));
+}
+
+#[test]
 fn a_failover_is_split_without_remainder() {
     let recording = recording();
     let timeline = Timeline::of(&recording);

@@ -138,6 +138,7 @@ impl Timeline {
         let mut builder = Builder::new(recording.start());
         let mut last = recording.start();
         let mut pauses = Vec::new();
+        let mut notes = recording.notes.iter().peekable();
         for (event, number) in recording.events.iter().zip(&recording.lines) {
             let is_end = matches!(&event.kind, EventKind::Input(own) if own.input == Input::Close);
             pauses.push((last, event.at));
@@ -145,7 +146,13 @@ impl Timeline {
             if is_end {
                 break;
             }
+            while let Some((line, note)) = notes.next_if(|(line, _)| line < number) {
+                builder.mark(note.at, &note.note, *line);
+            }
             builder.observe(event, *number);
+        }
+        for (line, note) in notes {
+            builder.mark(note.at.min(last), &note.note, *line);
         }
         let mut timeline = builder.finish(last);
         timeline.gaps = gaps(&pauses, timeline.start);

@@ -15,11 +15,13 @@ mod tests;
 mod text;
 
 use std::{
+    collections::VecDeque,
     env,
     future::{Future, pending},
     io::{self, BufWriter, Stdout},
     path::PathBuf,
     pin::pin,
+    sync::Arc,
     thread,
     time::{Duration, SystemTime},
 };
@@ -51,7 +53,10 @@ use crate::{
     log::timestamp,
     terminal::{Palette, Tone},
 };
-use sdam_events::channel::EventStream;
+use sdam_events::{
+    channel::EventStream,
+    record::{Note, RecordSink},
+};
 
 /// The interval between frames while nothing happens.
 const IDLE: Duration = Duration::from_millis(250);
@@ -117,6 +122,10 @@ pub(super) struct Setup {
     pub(super) source: String,
     /// The recording, with its file if it has a name.
     pub(super) tape: Option<(Tape, Option<PathBuf>)>,
+    /// The sink that writes the recording.
+    pub(super) recording: Option<Arc<RecordSink<Tape>>>,
+    /// The marks of a recording that is shown, oldest first.
+    pub(super) marks: VecDeque<Note>,
     /// The steps of the demonstration.
     pub(super) notes: UnboundedReceiver<String>,
     /// Restricts output to ASCII characters.
@@ -160,6 +169,8 @@ struct Screen {
     wall: Wall,
     source: String,
     tape: Option<(Tape, Option<PathBuf>)>,
+    recording: Option<Arc<RecordSink<Tape>>>,
+    marks: VecDeque<Note>,
     notes: UnboundedReceiver<String>,
     /// The last note.
     note: Option<String>,
@@ -182,6 +193,8 @@ impl Screen {
             wall: Wall { at, time },
             source: setup.source,
             tape: setup.tape,
+            recording: setup.recording,
+            marks: setup.marks,
             notes: setup.notes,
             note: None,
             saved: mpsc::unbounded(),
@@ -287,8 +300,11 @@ impl Screen {
             Action::Quit => return Ok(Next::End(Exit::SUCCESS)),
             Action::Suspend => return self.suspend(terminal),
             Action::Redraw => self.painter.forget(),
-            Action::Mark => {
-                self.model.mark();
+            Action::Mark(text) => {
+                let words = self.model.mark(&text);
+                if let Some(recording) = &self.recording {
+                    recording.note(self.model.now(), &words);
+                }
                 self.state.message = Some("a mark is among the events".to_owned());
             }
             Action::Save => self.save(),
@@ -333,6 +349,11 @@ impl Screen {
 
     fn draw(&mut self, terminal: &Terminal) -> io::Result<()> {
         self.model.advance(self.feed.now());
+        while self.marks.front().is_some_and(|mark| mark.at <= self.model.now())
+            && let Some(mark) = self.marks.pop_front()
+        {
+            self.model.note("mark", Tone::Strong, &mark.note);
+        }
         for panic in terminal.panics() {
             self.model.note("watch", Tone::Bad, &panic);
         }

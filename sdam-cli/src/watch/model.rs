@@ -104,11 +104,15 @@ impl Model {
         }
     }
 
-    /// Adds a numbered mark to the log.
-    pub(super) fn mark(&mut self) {
+    /// Adds a numbered mark with this text to the log; returns its words.
+    pub(super) fn mark(&mut self, text: &str) -> String {
         self.marks += 1;
-        let words = format!("mark {} of the user", self.marks);
-        self.log.add(self.now, "mark", Tone::Strong, words);
+        let words = match text.trim() {
+            "" => format!("mark {}", self.marks),
+            text => format!("mark {}: {text}", self.marks),
+        };
+        self.log.add(self.now, "mark", Tone::Strong, &*words);
+        words
     }
 
     /// Adds a note to the log.

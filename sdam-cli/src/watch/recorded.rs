@@ -1,6 +1,7 @@
 //! Shows recordings instead of a deployment.
 
 use std::{
+    collections::VecDeque,
     future::Future,
     io::{self, Write},
     path::Path,
@@ -48,6 +49,8 @@ pub(super) async fn run<O: Write, R: Write>(
     };
     events.truncate(events.iter().position(is_end).unwrap_or(events.len()));
     let mut player = Player::new(events, arguments.speed);
+    let marks = recording.notes.into_iter().map(|(_, note)| note);
+    let mut marks: VecDeque<_> = marks.collect();
     if arguments.wants_screen() {
         let source = match arguments.speed {
             Speed::Times(times) => format!("REPLAY x{times}"),
@@ -60,6 +63,8 @@ pub(super) async fn run<O: Write, R: Write>(
             wall,
             source,
             tape: None,
+            recording: None,
+            marks,
             notes: mpsc::unbounded().1,
             ascii: arguments.ascii,
             palette: console.palette,
@@ -69,6 +74,11 @@ pub(super) async fn run<O: Write, R: Write>(
     let mut view = View::new(console, arguments.json, &recording.options).beginning(wall);
     let play = async {
         while let Some(event) = player.next().await {
+            while marks.front().is_some_and(|mark| mark.at <= event.at)
+                && let Some(mark) = marks.pop_front()
+            {
+                view.note(&mark.note)?;
+            }
             view.event(&event)?;
         }
         Ok(Exit::SUCCESS)

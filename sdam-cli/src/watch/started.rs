@@ -1,6 +1,7 @@
 //! A started topology and the receivers of its events.
 
 use std::{
+    collections::VecDeque,
     path::{Path, PathBuf},
     sync::Arc,
     time::SystemTime,
@@ -94,6 +95,8 @@ impl Started {
             options,
             source: source.to_owned(),
             tape: self.tape,
+            recording: self.recording,
+            marks: VecDeque::new(),
             notes,
             ascii: arguments.ascii,
             palette,

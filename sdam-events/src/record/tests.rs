@@ -482,6 +482,19 @@ fn every_line_but_those_of_selections_is_flushed_at_once() {
     check((4, 4));
 }
 
+#[test]
+fn a_note_is_one_line_that_is_flushed_at_once() {
+    let file = Flushed::default();
+    let sink = RecordSink::new(file.clone(), &Options::new(vec![address("a")])).unwrap();
+    sink.note(Instant::from_millis(7), "line\n\"b\"");
+    assert_eq!(*file.0.lock().unwrap(), (2, 2));
+    let sink = RecordSink::new(Vec::new(), &Options::new(vec![address("a")])).unwrap();
+    sink.note(Instant::from_millis(7), "line\n\"b\"");
+    let text = String::from_utf8(sink.finish().unwrap()).unwrap();
+    let note = text.lines().nth(1);
+    assert_eq!(note, Some(r#"{"note":"line\n\"b\"","at":7000000}"#));
+}
+
 /// A writer that fails after this many writes.
 #[derive(Debug)]
 struct Full(usize);

@@ -76,7 +76,7 @@ impl Registry {
         lock(&self.cells).entry(key.clone()).or_insert_with(new).clone()
     }
 
-    fn describe(&self, name: KeyName, help: SharedString) {
+    fn describe(&self, name: &KeyName, help: SharedString) {
         lock(&self.help).insert(name.as_str().to_owned(), help.into_owned());
     }
 }
@@ -109,15 +109,15 @@ impl HistogramFn for Measured {
 
 impl Recorder for Registry {
     fn describe_counter(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
-        self.describe(name, help);
+        self.describe(&name, help);
     }
 
     fn describe_gauge(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
-        self.describe(name, help);
+        self.describe(&name, help);
     }
 
     fn describe_histogram(&self, name: KeyName, _: Option<Unit>, help: SharedString) {
-        self.describe(name, help);
+        self.describe(&name, help);
     }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {

@@ -19,6 +19,9 @@ type Variables = BTreeMap<String, String>;
 /// The default of OTEL_METRIC_EXPORT_INTERVAL.
 const INTERVAL: Duration = Duration::from_secs(60);
 
+const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
+const EVERY: &str = "OTEL_METRIC_EXPORT_INTERVAL";
+
 names! {
     /// A kind of telemetry, with its name in paths and, in upper case, in variables.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +58,6 @@ impl Settings {
             ("service.name".to_owned(), "sdam".to_owned()),
             ("service.version".to_owned(), env!("CARGO_PKG_VERSION").to_owned()),
         ]);
-        const ATTRIBUTES: &str = "OTEL_RESOURCE_ATTRIBUTES";
         if let Some(text) = variables.get(ATTRIBUTES) {
             resource.extend(pairs(ATTRIBUTES, text, "deployment.environment.name=test")?);
         }
@@ -65,7 +67,6 @@ impl Settings {
         let destinations = endpoints
             .into_iter()
             .map(|(signal, endpoint)| Ok((signal, Destination::new(signal, endpoint, variables)?)));
-        const EVERY: &str = "OTEL_METRIC_EXPORT_INTERVAL";
         let interval = variables.get(EVERY).map(|text| millis(EVERY, text, INTERVAL));
         Ok(Some(Self {
             destinations: destinations.collect::<Result<_, String>>()?,

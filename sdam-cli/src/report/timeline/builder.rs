@@ -71,6 +71,16 @@ impl Builder {
         self.follow(event, at);
     }
 
+    /// Adds a mark of the user.
+    pub(super) fn mark(&mut self, at: Instant, text: &str, number: u64) {
+        let at = self.timeline.offset(at);
+        // The clock of a mark may be a little behind the last event's.
+        let at = self.timeline.rows.last().map_or(at, |last| at.max(last.at));
+        let (kind, text) = (Kind::Mark, text.to_owned());
+        let row = Row { at, line: number, kind, lane: None, text, time: None, rtt: None };
+        self.timeline.rows.push(row);
+    }
+
     /// Returns the index of the lane of `address`; creates the lane at the server's first event.
     fn lane(&mut self, address: &str) -> usize {
         if let Some(lane) = self.lanes.get(address) {

@@ -39,7 +39,7 @@ impl Sort {
 }
 
 /// An action that a key requests, besides changing the state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// Nothing else.
     None,
@@ -51,8 +51,8 @@ pub(super) enum Action {
     Redraw,
     /// Save the recording since the start.
     Save,
-    /// Add a mark to the log.
-    Mark,
+    /// Add a mark with this text to the log and to the recording.
+    Mark(String),
 }
 
 /// The state of the screen.
@@ -66,6 +66,8 @@ pub(super) struct State {
     pub(super) filter: String,
     /// True if typed keys are added to the filter.
     pub(super) is_filtering: bool,
+    /// The text of a mark that is being typed.
+    pub(super) mark: Option<String>,
     /// The selected server; `None` before the first choice.
     pub(super) selected: Option<ServerAddress>,
     /// True if the details of a server are shown in place of the log.
@@ -88,6 +90,7 @@ impl State {
             sort: Sort::default(),
             filter: String::new(),
             is_filtering: false,
+            mark: None,
             selected: None,
             has_details: false,
             has_help: false,
@@ -105,6 +108,7 @@ impl State {
             Key::Control('c') => return Action::Quit,
             Key::Control('z') => return Action::Suspend,
             Key::Control('l') => return Action::Redraw,
+            _ if self.mark.is_some() => return self.edit_mark(key),
             _ if self.is_filtering => {
                 self.edit(key);
                 return Action::None;
@@ -118,7 +122,7 @@ impl State {
         match key {
             Key::Char('q') => return Action::Quit,
             Key::Char('w') => return Action::Save,
-            Key::Char('m') => return Action::Mark,
+            Key::Char('m') => self.mark = Some(String::new()),
             Key::Char('?' | 'h') => self.has_help = true,
             Key::Char('p' | ' ') => self.pause(model),
             Key::Char('r') => self.change_preference(),
@@ -140,6 +144,20 @@ impl State {
         // The log cannot be scrolled beyond its first entry.
         let entries = self.frozen.as_deref().unwrap_or(model).log().iter().len();
         self.scrolled = self.scrolled.min(entries.saturating_sub(1));
+        Action::None
+    }
+
+    fn edit_mark(&mut self, key: Key) -> Action {
+        let Some(text) = &mut self.mark else {
+            return Action::None;
+        };
+        match key {
+            Key::Char(letter) => text.push(letter),
+            Key::Backspace => drop(text.pop()),
+            Key::Escape => self.mark = None,
+            Key::Enter => return Action::Mark(self.mark.take().unwrap_or_default()),
+            _ => {}
+        }
         Action::None
     }
 
@@ -252,6 +270,16 @@ mod tests {
         // Escape during typing removes the filter, too.
         press(&mut state, "/a<");
         assert_eq!((&*state.filter, state.is_filtering), ("", false));
+    }
+
+    #[test]
+    fn a_mark_has_the_typed_text_unless_it_is_given_up() {
+        let mut state = state();
+        let actions = press(&mut state, "mq up\u{8}\n");
+        assert_eq!(actions.last(), Some(&Action::Mark("q u".to_owned())));
+        assert_eq!(state.mark, None);
+        assert_eq!(press(&mut state, "mq<q").last(), Some(&Action::Quit));
+        assert_eq!(press(&mut state, "m\n").last(), Some(&Action::Mark(String::new())));
     }
 
     #[test]

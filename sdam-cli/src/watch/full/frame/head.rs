@@ -218,6 +218,11 @@ const KEYS: [(&str, &str); 9] = [
 /// Draws the keys, or the answer to the last key.
 pub(super) fn keys(canvas: &mut Canvas<'_>, area: Rect, scene: &View<'_>) {
     let state = scene.state;
+    if let Some(text) = &state.mark {
+        let place = canvas.text(area, Tone::Strong, &format!("mark: {text}_"));
+        canvas.text(place, Tone::Faint, "  Enter adds it, Escape gives it up");
+        return;
+    }
     if state.is_filtering {
         let words = format!("filter: {}_", state.filter);
         let place = canvas.text(area, Tone::Strong, &words);
