@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use sdam::Runtime;
 use sdam_sim::serve::ReplicaSet;
 
-pub use self::arguments::{Arguments, CheckId, FailOn, Suppression};
+pub use self::arguments::{Arguments, CheckId, Collection, FailOn, Suppression};
 use self::observation::Observation;
 use crate::{
     console::Console,
@@ -73,7 +73,7 @@ async fn examine(
     output: &mut impl Write,
     palette: Palette,
 ) -> io::Result<Exit> {
-    let seen = observe::observe(&arguments.target, uri, runtime, arguments.timeout).await;
+    let seen = observe::observe(arguments, uri, runtime).await;
     let (text, exit) = conclude(arguments, uri, &seen, palette);
     write!(output, "{text}")?;
     Ok(exit)

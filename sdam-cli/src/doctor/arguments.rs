@@ -1,6 +1,6 @@
 //! The command line of `doctor`.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use clap::{Args, ValueEnum};
 
@@ -10,10 +10,10 @@ use crate::{target::Target, values::some_seconds};
 /// The end of the help text.
 const AFTER: &str = "\
 Every host is checked at the same time, and a failed check ends those of its host only. Nothing is \
-written: the servers receive hello and, if the connection string has credentials, a login \
-and ping at one of them.
+written, except with --write: the servers receive hello and, if the connection string has \
+credentials, a login and ping at one of them.
 
-The check-up ends within four times --timeout, whatever the servers do.
+The check-up ends within four times --timeout, or --deadline, whatever the servers do.
 
 Exit codes, the same for text and JSON: 0 nothing worse than info, 1 the worst finding is a warning, \
 2 a failure, 3 the command line or the connection string is wrong, 4 a check could not be made. \
@@ -56,9 +56,44 @@ pub struct Arguments {
     /// Explain this check and its possible findings, without connecting to anything.
     #[arg(long, value_name = "ID", value_parser = CheckId::parse)]
     pub explain: Option<CheckId>,
+    /// Also insert a document into this collection, wait for a majority, and delete it again.
+    #[arg(long, value_name = "DB.COLLECTION", value_parser = Collection::parse)]
+    pub write: Option<Collection>,
+    /// Time limit of the whole check-up [default: four times --timeout; --write may take as long
+    /// again].
+    #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
+    pub deadline: Option<Duration>,
     /// Time limit of one step of a connection [default: 0.5].
     #[arg(long, value_name = "SECONDS", value_parser = some_seconds)]
     pub timeout: Option<Duration>,
+}
+
+/// A collection for the test of writes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Collection {
+    pub(super) database: String,
+    pub(super) name: String,
+}
+
+impl Collection {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let parts = text.split_once('.').filter(|(database, name)| {
+            let is_plain = |letter: char| letter > ' ' && !"/\\\"$".contains(letter);
+            !database.is_empty() && !name.is_empty() && text.chars().all(is_plain)
+        });
+        let (database, name) =
+            parts.ok_or("it needs a database and a collection, for example test.canary")?;
+        if matches!(database, "admin" | "config" | "local") {
+            return Err(format!("{database} is the servers' own; name another database"));
+        }
+        Ok(Self { database: database.to_owned(), name: name.to_owned() })
+    }
+}
+
+impl fmt::Display for Collection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.database, self.name)
+    }
 }
 
 /// A check, by its id.

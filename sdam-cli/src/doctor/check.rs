@@ -18,11 +18,12 @@ pub(super) enum Check {
     Rtt,
     Auth,
     Select,
+    Write,
 }
 
 impl Check {
     /// All checks.
-    pub(super) const ALL: [Self; 15] = [
+    pub(super) const ALL: [Self; 16] = [
         Self::Uri,
         Self::DnsSrv,
         Self::DnsAddr,
@@ -38,6 +39,7 @@ impl Check {
         Self::Rtt,
         Self::Auth,
         Self::Select,
+        Self::Write,
     ];
 
     /// Returns the id, which is stable.
@@ -58,6 +60,7 @@ impl Check {
             Self::Rtt => "rtt",
             Self::Auth => "auth",
             Self::Select => "select",
+            Self::Write => "write",
         }
     }
 
@@ -79,6 +82,7 @@ impl Check {
             Self::Rtt => "which members are near enough to be chosen?",
             Self::Auth => "are the credentials accepted?",
             Self::Select => "is there a server for writes, and for the reads of the string?",
+            Self::Write => "does a majority acknowledge a write? (only with --write)",
         }
     }
 

@@ -12,7 +12,7 @@ impl Check {
 }
 
 /// The paragraphs, in the order of the checks.
-const EXPLANATIONS: [(Check, &[&str]); 15] = [
+const EXPLANATIONS: [(Check, &[&str]); 16] = [
     (
         Check::Uri,
         &[
@@ -165,6 +165,16 @@ const EXPLANATIONS: [(Check, &[&str]); 15] = [
              the read preference of the connection string.",
             "fail: no server is suitable, although all other checks are well. skip: an earlier \
              failure explains it. `sdam explain` has the reason for each server.",
+        ],
+    ),
+    (
+        Check::Write,
+        &[
+            "With --write DB.COLLECTION, a document is inserted there with a write concern of \
+             majority, and deleted again. Without the option, nothing is written.",
+            "fail: the write is refused, or a majority does not acknowledge it in time. Then \
+             applications that wait for a majority are stuck too, although there is a primary.",
+            "warn: the document could not be deleted; delete those with by: \"sdam doctor\".",
         ],
     ),
 ];

@@ -18,7 +18,7 @@ use serde_json::Value;
 use super::{
     check::Check,
     finding::{Finding, Status},
-    observation::{Deployment, Login, Observation},
+    observation::{Canary, Deployment, Login, Observation},
 };
 
 /// Returns the findings in the order of the checks.
@@ -51,6 +51,7 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
         let finding = selection(deployment, options, first_problem(&findings));
         findings.push(finding);
     }
+    findings.extend(seen.canary.as_ref().map(|own| written(own, first_problem(&findings))));
     findings
 }
 
@@ -168,6 +169,54 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
     finding
 }
 
+/// Returns the finding about the test of writes.
+fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
+    let collection = &canary.collection;
+    let (step, error) = match &canary.outcome {
+        Ok(()) => {
+            let title = "a majority has acknowledged a write";
+            let finding = Finding::new(Check::Write, Status::Ok, title).about(collection);
+            return finding.took(canary.took);
+        }
+        Err(failed) => failed,
+    };
+    let late = matches!(error.code(), Some(WRITE_CONCERN_FAILED | MAX_TIME_EXPIRED));
+    let finding = |status, title: &str| {
+        Finding::new(Check::Write, status, title)
+            .about(collection)
+            .took(canary.took)
+            .evidence("step", *step)
+            .evidence("error", text(error))
+    };
+    if blocked_by.is_some() {
+        let mut finding = finding(Status::Skip, "the write failed for an earlier reason");
+        finding.blocked_by = blocked_by;
+        return finding;
+    }
+    if *step == "delete" && !late {
+        return finding(Status::Warn, "the document was written, but could not be deleted")
+            .remedy(format!("delete the documents of {collection} that are by \"sdam doctor\""));
+    }
+    match error.code() {
+        _ if late || error.is_timeout() => {
+            finding(Status::Fail, "no majority has acknowledged the write in time")
+                .cause("members that hold data are down, or replicate too slowly")
+                .cause("an arbiter votes, but acknowledges no write")
+                .remedy(
+                    "look at the lag of the secondaries and at rs.status(); or give it more time \
+                     (--deadline 10)",
+                )
+        }
+        Some(UNAUTHORIZED) => finding(Status::Fail, "the user may not write to the collection")
+            .remedy(format!(
+                "grant the user readWrite on the database of {collection}, or name a collection \
+                 that it may write to"
+            )),
+        _ => finding(Status::Fail, "the write failed")
+            .remedy("look at the error, and at the log of the primary"),
+    }
+}
+
 /// Returns the message of a server's error with its code.
 fn text(error: &Error) -> String {
     match error.code() {
@@ -181,4 +230,7 @@ pub(super) fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
+const UNAUTHORIZED: i32 = 13;
 const AUTHENTICATION_FAILED: i32 = 18;
+const MAX_TIME_EXPIRED: i32 = 50;
+const WRITE_CONCERN_FAILED: i32 = 64;

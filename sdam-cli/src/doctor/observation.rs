@@ -26,6 +26,8 @@ pub(super) struct Observation {
     pub(super) hosts: Vec<Host>,
     pub(super) deployment: Option<Deployment>,
     pub(super) login: Option<Login>,
+    /// The test of writes, if requested.
+    pub(super) canary: Option<Canary>,
 }
 
 /// The concurrent look-ups of the SRV and the TXT record.
@@ -152,5 +154,14 @@ pub(super) struct Deployment {
 pub(super) struct Login {
     pub(super) server: ServerAddress,
     pub(super) error: Option<Error>,
+    pub(super) took: Duration,
+}
+
+/// The outcome of the test of writes.
+#[derive(Clone, Debug)]
+pub(super) struct Canary {
+    pub(super) collection: String,
+    /// The failed step and its error.
+    pub(super) outcome: Result<(), (&'static str, Error)>,
     pub(super) took: Duration,
 }

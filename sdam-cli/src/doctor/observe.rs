@@ -1,5 +1,6 @@
 //! Observes a deployment: look-ups, connections, replies, a login. Judges nothing.
 
+mod canary;
 mod deployment;
 mod host;
 mod line;
@@ -15,22 +16,22 @@ use sdam_core::{
 };
 
 use self::line::{Limits, Line};
-use super::observation::{Host, Login, Observation};
-use crate::target::Target;
+use super::{
+    arguments::Arguments,
+    observation::{Host, Login, Observation},
+};
 
 /// The time limit of one step of a connection.
 const STEP: Duration = Duration::from_millis(500);
 
 /// Observes the deployment of the connection string `uri`.
 ///
-/// Takes at most about four times `step`, the limit of a single step.
-pub(super) async fn observe(
-    target: &Target,
-    uri: &str,
-    runtime: &Runtime,
-    step: Option<Duration>,
-) -> Observation {
-    let limits = Limits::new(&runtime.backend, step.unwrap_or(STEP));
+/// Takes at most the deadline of `arguments`, or about four times the limit of a single step, and
+/// as long again for a write.
+pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime) -> Observation {
+    let target = &arguments.target;
+    let step = arguments.timeout.unwrap_or(STEP);
+    let limits = Limits::new(&runtime.backend, step, arguments.deadline);
     let mut seen = Observation::default();
     let Some(options) = configured(uri, runtime, &limits, &mut seen).await else {
         return seen;
@@ -46,6 +47,11 @@ pub(super) async fn observe(
             (seen.hosts, seen.login) = all_hosts(&line, &options).await;
             seen.deployment = Some(deployment::look(&topology, &options, &limits).await);
             topology.close().await;
+            if let Some(collection) = &arguments.write {
+                let again = arguments.deadline.map_or(Limits::all(step), |_| limits.left());
+                let written = canary::write(target, &options, runtime, collection, again);
+                seen.canary = Some(written.await);
+            }
         }
         Err(error) => seen.config = Some(error),
     }

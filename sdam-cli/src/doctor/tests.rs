@@ -56,9 +56,7 @@ fn run_with(arguments: &Arguments, uri: &str, records: Vec<ServerAddress>) -> (E
 }
 
 fn observe(arguments: &Arguments, uri: &str) -> Observation {
-    with_runtime(Vec::new(), async |runtime| {
-        observe::observe(&arguments.target, uri, &runtime, arguments.timeout).await
-    })
+    with_runtime(Vec::new(), async |runtime| observe::observe(arguments, uri, &runtime).await)
 }
 
 /// Returns arguments for JSON output, with time limits for a machine under load.

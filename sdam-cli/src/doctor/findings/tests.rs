@@ -128,3 +128,21 @@ fn a_lack_of_descriptors_is_not_blamed_on_the_network() {
     assert_eq!(problems(&found), [("tcp 127.0.0.1:1".to_owned(), Status::Error)]);
     assert!(found[0].remedies[0].contains("ulimit"), "{found:?}");
 }
+
+#[test]
+fn a_write_that_no_majority_acknowledges_is_told_from_one_that_is_refused() {
+    let check = |step, code, expected: (Status, &str)| {
+        let error = Error::new(ErrorKind::Command, sdam_core::error::Stage::Operation, "no");
+        let outcome = Err((step, error.with_code(code)));
+        let canary = Canary { collection: "a.b".to_owned(), outcome, took: Duration::ZERO };
+        let found = written(&canary, None);
+        assert_eq!(found.status, expected.0);
+        assert!(found.remedies[0].contains(expected.1), "{found:?}");
+        assert_eq!(written(&canary, Some("tcp a:1".to_owned())).status, Status::Skip);
+    };
+    check("insert", 64, (Status::Fail, "lag of the secondaries"));
+    check("delete", 64, (Status::Fail, "lag of the secondaries"));
+    check("insert", 13, (Status::Fail, "grant the user readWrite"));
+    check("insert", 121, (Status::Fail, "look at the error"));
+    check("delete", 13, (Status::Warn, "delete the documents of a.b"));
+}

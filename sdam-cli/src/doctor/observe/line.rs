@@ -43,8 +43,14 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    pub(super) fn new(backend: &Backend, step: Duration) -> Self {
-        Self { clock: Arc::clone(&backend.clock), end: backend.clock.now() + step * 18 / 5, step }
+    pub(super) fn new(backend: &Backend, step: Duration, deadline: Option<Duration>) -> Self {
+        let end = backend.clock.now() + deadline.unwrap_or(Self::all(step));
+        Self { clock: Arc::clone(&backend.clock), end, step }
+    }
+
+    /// Returns the default limit of all steps.
+    pub(super) fn all(step: Duration) -> Duration {
+        step * 18 / 5
     }
 
     pub(super) fn left(&self) -> Duration {

@@ -9,6 +9,7 @@ use sdam_live::{Certificates, ServerCertificate};
 use sdam_sim::users::User;
 
 use super::{
+    arguments::Collection,
     servers::{primary, tls_for_clients_with_certificate},
     *,
 };
@@ -255,4 +256,23 @@ fn a_proxy_that_does_not_run_is_left_out() {
     let right = format!("mongodb://{}/", server.address());
     let broken = format!("{right}?proxyHost=127.0.0.1&proxyPort={port}");
     mended(&broken, "tcp fail", "proxyPort", &right);
+}
+
+#[test]
+fn writes_are_tested_on_request_and_need_the_right_to_write() {
+    let set = ReplicaSet::start(3).unwrap();
+    let mut arguments = arguments();
+    arguments.write = Some(Collection::parse("app.canary").unwrap());
+    let (exit, document) = run_json(&arguments, set.uri());
+    let checks = document["checks"].as_array().unwrap();
+    let write = checks.iter().find(|check| check["id"] == "write").unwrap();
+    assert_eq!((exit, &write["status"]), (Exit::SUCCESS, &Value::from("ok")), "{write:#}");
+    // Without a primary, an earlier check explains the failure.
+    let set = ReplicaSet::start(1).unwrap();
+    set.step_down().unwrap();
+    arguments.timeout = Some(Duration::from_millis(200));
+    let (_, document) = run_json(&arguments, set.uri());
+    let checks = document["checks"].as_array().unwrap();
+    let write = checks.iter().find(|check| check["id"] == "write").unwrap();
+    assert_eq!(write["status"], "skip", "{write:#}");
 }

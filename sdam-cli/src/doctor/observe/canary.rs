@@ -1,0 +1,94 @@
+//! A write that an application could make: a document is inserted and deleted again.
+
+use std::time::{Duration, Instant};
+
+use bson::{DateTime, Document, doc, oid::ObjectId};
+use sdam::{
+    CommandReply, Runtime,
+    client::{Client, ClientBuilder, Command},
+};
+use sdam_core::{
+    error::{Error, ErrorKind, Stage},
+    options::Options,
+};
+
+use crate::{
+    doctor::{arguments::Collection, observation::Canary},
+    target::Target,
+};
+
+/// The names of the steps, for findings.
+const INSERT: &str = "insert";
+const DELETE: &str = "delete";
+
+/// Inserts a document, waits for a majority, and deletes the document.
+pub(super) async fn write(
+    target: &Target,
+    options: &Options,
+    runtime: &Runtime,
+    collection: &Collection,
+    limit: Duration,
+) -> Canary {
+    let begun = Instant::now();
+    let mut options = options.clone();
+    options.server_selection_timeout = limit;
+    let outcome = match ClientBuilder::new(target.builder(options)).start(runtime.clone()) {
+        Ok(client) => {
+            let outcome = insert_and_delete(&client, collection, limit).await;
+            client.close().await;
+            outcome
+        }
+        Err(error) => {
+            Err((INSERT, Error::new(ErrorKind::Internal, Stage::Operation, error.to_string())))
+        }
+    };
+    Canary { collection: collection.to_string(), outcome, took: begun.elapsed() }
+}
+
+async fn insert_and_delete(
+    client: &Client,
+    collection: &Collection,
+    limit: Duration,
+) -> Result<(), (&'static str, Error)> {
+    let id = ObjectId::new();
+    let concern = doc! {
+        "w": "majority", "wtimeout": i64::try_from(limit.as_millis()).unwrap_or(i64::MAX),
+    };
+    let document = doc! { "_id": id, "by": "sdam doctor", "at": DateTime::now() };
+    let insert = doc! {
+        "insert": &*collection.name, "documents": [document], "writeConcern": concern.clone(),
+    };
+    let inserted = run(client, collection, &insert, limit).await;
+    // Perhaps it was inserted, although there was an error.
+    let delete = doc! {
+        "delete": &*collection.name, "deletes": [{ "q": { "_id": id }, "limit": 1 }],
+        "writeConcern": concern,
+    };
+    let deleted = run(client, collection, &delete, limit).await;
+    inserted.map_err(|error| (INSERT, error))?;
+    deleted.map_err(|error| (DELETE, error))
+}
+
+async fn run(
+    client: &Client,
+    collection: &Collection,
+    command: &Document,
+    limit: Duration,
+) -> Result<(), Error> {
+    let internal = |error: bson::error::Error| {
+        Error::new(ErrorKind::Internal, Stage::Operation, error.to_string())
+    };
+    let bytes = bson::serialize_to_vec(command).map_err(internal)?;
+    let command = Command::write(&collection.database, &bytes).with_timeout(limit);
+    let reply = client.run(&command).await?;
+    refusal(&reply).map_or(Ok(()), Err)
+}
+
+/// Returns the error in a reply that is `ok`.
+fn refusal(reply: &CommandReply) -> Option<Error> {
+    let concern = reply.write_concern_error().cloned();
+    let error = reply.write_errors().into_iter().next().map(|error| {
+        Error::new(ErrorKind::Command, Stage::Operation, error.message).with_code(error.code)
+    });
+    error.or(concern)
+}
