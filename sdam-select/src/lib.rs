@@ -63,7 +63,7 @@ mod error_text;
 pub mod explain;
 pub mod readable;
 pub mod settings;
-mod staleness;
+pub mod staleness;
 mod suitability;
 #[cfg(test)]
 mod testing;

@@ -45,26 +45,11 @@ impl StalenessLimit {
         preference: &ReadPreference,
     ) -> Option<Self> {
         let limit = preference.max_staleness?;
-        let reference = match topology.primary() {
-            Some(primary) => Reference::Primary(
-                primary
-                    .last_update_time
-                    .and_then(|updated| Some((updated, primary.last_write_date?))),
-            ),
-            None => Reference::NewestSecondary(
-                topology
-                    .servers()
-                    .iter()
-                    .filter(|server| server.server_type == ServerType::RsSecondary)
-                    .filter_map(|server| server.last_write_date)
-                    .max(),
-            ),
-        };
         Some(Self {
             limit,
             heartbeat_frequency: settings.heartbeat_frequency,
             allowed: nanos(limit) - nanos(settings.heartbeat_frequency),
-            reference,
+            reference: Reference::of(topology),
         })
     }
 
@@ -75,7 +60,7 @@ impl StalenessLimit {
     /// Returns whether the known lag of `server` is within the limit.
     pub(crate) fn is_met_by(&self, server: &ServerDescription) -> bool {
         server.server_type != ServerType::RsSecondary
-            || self.lag(server).is_some_and(|lag| lag <= self.allowed)
+            || self.reference.lag(server).is_some_and(|lag| lag <= self.allowed)
     }
 
     /// Returns the estimated staleness of `server` in nanoseconds, which can be negative; `None` if
@@ -84,21 +69,53 @@ impl StalenessLimit {
         if server.server_type != ServerType::RsSecondary {
             return Some(0);
         }
-        Some(self.lag(server)? + nanos(self.heartbeat_frequency))
+        Some(self.reference.lag(server)? + nanos(self.heartbeat_frequency))
+    }
+}
+
+/// Returns the lag of a secondary behind the primary, or behind the newest secondary if there is no
+/// primary, at the time of its last check (Max Staleness: "Estimating Staleness", without the
+/// heartbeat frequency). `None` for other types, and without the dates of the last writes.
+///
+/// Dates of writes are as old as the last checks: up to about the heartbeat frequency of lag is
+/// normal.
+pub fn lag(topology: &TopologyDescription, server: &ServerDescription) -> Option<Duration> {
+    let is_secondary = server.server_type == ServerType::RsSecondary;
+    let lag = Reference::of(topology).lag(server).filter(|_| is_secondary)?;
+    Some(Duration::from_nanos(u64::try_from(lag.max(0)).unwrap_or(u64::MAX)))
+}
+
+impl Reference {
+    fn of(topology: &TopologyDescription) -> Self {
+        match topology.primary() {
+            Some(primary) => Self::Primary(
+                primary
+                    .last_update_time
+                    .and_then(|updated| Some((updated, primary.last_write_date?))),
+            ),
+            None => Self::NewestSecondary(
+                topology
+                    .servers()
+                    .iter()
+                    .filter(|server| server.server_type == ServerType::RsSecondary)
+                    .filter_map(|server| server.last_write_date)
+                    .max(),
+            ),
+        }
     }
 
     /// Returns the lag of `server`, in nanoseconds, at the time of its check.
-    fn lag(&self, server: &ServerDescription) -> Option<i128> {
+    fn lag(self, server: &ServerDescription) -> Option<i128> {
         let write = server.last_write_date?;
-        Some(match self.reference {
+        Some(match self {
             // (S.lastUpdateTime - S.lastWriteDate) - (P.lastUpdateTime - P.lastWriteDate)
-            Reference::Primary(primary) => {
+            Self::Primary(primary) => {
                 let (primary_updated, primary_write) = primary?;
                 let updated = i128::from(server.last_update_time?.as_nanos());
                 updated - i128::from(primary_updated.as_nanos()) + since(primary_write, write)
             }
             // SMax.lastWriteDate - S.lastWriteDate
-            Reference::NewestSecondary(newest) => since(newest?, write),
+            Self::NewestSecondary(newest) => since(newest?, write),
         })
     }
 }
@@ -111,4 +128,34 @@ fn since(later: i64, earlier: i64) -> i128 {
 /// Converts to signed nanoseconds; the longest duration fits.
 fn nanos(duration: Duration) -> i128 {
     duration.as_nanos() as i128
+}
+
+#[cfg(test)]
+mod tests {
+    use sdam_core::topology::TopologyType::{ReplicaSetNoPrimary, ReplicaSetWithPrimary};
+
+    use super::*;
+    use crate::testing::{server, topology};
+
+    fn written(number: u64, server_type: ServerType, updated: u64, date: i64) -> ServerDescription {
+        let mut server = server(number, server_type);
+        server.last_update_time = Some(Instant::from_millis(updated));
+        server.last_write_date = Some(date);
+        server
+    }
+
+    #[test]
+    fn only_secondaries_lag_behind_the_primary_or_the_newest_of_them() {
+        let primary = written(1, ServerType::RsPrimary, 5_000, 100_000);
+        let late = written(2, ServerType::RsSecondary, 7_000, 60_000);
+        let ahead = written(3, ServerType::RsSecondary, 5_000, 101_000);
+        let set = topology(ReplicaSetWithPrimary, [primary.clone(), late.clone(), ahead.clone()]);
+        assert_eq!(lag(&set, &primary), None);
+        assert_eq!(lag(&set, &late), Some(Duration::from_secs(42)));
+        assert_eq!(lag(&set, &ahead), Some(Duration::ZERO));
+        let rest = topology(ReplicaSetNoPrimary, [late.clone(), ahead]);
+        assert_eq!(lag(&rest, &late), Some(Duration::from_secs(41)));
+        let unknown = server(4, ServerType::RsSecondary);
+        assert_eq!(lag(&set, &unknown), None);
+    }
 }

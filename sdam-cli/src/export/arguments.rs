@@ -21,7 +21,8 @@ The first line of the output is the address. The pages:
   /metrics            metrics, in the text format of Prometheus
   /topology           the description of the topology, as JSON
   /healthz            200 if the deployment can be written to, else 503 and why
-  /healthz?read=MODE  200 if it can be read with this read preference
+  /healthz?read=MODE  200 if it can be read with this read preference; also
+                      &tags=NAME:VALUE,... and &maxLag=SECONDS
   /primary            the address of the primary, or 503
   /probe              the metrics of one deployment, after its first checks
   /-/healthy          200 while this program runs

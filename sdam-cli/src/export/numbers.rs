@@ -4,20 +4,25 @@ mod recorder;
 
 use std::sync::Arc;
 
-use metrics::{Key, counter, describe_gauge, gauge, histogram, with_local_recorder};
+use metrics::{Key, Label, counter, describe_gauge, gauge, histogram, with_local_recorder};
 use sdam::{Topology, transport::clock::Clock};
 use sdam_core::{
     event::{Event, EventKind},
     ids::ObjectId,
+    server::{ServerDescription, ServerType},
     topology::TopologyDescription,
 };
 use sdam_events::{
     metrics::{MetricsSink, describe},
     sink::{EventSink, Interest},
 };
+use sdam_select::staleness::lag;
 
 use self::recorder::Registry;
 use super::page::{Kind, Page};
+
+/// The lag of secondaries.
+const LAG: &str = "sdam_server_lag_seconds";
 
 /// The metrics that are counters for Prometheus, but are no integers.
 const SUMS: [&str; 2] =
@@ -44,6 +49,10 @@ impl Numbers {
             describe();
             describe_gauge!("sdam_up", "1 if a server of the deployment answers, else 0.");
             describe_gauge!("sdam_primary_known", "1 if a replica set's primary is known.");
+            describe_gauge!(
+                LAG,
+                "Lag of a secondary behind the primary, as old as the last checks."
+            );
             describe_gauge!("sdam_build_info", "1, with the version of this program.");
             // If the first failover created its metrics, queries would not see it.
             counter!("sdam_failovers_total").absolute(0);
@@ -74,11 +83,21 @@ impl Numbers {
             let mut servers = description.servers().iter();
             let is_up = servers.any(|server| server.server_type.is_available());
             gauge!("sdam_up").set(u8::from(is_up));
+            for server in description.servers() {
+                if let Some(lag) = lag(description, server) {
+                    gauge!(LAG, labels(server)).set(lag);
+                }
+            }
             let has_primary = description.primary().is_some();
             gauge!("sdam_primary_known").set(u8::from(has_primary));
         });
         // A series that stays at zero would cause an alert that never ends.
-        recorder.retain(|key| is_current(key, description));
+        recorder.retain(|key| {
+            let is_secondary = |server: &ServerDescription| {
+                server.server_type == ServerType::RsSecondary || key.name() != LAG
+            };
+            is_current(key, description, is_secondary)
+        });
         let mut page = recorder.page();
         for name in SUMS {
             if let Some(mut metric) = page.0.remove(name) {
@@ -102,25 +121,31 @@ impl EventSink for Numbers {
 
 sdam_core::opaque!(Numbers);
 
-/// Returns whether `key` is about no server, or about one in the topology.
-fn is_current(key: &Key, topology: &TopologyDescription) -> bool {
-    let label = |name| key.labels().find(|own| own.key() == name).map(metrics::Label::value);
+fn labels(server: &ServerDescription) -> Vec<Label> {
+    let host = Label::new("server.address", server.address.host().to_owned());
+    let port = server.address.port().map(|port| Label::new("server.port", port.to_string()));
+    [host].into_iter().chain(port).collect()
+}
+
+/// Returns whether `key` is about no server, or about one in the topology that has the metric.
+fn is_current(
+    key: &Key,
+    topology: &TopologyDescription,
+    has: impl Fn(&ServerDescription) -> bool,
+) -> bool {
+    let label = |name| key.labels().find(|own| own.key() == name).map(Label::value);
     let Some(host) = label("server.address") else {
         return true;
     };
     let port = label("server.port").and_then(|port| port.parse().ok());
     let mut servers = topology.servers().iter();
-    servers.any(|server| server.address.host() == host && server.address.port() == port)
+    servers
+        .any(|server| server.address.host() == host && server.address.port() == port && has(server))
 }
 
 #[cfg(test)]
 mod tests {
-    use sdam_core::{
-        address::ServerAddress,
-        ids::ServerId,
-        server::{ServerDescription, ServerType},
-        topology::TopologyType,
-    };
+    use sdam_core::{address::ServerAddress, ids::ServerId, topology::TopologyType};
 
     use super::*;
 

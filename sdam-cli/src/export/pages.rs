@@ -4,10 +4,10 @@ use std::{fmt::Display, time::Duration};
 
 use hyper::{HeaderMap, Response, StatusCode, http::request::Parts};
 use sdam_core::{
-    read_preference::{ReadMode, ReadPreference},
+    read_preference::{ReadMode, ReadPreference, TagSet},
     topology::TopologyDescription,
 };
-use sdam_select::{criteria::Criteria, explain::explain, settings::Settings};
+use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
 use super::{
     deployment::{Deployment, Watched},
@@ -17,6 +17,7 @@ use crate::{
     http,
     json::{self, RoundTrips},
     terminal::json_line,
+    values::seconds,
 };
 
 const INDEX: &str = "\
@@ -24,9 +25,10 @@ const INDEX: &str = "\
 /probe         the same of one deployment; waits for the first checks of it
 /topology      the description of the topology, as JSON
 /healthz       200 if the deployment can be written to, else 503 and the reason
-/healthz?read=MODE
+/healthz?read=MODE&tags=NAME:VALUE,...&maxLag=SECONDS
                200 if it can be read with this read preference: primary,
-               primaryPreferred, secondary, secondaryPreferred or nearest
+               primaryPreferred, secondary, secondaryPreferred or nearest;
+               from a server with these tags, which lags no more than this
 /primary       the address of the primary, or 503
 /-/healthy     200 while this program runs
 ";
@@ -59,10 +61,12 @@ impl Pages {
                 Err(refusal) => Err(refusal),
             },
             "/topology" => self.requested(request, &["target"]).map(topology),
-            "/healthz" => criteria(request).and_then(|criteria| {
-                self.described(request, &["target", "read"], |watched, topology| {
-                    health(topology, &watched.settings, &criteria)
-                })
+            "/healthz" => Wanted::of(request).and_then(|wanted| {
+                self.described(
+                    request,
+                    &["target", "read", "tags", "maxLag"],
+                    |watched, topology| health(topology, &watched.settings, &wanted),
+                )
             }),
             "/primary" => self.described(request, &["target"], |_, topology| primary(topology)),
             _ => Ok(http::status(StatusCode::NOT_FOUND)),
@@ -159,25 +163,63 @@ fn topology(deployment: &Deployment) -> Response<String> {
 fn health(
     topology: &TopologyDescription,
     settings: &Settings,
-    criteria: &Criteria,
+    wanted: &Wanted,
 ) -> Response<String> {
     // Selects nothing: a health request is not an operation and must not be counted as one.
-    let explanation = explain(topology, settings, criteria);
-    if explanation.eligible().next().is_some() {
-        http::text(StatusCode::OK, "ok\n")
-    } else {
-        http::text(StatusCode::SERVICE_UNAVAILABLE, format!("{explanation:#}\n"))
+    let explanation = explain(topology, settings, &wanted.criteria);
+    let lags: Vec<_> = explanation
+        .eligible()
+        .map(|server| topology.server(&server.address).and_then(|own| lag(topology, own)))
+        .collect();
+    let is_near = |lag: &Option<Duration>| lag.is_none_or(|lag| Some(lag) <= wanted.max_lag);
+    match wanted.max_lag {
+        _ if lags.is_empty() => {
+            http::text(StatusCode::SERVICE_UNAVAILABLE, format!("{explanation:#}\n"))
+        }
+        Some(limit) if !lags.iter().any(is_near) => {
+            let least = lags.iter().flatten().min().copied().unwrap_or_default();
+            let (least, limit) = (least.as_secs_f64(), limit.as_secs_f64());
+            let said = format!("the nearest server lags by {least:.1} s, more than {limit} s\n");
+            http::text(StatusCode::SERVICE_UNAVAILABLE, said)
+        }
+        _ => http::text(StatusCode::OK, "ok\n"),
     }
 }
 
-fn criteria(request: &Parts) -> Result<Criteria, Refusal> {
-    let mut parameters = http::parameters(request);
-    let Some((_, value)) = parameters.find(|(name, _)| *name == "read") else {
-        return Ok(Criteria::write());
-    };
-    let mode = ReadMode::parse(value)
-        .ok_or_else(|| bad(format!("{value} is not a read preference mode")))?;
-    Criteria::read(ReadPreference::new(mode)).map_err(bad)
+/// The kind of operation that a health request is about.
+struct Wanted {
+    criteria: Criteria,
+    max_lag: Option<Duration>,
+}
+
+impl Wanted {
+    fn of(request: &Parts) -> Result<Self, Refusal> {
+        let parameter = |wanted| {
+            let mut parameters = http::parameters(request);
+            parameters.find(|(name, _)| *name == wanted).map(|(_, value)| value)
+        };
+        let Some(mode) = parameter("read") else {
+            return match parameter("tags").or(parameter("maxLag")) {
+                Some(_) => Err(bad("tags and maxLag need read: the mode of a read preference")),
+                None => Ok(Self { criteria: Criteria::write(), max_lag: None }),
+            };
+        };
+        let mode = ReadMode::parse(mode)
+            .ok_or_else(|| bad(format!("{mode} is not a read preference mode")))?;
+        let mut preference = ReadPreference::new(mode);
+        if let Some(text) = parameter("tags") {
+            let pairs = text.split(',').map(|pair| pair.split_once(':')).collect::<Option<_>>();
+            let tags: TagSet = pairs
+                .map(|pairs: Vec<_>| pairs.into_iter().collect())
+                .ok_or_else(|| bad("tags: it needs names and values, for example dc:ny,rack:1"))?;
+            preference = preference.with_tag_sets(vec![tags]);
+        }
+        let max_lag = parameter("maxLag").map(seconds).transpose();
+        Ok(Self {
+            criteria: Criteria::read(preference).map_err(bad)?,
+            max_lag: max_lag.map_err(|said| bad(format!("maxLag: {said}")))?,
+        })
+    }
 }
 
 fn primary(topology: &TopologyDescription) -> Response<String> {
@@ -192,7 +234,46 @@ fn primary(topology: &TopologyDescription) -> Response<String> {
 
 #[cfg(test)]
 mod tests {
+    use sdam_core::{
+        address::ServerAddress,
+        ids::ServerId,
+        options::Options,
+        server::{ServerDescription, ServerType},
+        time::Instant,
+        topology::TopologyType,
+    };
+
     use super::*;
+
+    #[test]
+    fn a_server_that_lags_more_than_wanted_is_not_healthy() {
+        let written = |port, server_type, date| {
+            let address = ServerAddress::new("a", port);
+            let mut server = ServerDescription::unknown(ServerId::from_u64(1), address);
+            server.server_type = server_type;
+            server.wire_versions.max = 21;
+            server.last_update_time = Some(Instant::from_millis(1));
+            server.last_write_date = Some(date);
+            server
+        };
+        let servers = [
+            written(1, ServerType::RsPrimary, 100_000),
+            written(2, ServerType::RsSecondary, 60_000),
+        ];
+        let topology = TopologyDescription::new(TopologyType::ReplicaSetWithPrimary, servers);
+        let settings = Settings::new(&Options::parse("mongodb://a/?replicaSet=rs").unwrap());
+        let check = |mode, limit, expected| {
+            let criteria = Criteria::read(ReadPreference::new(mode)).unwrap();
+            let wanted = Wanted { criteria, max_lag: Some(Duration::from_secs(limit)) };
+            let page = health(&topology, &settings, &wanted);
+            assert_eq!(page.status(), expected, "{limit} {}", page.body());
+        };
+        check(ReadMode::Secondary, 40, StatusCode::OK);
+        check(ReadMode::Secondary, 39, StatusCode::SERVICE_UNAVAILABLE);
+        // The primary does not lag.
+        check(ReadMode::SecondaryPreferred, 39, StatusCode::SERVICE_UNAVAILABLE);
+        check(ReadMode::Primary, 0, StatusCode::OK);
+    }
 
     #[test]
     fn probes_end_before_the_time_limit_of_prometheus() {

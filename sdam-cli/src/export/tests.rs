@@ -164,7 +164,17 @@ fn the_only_deployment_may_have_a_name_that_requests_need_not_give() {
 fn health_depends_on_the_requested_read_preference() {
     let set = ReplicaSet::start(3).unwrap();
     let program = Running::start(set.uri());
-    program.get_until("/healthz?read=secondary", 200);
+    program.get_until("/healthz?read=secondary&maxLag=60", 200);
+    assert_eq!(program.get("/healthz?read=secondary&tags=dc:ny").0, 503);
+    for (bad, said) in [
+        ("tags=dc:ny", "need read"),
+        ("read=nearest&tags=dc", "dc:ny,rack:1"),
+        ("read=nearest&maxLag=x", "maxLag: it needs a number of seconds"),
+    ] {
+        let (status, reason) = program.get(&format!("/healthz?{bad}"));
+        assert_eq!(status, 400, "{reason}");
+        assert!(reason.contains(said), "{reason}");
+    }
     let primary = set.primary().unwrap().unwrap();
     let mut others = (0..3).filter(|member| *member != primary.0);
     set.kill(others.next().unwrap()).unwrap();
@@ -208,6 +218,7 @@ fn the_metrics_page_has_the_text_format_of_prometheus() {
     };
     assert_eq!(value("sdam_servers"), "3");
     assert!(page.contains("\nsdam_server_last_reply_seconds{server_address="), "{page}");
+    assert_eq!(page.matches("\nsdam_server_lag_seconds{server_address=").count(), 2, "{page}");
     assert_eq!(value("sdam_topology_type{type=\"ReplicaSetWithPrimary\"}"), "1");
     assert_eq!(value("sdam_topology_type{type=\"ReplicaSetNoPrimary\"}"), "0");
     assert_ne!(value("sdam_heartbeats_total{mode=\"poll\",result=\"ok\"}"), "0");
