@@ -151,4 +151,6 @@ fn a_command_that_fails_has_advice_about_credentials_only_during_authentication(
     let remedy = |stage| Error::new(ErrorKind::Command, stage, "").remedy();
     assert!(remedy(Stage::Auth).unwrap().contains("authSource"));
     assert_eq!(remedy(Stage::Operation), None);
+    let closed = Error::pool_closed(&ServerAddress::new("a", 1)).remedy();
+    assert!(closed.unwrap().contains("keep the client open"));
 }

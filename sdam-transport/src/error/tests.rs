@@ -95,3 +95,16 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
         check(&wire(stage), false);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn only_errors_of_tls_itself_violate_its_protocol() {
+    let kind = |stage, error| from_io(stage, "x", error).kind();
+    let own = || io::Error::from(Io::InvalidInput);
+    assert_eq!(kind(Stage::Tls, own()), ErrorKind::Protocol);
+    assert_eq!(kind(Stage::Hello, own()), ErrorKind::Network);
+    // EINVAL
+    let system = io::Error::from_raw_os_error(22);
+    assert_eq!(system.kind(), Io::InvalidInput);
+    assert_eq!(kind(Stage::Tls, system), ErrorKind::Network);
+}

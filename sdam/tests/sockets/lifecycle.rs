@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use bson::{Document, doc, oid::ObjectId};
 use futures::{StreamExt, executor::block_on};
 use sdam::{
-    Backend, Connection, Criteria, Error, ErrorKind, EventKind, EventName, Generation, Instant,
-    Runtime, SelectionError, ServerAddress, ServerType, Stage, Topology, TopologyType, Transport,
+    Backend, Connection, Criteria, Error, ErrorKind, ErrorOutcome, ErrorReport, EventKind,
+    EventName, Generation, Instant, Runtime, SelectionError, ServerAddress, ServerType, Stage,
+    Topology, TopologyType, Transport,
 };
 use sdam_events::channel::unbounded;
 use sdam_sim::serve::ReplicaSet;
@@ -144,7 +145,15 @@ fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
     let connection = handshake(&reply).unwrap().unwrap();
     assert_eq!(connection.server(), server);
     assert_eq!(connection.service_id().bytes(), [1; 12]);
+    // The topology knows the service until its last connection is closed.
+    let service = connection.service_id();
+    let mut broken = ErrorReport::new(Generation::FIRST, Error::network(Stage::Operation, "reset"));
+    broken.service_id = Some(service);
+    assert_eq!(topology.handle_error(server, &broken), ErrorOutcome::ServiceCleared);
+    let cleared = topology.generation(server, Some(service));
+    assert_ne!(cleared, Some(Generation::FIRST));
     topology.handle_service_connection_closed(connection);
+    assert_eq!(topology.handle_error(server, &broken), ErrorOutcome::Stale);
 }
 
 #[test]

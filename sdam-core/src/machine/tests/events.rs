@@ -39,3 +39,37 @@ fn a_repeated_seed_opens_one_server() {
     assert_eq!(machine.description().topology_type(), TopologyType::Single);
     assert_eq!(machine.description().servers().len(), 1);
 }
+
+#[test]
+fn the_event_of_a_stale_primary_shows_what_became_of_it() {
+    let mut machine = opened(&options(&["a", "b"]));
+    let _ = check(&mut machine, "a", elected(2));
+    let effects = check(&mut machine, "b", elected(1));
+    let changed = effects.iter().find_map(|effect| match effect {
+        Effect::Emit(event) => match event {
+            EventKind::ServerDescriptionChanged { new, .. } => Some(new),
+            _ => None,
+        },
+        _ => None,
+    });
+    let new = changed.unwrap();
+    assert_eq!((&new.address, new.server_type), (&address("b"), ServerType::Unknown));
+    assert!(new.error.is_some());
+}
+
+#[test]
+fn the_pool_of_a_member_without_data_is_ready_in_a_direct_connection_only() {
+    let told = |direct: bool| {
+        let mut options = options(&["a"]);
+        if direct {
+            options.direct_connection = Some(true);
+        } else {
+            options.replica_set = Some("rs".into());
+        }
+        let mut machine = opened(&options);
+        let effects = check(&mut machine, "a", hello(ServerType::RsArbiter));
+        brief(&machine, &effects)
+    };
+    assert!(told(true).contains("ready a"), "{}", told(true));
+    assert!(!told(false).contains("ready a"), "{}", told(false));
+}

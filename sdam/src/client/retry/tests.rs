@@ -1,4 +1,5 @@
 use sdam_core::error::{Error, ErrorKind, Stage};
+use sdam_transport::wire::OpMsg;
 
 use super::*;
 use crate::client::error::unselected;
@@ -74,4 +75,19 @@ fn the_error_is_that_of_the_last_attempt_that_may_have_taken_effect_or_else_the_
         let error = retry.give_up(false).unwrap_err();
         assert_eq!(error.code(), Some(expected), "{is_sent} {labels:?}");
     }
+}
+
+#[test]
+fn an_accepted_reply_is_no_result_once_time_has_run_out() {
+    let given_up = |is_late| {
+        let mut retry = Retry::new(policy());
+        let mut failure = failure(91, &["RetryableWriteError"]);
+        let body = bson::doc! { "ok": 1 }.to_vec().unwrap();
+        let message = OpMsg { body: &body, ..OpMsg::default() }.encode().unwrap();
+        failure.accepted = Some(CommandReply::check(message, |error| error).unwrap());
+        retry.failed(failure, 0);
+        retry.give_up(is_late)
+    };
+    assert!(given_up(false).is_ok());
+    assert!(given_up(true).unwrap_err().is_timeout());
 }

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use sdam::{EventKind, Options, TopologyBuilder};
+use sdam::{DriverInfo, EventKind, Options, TopologyBuilder};
 use sdam_events::sink::sink_fn;
 
 use super::harness::*;
@@ -96,11 +96,26 @@ fn a_selection_that_waits_publishes_the_remaining_time_unless_it_tries_once() {
             harness.topology("a", |options| options.server_selection_try_once = Some(try_once));
         ready(topology.scan());
         select(&mut topology).unwrap_err();
-        let remaining =
-            std::iter::from_fn(|| events.try_next()).find_map(|event| match event.kind {
-                EventKind::ServerSelectionWaiting { remaining, .. } => Some(remaining),
-                _ => None,
-            });
-        assert_eq!(remaining.unwrap().is_none(), try_once, "{remaining:?}");
+        let events: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
+        let remaining = events.iter().find_map(|event| match &event.kind {
+            EventKind::ServerSelectionWaiting { remaining, .. } => Some(*remaining),
+            _ => None,
+        });
+        let remaining = remaining.unwrap();
+        assert_eq!(remaining.is_none(), try_once, "{remaining:?}");
+        assert!(remaining.is_none_or(|left| !left.is_zero()));
+        let failure = events.iter().find_map(|event| match &event.kind {
+            EventKind::ServerSelectionFailed { failure, .. } => Some(failure),
+            _ => None,
+        });
+        assert!(failure.unwrap().starts_with("no server was suitable; "), "{failure:?}");
     }
+}
+
+#[test]
+fn a_library_is_appended_to_the_metadata_once() {
+    let (topology, _events) = Harness::default().topology("a", |_| {});
+    let library = || DriverInfo::new("wrapper");
+    assert_eq!(topology.append_metadata(library()), Ok(true));
+    assert_eq!(topology.append_metadata(library()), Ok(false));
 }
