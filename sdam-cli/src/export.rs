@@ -33,7 +33,7 @@ use tokio::{
 
 pub use self::arguments::{Arguments, otel_variables};
 use self::{deployment::Deployment, numbers::Numbers, otlp::Push, pages::Pages, targets::Named};
-use crate::{exit::Exit, failure::Failure, http, log::LogSink, target::SIMULATED};
+use crate::{exit::Exit, failure::Failure, http, log::LogSink, supervisor, target::SIMULATED};
 
 /// Serves pages about the deployments of `arguments` until `interrupt` is ready. The first line of
 /// `output` is the address of the pages; errors and remarks go to `remarks`.
@@ -66,6 +66,8 @@ pub async fn run(
         Some(_) => writeln!(output, "http://{address} {SIMULATED}"),
     }?;
     output.flush()?;
+    supervisor::ready();
+    let interrupt = interrupt.inspect(|()| supervisor::stopping());
     let remarks = RefCell::new(remarks);
     let remark = |words: &dyn Display| {
         // Monitoring continues even if remarks cannot be written.

@@ -45,6 +45,7 @@ pub mod serve;
 pub mod sim;
 mod similar;
 mod simulated;
+mod supervisor;
 pub mod target;
 pub mod terminal;
 #[cfg(test)]

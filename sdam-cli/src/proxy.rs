@@ -44,7 +44,9 @@ use self::{
     notices::Notices,
     port::{Limits, Port},
 };
-use crate::{console::Console, descriptors, exit::Exit, failure::Failure, target::Target};
+use crate::{
+    console::Console, descriptors, exit::Exit, failure::Failure, supervisor, target::Target,
+};
 
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -216,6 +218,7 @@ impl Proxy {
             notices.warning(warning);
         }
         notices.listening(&self.uris, self.simulated.is_some())?;
+        supervisor::ready();
         let mut snapshots = self.topology.watch().fuse();
         let mut signals = pin!(signals.fuse());
         let mut ports = self.ports;
@@ -228,6 +231,7 @@ impl Proxy {
                     if stop.take().is_none() {
                         return Ok(());
                     }
+                    supervisor::stopping();
                     ports.clear();
                     if relays.tasks.is_empty() {
                         return Ok(());

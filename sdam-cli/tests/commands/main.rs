@@ -11,6 +11,7 @@ mod pages;
 mod program;
 mod refusals;
 mod streams;
+mod supervisor;
 mod table;
 
 use std::{

@@ -46,10 +46,7 @@ fn the_event_of_a_stale_primary_shows_what_became_of_it() {
     let _ = check(&mut machine, "a", elected(2));
     let effects = check(&mut machine, "b", elected(1));
     let changed = effects.iter().find_map(|effect| match effect {
-        Effect::Emit(event) => match event {
-            EventKind::ServerDescriptionChanged { new, .. } => Some(new),
-            _ => None,
-        },
+        Effect::Emit(EventKind::ServerDescriptionChanged { new, .. }) => Some(new),
         _ => None,
     });
     let new = changed.unwrap();
