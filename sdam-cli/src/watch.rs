@@ -5,6 +5,7 @@
 mod arguments;
 mod demonstration;
 mod full;
+mod hook;
 pub(crate) mod model;
 mod player;
 mod recorded;
@@ -111,12 +112,12 @@ impl Session {
         interrupt: impl Future<Output = ()>,
     ) -> io::Result<Exit> {
         let (notes, heard) = mpsc::unbounded();
-        let started = match Started::new(self.runtime, self.options, arguments, &notes) {
+        let mut started = match Started::new(self.runtime, self.options, arguments, &notes) {
             Ok(started) => started,
             Err(failure) => return failure.report(&mut console.remarks),
         };
-        let Started { topology, recording, .. } = &started;
-        let (topology, recording) = (topology.clone(), recording.clone());
+        let (topology, recording) = (started.topology.clone(), started.recording.clone());
+        let changes = started.changes.take().zip(arguments.on_change.clone());
         for warning in topology.warnings() {
             writeln!(console.remarks, "warning: {warning}")?;
         }
@@ -124,10 +125,26 @@ impl Session {
             // The receiver still exists.
             let _ = notes.unbounded_send(Target::simulation(demonstration.uri()));
         }
-        let show = async {
+        let hook = {
+            let notes = notes.clone();
+            // Boxed, because it is large and seldom used.
+            Box::pin(async {
+                if let Some((changes, program)) = changes {
+                    hook::run(program, changes, notes, hook::LIMIT).await;
+                }
+                pending().await
+            })
+        };
+        let demonstrate = async {
             match &self.demonstration {
                 Some(demonstration) => demonstration.run(&topology, notes).await,
                 None => pending().await,
+            }
+        };
+        let show = async {
+            select_biased! {
+                end = pin!(demonstrate.fuse()) => end,
+                never = pin!(hook.fuse()) => never,
             }
         };
         let mut remarks = console.remarks;

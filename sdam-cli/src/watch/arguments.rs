@@ -57,6 +57,14 @@ pub struct Arguments {
     /// `sdam report`, `sdam compare` and `sdam replay --trace`.
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
+    /// Run COMMAND by the shell when the type of the topology, the primary or the possibility of
+    /// writes changes.
+    ///
+    /// It gets SDAM_TOPOLOGY_TYPE, SDAM_PRIMARY and SDAM_WRITABLE (1 or 0), and the topology as JSON
+    /// on its standard input. One run at a time, of 10 seconds at most; changes meanwhile lead to one
+    /// further run.
+    #[arg(long, value_name = "COMMAND", conflicts_with_all = ["once", "from"])]
+    pub on_change: Option<String>,
     /// Name the place of this client in the recording, for `sdam compare`.
     #[arg(long, value_name = "NAME", requires = "record")]
     pub vantage: Option<String>,
@@ -103,6 +111,7 @@ impl Default for Arguments {
             once: false,
             timeout: None,
             record: None,
+            on_change: None,
             vantage: None,
             from: None,
             speed: Speed::Times(1.0),

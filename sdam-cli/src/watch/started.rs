@@ -7,9 +7,9 @@ use std::{
     time::SystemTime,
 };
 
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender};
+use futures::channel::mpsc::{self, UnboundedReceiver, UnboundedSender};
 use sdam::{Runtime, Topology};
-use sdam_core::{options::Options, time::Instant};
+use sdam_core::{options::Options, time::Instant, topology::TopologyDescription};
 use sdam_events::{
     channel::{self, EventStream},
     facts::Facts,
@@ -19,6 +19,7 @@ use sdam_events::{
 use super::{
     Arguments,
     full::{Feed, Setup},
+    hook,
     model::Model,
     tape::Tape,
 };
@@ -35,6 +36,8 @@ pub(super) struct Started {
     pub(super) events: EventStream,
     pub(super) recording: Option<Arc<RecordSink<Tape>>>,
     tape: Option<(Tape, Option<PathBuf>)>,
+    /// The changes for the program of `--on-change`.
+    pub(super) changes: Option<UnboundedReceiver<Arc<TopologyDescription>>>,
     clock: Box<dyn Fn() -> Instant>,
 }
 
@@ -75,8 +78,14 @@ impl Started {
         if let Some(log) = LogSink::open(arguments.log.clone()).map_err(Failure::other)? {
             builder = builder.sink(log);
         }
+        let mut changes = None;
+        if arguments.on_change.is_some() {
+            let (change, receiver) = mpsc::unbounded();
+            builder = builder.sink(hook::sink(change));
+            changes = Some(receiver);
+        }
         let topology = builder.start(runtime).map_err(Failure::config)?;
-        Ok(Self { topology, events, recording, tape, clock })
+        Ok(Self { topology, events, recording, tape, changes, clock })
     }
 
     /// Returns the settings of the full screen for events from `source`.

@@ -1,0 +1,206 @@
+//! The program that runs at each change (`--on-change`).
+
+use std::{io, process::Stdio, sync::Arc, time::Duration};
+
+use futures::{
+    StreamExt,
+    channel::mpsc::{UnboundedReceiver, UnboundedSender},
+};
+use sdam_core::{
+    event::{Event, EventKind, EventName},
+    topology::TopologyDescription,
+};
+use sdam_events::sink::{EventSink, sink_fn};
+use tokio::{io::AsyncWriteExt, process::Command, time::timeout};
+
+use crate::{
+    json::{self, RoundTrips},
+    terminal::json_line,
+};
+
+/// The time limit of one run.
+pub(super) const LIMIT: Duration = Duration::from_secs(10);
+
+/// Runs `program` by the shell at each change that arrives: at the first one, at a new type of the
+/// topology, at a new primary, and when writes become possible or impossible. Failures go to
+/// `notes`.
+///
+/// One run at a time: changes that arrive meanwhile lead to one further run, with the newest state.
+pub(super) async fn run(
+    program: String,
+    mut changes: UnboundedReceiver<Arc<TopologyDescription>>,
+    notes: UnboundedSender<String>,
+    limit: Duration,
+) {
+    let mut last = None;
+    while let Some(mut newest) = changes.next().await {
+        while let Ok(newer) = changes.try_recv() {
+            newest = newer;
+        }
+        let state = State::of(&newest);
+        if last.as_ref() == Some(&state) {
+            continue;
+        }
+        if let Err(why) = run_once(&program, &newest, &state, limit).await {
+            // The user may have quit.
+            let _ = notes.unbounded_send(format!("--on-change: {why}"));
+        }
+        last = Some(state);
+    }
+}
+
+/// Passes the descriptions in events to [`run`].
+pub(super) fn sink(changes: UnboundedSender<Arc<TopologyDescription>>) -> impl EventSink {
+    let pass = move |event: &Event| {
+        if let EventKind::TopologyDescriptionChanged { new, .. } = &event.kind {
+            // The watch may have ended.
+            let _ = changes.unbounded_send(Arc::clone(new));
+        }
+    };
+    sink_fn(pass).interested_in(EventName::TopologyDescriptionChanged.into())
+}
+
+/// The state that the program's variables contain.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct State {
+    topology_type: &'static str,
+    primary: String,
+    is_writable: bool,
+}
+
+impl State {
+    fn of(topology: &TopologyDescription) -> Self {
+        Self {
+            topology_type: topology.topology_type().as_str(),
+            primary: topology.primary().map_or(String::new(), |own| own.address.to_string()),
+            is_writable: topology.has_writable_server(),
+        }
+    }
+}
+
+async fn run_once(
+    program: &str,
+    topology: &TopologyDescription,
+    state: &State,
+    limit: Duration,
+) -> Result<(), String> {
+    let mut command = Command::new(if cfg!(windows) { "cmd" } else { "sh" });
+    command
+        .args([if cfg!(windows) { "/C" } else { "-c" }, program])
+        .env("SDAM_TOPOLOGY_TYPE", state.topology_type)
+        .env("SDAM_PRIMARY", &state.primary)
+        .env("SDAM_WRITABLE", if state.is_writable { "1" } else { "0" })
+        .stdin(Stdio::piped())
+        // The terminal belongs to the screen.
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .kill_on_drop(true);
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let input = format!("{}\n", json_line(&json::snapshot(topology, RoundTrips::LeftOut)));
+    let ended = async {
+        if let Some(mut pipe) = child.stdin.take() {
+            match pipe.write_all(input.as_bytes()).await {
+                // The program need not read its input.
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
+                _ => {}
+            }
+        }
+        child.wait().await
+    };
+    match timeout(limit, ended).await {
+        Err(_) => Err(format!("it was ended after {} s", limit.as_secs_f64())),
+        Ok(Err(error)) => Err(error.to_string()),
+        Ok(Ok(status)) if status.success() => Ok(()),
+        Ok(Ok(status)) => Err(status.to_string()),
+    }
+}
+
+#[cfg(unix)]
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use futures::channel::mpsc::unbounded;
+    use sdam_core::{
+        address::ServerAddress,
+        ids::ServerId,
+        server::{ServerDescription, ServerType},
+        topology::TopologyType,
+    };
+
+    use super::*;
+    use crate::testing::block_on;
+
+    fn topology(server_type: ServerType) -> Arc<TopologyDescription> {
+        let address = ServerAddress::new("a", 1);
+        let mut server = ServerDescription::unknown(ServerId::from_u64(1), address);
+        server.server_type = server_type;
+        let topology_type = match server_type {
+            ServerType::RsPrimary => TopologyType::ReplicaSetWithPrimary,
+            _ => TopologyType::ReplicaSetNoPrimary,
+        };
+        Arc::new(TopologyDescription::new(topology_type, [server]))
+    }
+
+    /// Runs a program at each of these changes, one after the other; returns the notes.
+    fn notes_of(program: &str, changes: &[ServerType], limit: Duration) -> Vec<String> {
+        block_on(async {
+            let (notes, heard) = unbounded();
+            for server_type in changes {
+                let (sender, receiver) = unbounded();
+                sender.unbounded_send(topology(*server_type)).unwrap();
+                drop(sender);
+                run(program.to_owned(), receiver, notes.clone(), limit).await;
+            }
+            drop(notes);
+            heard.collect().await
+        })
+    }
+
+    #[test]
+    fn the_program_gets_the_state_in_variables_and_as_json() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out");
+        let program = format!(
+            "echo \"$SDAM_TOPOLOGY_TYPE $SDAM_PRIMARY $SDAM_WRITABLE\" >> {0}; cat >> {0}",
+            file.display()
+        );
+        let changes = [ServerType::RsPrimary, ServerType::RsSecondary];
+        assert_eq!(notes_of(&program, &changes, LIMIT), [""; 0]);
+        let text = fs::read_to_string(file).unwrap();
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "ReplicaSetWithPrimary a:1 1");
+        assert_eq!(lines[2], "ReplicaSetNoPrimary  0");
+        for json in [lines[1], lines[3]] {
+            let json: serde_json::Value = serde_json::from_str(json).unwrap();
+            assert_eq!(json["servers"][0]["address"], "a:1");
+        }
+    }
+
+    #[test]
+    fn changes_during_a_run_and_equal_states_lead_to_one_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("out");
+        let program = format!("echo \"$SDAM_WRITABLE\" >> {}", file.display());
+        let (notes, heard) = unbounded();
+        block_on(async {
+            let (sender, receiver) = unbounded();
+            for server_type in [ServerType::RsPrimary, ServerType::RsSecondary] {
+                sender.unbounded_send(topology(server_type)).unwrap();
+            }
+            drop(sender);
+            run(program, receiver, notes, LIMIT).await;
+        });
+        assert_eq!(fs::read_to_string(file).unwrap(), "0\n");
+        assert_eq!(block_on(heard.collect::<Vec<_>>()), [""; 0]);
+    }
+
+    #[test]
+    fn failures_and_programs_that_do_not_end_are_noted() {
+        let one = [ServerType::RsPrimary];
+        let said = notes_of("exit 3", &one, LIMIT);
+        assert_eq!(said, ["--on-change: exit status: 3"]);
+        let said = notes_of("sleep 60", &one, Duration::from_millis(50));
+        assert_eq!(said, ["--on-change: it was ended after 0.05 s"]);
+    }
+}
