@@ -6,7 +6,6 @@ mod deployment;
 mod numbers;
 #[cfg_attr(not(feature = "otlp"), path = "export/without_otlp.rs")]
 mod otlp;
-mod page;
 mod pages;
 mod targets;
 #[cfg(test)]

@@ -38,7 +38,7 @@ use tokio::{
 };
 
 use self::crowd::{Crowd, Visit};
-use crate::terminal::sanitize_lines;
+use crate::{page::Page, terminal::sanitize_lines};
 
 /// The maximum length of the request line with all headers, in bytes.
 pub const MAX_HEAD_LENGTH: usize = 8 * 1024;
@@ -142,6 +142,12 @@ pub fn typed(
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Creates a page of metrics.
+pub(crate) fn metrics(page: &Page) -> Response<String> {
+    let content_type = "text/plain; version=0.0.4; charset=utf-8";
+    typed(StatusCode::OK, content_type, page.to_string())
 }
 
 /// Creates a page with only the status.

@@ -37,6 +37,7 @@ mod input;
 pub mod json;
 pub mod log;
 pub mod output;
+mod page;
 pub mod proxy;
 pub mod recording;
 pub mod replay;

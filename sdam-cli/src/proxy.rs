@@ -6,15 +6,18 @@
 mod arguments;
 mod dial;
 mod frames;
+mod meters;
 mod notices;
 mod pipe;
 mod port;
 mod relay;
+mod status;
 mod tenure;
 #[cfg(test)]
 mod tests;
 
 use std::{
+    cell::Cell,
     collections::HashMap,
     future::{Future, pending},
     io::{self, Write},
@@ -41,11 +44,13 @@ use tokio::{
 pub use self::arguments::Arguments;
 use self::{
     dial::{Way, Ways},
+    meters::{Meters, Refusal, Refused},
     notices::Notices,
     port::{Limits, Port},
+    status::Status,
 };
 use crate::{
-    console::Console, descriptors, exit::Exit, failure::Failure, supervisor, target::Target,
+    console::Console, descriptors, exit::Exit, failure::Failure, http, supervisor, target::Target,
 };
 
 /// The pause after a failed accept, for instance when no file descriptors are left.
@@ -121,6 +126,9 @@ struct Proxy {
     ports: Vec<(TcpListener, Port)>,
     uris: Vec<String>,
     warnings: Vec<String>,
+    /// The listener of the pages about the proxy.
+    status: Option<TcpListener>,
+    meters: Arc<Meters>,
     max_connections: usize,
     max_per_client: Option<usize>,
     /// The remedy for a full proxy.
@@ -165,6 +173,8 @@ impl Proxy {
             warnings: warnings.collect(),
             ports: Vec::new(),
             uris: Vec::new(),
+            status: None,
+            meters: Meters::new(),
             max_connections: arguments.max_connections,
             max_per_client: arguments.max_per_client,
             bottleneck: "see --max-connections",
@@ -187,9 +197,14 @@ impl Proxy {
                      --tls-passthrough"
                 ));
             }
-            let topology = proxy.topology.clone();
-            let port = Port { topology, criteria, limits, opaque: passes };
+            let (topology, meters) = (proxy.topology.clone(), Arc::clone(&proxy.meters));
+            let port = Port { topology, criteria, limits, meters, opaque: passes };
             proxy.ports.push((listener, port));
+        }
+        if let Some(listen) = arguments.status {
+            let listener = TcpListener::bind(listen).await;
+            let failed = |error: io::Error| Failure::listen("--status", listen, &error);
+            proxy.status = Some(listener.map_err(failed)?);
         }
         Ok(proxy)
     }
@@ -218,7 +233,26 @@ impl Proxy {
             notices.warning(warning);
         }
         notices.listening(&self.uris, self.simulated.is_some())?;
+        if let Some(listener) = &self.status {
+            notices.status(listener.local_addr()?);
+        }
         supervisor::ready();
+        let status = Status {
+            topology: &self.topology,
+            criteria: self.ports.iter().map(|(_, port)| port.criteria.clone()).collect(),
+            meters: &self.meters,
+            is_stopping: Cell::new(false),
+        };
+        let pages = async {
+            match self.status {
+                Some(listener) => {
+                    let answer = async |request: &_| status.answer(request);
+                    http::serve(listener, answer, pending()).await;
+                }
+                None => pending().await,
+            }
+        };
+        let mut pages = pin!(pages.fuse());
         let mut snapshots = self.topology.watch().fuse();
         let mut signals = pin!(signals.fuse());
         let mut ports = self.ports;
@@ -232,15 +266,18 @@ impl Proxy {
                         return Ok(());
                     }
                     supervisor::stopping();
+                    status.is_stopping.set(true);
                     ports.clear();
                     if relays.tasks.is_empty() {
                         return Ok(());
                     }
                     notices.stopping(relays.tasks.len());
                 }
+                () = pages => {}
                 snapshot = snapshots.select_next_some() => notices.primary(&snapshot),
                 (client, refusal) = pin!(relays.ended().fuse()) => {
-                    if let Some(reason) = refusal {
+                    if let Some(Refused(refusal, reason)) = refusal {
+                        self.meters.refused(refusal);
                         notices.refused(client, &reason);
                     }
                     if stop.is_none() && relays.tasks.is_empty() {
@@ -250,15 +287,22 @@ impl Proxy {
                 (stream, client, port) = pin!(accept(&ports).fuse()) => {
                     let open = relays.tasks.len();
                     let own = relays.of(client.ip());
-                    let reason = if open >= self.max_connections {
-                        format!("{open} connections are open, {}", self.bottleneck)
+                    let (refusal, reason) = if open >= self.max_connections {
+                        let words = format!("{open} connections are open, {}", self.bottleneck);
+                        (Refusal::Full, words)
                     } else if self.max_per_client.is_some_and(|most| own >= most) {
-                        format!("{own} connections of it are open, see --max-per-client")
+                        let words = format!("{own} connections of it are open, see --max-per-client");
+                        (Refusal::PerClient, words)
                     } else {
-                        let stopped = is_dropped(stopped.clone());
-                        relays.spawn(client, async move { port.serve(stream, stopped).await.err() });
+                        let (stopped, level) = (is_dropped(stopped.clone()), self.meters.accept());
+                        relays.spawn(client, async move {
+                            let refused = port.serve(stream, stopped).await.err();
+                            drop(level);
+                            refused
+                        });
                         continue;
                     };
+                    self.meters.refused(refusal);
                     notices.refused(client, &reason);
                 }
             }
@@ -270,7 +314,7 @@ impl Proxy {
 #[derive(Debug, Default)]
 struct Relays {
     /// Each ends with the reason why its client was refused, if it was.
-    tasks: JoinSet<Option<String>>,
+    tasks: JoinSet<Option<Refused>>,
     clients: HashMap<task::Id, SocketAddr>,
 }
 
@@ -278,7 +322,7 @@ impl Relays {
     fn spawn(
         &mut self,
         client: SocketAddr,
-        relay: impl Future<Output = Option<String>> + Send + 'static,
+        relay: impl Future<Output = Option<Refused>> + Send + 'static,
     ) {
         let id = self.tasks.spawn(relay).id();
         self.clients.insert(id, client);
@@ -290,13 +334,16 @@ impl Relays {
     }
 
     /// Waits for the end of a connection.
-    async fn ended(&mut self) -> (SocketAddr, Option<String>) {
+    async fn ended(&mut self) -> (SocketAddr, Option<Refused>) {
         let Some(ended) = self.tasks.join_next_with_id().await else {
             return pending().await;
         };
         let (id, refusal) = match ended {
             Ok(ended) => ended,
-            Err(bug) => (bug.id(), Some(format!("a bug of this program: {bug}"))),
+            Err(bug) => {
+                let words = format!("a bug of this program: {bug}");
+                (bug.id(), Some(Refused(Refusal::Bug, words)))
+            }
         };
         match self.clients.remove(&id) {
             Some(client) => (client, refusal),

@@ -16,8 +16,8 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{numbers::Numbers, page::Page, targets::Named};
-use crate::target::Target;
+use super::{numbers::Numbers, targets::Named};
+use crate::{page::Page, target::Target};
 
 /// The pause after the first failed look-up; it doubles after each further failure.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);

@@ -1,7 +1,5 @@
 //! The metrics of one deployment.
 
-mod recorder;
-
 use std::sync::Arc;
 
 use metrics::{Key, Label, counter, describe_gauge, gauge, histogram, with_local_recorder};
@@ -18,8 +16,7 @@ use sdam_events::{
 };
 use sdam_select::staleness::lag;
 
-use self::recorder::Registry;
-use super::page::{Kind, Page};
+use crate::page::{Kind, Page, Registry};
 
 /// The lag of secondaries.
 const LAG: &str = "sdam_server_lag_seconds";

@@ -35,7 +35,7 @@ use self::{
     settings::{Settings, Signal},
 };
 
-use super::page::Page;
+use crate::page::Page;
 
 /// The time that records wait for others to be sent with them.
 const DELAY: Duration = Duration::from_secs(1);

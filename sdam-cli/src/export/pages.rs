@@ -9,13 +9,11 @@ use sdam_core::{
 };
 use sdam_select::{criteria::Criteria, explain::explain, settings::Settings, staleness::lag};
 
-use super::{
-    deployment::{Deployment, Watched},
-    page::Page,
-};
+use super::deployment::{Deployment, Watched};
 use crate::{
     http,
     json::{self, RoundTrips},
+    page::Page,
     terminal::json_line,
     values::seconds,
 };
@@ -52,11 +50,11 @@ impl Pages {
         let page = match request.uri.path() {
             "/" => others(request, &[]).map(|()| http::text(StatusCode::OK, INDEX)),
             http::HEALTHY => others(request, &[]).map(|()| http::text(StatusCode::OK, "ok\n")),
-            "/metrics" => others(request, &[]).map(|()| metrics(&self.metrics())),
+            "/metrics" => others(request, &[]).map(|()| http::metrics(&self.metrics())),
             "/probe" => match self.requested(request, &["target"]) {
                 Ok(deployment) => {
                     deployment.checked(patience(&request.headers)).await;
-                    Ok(metrics(&deployment.metrics()))
+                    Ok(http::metrics(&deployment.metrics()))
                 }
                 Err(refusal) => Err(refusal),
             },
@@ -125,11 +123,6 @@ fn others(request: &Parts, known: &[&str]) -> Result<(), Refusal> {
 
 fn bad(said: impl Display) -> Refusal {
     Refusal(StatusCode::BAD_REQUEST, said.to_string())
-}
-
-fn metrics(page: &Page) -> Response<String> {
-    let content_type = "text/plain; version=0.0.4; charset=utf-8";
-    http::typed(StatusCode::OK, content_type, page.to_string())
 }
 
 /// Returns how long a probe may wait, which is less than Prometheus waits.

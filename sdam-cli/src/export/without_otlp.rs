@@ -8,7 +8,7 @@ use std::{
 use sdam::Backend;
 use sdam_events::sink::EventSink;
 
-use super::page::Page;
+use crate::page::Page;
 
 /// A push that cannot exist.
 pub(super) struct Push(Infallible);

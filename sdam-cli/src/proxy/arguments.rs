@@ -32,6 +32,9 @@ the proxy. It shows them a certificate of its own, which may be a user's, only w
 themselves; they have to accept that the certificate does not name the proxy, or use a name of the \
 member for it.
 
+With --status IP:PORT, /metrics counts connections, refusals, bytes and the time to the first byte \
+of replies; /healthz is 200 if clients reach a member, and 503 while the proxy stops.
+
 The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once. \
 With --tls-passthrough the proxy cannot see where a reply ends, and takes 100 ms of silence for it.
 
@@ -88,6 +91,9 @@ pub struct Arguments {
     /// [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub idle: Option<Duration>,
+    /// Address of pages about the proxy: /metrics, /healthz and /-/healthy [default: none].
+    #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
+    pub status: Option<SocketAddr>,
     /// Relay the bytes of clients that use TLS with the members themselves.
     #[arg(long)]
     pub tls_passthrough: bool,
@@ -138,6 +144,7 @@ impl Default for Arguments {
             max_connections: MAX_CONNECTIONS,
             max_per_client: None,
             idle: None,
+            status: None,
             tls_passthrough: false,
             lend_certificate: false,
             json: false,

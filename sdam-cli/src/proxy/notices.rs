@@ -93,6 +93,12 @@ impl<O: Write, R: Write> Notices<O, R> {
         self.print(&format!("refused {client}: {reason}"), &event);
     }
 
+    /// Prints the address of the pages about the proxy.
+    pub(super) fn status(&mut self, address: SocketAddr) {
+        let url = format!("http://{address}");
+        self.print(&format!("status: {url}"), &json!({ "event": "status", "url": url }));
+    }
+
     /// Prints that the program is waiting for `connections`.
     pub(super) fn stopping(&mut self, connections: usize) {
         let text = format!("stopping: waiting for the replies of {connections} connections");

@@ -3,6 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     pin::pin,
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,6 +20,7 @@ use tokio::{
 
 use super::{
     dial::Way,
+    meters::{Meters, Refusal, Refused},
     pipe::{Client, Pipe},
     relay::{End, Relay},
     tenure::Tenure,
@@ -33,6 +35,7 @@ pub(super) struct Port {
     pub(super) topology: Topology<Way>,
     pub(super) criteria: Criteria,
     pub(super) limits: Limits,
+    pub(super) meters: Arc<Meters>,
     /// True if clients speak TLS with the members, so that messages cannot be told apart.
     pub(super) opaque: bool,
 }
@@ -70,7 +73,7 @@ impl Port {
         &self,
         client: TcpStream,
         stopped: impl Future<Output = ()>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Refused> {
         // No delay, and keep-alive probes, because an idle client may disappear silently. A failure
         // costs nothing else.
         let _ = tune_tcp(&client, None);
@@ -83,20 +86,27 @@ impl Port {
                 return Ok(());
             },
             () = pin!(sleep(self.limits.wait).fuse()) => {
-                return Err(format!("it sent nothing for {:?}, see --wait", self.limits.wait));
+                let words = format!("it sent nothing for {:?}, see --wait", self.limits.wait);
+                return Err(Refused(Refusal::Silent, words));
             }
         }
+        let waiting = self.meters.wait();
         let found = select_biased! {
             () = stopped => return Ok(()),
-            found = pin!(self.find().fuse()) => found?,
+            found = pin!(self.find().fuse()) => {
+                found.map_err(|why| Refused(Refusal::NoMember, why))?
+            }
             // Its request must not be executed after it has given up.
             () = pin!(left(&mut client, &mut up).fuse()) => return Ok(()),
         };
+        drop(waiting);
         let Found { selected, tenure, stream } = found;
         let holds = (self.topology.clone(), tenure.clone());
-        let mut relay = Relay::new((client, up), stream, holds, self.opaque);
+        let meters = Arc::clone(&self.meters);
+        let mut relay = Relay::new((client, up), stream, holds, meters, self.opaque);
         let lost = (tenure.end(&self.topology), self.limits.drain);
         let end = relay.run(lost, (stopped, self.limits.grace), self.limits.idle).await;
+        self.meters.ended(&end);
         self.report(&selected, &relay, end);
         Ok(())
     }

@@ -4,6 +4,7 @@ use std::{
     future::{Future, pending, poll_fn},
     io,
     pin::{Pin, pin},
+    sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -15,6 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     dial::Way,
     frames::Exchange,
+    meters::Meters,
     pipe::{Client, Pipe},
     tenure::Tenure,
 };
@@ -30,8 +32,28 @@ pub(super) enum End {
     Client,
     /// The member closed it, or it broke.
     Member(Option<io::Error>),
-    /// The member lost its role, or the program is ending.
-    Closed,
+    /// The member lost its role.
+    Lost,
+    /// The program is ending.
+    Stopped,
+    /// Nothing was sent for too long.
+    Idle,
+}
+
+impl End {
+    /// All names.
+    pub(super) const NAMES: [&str; 5] = ["client", "member", "lost", "stopped", "idle"];
+
+    /// Returns the name in metrics.
+    pub(super) const fn name(&self) -> &'static str {
+        Self::NAMES[match self {
+            Self::Client => 0,
+            Self::Member(_) => 1,
+            Self::Lost => 2,
+            Self::Stopped => 3,
+            Self::Idle => 4,
+        }]
+    }
 }
 
 /// The two sockets, and the bytes in transit between them.
@@ -43,6 +65,9 @@ pub(super) struct Relay {
     down: Pipe,
     topology: Topology<Way>,
     tenure: Tenure,
+    meters: Arc<Meters>,
+    /// When the member got the request whose reply is outstanding.
+    asked: Option<Instant>,
     /// The messages; `None` if they cannot be told apart.
     exchange: Option<Exchange>,
     /// True if the member received the last bytes.
@@ -74,8 +99,10 @@ impl Relay {
         (client, up): (Client, Pipe),
         member: Box<dyn ByteStream>,
         (topology, tenure): (Topology<Way>, Tenure),
+        meters: Arc<Meters>,
         opaque: bool,
     ) -> Self {
+        meters.sent(up.bytes().len());
         let mut exchange = (!opaque).then(Exchange::default);
         exchange.take_if(|exchange| !exchange.send(up.bytes()));
         Self {
@@ -85,6 +112,8 @@ impl Relay {
             down: Pipe::new(),
             topology,
             tenure,
+            meters,
+            asked: None,
             exchange,
             awaits: false,
             heard: None,
@@ -117,6 +146,7 @@ impl Relay {
     ) -> End {
         let (mut lost, mut stopped) = (pin!(lost.fuse()), pin!(stopped.fuse()));
         let mut limit = None;
+        let mut cause = End::Idle;
         loop {
             let due = match (limit, idle) {
                 (Some(limit), _) => self.due(limit).map(Some),
@@ -124,7 +154,7 @@ impl Relay {
                 (None, None) => Some(None),
             };
             let Some(due) = due else {
-                return End::Closed;
+                return cause;
             };
             let timer = async {
                 match due {
@@ -135,16 +165,18 @@ impl Relay {
             select_biased! {
                 () = lost => {
                     self.sending = Sending::Nothing;
+                    cause = End::Lost;
                     limit = Some(sooner(limit, patience));
                 }
                 () = stopped => {
                     if self.sending == Sending::All {
                         self.sending = Sending::Request;
+                        cause = End::Stopped;
                     }
                     limit = Some(sooner(limit, grace));
                 }
                 () = pin!(timer.fuse()) => {}
-                end = poll_fn(|cx| self.poll(cx)).fuse() => return end,
+                end = poll_fn(|cx| self.poll(cx)).fuse() => return end.unwrap_or(cause),
             }
         }
     }
@@ -172,15 +204,16 @@ impl Relay {
         (now < due).then_some(due)
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    /// Relays what it can. Ready with `None` if the connection was to be closed, and is complete.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Poll::Ready(end) = self.poll_down(cx) {
-            return Poll::Ready(end);
+            return Poll::Ready(Some(end));
         }
         if let Poll::Ready(end) = self.poll_up(cx) {
-            return Poll::Ready(end);
+            return Poll::Ready(Some(end));
         }
         let is_over = self.sending != Sending::All && self.is_complete();
-        if is_over { Poll::Ready(End::Closed) } else { Poll::Pending }
+        if is_over { Poll::Ready(None) } else { Poll::Pending }
     }
 
     /// Returns whether nothing is cut off if the connection is closed now; false if that is not
@@ -198,8 +231,11 @@ impl Relay {
                     // The client has closed its side, so the member closes the connection after its reply.
                     Ok(0) if self.sending == Sending::Closed => return Poll::Ready(End::Client),
                     Ok(0) => return Poll::Ready(End::Member(None)),
-                    Ok(_) => {}
+                    Ok(length) => self.meters.received(length),
                     Err(error) => return Poll::Ready(End::Member(Some(error))),
+                }
+                if let Some(asked) = self.asked.take() {
+                    self.meters.answered(asked.elapsed());
                 }
                 let bytes = self.down.bytes();
                 self.exchange.take_if(|exchange| !exchange.receive(bytes));
@@ -235,7 +271,7 @@ impl Relay {
                         continue;
                     }
                     Ok(0) | Err(_) => return Poll::Ready(End::Client),
-                    Ok(_) => {}
+                    Ok(length) => self.meters.sent(length),
                 }
                 let bytes = self.up.bytes();
                 self.exchange.take_if(|exchange| !exchange.send(bytes));
@@ -244,13 +280,14 @@ impl Relay {
             // even if this task has not been woken yet.
             let may_send = matches!(self.sending, Sending::All | Sending::Request);
             if !may_send || !self.tenure.holds(&self.topology.snapshot()) {
-                return Poll::Ready(End::Closed);
+                return Poll::Ready(End::Lost);
             }
             if let Err(error) = ready!(self.up.poll_drain(cx, &mut self.member)) {
                 return Poll::Ready(End::Member(Some(error)));
             }
             self.awaits = true;
             self.active = Instant::now();
+            self.asked.get_or_insert(self.active);
         }
     }
 }

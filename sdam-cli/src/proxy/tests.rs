@@ -2,7 +2,7 @@
 
 mod harness;
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read as _};
 
 use sdam_core::read_preference::{ReadMode, TagSet};
 use sdam_sim::serve::Builder;
@@ -335,5 +335,51 @@ fn a_connection_that_breaks_in_an_exchange_is_reported_to_the_topology() {
     program.remark(&format!("primary: {primary}"), &[]);
     let mut next = Client::connect(&program.uris[0]);
     next.hello("next");
+    program.finish();
+}
+
+#[test]
+fn the_proxy_counts_its_connections_and_knows_its_health() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.status = Some("127.0.0.1:0".parse().unwrap());
+    arguments.max_connections = 1;
+    let program = Running::start(arguments);
+    let status = program.remark("status: http://", &[]);
+    let address = status.strip_prefix("status: http://").unwrap();
+    program.primary();
+    let get = |path: &str| {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: h\r\n\r\n").unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    };
+    assert!(get("/healthz").starts_with("HTTP/1.1 200 "));
+    let mut client = Client::connect(&program.uris[0]);
+    client.hello("counted");
+    Client::connect(&program.uris[0]).assert_closed();
+    program.remark("refused ", &[]);
+    let page = get("/metrics");
+    let value = |name: &str| -> u64 {
+        let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("no {name}: {page}")).parse().unwrap()
+    };
+    assert_eq!(value("sdam_proxy_connections"), 1);
+    assert_eq!(value("sdam_proxy_connections_total"), 1);
+    assert_eq!(value("sdam_proxy_waiting"), 0);
+    assert_eq!(value("sdam_proxy_refused_total{reason=\"full\"}"), 1);
+    assert_eq!(value("sdam_proxy_first_byte_seconds_count"), 1);
+    assert!(value("sdam_proxy_bytes_total{to=\"member\"}") > 50);
+    assert!(value("sdam_proxy_bytes_total{to=\"client\"}") > 50);
+    set.step_down().unwrap();
+    client.assert_closed();
+    program.remark("no primary", &[]);
+    let reply = get("/healthz");
+    assert!(reply.starts_with("HTTP/1.1 503 ") && reply.contains("is not"), "{reply}");
+    let page = get("/metrics");
+    assert!(page.contains("\nsdam_proxy_ended_total{by=\"lost\"} 1\n"), "{page}");
+    // The connection is closed before it is counted as such.
+    while !get("/metrics").contains("\nsdam_proxy_connections 0\n") {}
     program.finish();
 }

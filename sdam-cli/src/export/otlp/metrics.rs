@@ -6,7 +6,7 @@ use opentelemetry_proto::tonic::metrics::v1::{
 };
 
 use super::messages::attribute;
-use crate::export::page::{self, Distribution, Kind, Page, Series, Value};
+use crate::page::{self, Distribution, Kind, Page, Series, Value};
 
 /// The start time of the counters and the time of rendering, in nanoseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug)]

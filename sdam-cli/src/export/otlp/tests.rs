@@ -29,7 +29,8 @@ use tempfile::NamedTempFile;
 
 use super::*;
 use crate::{
-    export::{Arguments, page, tests::Running},
+    export::{Arguments, tests::Running},
+    page,
     testing::{block_on, tls_server, tls_server_with_clients},
 };
 

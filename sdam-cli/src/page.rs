@@ -1,4 +1,6 @@
-//! The metrics of all deployments at one time, and their format for Prometheus.
+//! Metrics at one time, and their format for Prometheus.
+
+mod registry;
 
 use std::{
     collections::BTreeMap,
@@ -7,56 +9,58 @@ use std::{
 
 use sdam_core::names;
 
+pub(crate) use self::registry::Registry;
+
 names! {
     /// The type of a metric, with its name in the format.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub(super) enum Kind {
+    pub(crate) enum Kind {
         Counter = "counter",
         Gauge = "gauge",
         Histogram = "histogram",
     }
 }
 
-/// The series of all deployments, by metric.
+/// Series, by metric.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Page(pub(super) BTreeMap<String, Metric>);
+pub(crate) struct Page(pub(crate) BTreeMap<String, Metric>);
 
 /// A metric with its series.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Metric {
-    pub(super) kind: Kind,
+pub(crate) struct Metric {
+    pub(crate) kind: Kind,
     /// The description in one sentence.
-    pub(super) help: String,
-    pub(super) series: Vec<Series>,
+    pub(crate) help: String,
+    pub(crate) series: Vec<Series>,
 }
 
 /// The value of a metric for one combination of labels.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Series {
+pub(crate) struct Series {
     /// Names and values.
-    pub(super) labels: Vec<(String, String)>,
-    pub(super) value: Value,
+    pub(crate) labels: Vec<(String, String)>,
+    pub(crate) value: Value,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Value {
+pub(crate) enum Value {
     Number(f64),
     Distribution(Distribution),
 }
 
 /// The distribution of measurements.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Distribution {
+pub(crate) struct Distribution {
     /// The upper bounds, in ascending order, with the number of measurements between each and the
     /// one before.
-    pub(super) buckets: Vec<(f64, u64)>,
-    pub(super) count: u64,
-    pub(super) sum: f64,
+    pub(crate) buckets: Vec<(f64, u64)>,
+    pub(crate) count: u64,
+    pub(crate) sum: f64,
 }
 
 impl Page {
     /// Adds the series of another page.
-    pub(super) fn add(&mut self, other: Self) {
+    pub(crate) fn add(&mut self, other: Self) {
         for (name, metric) in other.0 {
             match self.0.get_mut(&name) {
                 Some(own) => own.series.extend(metric.series),

@@ -1,4 +1,4 @@
-//! The recorder of one deployment, whose series can be read and removed.
+//! A recorder whose series can be read and removed.
 
 use std::{
     collections::BTreeMap,
@@ -13,16 +13,16 @@ use metrics::{
     Counter, Gauge, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };
 
-use crate::export::page::{Distribution, Kind, Metric, Page, Series, Value};
+use super::{Distribution, Kind, Metric, Page, Series, Value};
 
 /// Upper bounds of the duration buckets, in seconds: from a round trip to a slow failover.
 const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0];
 
-/// The metrics of one deployment.
+/// The metrics of one subject, such as a deployment.
 ///
 /// Recorders of the ecosystem keep every series for ever, or print text only.
 #[derive(Debug)]
-pub(super) struct Registry {
+pub(crate) struct Registry {
     /// Labels of every series.
     labels: Vec<(String, String)>,
     cells: Mutex<BTreeMap<Key, Cell>>,
@@ -41,18 +41,18 @@ enum Cell {
 struct Measured(Mutex<Distribution>);
 
 impl Registry {
-    pub(super) fn new(labels: &[(&str, String)]) -> Self {
+    pub(crate) fn new(labels: &[(&str, String)]) -> Self {
         let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         Self { labels: labels.collect(), cells: Mutex::default(), help: Mutex::default() }
     }
 
     /// Removes the series that `keep` rejects.
-    pub(super) fn retain(&self, keep: impl Fn(&Key) -> bool) {
+    pub(crate) fn retain(&self, keep: impl Fn(&Key) -> bool) {
         lock(&self.cells).retain(|key, _| keep(key));
     }
 
     /// Returns all series, sorted by name and labels.
-    pub(super) fn page(&self) -> Page {
+    pub(crate) fn page(&self) -> Page {
         let (cells, help) = (lock(&self.cells), lock(&self.help));
         let mut page = Page::default();
         for (key, cell) in &*cells {

@@ -1,0 +1,142 @@
+//! Counters of the proxy, for its page of metrics.
+
+use std::{sync::Arc, time::Duration};
+
+use metrics::{
+    Counter, Gauge, Histogram, counter, describe_counter, describe_gauge, describe_histogram,
+    gauge, histogram, with_local_recorder,
+};
+use sdam_core::names;
+
+use super::relay::End;
+use crate::page::{Page, Registry};
+
+names! {
+    /// The reason why a client was refused.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Refusal {
+        /// Too many connections are open.
+        Full = "full",
+        /// Too many connections of the same client are open.
+        PerClient = "per_client",
+        /// It sent nothing.
+        Silent = "silent",
+        /// There was no member in time.
+        NoMember = "no_member",
+        /// A bug of this program.
+        Bug = "bug",
+    }
+}
+
+/// A client that was refused, with the words for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refused(pub(super) Refusal, pub(super) String);
+
+/// The counters.
+pub(super) struct Meters {
+    registry: Registry,
+    handles: Handles,
+}
+
+/// The counters of busy paths, which are looked up once.
+struct Handles {
+    accepted: Counter,
+    open: Gauge,
+    waiting: Gauge,
+    to_member: Counter,
+    to_client: Counter,
+    first_byte: Histogram,
+}
+
+sdam_core::opaque!(Meters);
+
+impl Meters {
+    pub(super) fn new() -> Arc<Self> {
+        let registry = Registry::new(&[]);
+        let handles = with_local_recorder(&registry, || {
+            describe_counter!("sdam_proxy_connections_total", "Accepted connections of clients.");
+            describe_gauge!("sdam_proxy_connections", "Open connections of clients.");
+            describe_gauge!("sdam_proxy_waiting", "Connections that wait for a member.");
+            describe_counter!("sdam_proxy_refused_total", "Refused clients, by reason.");
+            describe_counter!("sdam_proxy_ended_total", "Ended relays, by the side that ended it.");
+            describe_counter!("sdam_proxy_bytes_total", "Relayed bytes, by direction.");
+            describe_histogram!(
+                "sdam_proxy_first_byte_seconds",
+                "Times from a request to the first byte of its reply."
+            );
+            for refusal in Refusal::ALL {
+                counter!("sdam_proxy_refused_total", "reason" => refusal.as_str()).absolute(0);
+            }
+            for end in End::NAMES {
+                counter!("sdam_proxy_ended_total", "by" => end).absolute(0);
+            }
+            let bytes = |to: &'static str| counter!("sdam_proxy_bytes_total", "to" => to);
+            Handles {
+                accepted: counter!("sdam_proxy_connections_total"),
+                open: gauge!("sdam_proxy_connections"),
+                waiting: gauge!("sdam_proxy_waiting"),
+                to_member: bytes("member"),
+                to_client: bytes("client"),
+                first_byte: histogram!("sdam_proxy_first_byte_seconds"),
+            }
+        });
+        Arc::new(Self { registry, handles })
+    }
+
+    /// Counts a connection as open until the result is dropped.
+    pub(super) fn accept(&self) -> Level {
+        self.handles.accepted.increment(1);
+        Level::new(&self.handles.open)
+    }
+
+    /// Counts a connection as waiting until the result is dropped.
+    pub(super) fn wait(&self) -> Level {
+        Level::new(&self.handles.waiting)
+    }
+
+    pub(super) fn refused(&self, refusal: Refusal) {
+        with_local_recorder(&self.registry, || {
+            counter!("sdam_proxy_refused_total", "reason" => refusal.as_str()).increment(1);
+        });
+    }
+
+    pub(super) fn ended(&self, end: &End) {
+        with_local_recorder(&self.registry, || {
+            counter!("sdam_proxy_ended_total", "by" => end.name()).increment(1);
+        });
+    }
+
+    pub(super) fn sent(&self, bytes: usize) {
+        self.handles.to_member.increment(bytes as u64);
+    }
+
+    pub(super) fn received(&self, bytes: usize) {
+        self.handles.to_client.increment(bytes as u64);
+    }
+
+    pub(super) fn answered(&self, after: Duration) {
+        self.handles.first_byte.record(after);
+    }
+
+    pub(super) fn page(&self) -> Page {
+        self.registry.page()
+    }
+}
+
+/// A part of a gauge's value, until it is dropped.
+pub(super) struct Level(Gauge);
+
+sdam_core::opaque!(Level);
+
+impl Level {
+    fn new(gauge: &Gauge) -> Self {
+        gauge.increment(1.0);
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        self.0.decrement(1.0);
+    }
+}
