@@ -36,7 +36,7 @@ use futures::{
 use sdam::{Criteria, Options, Runtime, Topology, transport::tls::Tls};
 use sdam_sim::serve::ReplicaSet;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     task::{self, JoinSet},
     time::sleep,
 };
@@ -55,6 +55,8 @@ use crate::{
 
 /// The pause after a failed accept, for instance when no file descriptors are left.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// The maximum number of connections that wait to be accepted, as for other listeners.
+const BACKLOG: u32 = 1024;
 /// The descriptors of the program itself: its ports, and the checks of the members.
 const OWN_DESCRIPTORS: u64 = 64;
 /// The default time that replies in progress may take when the program ends.
@@ -186,7 +188,7 @@ impl Proxy {
         }
         for (option, listen, criteria) in places {
             let failed = |error: io::Error| Failure::listen(option, listen, &error);
-            let listener = TcpListener::bind(listen).await.map_err(failed)?;
+            let listener = bind(listen, arguments.reuse_port).await.map_err(failed)?;
             let address = listener.local_addr().map_err(failed)?;
             let tls = if passes { "&tls=true" } else { "" };
             let uri = format!("mongodb://{address}/?directConnection=true{tls}");
@@ -308,6 +310,21 @@ impl Proxy {
             }
         }
     }
+}
+
+/// Listens on `address`, which other proxies may share.
+async fn bind(address: SocketAddr, is_shared: bool) -> io::Result<TcpListener> {
+    if !is_shared {
+        return TcpListener::bind(address).await;
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    socket.set_reuseaddr(true)?;
+    #[cfg(unix)]
+    socket.set_reuseport(true)?;
+    #[cfg(not(unix))]
+    return Err(io::Error::other("--reuse-port: this system has no SO_REUSEPORT"));
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The relayed connections. Dropping it closes them.

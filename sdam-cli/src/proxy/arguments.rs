@@ -35,6 +35,9 @@ member for it.
 With --status IP:PORT, /metrics counts connections, refusals, bytes and the time to the first byte \
 of replies; /healthz is 200 if clients reach a member, and 503 while the proxy stops.
 
+To replace a running proxy, start both with --reuse-port, the new one first, and stop the old one: it \
+accepts no further clients, and finishes the exchanges of its own.
+
 The first Ctrl-C or SIGTERM closes connections once their replies are complete, the second at once. \
 With --tls-passthrough the proxy cannot see where a reply ends, and takes 100 ms of silence for it.
 
@@ -51,6 +54,7 @@ Example, also with a port for reads:
 /// the output then ends with (simulated), and with --json the first object says so.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 #[command(after_help = AFTER)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a command line flag")]
 #[non_exhaustive]
 pub struct Arguments {
     #[command(flatten)]
@@ -91,6 +95,10 @@ pub struct Arguments {
     /// [default: never].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub idle: Option<Duration>,
+    /// Share the ports with other proxies, so that a new one can be started before the old one is
+    /// stopped (SO_REUSEPORT).
+    #[arg(long)]
+    pub reuse_port: bool,
     /// Address of pages about the proxy: /metrics, /healthz and /-/healthy [default: none].
     #[arg(long, value_name = "IP:PORT", value_parser = listen_address)]
     pub status: Option<SocketAddr>,
@@ -144,6 +152,7 @@ impl Default for Arguments {
             max_connections: MAX_CONNECTIONS,
             max_per_client: None,
             idle: None,
+            reuse_port: false,
             status: None,
             tls_passthrough: false,
             lend_certificate: false,

@@ -383,3 +383,44 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     while !get("/metrics").contains("\nsdam_proxy_connections 0\n") {}
     program.finish();
 }
+
+#[cfg(unix)]
+#[test]
+fn a_proxy_is_replaced_by_a_new_one_on_the_same_port() {
+    let set = Deployment::start(Builder::replica_set(1));
+    let mut arguments = set.arguments();
+    arguments.reuse_port = true;
+    arguments.drain = Some(Duration::from_secs(30));
+    let old = Running::start(arguments.clone());
+    old.primary();
+    let mut client = Client::connect(&old.uris[0]);
+    let version = client.hello("first").get_document("topologyVersion").unwrap().clone();
+    client.send("outstanding", Some(&version));
+    set.wait_for("outstanding");
+
+    arguments.listen = client.address.parse().unwrap();
+    let new = Running::start(arguments.clone());
+    assert_eq!(new.uris, old.uris);
+    new.primary();
+    old.signal();
+    old.remark("stopping: waiting for the replies of 1 connections", &[]);
+    // From here on, only the new one accepts clients.
+    for number in 0..20 {
+        let marker = format!("new-{number}");
+        Client::connect(&new.uris[0]).hello(&marker);
+        assert_eq!(set.receivers(&marker).len(), 1);
+    }
+    set.step_down().unwrap();
+    assert!(client.receive().is_ok());
+    client.assert_closed();
+    assert_eq!(old.join(), Exit::SUCCESS);
+    new.finish();
+
+    arguments.reuse_port = false;
+    let taken = std::net::TcpListener::bind(arguments.listen).unwrap();
+    let console = crate::testing::capture(|console| {
+        crate::testing::block_on(run(&arguments, console, futures::stream::pending())).unwrap()
+    });
+    assert_eq!(console.2, Exit::FAILED, "{}", console.1);
+    drop(taken);
+}
