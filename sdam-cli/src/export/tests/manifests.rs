@@ -52,15 +52,16 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
     let port = named(&container["ports"], "metrics");
     assert_eq!(port["containerPort"].as_integer(), Some(arguments.listen.port().into()));
 
-    // The file with the connection string.
-    let secret = document(&documents, "Secret");
+    // The image and the secret of the commands at the beginning.
+    let image = text(&container["image"]);
+    assert_eq!(image, concat!("sdam:", env!("CARGO_PKG_VERSION")));
+    assert!(manifests.contains(&format!("--tag {image} .\n")));
     let volume = named(&pod["spec"]["volumes"], "uri");
-    assert_eq!(volume["secret"]["secretName"], secret["metadata"]["name"]);
+    let secret = text(&volume["secret"]["secretName"]);
     let mount = Path::new(text(&named(&container["volumeMounts"], "uri")["mountPath"]));
     let file = arguments.target.uri_file.as_deref().unwrap();
     let key = file.strip_prefix(mount).unwrap().to_str().unwrap();
-    let uri = text(&secret["stringData"][key]);
-    sdam_core::options::Options::parse(uri).unwrap();
+    assert!(manifests.contains(&format!("create secret generic {secret} --from-file={key}\n")));
 
     // The paths that are requested over HTTP.
     let mut asked = vec![];
@@ -85,4 +86,24 @@ fn the_manifests_agree_with_each_other_and_with_the_program() {
         assert_eq!(program.get(path).0, 200, "{path}");
     }
     program.finish();
+}
+
+#[test]
+fn the_image_contains_the_program_that_it_starts() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/docker/Dockerfile");
+    let steps = fs::read_to_string(path).unwrap();
+    let starts = |word: &str| -> Vec<_> {
+        steps.lines().filter_map(|line| line.strip_prefix(word)).map(str::trim).collect()
+    };
+    // Linked statically, because nothing else is there.
+    assert!(starts("FROM")[0].ends_with("-alpine AS build"));
+    assert_eq!(starts("FROM")[1], "scratch");
+    assert!(starts("RUN")[1].contains("--package sdam-cli"));
+    let [entry] = starts("ENTRYPOINT")[..] else {
+        panic!("{steps}");
+    };
+    let program: Vec<String> = serde_json::from_str(entry).unwrap();
+    assert!(starts("COPY").iter().any(|copy| copy.ends_with(&*program[0])), "{program:?}");
+    let user: u32 = starts("USER")[0].split(':').next().unwrap().parse().unwrap();
+    assert_ne!(user, 0);
 }
