@@ -4,17 +4,17 @@
 
 /// Reports that clients are served from now on.
 pub(crate) fn ready() {
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     notify(sd_notify::NotifyState::Ready);
 }
 
 /// Reports that the program ends as soon as its clients are done.
 pub(crate) fn stopping() {
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     notify(sd_notify::NotifyState::Stopping);
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
 fn notify(state: sd_notify::NotifyState<'_>) {
     // A supervisor that cannot be reached will notice by itself.
     let _ = sd_notify::notify(&[state]);

@@ -6,6 +6,7 @@ use rustix::process::Signal;
 
 use super::program::{Room, Running, TIMEOUT};
 
+#[cfg(target_os = "linux")]
 #[test]
 fn a_supervisor_knows_when_clients_are_served_and_when_the_program_stops() {
     for program in ["export", "proxy"] {
