@@ -204,7 +204,8 @@ impl Relay {
         (now < due).then_some(due)
     }
 
-    /// Relays what it can. Ready with `None` if the connection was to be closed, and is complete.
+    /// Relays what it can. Ready with `None` if the connection was to be closed by the proxy, and is
+    /// complete.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Poll::Ready(end) = self.poll_down(cx) {
             return Poll::Ready(Some(end));
@@ -213,7 +214,8 @@ impl Relay {
             return Poll::Ready(Some(end));
         }
         let is_over = self.sending != Sending::All && self.is_complete();
-        if is_over { Poll::Ready(None) } else { Poll::Pending }
+        let has_left = || (self.sending == Sending::Closed).then_some(End::Client);
+        if is_over { Poll::Ready(has_left()) } else { Poll::Pending }
     }
 
     /// Returns whether nothing is cut off if the connection is closed now; false if that is not

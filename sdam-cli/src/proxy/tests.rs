@@ -372,6 +372,16 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert_eq!(value("sdam_proxy_first_byte_seconds_count"), 1);
     assert!(value("sdam_proxy_bytes_total{to=\"member\"}") > 50);
     assert!(value("sdam_proxy_bytes_total{to=\"client\"}") > 50);
+    // A client that closes its side while a reply is outstanding has left.
+    client.send("leaving", None);
+    client.close_half();
+    client.receive().unwrap();
+    client.assert_closed();
+    while !get("/metrics").contains("\nsdam_proxy_ended_total{by=\"client\"} 1\n") {}
+    while !get("/metrics").contains("\nsdam_proxy_connections 0\n") {}
+
+    let mut client = Client::connect(&program.uris[0]);
+    client.hello("lost");
     set.step_down().unwrap();
     client.assert_closed();
     program.remark("no primary", &[]);
