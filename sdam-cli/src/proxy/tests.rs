@@ -373,8 +373,11 @@ fn the_proxy_counts_its_connections_and_knows_its_health() {
     assert!(value("sdam_proxy_bytes_total{to=\"member\"}") > 50);
     assert!(value("sdam_proxy_bytes_total{to=\"client\"}") > 50);
     // A client that closes its side while a reply is outstanding has left.
+    set.stop_reply(Some("leaving"));
     client.send("leaving", None);
+    set.wait_for("leaving");
     client.close_half();
+    set.stop_reply(None);
     client.receive().unwrap();
     client.assert_closed();
     while !get("/metrics").contains("\nsdam_proxy_ended_total{by=\"client\"} 1\n") {}
