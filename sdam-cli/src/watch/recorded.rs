@@ -77,7 +77,7 @@ pub(super) async fn run<O: Write, R: Write>(
             while marks.front().is_some_and(|mark| mark.at <= event.at)
                 && let Some(mark) = marks.pop_front()
             {
-                view.note(&mark.note)?;
+                view.mark(mark.at, &mark.note)?;
             }
             view.event(&event)?;
         }

@@ -264,3 +264,21 @@ fn the_full_screen_needs_a_terminal_that_is_free() {
     let to_file: &[_] = &[("MONGODB_LOG_ALL", "debug"), ("MONGODB_LOG_PATH", "/tmp/log")];
     check(&[], &|arguments| arguments.log = log(to_file), true);
 }
+
+#[test]
+fn marks_of_a_recording_are_shown_at_their_times() {
+    let recorded = crate::recording::tests::failover();
+    let recording = crate::recording::Recording::parse("in.jsonl", &recorded).unwrap();
+    let at = recording.start() + Duration::from_secs(5);
+    let note = format!("{{\"note\":\"mark 1: upgrading\",\"at\":{}}}\n", at.as_nanos());
+    let mut file = tempfile::NamedTempFile::new().unwrap();
+    file.write_all(&recorded).unwrap();
+    file.write_all(note.as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap();
+    let (text, remarks, result) = watch(&["--plain", "--from", path, "--speed", "max"]);
+    assert_eq!(result.unwrap(), Exit::SUCCESS, "{remarks}");
+    let time = time_of_day(recording.wall(at).unwrap());
+    assert!(text.contains(&format!("{time}  mark 1: upgrading\n")), "{time}: {text}");
+    let (json, ..) = watch(&["--json", "--from", path, "--speed", "max"]);
+    assert!(!json.contains("upgrading"));
+}

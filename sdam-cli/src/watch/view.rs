@@ -110,6 +110,17 @@ impl<O: Write, R: Write> View<O, R> {
         self.print(&text)
     }
 
+    /// Prints a mark of the user, made at `at`, except in JSON output.
+    pub(crate) fn mark(&mut self, at: Instant, words: &str) -> io::Result<()> {
+        if self.json {
+            return Ok(());
+        }
+        let (start, began) = *self.anchor.get_or_insert((at, SystemTime::now()));
+        let time = time_of_day(began + at.since(start));
+        let text = self.screen.note(&time, Tone::Strong, words);
+        self.print(&text)
+    }
+
     /// Prints a warning that the output is incomplete.
     pub(crate) fn warn(&mut self, words: &str) -> io::Result<()> {
         writeln!(self.console.remarks, "warning: {words}")
