@@ -14,7 +14,7 @@ const INDEX: &str = "\
 /-/healthy   200 while this program runs
 ";
 
-/// What the pages show.
+/// The subject of the pages.
 pub(super) struct Status<'p> {
     pub(super) topology: &'p Topology<Way>,
     /// The criteria of each port.
