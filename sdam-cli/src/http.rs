@@ -60,8 +60,8 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// The number of bytes of a request's body to read, so that the client receives the answer.
 const MAX_BODY_LENGTH: usize = 64 * 1024;
 
-/// The path that is answered regardless of all limits, because whoever asks restarts the program if
-/// there is no answer.
+/// The path of the liveness check. It is answered even if too many requests are being answered,
+/// because a supervisor restarts a program whose liveness check fails.
 pub const HEALTHY: &str = "/-/healthy";
 
 /// Answers requests on `listener` with `answer` until `stop` is ready. Running exchanges may then

@@ -42,22 +42,24 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
     if seen.login.is_none() && options.credential.is_some() {
         let mut finding =
             Finding::new(Check::Auth, Status::Skip, "there was no server to log in to");
-        finding.blocked_by = first_problem(&findings);
+        finding.blocked_by = blocker(&findings);
         findings.push(finding);
     }
     // A stable sort, so that servers keep their order.
     findings.sort_by_key(|finding| finding.check);
     if let Some(deployment) = &seen.deployment {
-        let finding = selection(deployment, options, first_problem(&findings));
+        let finding = selection(deployment, options, blocker(&findings));
         findings.push(finding);
     }
-    findings.extend(seen.canary.as_ref().map(|own| written(own, first_problem(&findings))));
+    findings.extend(seen.canary.as_ref().map(|own| written(own, blocker(&findings))));
     findings
 }
 
-fn first_problem(findings: &[Finding]) -> Option<String> {
-    let mut problems = findings.iter().filter(|own| own.status == Status::Fail);
-    problems.next().map(Finding::name)
+/// Returns the name of the first finding that explains why later checks fail.
+fn blocker(findings: &[Finding]) -> Option<String> {
+    let mut blockers =
+        findings.iter().filter(|own| matches!(own.status, Status::Fail | Status::Error));
+    blockers.next().map(Finding::name)
 }
 
 fn login(login: &Login, credential: &Credential) -> Finding {
@@ -193,7 +195,7 @@ fn written(canary: &Canary, blocked_by: Option<String>) -> Finding {
         finding.blocked_by = blocked_by;
         return finding;
     }
-    if *step == "delete" && !late {
+    if *step == Canary::DELETE && !late {
         return finding(Status::Warn, "the document was written, but could not be deleted")
             .remedy(format!("delete the documents of {collection} that are by \"sdam doctor\""));
     }

@@ -12,6 +12,8 @@ use sdam_core::{
 };
 use sdam_select::explain::Explanation;
 
+use super::arguments::Collection;
+
 /// The complete observation.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Observation {
@@ -164,4 +166,17 @@ pub(super) struct Canary {
     /// The failed step and its error.
     pub(super) outcome: Result<(), (&'static str, Error)>,
     pub(super) took: Duration,
+}
+
+impl Canary {
+    /// Returns the outcome of a test that was not begun, because the login has failed.
+    pub(super) fn refused(collection: &Collection, error: Error) -> Self {
+        let (collection, outcome) = (collection.to_string(), Err((Self::INSERT, error)));
+        Self { collection, outcome, took: Duration::ZERO }
+    }
+
+    /// The name of the first step.
+    pub(super) const INSERT: &str = "insert";
+    /// The name of the second step.
+    pub(super) const DELETE: &str = "delete";
 }

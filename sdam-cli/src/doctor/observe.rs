@@ -18,7 +18,7 @@ use sdam_core::{
 use self::line::{Limits, Line};
 use super::{
     arguments::Arguments,
-    observation::{Host, Login, Observation},
+    observation::{Canary, Host, Login, Observation},
 };
 
 /// The time limit of one step of a connection.
@@ -49,8 +49,13 @@ pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime)
             topology.close().await;
             if let Some(collection) = &arguments.write {
                 let again = arguments.deadline.map_or(Limits::all(step), |_| limits.left());
-                let written = canary::write(target, &options, runtime, collection, again);
-                seen.canary = Some(written.await);
+                // No further login if one has failed, because that may lock the account.
+                let refused = seen.login.as_ref().and_then(|login| login.error.clone());
+                let written = match refused {
+                    Some(error) => Canary::refused(collection, error),
+                    None => canary::write(target, &options, runtime, collection, again).await,
+                };
+                seen.canary = Some(written);
             }
         }
         Err(error) => seen.config = Some(error),

@@ -20,7 +20,7 @@ const BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 15
 
 /// The metrics of one subject, such as a deployment.
 ///
-/// Recorders of the ecosystem keep every series for ever, or print text only.
+/// `metrics-exporter-prometheus` only prints text, and removes a series only once it is idle.
 #[derive(Debug)]
 pub(crate) struct Registry {
     /// Labels of every series.

@@ -6,6 +6,8 @@ use futures::{
     StreamExt,
     channel::mpsc::{UnboundedReceiver, UnboundedSender},
 };
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, kill_process_group};
 use sdam_core::{
     event::{Event, EventKind, EventName},
     topology::TopologyDescription,
@@ -95,7 +97,10 @@ async fn run_once(
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);
+    #[cfg(unix)]
+    command.process_group(0);
     let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let id = child.id();
     let input = format!("{}\n", json_line(&json::snapshot(topology, RoundTrips::LeftOut)));
     let ended = async {
         if let Some(mut pipe) = child.stdin.take() {
@@ -108,11 +113,25 @@ async fn run_once(
         child.wait().await
     };
     match timeout(limit, ended).await {
-        Err(_) => Err(format!("it was ended after {} s", limit.as_secs_f64())),
+        Err(_) => {
+            end_group(id);
+            Err(format!("it was ended after {} s", limit.as_secs_f64()))
+        }
         Ok(Err(error)) => Err(error.to_string()),
         Ok(Ok(status)) if status.success() => Ok(()),
         Ok(Ok(status)) => Err(status.to_string()),
     }
+}
+
+/// Ends the processes that the shell has started; the shell itself ends when it is dropped.
+fn end_group(id: Option<u32>) {
+    #[cfg(unix)]
+    if let Some(group) = id.and_then(|id| Pid::from_raw(id.cast_signed())) {
+        // They may just have ended.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    #[cfg(not(unix))]
+    let _ = id;
 }
 
 #[cfg(unix)]
@@ -202,5 +221,17 @@ mod tests {
         assert_eq!(said, ["--on-change: exit status: 3"]);
         let said = notes_of("sleep 60", &one, Duration::from_millis(50));
         assert_eq!(said, ["--on-change: it was ended after 0.05 s"]);
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn the_processes_of_a_program_that_is_ended_end_too() {
+        let one = [ServerType::RsPrimary];
+        // The process holds the lock that the second run takes.
+        let lock = tempfile::NamedTempFile::new().unwrap();
+        let path = lock.path().display();
+        let said = notes_of(&format!("flock {path} sleep 60; true"), &one, Duration::from_secs(1));
+        assert_eq!(said, ["--on-change: it was ended after 1 s"]);
+        assert_eq!(notes_of(&format!("flock {path} true"), &one, LIMIT), [""; 0]);
     }
 }

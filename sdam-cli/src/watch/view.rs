@@ -21,7 +21,7 @@ use crate::{
     console::Console,
     exit::Exit,
     json::{self, RoundTrips},
-    terminal::{Tone, json_line},
+    terminal::{Tone, json_line, sanitize},
 };
 
 /// The console and the state of its output.
@@ -100,24 +100,25 @@ impl<O: Write, R: Write> View<O, R> {
         Ok(access.exit())
     }
 
-    /// Prints a note, except in JSON output.
+    /// Prints a note; with JSON output, on standard error.
     pub(crate) fn note(&mut self, words: &str) -> io::Result<()> {
         if self.json {
-            return Ok(());
+            return writeln!(self.console.remarks, "{}", sanitize(words));
         }
-        let time = time_of_day(self.now());
-        let text = self.screen.note(&time, Tone::Strong, words);
-        self.print(&text)
+        self.note_at(self.now(), words)
     }
 
     /// Prints a mark of the user, made at `at`, except in JSON output.
     pub(crate) fn mark(&mut self, at: Instant, words: &str) -> io::Result<()> {
+        let (start, began) = *self.anchor.get_or_insert((at, SystemTime::now()));
+        self.note_at(began + at.since(start), words)
+    }
+
+    fn note_at(&mut self, time: SystemTime, words: &str) -> io::Result<()> {
         if self.json {
             return Ok(());
         }
-        let (start, began) = *self.anchor.get_or_insert((at, SystemTime::now()));
-        let time = time_of_day(began + at.since(start));
-        let text = self.screen.note(&time, Tone::Strong, words);
+        let text = self.screen.note(&time_of_day(time), Tone::Strong, words);
         self.print(&text)
     }
 

@@ -17,10 +17,6 @@ use crate::{
     target::Target,
 };
 
-/// The names of the steps, for findings.
-const INSERT: &str = "insert";
-const DELETE: &str = "delete";
-
 /// Inserts a document, waits for a majority, and deletes the document.
 pub(super) async fn write(
     target: &Target,
@@ -38,9 +34,10 @@ pub(super) async fn write(
             client.close().await;
             outcome
         }
-        Err(error) => {
-            Err((INSERT, Error::new(ErrorKind::Internal, Stage::Operation, error.to_string())))
-        }
+        Err(error) => Err((
+            Canary::INSERT,
+            Error::new(ErrorKind::Internal, Stage::Operation, error.to_string()),
+        )),
     };
     Canary { collection: collection.to_string(), outcome, took: begun.elapsed() }
 }
@@ -65,8 +62,8 @@ async fn insert_and_delete(
         "writeConcern": concern,
     };
     let deleted = run(client, collection, &delete, limit).await;
-    inserted.map_err(|error| (INSERT, error))?;
-    deleted.map_err(|error| (DELETE, error))
+    inserted.map_err(|error| (Canary::INSERT, error))?;
+    deleted.map_err(|error| (Canary::DELETE, error))
 }
 
 async fn run(

@@ -53,8 +53,9 @@ impl Limits {
         step * 18 / 5
     }
 
+    /// Returns the time that is left: at least a millisecond, because zero means no limit.
     pub(super) fn left(&self) -> Duration {
-        self.end.since(self.clock.now())
+        self.end.since(self.clock.now()).max(Duration::from_millis(1))
     }
 
     /// Returns the deadline of a step that begins now.

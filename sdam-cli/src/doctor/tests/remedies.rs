@@ -240,6 +240,16 @@ fn a_login_needs_the_right_password_and_database() {
     mended(&uri("eve:right", ""), "auth fail", words, &in_app);
     let in_app = uri("ada:right", "&authSource=app");
     mended(&in_app, "auth fail", "set authSource=admin", &right);
+
+    // No write is tried, which would be further logins.
+    let mut arguments = arguments();
+    arguments.write = Some(Collection::parse("app.canary").unwrap());
+    let (_, document) = run_json(&arguments, &uri("ada:wrong", ""));
+    let checks = document["checks"].as_array().unwrap();
+    let write = checks.iter().find(|check| check["id"] == "write").unwrap();
+    assert_eq!(write["status"], "skip", "{write:#}");
+    assert!(write["blocked_by"].as_str().unwrap().starts_with("auth "), "{write:#}");
+    assert_eq!(write["ms"], 0.0, "{write:#}");
 }
 
 #[test]
