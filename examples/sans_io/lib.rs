@@ -7,7 +7,7 @@ use std::{io, sync::Arc, time};
 
 use mio::{Events, Poll, Token};
 use sdam_core::deployment::{ConnId, Deployment, Input, Output};
-use sdam_core::{hello::Handshake, ids::ObjectId, monitor::MonitorConfig, options::Options};
+use sdam_core::{hello::Handshake, monitor::MonitorConfig, options::Options};
 use sdam_core::{rng::Rng, server::ServerDescription, time::Instant};
 use sdam_select::{choose, criteria::Criteria, error_text, settings::Settings};
 
@@ -30,9 +30,8 @@ impl Client {
     pub fn new(options: &Options, seed: u64) -> io::Result<Self> {
         let mut rng = Rng::new(seed);
         let config = MonitorConfig::new(options, Handshake::new([]).into(), false);
-        let id = ObjectId::random(&mut rng);
         let mut client = Self {
-            deployment: Deployment::new(options, config.into(), id, rng.fork()),
+            deployment: Deployment::new(options, config.into(), rng.fork()),
             settings: Settings::new(options),
             rng,
             epoch: time::Instant::now(),

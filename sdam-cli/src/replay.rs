@@ -22,7 +22,6 @@ use sdam_core::{
     error::Error,
     error::ErrorOutcome,
     hello::Hello,
-    ids::ObjectId,
     machine::{Input, TopologyMachine},
     options::{Options, Warning},
     server::{Rtt, ServerDescription},
@@ -199,7 +198,7 @@ impl Replay {
 
     fn start(&mut self, options: &Options) -> Vec<String> {
         // Events are discarded, so the topology id does not matter.
-        let mut topology = TopologyMachine::new(options, ObjectId::default());
+        let mut topology = TopologyMachine::new(options);
         // There are no pools and no monitors, so their effects are dropped, here and below.
         drop(topology.handle(self.now, Input::Open));
         self.topology = Some(topology);

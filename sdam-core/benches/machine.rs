@@ -56,7 +56,7 @@ impl Deployment {
     fn new(hosts: &[ServerAddress], hello: impl Fn(usize) -> Hello) -> Self {
         let mut options = Options::new(hosts.to_vec());
         options.max_servers = hosts.len();
-        let machine = TopologyMachine::new(&options, ObjectId::default());
+        let machine = TopologyMachine::new(&options);
         let mut deployment =
             Self { machine, servers: Vec::new(), snapshot: Arc::default(), now: 0 };
         deployment.handle(Input::Open);

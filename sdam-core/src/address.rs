@@ -211,7 +211,10 @@ impl hash::Hash for ServerAddress {
 
 #[cfg(test)]
 mod tests {
-    use std::string::ToString;
+    use std::{
+        hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+        string::ToString,
+    };
 
     use super::*;
 
@@ -220,6 +223,16 @@ mod tests {
         assert_eq!(address.to_string(), shown);
         assert_eq!(address.host(), host);
         assert_eq!(address.port(), port);
+    }
+
+    #[test]
+    fn equal_addresses_have_the_same_hash_and_others_do_not() {
+        let hash = |text| {
+            let hasher = BuildHasherDefault::<DefaultHasher>::default();
+            hasher.hash_one(ServerAddress::parse(text).unwrap())
+        };
+        assert_eq!(hash("A"), hash("a:27017"));
+        assert_ne!(hash("a"), hash("a:27018"));
     }
 
     #[test]

@@ -91,16 +91,10 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// Creates a deployment that is not open yet. `options` should be validated. Events carry the
-    /// id `topology`.
-    pub fn new(
-        options: &Options,
-        config: Arc<MonitorConfig>,
-        topology: ObjectId,
-        rng: Rng,
-    ) -> Self {
+    /// Creates a deployment that is not open yet. `options` should be validated.
+    pub fn new(options: &Options, config: Arc<MonitorConfig>, rng: Rng) -> Self {
         Self {
-            topology: TopologyMachine::new(options, topology),
+            topology: TopologyMachine::new(options),
             servers: Vec::new(),
             evidence: Evidence::new(config.detector),
             srv: None,
@@ -155,7 +149,7 @@ impl Deployment {
     ///
     /// The same inputs at the same times have the same outputs, except that requests lack the
     /// client's metadata and declared API.
-    pub fn restored(mut options: Options, setup: &Setup, topology: ObjectId) -> Self {
+    pub fn restored(mut options: Options, setup: &Setup) -> Self {
         let config = MonitorConfig {
             heartbeat_frequency: setup.heartbeat_frequency,
             min_heartbeat_frequency: setup.min_heartbeat_frequency,
@@ -170,7 +164,7 @@ impl Deployment {
         options.srv.clone_from(&setup.srv);
         options.connect_timeout = setup.connect_timeout;
         let seed = Rng::new(setup.seed);
-        let mut new = Self::new(&options, Arc::new(config), topology, seed).with_recorded_inputs();
+        let mut new = Self::new(&options, Arc::new(config), seed).with_recorded_inputs();
         new.max_hosts = setup.max_hosts;
         if let Some(scans) = setup.scans {
             options.heartbeat_frequency = Some(scans.frequency);
@@ -310,11 +304,6 @@ impl Deployment {
         self.server(server)?.rtt.rtt()
     }
 
-    /// Returns the id of the topology.
-    pub fn topology(&self) -> ObjectId {
-        self.topology.topology()
-    }
-
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.topology.is_closed()
@@ -404,9 +393,9 @@ impl Deployment {
             return;
         };
         match conn.role {
-            Role::Check => own.check.connected(now, conn, out),
-            Role::Ping => own.ping.connected(now, conn, out),
-            Role::Probe => own.probe.connected(now, conn, out),
+            Role::Check => own.check.connected(now, out),
+            Role::Ping => own.ping.connected(now, out),
+            Role::Probe => own.probe.connected(now, out),
         }
         self.proceed(now, conn.server, out);
     }
@@ -423,14 +412,14 @@ impl Deployment {
             return;
         };
         match conn.role {
-            Role::Check => match own.check.reply(now, known, conn, reply, out) {
+            Role::Check => match own.check.reply(now, known, reply, out) {
                 Some(report) => self.report(now, conn.server, report, out),
                 // The check is repeated, so the server is not known yet.
                 None => own.clear_suspicion(now, known, out),
             },
             Role::Ping => {
                 let hello = reply.hello.as_ref().ok();
-                if let Some(sample) = own.ping.reply(now, conn, reply.trip, hello, out) {
+                if let Some(sample) = own.ping.reply(now, reply.trip, hello, out) {
                     self.measured(conn.server, sample, out);
                 }
             }
@@ -458,12 +447,12 @@ impl Deployment {
                 self.abandon(now, conn.server, out);
             }
             Role::Check => {
-                if let Some(report) = own.check.failed(now, known, (conn, at), error, out) {
+                if let Some(report) = own.check.failed(now, known, at, error, out) {
                     self.report(now, conn.server, report, out);
                 }
             }
-            Role::Ping => own.ping.failed(now, conn, out),
-            Role::Probe => own.probe.failed(now, conn, out),
+            Role::Ping => own.ping.failed(now, out),
+            Role::Probe => own.probe.failed(now, out),
         }
         self.proceed(now, conn.server, out);
     }

@@ -45,7 +45,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct TopologyMachine {
     options: Arc<Options>,
-    topology: ObjectId,
     phase: LifePhase,
     description: Arc<TopologyDescription>,
     /// The state of each server's pool, sorted by server id.
@@ -75,10 +74,9 @@ struct Pool {
 
 impl TopologyMachine {
     /// Creates a topology that is not open yet. `options` should be validated.
-    pub fn new(options: &Options, topology: ObjectId) -> Self {
+    pub fn new(options: &Options) -> Self {
         Self {
             options: Arc::new(options.clone()),
-            topology,
             phase: LifePhase::New,
             description: Arc::default(),
             pools: Vec::new(),
@@ -98,7 +96,7 @@ impl TopologyMachine {
             Input::Checked { server, outcome, rtt } if is_checked => {
                 self.checked(now, server, outcome, rtt)
             }
-            Input::Handshake { server, generation, hello, rtt } if is_open => {
+            Input::Handshake { server, generation, hello, rtt } => {
                 self.handshake(now, server, generation, hello, rtt)
             }
             Input::Hosts(hosts) if is_open => self.hosts(now, hosts),
@@ -113,11 +111,9 @@ impl TopologyMachine {
                 }
                 Effects::default()
             }
-            Input::Open
-            | Input::Checked { .. }
-            | Input::Handshake { .. }
-            | Input::Hosts(_)
-            | Input::MonitorDied { .. } => Effects::default(),
+            Input::Open | Input::Checked { .. } | Input::Hosts(_) | Input::MonitorDied { .. } => {
+                Effects::default()
+            }
         }
     }
 
@@ -129,11 +125,6 @@ impl TopologyMachine {
     /// Returns whether the topology was closed.
     pub fn is_closed(&self) -> bool {
         self.phase == LifePhase::Closed
-    }
-
-    /// Returns the id of the topology.
-    pub fn topology(&self) -> ObjectId {
-        self.topology
     }
 
     /// Returns the generation of new connections of the server's pool; behind a load balancer, of

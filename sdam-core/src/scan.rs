@@ -141,10 +141,10 @@ impl Scans {
         }
     }
 
-    /// Continues after a wait.
+    /// Continues after a wait, or after a part of it.
     pub(crate) fn awake(&mut self, view: View<'_>) -> Step {
         match self.state {
-            State::Sleeping { until } if until <= view.now => self.advance(view),
+            State::Sleeping { .. } => self.advance(view),
             _ => Step::Wait,
         }
     }

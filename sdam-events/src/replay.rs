@@ -249,7 +249,7 @@ impl Replayer {
                     let setup = recorded.setup.as_ref();
                     let setup = setup.ok_or("the first input is not `Open` with a `setup`")?;
                     let options = self.options.clone();
-                    let new = Deployment::restored(options, setup, record.topology);
+                    let new = Deployment::restored(options, setup);
                     deployment.insert(Box::new(new))
                 };
                 let outputs = deployment.handle(recorded.now, recorded.input.clone());

@@ -26,14 +26,6 @@ pub struct Layers {
     pub user_timeout: Option<Duration>,
 }
 
-impl Layers {
-    /// Returns whether there are no layers.
-    pub fn is_empty(&self) -> bool {
-        let Self { translate, proxy, tls, user_timeout } = self;
-        translate.is_none() && proxy.is_none() && tls.is_none() && user_timeout.is_none()
-    }
-}
-
 /// Steps that a transport performs without a layer of this crate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

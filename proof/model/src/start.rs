@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use sdam_core::{
     deployment::{Deployment, Timer},
     hello::Handshake,
-    ids::{ObjectId, ServerId},
+    ids::ServerId,
     monitor::MonitorConfig,
     options::{Detector, Options, ServerMonitoringMode, Srv},
     rng::Rng,
@@ -91,8 +91,7 @@ impl Start {
         let options = self.options();
         let handshake = Arc::new(Handshake::default());
         let config = Arc::new(MonitorConfig::new(&options, handshake, false));
-        let topology = ObjectId::default();
-        let mut deployment = Deployment::new(&options, config, topology, Rng::new(1));
+        let mut deployment = Deployment::new(&options, config, Rng::new(1));
         if self.is_inline() {
             deployment = deployment.with_scans(&options);
         }

@@ -99,7 +99,7 @@ fn topologies_have_their_max_election_and_incompatibility() {
     };
 
     let options = Options::parse("mongodb://b/?replicaSet=rs").unwrap();
-    let mut machine = TopologyMachine::new(&options, Id::default());
+    let mut machine = TopologyMachine::new(&options);
     drop(machine.handle(Instant::EPOCH, Input::Open));
     let mut reply = primary();
     reply.insert("minWireVersion", 900);

@@ -235,7 +235,7 @@ impl Deployment {
         let message = "no answer, not even to a ping, while another server answers";
         let error = Error::new(ErrorKind::Timeout, Stage::Hello, message);
         let report = own.check.give_up(now, error, out);
-        own.ping.failed(now, own.ping.conn(), out);
+        own.ping.failed(now, out);
         self.report(now, server, report, out);
     }
 }

@@ -16,6 +16,12 @@ fn display_names_kind_stage_code_and_text() {
 }
 
 #[test]
+fn an_error_can_be_put_at_another_stage() {
+    assert_eq!(refused().at(Stage::Tls).stage(), Stage::Tls);
+    assert_eq!(refused().at(Stage::Connect), refused());
+}
+
+#[test]
 fn the_chain_of_sources_has_the_same_text_as_the_line_with_all_causes_and_repeats_nothing() {
     let check = |error: &Error, links: &[&str]| {
         let chain = core::iter::successors(Some::<&dyn StdError>(error), |error| (*error).source());

@@ -35,7 +35,7 @@ fn options(seeds: &[&str]) -> Options {
 }
 
 fn opened(options: &Options) -> TopologyMachine {
-    let mut machine = TopologyMachine::new(options, ObjectId::default());
+    let mut machine = TopologyMachine::new(options);
     assert!(!machine.handle(NOW, Input::Open).is_empty());
     machine
 }
@@ -199,7 +199,7 @@ fn every_topology_and_server_type_has_the_specified_transition() {
 #[test]
 fn effects_come_in_the_order_of_the_specification() {
     // D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53
-    let mut machine = TopologyMachine::new(&options(&["a"]), ObjectId::default());
+    let mut machine = TopologyMachine::new(&options(&["a"]));
     let effects = machine.handle(NOW, Input::Open);
     assert_eq!(
         brief(&machine, &effects),
@@ -235,7 +235,7 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     // J-13, J-21, D-12, E-7: its wire versions are unknown.
     let mut options = options(&["a"]);
     options.load_balanced = true;
-    let mut machine = TopologyMachine::new(&options, ObjectId::default());
+    let mut machine = TopologyMachine::new(&options);
     let effects = machine.handle(NOW, Input::Open);
     assert!(
         effects
@@ -356,6 +356,29 @@ fn a_handshake_with_an_unavailable_server_makes_it_known_and_requests_a_check() 
         assert_eq!(requests, expected);
         let known = machine.description().server_by_id(server).unwrap();
         assert_eq!(known.server_type, ServerType::Mongos);
+    }
+}
+
+#[test]
+fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
+    let mongos = |counter| Hello {
+        topology_version: Some(TopologyVersion { process_id: ObjectId::default(), counter }),
+        ..hello(ServerType::Mongos)
+    };
+    for (fails, counter, ignored) in
+        [(false, 5, false), (false, 4, true), (true, 5, true), (true, 4, true)]
+    {
+        let mut machine = opened(&options(&["a"]));
+        let _ = check(&mut machine, "a", mongos(5));
+        let server = id(&machine, "a");
+        let generation = machine.generation(server, None).unwrap();
+        if fails {
+            let _ = fail(&mut machine, "a", ErrorKind::Network);
+        }
+        let hello = Hello { wire_versions: WireVersions { min: 0, max: 21 }, ..mongos(counter) };
+        let _ = machine.handle(NOW, Input::Handshake { server, generation, hello, rtt: RTT });
+        let known = machine.description().server_by_id(server).unwrap();
+        assert_eq!(known.wire_versions.max != 21, ignored, "{fails} {counter}");
     }
 }
 

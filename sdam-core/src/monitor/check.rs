@@ -131,23 +131,23 @@ impl Check {
         }
     }
 
-    /// Handles the opening of `conn`.
-    pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
-        if let Some(check) = self.take_running(conn, Waiting::Connection) {
+    /// Handles the opening of the connection, which is [awaited](Self::awaits).
+    pub(crate) fn connected(&mut self, now: Instant, out: &mut Outputs) {
+        if let Some(check) = self.take_running() {
             self.state = self.greet(now, check, out);
         }
     }
 
-    /// Handles a failure to open `conn`, or its breaking.
+    /// Handles a failure at `at` to open the [awaited](Self::awaits) connection, or its breaking.
     pub(crate) fn failed(
         &mut self,
         now: Instant,
         known: bool,
-        (conn, at): (ConnId, Instant),
+        at: Instant,
         error: Error,
         out: &mut Outputs,
     ) -> Option<Report> {
-        let check = self.take_running(conn, None)?;
+        let check = self.take_running()?;
         let took = Trip::new(check.since, at, now).duration();
         let (state, report) = self.fail(now, known, check, took, error, out);
         self.state = state;
@@ -192,7 +192,7 @@ impl Check {
     /// Ends the running check without an outcome, because the caller has left it unattended for so
     /// long that the outcome would be meaningless. Another check may begin at once.
     pub(crate) fn abandon(&mut self, now: Instant, out: &mut Outputs) {
-        if let Some(check) = self.take_running(self.conn(), None) {
+        if let Some(check) = self.take_running() {
             self.disconnect(out);
             out.emit(check.cancelled(now, "the check was abandoned by its caller"));
             self.state = State::Idle(Idle::at_once(now));
@@ -259,21 +259,10 @@ impl Check {
         }
     }
 
-    /// Takes the running check if `conn` is its connection and it waits for `waiting`, or for any
-    /// answer if that is `None`. The caller sets the next state.
-    pub(super) fn take_running(
-        &mut self,
-        conn: ConnId,
-        waiting: impl Into<Option<Waiting>>,
-    ) -> Option<Running> {
-        let waiting = waiting.into();
-        let own = self.conn() == conn;
+    /// Takes the running check, if there is one. The caller sets the next state.
+    pub(super) fn take_running(&mut self) -> Option<Running> {
         match mem::replace(&mut self.state, State::Done) {
-            State::Running(check)
-                if own && waiting.is_none_or(|waiting| waiting == check.waiting) =>
-            {
-                Some(check)
-            }
+            State::Running(check) => Some(check),
             state => {
                 self.state = state;
                 None

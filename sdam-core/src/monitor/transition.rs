@@ -7,7 +7,6 @@ use crate::{
     error::{Error, ErrorKind, Stage},
     event::{ConnectionId, EventKind, Heartbeat},
     hello::HelloRequest,
-    input::ConnId,
     output::{Output, Outputs},
     time::Instant,
 };
@@ -56,16 +55,15 @@ impl Check {
         State::Running(self.send(now, check, request, out))
     }
 
-    /// Handles a reply on `conn`.
+    /// Handles the [awaited](Self::awaits) reply.
     pub(crate) fn reply(
         &mut self,
         now: Instant,
         known: bool,
-        conn: ConnId,
         reply: Reply,
         out: &mut Outputs,
     ) -> Option<Report> {
-        let check = self.take_running(conn, Waiting::Reply)?;
+        let check = self.take_running()?;
         let (state, report) = self.answered(now, known, check, reply, out);
         self.state = state;
         report

@@ -82,3 +82,35 @@ impl<'de> Deserialize<'de> for ErrorReport {
             .with_max_wire_version(serial.max_wire_version))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::doc;
+
+    use super::*;
+    use crate::ids::ObjectId;
+
+    #[test]
+    fn reports_are_read_as_they_were_written() {
+        let reply = |reply: bson::Document| {
+            reply::error(&reply.to_vec().unwrap(), Stage::Operation).unwrap()
+        };
+        for error in [
+            Error::network(Stage::Connect, "reset"),
+            Error::timeout(Stage::Hello, "late"),
+            Error::protocol(Stage::Operation, "short"),
+            Error::auth("refused"),
+            Error::auth("refused").at(Stage::Hello),
+            Error::new(ErrorKind::Internal, Stage::Tls, "panicked"),
+            reply(doc! { "ok": 0, "errmsg": "boom", "code": 91 }),
+        ] {
+            let report = ErrorReport::new(Generation::FIRST, error)
+                .with_service(Some(ObjectId::from_bytes([7; 12])))
+                .with_max_wire_version(Some(21));
+            let text = serde_json::to_string(&report).unwrap();
+            let read: ErrorReport = serde_json::from_str(&text).unwrap();
+            assert_eq!(read, report, "{text}");
+            assert_eq!(read.error.reply(), report.error.reply(), "{text}");
+        }
+    }
+}

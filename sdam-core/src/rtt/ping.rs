@@ -137,26 +137,23 @@ impl Ping {
         }
     }
 
-    /// Handles the opening of `conn`.
-    pub(crate) fn connected(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
-        if let (State::Connecting { .. }, true) = (self.state, conn == self.conn()) {
-            let negotiation = Negotiation::Handshake;
-            self.connection = Some(negotiation);
-            self.send(now, negotiation, out);
-        }
+    /// Handles the opening of the connection, which is [awaited](Self::awaits).
+    pub(crate) fn connected(&mut self, now: Instant, out: &mut Outputs) {
+        let negotiation = Negotiation::Handshake;
+        self.connection = Some(negotiation);
+        self.send(now, negotiation, out);
     }
 
-    /// Handles a reply on `conn` and returns the round-trip time. `hello` is `None` if the reply is
-    /// an error.
+    /// Handles the [awaited](Self::awaits) reply and returns the round-trip time. `hello` is `None`
+    /// if the reply is an error.
     pub(crate) fn reply(
         &mut self,
         now: Instant,
-        conn: ConnId,
         trip: Trip,
         hello: Option<&Hello>,
         out: &mut Outputs,
     ) -> Option<Duration> {
-        let (State::Measuring { since }, true) = (self.state, conn == self.conn()) else {
+        let State::Measuring { since } = self.state else {
             return None;
         };
         // Only the negotiation uses the reply.
@@ -171,11 +168,9 @@ impl Ping {
         counts.then(|| trip.duration())
     }
 
-    /// Handles a failure to open `conn`, or its breaking.
-    pub(crate) fn failed(&mut self, now: Instant, conn: ConnId, out: &mut Outputs) {
-        if let State::Connecting { .. } | State::Measuring { .. } = self.state
-            && conn == self.conn()
-        {
+    /// Ends the measurement in progress, if there is one, and closes its connection.
+    pub(crate) fn failed(&mut self, now: Instant, out: &mut Outputs) {
+        if let State::Connecting { .. } | State::Measuring { .. } = self.state {
             self.fail(now, out);
         }
     }

@@ -114,7 +114,7 @@ impl Scan {
     /// A checked server counts as checked even if its reply was too old to change its description.
     /// Only a server that has since been reset to "infinity ago" (a former primary) is checked
     /// again.
-    fn is_candidate(&self, server: &ServerDescription) -> bool {
+    pub(super) fn is_candidate(&self, server: &ServerDescription) -> bool {
         let checks = self.checks_of(&server.address);
         match server.last_update_time {
             None => checks < MAX_CHECKS,
@@ -130,7 +130,7 @@ impl Scan {
 }
 
 /// Returns the rank of a candidate; the smallest is checked first.
-fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
+pub(super) fn rank(server: &ServerDescription) -> (u8, Option<Instant>) {
     let class = match server.server_type {
         ServerType::RsPrimary => 0,
         ServerType::PossiblePrimary => 1,

@@ -97,7 +97,7 @@ impl Scans {
             return Step::Wait;
         };
         self.state = State::Resting;
-        if alive && !superseded && self.selection.is_some() {
+        if alive && !superseded {
             return self.finish(Ok(Some(server)));
         }
         if let Some(selection) = &mut self.selection

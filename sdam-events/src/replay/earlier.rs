@@ -150,7 +150,7 @@ impl Unmonitored {
     pub(super) fn new(options: &Options) -> Self {
         Self {
             // Events do not contain the topology's id.
-            machine: TopologyMachine::new(options, ObjectId::default()),
+            machine: TopologyMachine::new(options),
             replies: BTreeMap::new(),
         }
     }

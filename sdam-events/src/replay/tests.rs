@@ -47,7 +47,7 @@ impl Client {
     fn new(options: &Options) -> Self {
         let sink = RecordSink::new(Vec::new(), options).unwrap();
         let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
-        let deployment = Deployment::new(options, Arc::new(config), TOPOLOGY, Rng::new(9));
+        let deployment = Deployment::new(options, Arc::new(config), Rng::new(9));
         Self {
             deployment: deployment.with_recorded_inputs(),
             queue: EventQueue::new(TOPOLOGY, Interest::ALL),

@@ -3,11 +3,16 @@
 mod base;
 mod doubles;
 
-use std::{collections::BTreeSet, thread, time::Duration};
+use std::{
+    collections::BTreeSet,
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Duration,
+};
 
 use self::{
     base::Base,
-    doubles::{Fault, breaking, dialer},
+    doubles::{BrokenDial, Fault, breaking, dialer},
 };
 use super::*;
 
@@ -30,6 +35,28 @@ fn a_single_threaded_runtime_passes() {
     runtime(&base.runtime);
     dial(base::Threads, Arc::clone(&base.runtime.backend.clock));
     shutdown(&base.runtime.clone(), || base.end());
+}
+
+#[test]
+fn every_suite_panics_with_the_broken_rule() {
+    let panics = |suite: &dyn Fn(), words: &str| {
+        let panic = catch_unwind(AssertUnwindSafe(suite)).expect_err(words);
+        let text = panic.downcast::<String>().unwrap();
+        assert!(text.starts_with("contracts are broken:"), "{text}");
+        assert!(text.contains(words), "`{words}` is not in {text}");
+    };
+    let base = breaking(Fault::FailuresAreOfTheProtocol);
+    panics(&|| backend(&base.runtime.backend), "a_refused_connect_is_a_network_error: ");
+    panics(&|| runtime(&base.runtime), "a_refused_connect_is_a_network_error, in a task: ");
+    panics(&|| blocking(&base.runtime.backend), "it has to block");
+    let clock = Arc::clone(&base.runtime.backend.clock);
+    let late = || dial(BrokenDial(Fault::RefusalsComeLate), Arc::clone(&clock));
+    panics(&late, "a_refusing_address_is_skipped: ");
+    let outliving = || {
+        let base = breaking(Fault::AttemptsPanicLate);
+        shutdown(&base.runtime.clone(), || base.end());
+    };
+    panics(&outliving, "connects_after_shutdown_end: ");
 }
 
 /// Each rule, a runtime that breaks it but no earlier rule, and the expected message.

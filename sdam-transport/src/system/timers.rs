@@ -161,7 +161,10 @@ mod tests {
         assert!((&mut far).now_or_never().is_none());
         assert!((&mut far).now_or_never().is_none());
         assert_eq!(clock.timers.state().waiting.len(), 1);
-        drop(far);
+        let mut other = clock.sleep_until(Instant::MAX);
+        assert!((&mut other).now_or_never().is_none());
+        assert_eq!(clock.timers.state().waiting.len(), 2, "of the same deadline");
+        drop((far, other));
         // The thread ends when no timer is pending; the last clock is then the only owner.
         let mut state = clock.timers.state();
         assert!(state.waiting.is_empty());

@@ -76,6 +76,7 @@ fn unknown_required_flags_are_refused_and_optional_ones_ignored_o_31() {
         assert_eq!(decoded.more_to_come(), more_to_come);
         assert_eq!(decoded.exhaust_allowed(), exhaust_allowed);
         assert!(!decoded.has_checksum());
+        assert!(!decoded.is_query_failure());
     };
     check(0, false, false);
     check(2, true, false);

@@ -116,8 +116,7 @@ impl Shared {
         // All counters start with the same seed, so a thread draws the same numbers from any lane.
         let seed = rng.next_u64();
         let config = Arc::new(config);
-        let id = events.topology();
-        let mut deployment = Deployment::new(&options, Arc::clone(&config), id, rng.fork());
+        let mut deployment = Deployment::new(&options, Arc::clone(&config), rng.fork());
         if events.wants_any(Interest::INPUTS) {
             deployment = deployment.with_recorded_inputs();
         }

@@ -34,7 +34,12 @@ const SUBJECTS: &[Subject] = &[
         own: &["--lib", "--test=simulated"],
         slow: &["concurrent_writes", "backpressure", "properties"],
     },
-    Subject { package: "sdam-transport", own: &["--lib"], slow: &[] },
+    // The suite for pools is proved by its doubles in sdam-pool.
+    Subject {
+        package: "sdam-transport",
+        own: &["--lib", "--package=sdam-pool", "--test=conformance"],
+        slow: &[],
+    },
     // Most rules of the pool are proved by tests of the engine.
     Subject {
         package: "sdam-pool",

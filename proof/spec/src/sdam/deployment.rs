@@ -6,7 +6,7 @@ use sdam_core::{
     deployment::{ConnId, Deployment, Input, Output, Outputs, Role, Timer},
     event::{EventKind, EventName},
     hello::{Handshake, HelloReply},
-    ids::{Generation, ObjectId, ServerId},
+    ids::{Generation, ServerId},
     monitor::MonitorConfig,
     options::Options,
     report::ErrorReport,
@@ -44,9 +44,8 @@ enum Asked {
 impl Driven {
     fn start(options: &Options) -> Self {
         let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
-        let id = ObjectId::from_bytes([1; 12]);
         let mut driven = Self {
-            deployment: Deployment::new(options, Arc::new(config), id, Rng::new(1)),
+            deployment: Deployment::new(options, Arc::new(config), Rng::new(1)),
             now: Instant::EPOCH,
             asked: BTreeMap::new(),
             generations: BTreeMap::new(),

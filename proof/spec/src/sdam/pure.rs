@@ -6,7 +6,7 @@ use sdam_core::{
     error::{Error, ErrorKind, Stage},
     event::EventKind,
     hello::Hello,
-    ids::{Generation, ObjectId, ServerId},
+    ids::{Generation, ServerId},
     machine::{Effect, Effects, Input, TopologyMachine},
     options::Options,
     report::ErrorReport,
@@ -37,7 +37,7 @@ struct PureMachine {
 impl PureMachine {
     fn start(options: &Options) -> Self {
         let mut subject = Self {
-            machine: TopologyMachine::new(options, ObjectId::from_bytes([1; 12])),
+            machine: TopologyMachine::new(options),
             now: Instant::EPOCH,
             generations: BTreeMap::new(),
             events: Vec::new(),

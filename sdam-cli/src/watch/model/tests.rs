@@ -34,7 +34,7 @@ impl Script {
         let options = Options::parse(uri).unwrap();
         let mut script = Self {
             model: Model::new(&options),
-            machine: TopologyMachine::new(&options, ObjectId::default()),
+            machine: TopologyMachine::new(&options),
             now: Instant::EPOCH,
             ids: BTreeMap::new(),
             times: BTreeMap::new(),

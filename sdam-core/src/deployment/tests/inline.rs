@@ -62,6 +62,24 @@ fn a_lost_server_is_checked_at_the_next_request_and_not_twice() {
 }
 
 #[test]
+fn a_check_without_answer_fails_at_its_deadline_and_one_left_unattended_is_repeated() {
+    for late in [false, true] {
+        let mut world = World::inline(&polled(&["a"]));
+        let _ = scan(&mut world, ScanRequest::Scan);
+        let deadline = world.deployment.deadline_of(Timer::Scan, false).unwrap();
+        world.now = deadline;
+        if late {
+            // The caller comes back with another request only when the time has passed.
+            let _ = scan(&mut world, ScanRequest::Scan);
+        }
+        let outputs = world.handle(Input::Due { timer: Timer::Scan, wanted: false });
+        let has = |name: &str| outputs.iter().any(|output| output == name);
+        assert_eq!(has("TopologyDescriptionChanged"), !late, "{outputs:?}");
+        assert_eq!(has(STARTED), late, "{outputs:?}");
+    }
+}
+
+#[test]
 fn a_closed_deployment_waits_for_nothing() {
     let mut world = World::inline(&polled(&["a"]));
     let _ = scan(&mut world, ScanRequest::Scan);

@@ -187,3 +187,22 @@ fn an_answer_of_another_kind_than_the_outstanding_one_begins_nothing() {
     let pushed = world.reply(check, &member(true, 1), true);
     assert!(pushed.contains(&"connect a2 for pings".into()), "{pushed:?}");
 }
+
+#[test]
+fn closing_disconnects_what_is_open_and_nothing_else() {
+    let mut world = World::open(&polled(&["a"]));
+    let disconnects = |outputs: &[std::string::String]| {
+        outputs.iter().any(|output| output.starts_with("disconnect"))
+    };
+    let outputs = world.handle(Input::Close);
+    assert!(!disconnects(&outputs), "{outputs:?}");
+    for is_checking in [false, true] {
+        let mut world = World::open(&polled(&["a"]));
+        let _ = match is_checking {
+            true => world.due("a", false),
+            false => world.check("a", &standalone()),
+        };
+        let outputs = world.handle(Input::Close);
+        assert!(disconnects(&outputs), "{outputs:?}");
+    }
+}

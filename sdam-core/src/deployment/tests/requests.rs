@@ -57,3 +57,25 @@ fn the_timer_that_is_due_first_is_named_first() {
     assert_eq!(world.deployment.deadline(true), Some(limit));
     assert_eq!(world.deployment.due(limit, false), Some(a));
 }
+
+#[test]
+fn answers_on_another_connection_or_of_another_kind_are_ignored() {
+    let mut world = World::open(&polled(&["a"]));
+    let _ = world.due("a", false);
+    let first = world.conn("a", Role::Check);
+    assert!(world.reply(first, &standalone(), false).is_empty());
+    assert_eq!(world.failed(first, ErrorKind::Network)[0], "disconnect a1");
+
+    world.wait_until(world.deadline("a", false).unwrap());
+    assert!(world.due("a", false).contains(&"connect a2".into()));
+    let second = world.conn("a", Role::Check);
+    assert!(world.connected(first).is_empty());
+    assert!(world.failed(first, ErrorKind::Network).is_empty());
+    assert_eq!(world.connected(second), ["hello on a2"]);
+    assert!(world.connected(second).is_empty());
+    assert!(world.reply(first, &standalone(), false).is_empty());
+    assert!(world.failed(first, ErrorKind::Network).is_empty());
+    let _ = world.reply(second, &standalone(), false);
+    assert_eq!(world.server_type("a"), ServerType::Standalone);
+    assert!(world.failed(second, ErrorKind::Network).is_empty());
+}

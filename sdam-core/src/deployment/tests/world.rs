@@ -16,7 +16,7 @@ pub(super) use crate::{
     deployment::*,
     error::{Error, ErrorKind, Stage},
     hello::Handshake,
-    ids::{Generation, ObjectId},
+    ids::Generation,
     options::{Detector, Options, ServerMonitoringMode},
     report::ErrorReport,
     server::ServerType,
@@ -62,8 +62,7 @@ impl World {
     /// Creates a deployment that is not open, at 1000 ms.
     pub(super) fn new(options: &Options) -> Self {
         let config = MonitorConfig::new(options, Arc::new(Handshake::new([])), false);
-        let id = ObjectId::default();
-        let deployment = Deployment::new(options, Arc::new(config), id, Rng::new(1));
+        let deployment = Deployment::new(options, Arc::new(config), Rng::new(1));
         Self {
             deployment: deployment.with_srv_polling(options),
             now: Instant::from_millis(1000),

@@ -18,7 +18,7 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
         let mut check = checks(polling());
         let mut out = Outputs::default();
         assert!(check.due(at(0), false, &mut out).is_none());
-        check.connected(at(5), check.conn(), &mut out);
+        check.connected(at(5), &mut out);
         let report = pass(&mut check, &mut out).unwrap();
         let next = check.deadline();
         assert_eq!(next, Some(at(19_000)), "the pause begins with the call");
@@ -40,12 +40,12 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
             bytes: bytes.into(),
             more_to_come: false,
         };
-        check.reply(at(9_000), false, check.conn(), reply, out)
+        check.reply(at(9_000), false, reply, out)
     });
     assert_eq!(sample, Some(twenty));
     let sample = run(&|check, out| {
         let error = Error::new(ErrorKind::Network, Stage::Hello, "reset");
-        check.failed(at(9_000), false, (check.conn(), at(25)), error, out)
+        check.failed(at(9_000), false, at(25), error, out)
     });
     assert_eq!(sample, None);
 }

@@ -148,7 +148,16 @@ fn pass(
     say: &Say,
     out: &mut Outputs,
 ) -> Option<Report> {
-    let conn = check.conn();
+    let awaited = check.awaits(check.conn());
+    let is_awaited = match say {
+        Say::Connected => awaited == Some(Waiting::Connection),
+        Say::Reply { .. } | Say::Bytes(_) => awaited == Some(Waiting::Reply),
+        Say::Failed(_) => awaited.is_some(),
+        _ => true,
+    };
+    if !is_awaited {
+        return None;
+    }
     let reply = |bytes: Vec<u8>, more_to_come| Reply {
         trip: Trip::new(asked, now, now),
         hello: Hello::parse(&bytes),
@@ -157,21 +166,21 @@ fn pass(
     };
     match say {
         Say::Reply { document, more } => {
-            return check.reply(now, known, conn, reply(encode(document), *more), out);
+            return check.reply(now, known, reply(encode(document), *more), out);
         }
         Say::Bytes(bytes) => {
-            return check.reply(now, known, conn, reply(bytes.clone(), false), out);
+            return check.reply(now, known, reply(bytes.clone(), false), out);
         }
         Say::Failed(kind) => {
             let error = Error::new(*kind, Stage::Connect, "scripted");
-            return check.failed(now, known, (conn, now), error, out);
+            return check.failed(now, known, now, error, out);
         }
         Say::Start | Say::Due => return check.due(now, known, out),
         Say::Request => {
             check.request(now);
             check.proceed(now, out);
         }
-        Say::Connected => check.connected(now, conn, out),
+        Say::Connected => check.connected(now, out),
         Say::Cancel => check.cancel(now, false, out),
         Say::Disconnected => check.connection_lost(),
         Say::Authenticated => check.authenticated(),

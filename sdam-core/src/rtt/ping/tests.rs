@@ -43,19 +43,22 @@ fn check(script: &[(u64, Say, &str)]) {
     let mut asked = Instant::EPOCH;
     for (index, (at, say, expected)) in script.iter().enumerate() {
         let now = Instant::from_millis(*at);
-        let conn = ping.conn();
+        let awaited = ping.awaits(ping.conn());
         let mut out = Outputs::default();
         let mut words: Vec<String> = Vec::new();
         match say {
-            Say::Connected => ping.connected(now, conn, &mut out),
-            Say::Reply(document) => {
+            Say::Connected if awaited == Some(Waiting::Connection) => {
+                ping.connected(now, &mut out);
+            }
+            Say::Reply(document) if awaited == Some(Waiting::Reply) => {
                 let hello = Hello::parse(&document.to_vec().unwrap());
                 let trip = Trip::new(asked, now, now);
-                let sample = ping.reply(now, conn, trip, hello.as_ref().ok(), &mut out);
+                let sample = ping.reply(now, trip, hello.as_ref().ok(), &mut out);
                 words.extend(sample.map(|sample| format!("sample {}", sample.as_millis())));
             }
-            Say::Failed => ping.failed(now, conn, &mut out),
+            Say::Failed if awaited.is_some() => ping.failed(now, &mut out),
             Say::Due => ping.due(now, &mut out),
+            Say::Connected | Say::Reply(_) | Say::Failed => {}
         }
         for output in out {
             words.push(match output {
@@ -139,10 +142,10 @@ fn the_sample_is_the_time_on_the_wire_whenever_the_reply_is_processed() {
         let mut ping = pings();
         let mut out = Outputs::default();
         ping.due(at(0), &mut out);
-        ping.connected(at(0), ping.conn(), &mut out);
+        ping.connected(at(0), &mut out);
         let trip = Trip::new(at(sent), at(arrived), at(processed));
         let hello = Hello::default();
-        let found = ping.reply(at(processed), ping.conn(), trip, Some(&hello), &mut out);
+        let found = ping.reply(at(processed), trip, Some(&hello), &mut out);
         assert_eq!(found, sample.map(Duration::from_millis));
     };
     check(5, 25, 25, Some(20));

@@ -3,7 +3,10 @@
 use std::{string::ToString, vec::Vec};
 
 use super::{super::*, world::*};
-use crate::server::ServerType;
+use crate::{
+    ids::ServerId,
+    server::{ServerDescription, ServerType},
+};
 
 fn rs(seeds: &str) -> World {
     World::new(seeds, 1, |options| options.replica_set = Some("rs".into()))
@@ -73,6 +76,39 @@ fn a_possible_primary_is_checked_before_members_of_unknown_type() {
         let order = scan(&mut world);
         assert!(["a", "b a c", "c a b"].iter().any(|start| order.starts_with(start)), "{order}");
     }
+}
+
+#[test]
+fn candidates_are_checked_by_type_and_then_by_age() {
+    let server = |server_type, updated: Option<u64>| {
+        let mut server = ServerDescription::unknown(ServerId::from_u64(1), address("a"));
+        server.server_type = server_type;
+        server.last_update_time = updated.map(Instant::from_millis);
+        server
+    };
+    let ranked = [
+        server(ServerType::RsPrimary, Some(9)),
+        server(ServerType::PossiblePrimary, Some(9)),
+        server(ServerType::RsSecondary, None),
+        server(ServerType::RsArbiter, Some(1)),
+        server(ServerType::Mongos, Some(9)),
+        server(ServerType::Unknown, None),
+        server(ServerType::RsGhost, Some(1)),
+        server(ServerType::Unknown, Some(9)),
+    ];
+    assert!(ranked.is_sorted_by(|one, next| order::rank(one) < order::rank(next)));
+}
+
+#[test]
+fn an_address_is_checked_twice_at_the_most() {
+    let never = ServerDescription::unknown(ServerId::from_u64(1), address("a"));
+    let mut scan = Scan::new(Instant::EPOCH);
+    let allowed = [(); 4].map(|()| {
+        let allowed = (scan.may_repeat(&never.address), scan.is_candidate(&never));
+        scan.count(&never.address);
+        allowed
+    });
+    assert_eq!(allowed, [(true, true), (true, true), (false, false), (false, false)]);
 }
 
 #[test]

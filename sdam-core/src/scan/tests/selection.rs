@@ -50,6 +50,21 @@ fn h_1_l_68_the_first_selection_scans_without_delay() {
 }
 
 #[test]
+fn h_14_a_load_balancer_is_selected_without_discovery() {
+    let mut world = World::new("p", 1, |options| options.load_balanced = true);
+    world.wanted = ServerType::LoadBalancer;
+    assert_eq!(world.select(0), "selected p");
+    assert_eq!(world.run(ScanRequest::Scan), Step::Output(Output::Finish(Ok(None))));
+    let server = world.suitable().unwrap();
+    let checked = world.run(ScanRequest::Check { server });
+    assert_eq!(checked, Step::Output(Output::Finish(Ok(None))));
+    // Only a custom selector rejects the only server, and no scan would change that.
+    world.wanted = ServerType::Mongos;
+    assert_eq!(world.selects(5_000, 30_000), "TriedOnce");
+    assert_eq!(world.log, [""; 0]);
+}
+
+#[test]
 fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     let mut world = world(|_| ());
     world.select(30_000);
@@ -135,4 +150,18 @@ fn an_abandoned_selection_leaves_its_probe_to_the_next_one() {
     let log = world.select(0);
     assert!(log.starts_with("probe a alive, "), "{log}");
     assert!(log.ends_with("selected a"), "{log}");
+}
+
+#[test]
+fn a_probe_that_fails_is_followed_by_a_scan_until_the_deadline_has_passed() {
+    for (patience, expected) in
+        [(1_000, "probe p dead, p, selected p"), (1_001, "probe p dead, Timeout")]
+    {
+        let mut world = world(patient);
+        world.select(30_000);
+        world.idle = Some(Duration::from_secs(9));
+        world.probes = [false].into();
+        world.patience = Duration::from_millis(patience);
+        assert_eq!(world.selects(9_000, 1_000), expected);
+    }
 }

@@ -96,7 +96,7 @@ impl World {
     pub(super) fn new(seeds: &str, seed: u64, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(addresses(seeds));
         change(&mut options);
-        let mut topology = TopologyMachine::new(&options, ObjectId::default());
+        let mut topology = TopologyMachine::new(&options);
         let _opened = topology.handle(Instant::EPOCH, Input::Open);
         Self {
             now: Instant::EPOCH,

@@ -354,7 +354,7 @@ impl Drop for Panicking {
 }
 
 #[derive(Debug)]
-pub(super) struct BrokenDial(Fault);
+pub(super) struct BrokenDial(pub(super) Fault);
 
 #[async_trait]
 impl Dial for BrokenDial {

@@ -136,9 +136,17 @@ fn a_hello_is_framed_as_requested_o_2_o_3_f_30() {
     let mut awaitable = HelloRequest::awaitable(true, None, known, Duration::from_secs(10));
     check(&awaitable, OpCode::Msg, true);
     awaitable.op_query = true;
-    let mut exchange = Exchange::new();
-    assert_eq!(exchange.hello(&awaitable), Err(WireError::NotInOpQuery));
-    assert!(exchange.is_usable());
+    let [mut modern, mut streamed] = [(); 2].map(|()| HelloRequest::poll(false, None));
+    modern.modern = true;
+    streamed.exhaust_allowed = true;
+    for refused in [&mut modern, &mut streamed] {
+        refused.op_query = true;
+    }
+    for refused in [awaitable, modern, streamed] {
+        let mut exchange = Exchange::new();
+        assert_eq!(exchange.hello(&refused), Err(WireError::NotInOpQuery));
+        assert!(exchange.is_usable());
+    }
 }
 
 #[test]
