@@ -30,7 +30,7 @@ fn hello(criterion: &mut Criterion) {
             })
         });
     });
-    // Searching a successful reply to an operation for state change errors.
+    // Searches a successful reply to an operation for a state change error.
     criterion.bench_function("reply/error_in_success", |bencher| {
         bencher.iter(|| reply::error(black_box(&reply), Stage::Operation));
     });

@@ -1,4 +1,4 @@
-//! The cost of a reply in the topology machine, with and without a change of the description.
+//! Measures how the topology machine handles a reply that changes the description, or does not.
 //!
 //! A reader holds the previous description, like the engine's snapshot, so the figures include
 //! dropping it.

@@ -52,7 +52,7 @@ impl ServerAddress {
         if let Some(port) = port_of_usual(text) {
             return Ok(Self { text: text.into(), port: Some(port) });
         }
-        // The rule of connection strings, because SDAM has none.
+        // The rule of Connection String: SDAM does not say how to recognize a socket.
         if text.strip_suffix(".sock").is_some() {
             if text.chars().any(char::is_control) {
                 return Err("the path contains a control character");
@@ -118,8 +118,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns the port of `text` if that is the whole address of a host name as it is kept. Nearly all
-/// members in replies are, so they are read in one pass.
+/// Returns the port if `text` is a host name in lower case, a colon and a port. Nearly all members
+/// in replies have this form, so they are read in one pass.
 fn port_of_usual(text: &str) -> Option<u16> {
     let mut colon = None;
     for (index, byte) in text.bytes().enumerate() {
@@ -130,7 +130,7 @@ fn port_of_usual(text: &str) -> Option<u16> {
         }
     }
     let digits = text.get(colon? + 1..)?;
-    // Neither zero nor written with leading zeros.
+    // A port is not zero and has no leading zeros.
     if digits.starts_with('0') {
         return None;
     }

@@ -56,8 +56,8 @@ impl<'a> CommandFields<'a> {
         !self.has_write_concern && !self.is_in_transaction
     }
 
-    /// Returns the `maxTimeMS` of the command if its operation has `left` milliseconds for the
-    /// server (Client Side Operations Timeout: "Command Execution").
+    /// Returns the `maxTimeMS` to send if the server has `left` milliseconds for the command
+    /// (Client Side Operations Timeout: "Command Execution").
     ///
     /// It replaces the command's own `maxTimeMS`, except in a `getMore`, where it is the time to
     /// wait for more documents and is only limited to `left`. A find with a tailable cursor that
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn reads_take_a_read_concern_unless_they_have_one_or_a_transaction_has() {
-        // B-42
+        // The client's read concern is only for reads that support one (B-42).
         let takes = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.takes_read_concern(), expected, "{command}");
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn writes_take_a_write_concern_unless_they_have_one_or_a_transaction_has() {
-        // B-42
+        // A transaction has its own write concern (B-42).
         let takes = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.takes_write_concern(), expected, "{command}");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_time_that_is_left_replaces_that_of_the_command_but_for_cursors() {
-        // I-70
+        // A `getMore` keeps its own shorter limit, and a tailable find has none (I-70).
         let max_time = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.max_time_within(70), expected, "{command}");

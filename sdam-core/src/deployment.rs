@@ -294,7 +294,7 @@ impl Deployment {
         self.topology.generation(server, service)
     }
 
-    /// Returns the judge of silent servers; `None` if there is none, as always in inline mode.
+    /// Returns the failure detector; `None` if none is configured, and always in inline mode.
     pub fn detector(&self) -> Option<Detector> {
         self.evidence.detector()
     }
@@ -366,7 +366,7 @@ impl Deployment {
     fn server_due(&mut self, now: Instant, server: ServerId, wanted: bool, out: &mut Outputs) {
         if self.inline.is_none() {
             self.note_stall(now, server);
-            // Before time-outs, which end the requests whose silence counts.
+            // This precedes time-outs, because they end the requests whose answers may be overdue.
             self.await_answer(now, server, out);
             self.judge(now, server, out);
         }
@@ -538,7 +538,7 @@ impl Deployment {
         self.topology.is_known(server)
     }
 
-    /// Returns the server that waits for `answer` on `conn`, or for any answer if it is `None`.
+    /// Returns the server that waits for `answer` on `conn`; `None` means any answer.
     fn awaiting(
         &mut self,
         conn: ConnId,

@@ -5,7 +5,7 @@
 //! [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats them for people.
 //!
 //! Fields are not read with the iterator of `bson`, which takes longer than the rest of the parser
-//! of replies. It only tells why a document is malformed.
+//! of replies. That iterator is used only to explain why a document is malformed.
 
 mod element;
 mod ext_json;
@@ -153,7 +153,7 @@ pub(crate) struct Field<'a> {
     /// UTF-8.
     key: &'a [u8],
     kind: ElementType,
-    /// As long as the type demands.
+    /// Has the length that the type requires.
     value: &'a [u8],
 }
 

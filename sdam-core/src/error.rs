@@ -355,7 +355,7 @@ impl Error {
         self.0.source.as_deref()?.downcast_ref()
     }
 
-    /// Returns whether the connection broke or timed out, or its answer was unacceptable.
+    /// Returns whether the connection broke or timed out, or the peer's answer was unacceptable.
     pub fn is_network(&self) -> bool {
         matches!(self.kind(), ErrorKind::Network | ErrorKind::Timeout | ErrorKind::Protocol)
     }

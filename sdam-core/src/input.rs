@@ -157,8 +157,8 @@ pub enum Input {
         /// The time at which the wait began.
         sent: Instant,
     },
-    /// An operation got its reply, while the server is [asked](crate::server::Silence::asked) or
-    /// after the operation was reported as [`Late`](Self::Late).
+    /// An operation got its reply while a detector was [asking](crate::server::Silence::asked) the
+    /// server, or after the operation was reported as [`Late`](Self::Late).
     Answered {
         /// The server.
         server: ServerId,
@@ -277,7 +277,7 @@ pub struct RecordedInput {
     serde(rename_all = "camelCase", deny_unknown_fields)
 )]
 pub struct Setup {
-    /// The seed of its random numbers.
+    /// The seed of the deployment's random numbers.
     pub seed: u64,
     /// `heartbeatFrequencyMS`.
     #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
@@ -292,7 +292,7 @@ pub struct Setup {
     pub streaming: bool,
     /// True if a failed check of a known server is retried before it counts.
     pub retry_before_unknown: bool,
-    /// The strategy for leaving silent servers.
+    /// The strategy for giving up on silent servers.
     #[cfg_attr(feature = "serde", serde(default, skip_serializing_if = "Option::is_none"))]
     pub detector: Option<Detector>,
     /// The options of scans, in inline mode.

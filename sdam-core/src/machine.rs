@@ -166,8 +166,8 @@ impl TopologyMachine {
         let Some(current) = self.current(server) else {
             return Effects::default();
         };
-        // F-50: a failed check has cost the monitor its connection, regardless of the error's
-        // version, so only a success can be stale.
+        // A failed check has cost the monitor its connection, whatever the error's topology
+        // version, so only a success can be stale (F-50).
         if let Ok(hello) = &outcome
             && current.is_newer_than_reply(hello.topology_version)
         {
@@ -217,13 +217,13 @@ impl TopologyMachine {
         {
             return Effects::default();
         }
-        // Selection compares round-trip times. So a server without one is left to its monitor, from
-        // which an early check is requested.
+        // Selection compares round-trip times, so a server without one stays as it is until its
+        // monitor has checked it, which is requested here.
         if rtt.is_none() {
             return Effects::one(Effect::RequestCheck { server });
         }
         let address = current.address.clone();
-        // After an operation's error, the monitor may have no connection and a long wait ahead.
+        // After an operation's error, the monitor may be disconnected and about to wait for long.
         let request_check = !current.server_type.is_available();
         let new = ServerDescription::from_hello(server, address, hello, rtt, now);
         self.update(

@@ -143,15 +143,15 @@ pub struct Options {
     /// It has an effect on Linux and Android only, and no connection string contains it.
     #[doc(alias = "TCP_USER_TIMEOUT")]
     pub tcp_user_timeout: Option<Duration>,
-    /// The strategy for leaving a server that has fallen silent, before the time limit of its checks;
-    /// `None`, the default, waits for that. No connection string contains it.
+    /// The strategy for giving up on a silent server before the time limit of its checks; `None`,
+    /// the default, waits for that limit. No connection string contains it.
     pub detector: Option<Detector>,
     /// True if reads avoid [suspected](crate::server::Silence::suspected) servers as long as others
     /// are eligible. No connection string contains it.
     pub avoid_suspected: bool,
     /// The connection string's options for the rest of the driver.
     pub driver: DriverOptions,
-    /// The deviations from the specifications, which applications leave alone.
+    /// The deviations from the specifications, which applications should not change.
     pub deviations: Deviations,
     /// The warnings about the connection string.
     pub(crate) uri_warnings: Vec<Warning>,

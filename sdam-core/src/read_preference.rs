@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_tag_set_matches_servers_that_have_all_its_tags() {
-        // L-15
+        // The empty tag set matches every server (L-15).
         let server: TagSet = [("dc", "ny"), ("rack", "1")].into_iter().collect();
         let check = |tags: &[(&str, &str)], expected| {
             let wanted: TagSet = tags.iter().copied().collect();
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     #[expect(deprecated, reason = "servers before 8.0 still accept it")]
     fn mode_primary_refuses_tags_max_staleness_and_hedging() {
-        // L-17, L-20, L-71
+        // A list with only the empty tag set is allowed (L-17, L-20, L-71).
         let tags: TagSet = [("dc", "ny")].into_iter().collect();
         let limit = Duration::from_secs(120);
         let check = |build: &dyn Fn(ReadPreference) -> ReadPreference, option: Option<&str>| {
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn fractional_max_staleness_and_tag_names_with_nul_are_refused() {
-        // L-71
+        // Only valid parts may be sent to a server (L-71).
         let limit = Duration::from_millis(90_500);
         let nearest = ReadPreference::new(ReadMode::Nearest);
         let tags: TagSet = [("d\0c", "ny")].into_iter().collect();
@@ -276,7 +276,7 @@ mod tests {
 
     #[test]
     fn display_omits_parts_that_restrict_nothing() {
-        // L-80
+        // Selection errors name the mode, the tags and the limit (L-80).
         let check = |preference: ReadPreference, text| assert_eq!(preference.to_string(), text);
         let secondary = ReadPreference::new(ReadMode::Secondary);
         let tags = || [[("dc", "ny")].into_iter().collect(), TagSet::default()].into();

@@ -109,9 +109,9 @@ impl RttWindow {
         quartile.copied().or(self.newest).unwrap_or_default()
     }
 
-    /// Returns the mean of the last ten samples and their standard deviation, without the three
-    /// greatest of ten, which repetitions by TCP, short spells of load and the end of a silence
-    /// cause, and at least without the greatest one of fewer; zero if there was never a sample.
+    /// Returns the mean and the standard deviation of the last ten samples without the three
+    /// greatest, which TCP retransmissions, short spells of load and the end of a silence cause. Of
+    /// fewer samples, at least the greatest is left out. Zero if there was never a sample.
     pub(crate) fn distribution(&self) -> (Duration, Duration) {
         let (sorted, count) = self.sorted();
         if count == 0 {
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn the_average_starts_with_the_first_sample_and_weighs_later_ones_by_a_fifth() {
-        // G-1, A-9
+        // A later sample has a weight of one fifth (G-1, A-9).
         assert_eq!(window(&[10]).average_millis(), Some(10.0));
         let average = window(&[10, 20]).average_millis().unwrap();
         assert!((average - 12.0).abs() < 1e-9, "{average}");
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn the_minimum_covers_the_last_ten_samples_and_is_zero_before_the_second() {
-        // G-9, A-9, A-24
+        // Only the last ten samples count (G-9, A-9, A-24).
         let check = |samples: &[u64], minimum| {
             let rtt = window(samples).rtt().unwrap();
             assert_eq!(rtt.minimum, Duration::from_millis(minimum), "{samples:?}");
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn negative_samples_are_rejected() {
-        // G-2
+        // An invalid sample changes nothing (G-2).
         let mut rtt = window(&[10]);
         rtt.add_millis(-1.0);
         rtt.add_millis(f64::NAN);
@@ -206,7 +206,7 @@ mod tests {
 
     #[test]
     fn after_a_reset_the_newest_sample_is_kept_until_the_next_one() {
-        // G-3
+        // The next sample starts a new average (G-3).
         let mut rtt = window(&[]);
         rtt.reset();
         assert_eq!(rtt.rtt(), None);

@@ -239,7 +239,7 @@ impl Scans {
         }
     }
 
-    /// Like [`begin`](Self::begin), but only for the urgent server.
+    /// Begins the request like [`begin`](Self::begin), but checks only the urgent server.
     fn begin_urgent(&mut self, view: View<'_>) -> Step {
         match &mut self.state {
             State::Checking { .. } | State::Probing { .. } => self.begin(view),
@@ -256,7 +256,7 @@ impl Scans {
             return step;
         }
         let stale = self.stale || self.selection.is_some() && self.is_due(view.now);
-        // H-14: there is no discovery behind a load balancer.
+        // There is no discovery behind a load balancer (H-14).
         if !stale || view.is_load_balanced() {
             return self.attempt(view);
         }
@@ -311,8 +311,8 @@ impl Scans {
         }
         self.last_scan = Some(scan.ended(view.now));
         if scan.is_resumed() {
-            // Most of its results date from the abandoned call, so it does not count as this call's
-            // scan.
+            // Most results of this scan date from the abandoned call, so it does not count as the
+            // scan of this call.
             return self.advance(view);
         }
         if let Some(selection) = &mut self.selection {

@@ -182,9 +182,9 @@ impl ServerDescription {
         TopologyVersion::compare(self.topology_version, version).is_gt()
     }
 
-    /// Returns whether an error with `version` is stale; unlike in
+    /// Returns whether an error with `version` is stale. Unlike with
     /// [`is_newer_than_reply`](Self::is_newer_than_reply), an error that repeats the known version
-    /// is.
+    /// is stale, too.
     #[doc(alias = "isStaleError")]
     pub fn is_newer_than_error(&self, version: Option<TopologyVersion>) -> bool {
         TopologyVersion::compare(self.topology_version, version).is_ge()

@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn the_session_used_last_is_used_again_with_the_next_number() {
-        // I-77, R-2
+        // A reused session continues counting (I-77, R-2).
         let mut pool = SessionPool::new();
         let mut first = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let second = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_session_that_expires_within_a_minute_is_not_used_again() {
-        // I-77
+        // A session that is about to expire is not reused (I-77).
         let mut pool = SessionPool::new();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         let id = session.id();
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn sessions_about_to_expire_are_forgotten_when_another_one_comes_back() {
-        //
+        // Returning a session discards those that are about to expire.
         let mut pool = SessionPool::new();
         let sessions = [0, 0, 20].map(|now| acquire(&mut pool, minutes(now), HALF_AN_HOUR));
         let [first, second, third] = sessions;
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn behind_a_load_balancer_sessions_do_not_expire() {
-        //
+        // There is no session time-out here.
         let mut pool = SessionPool::new();
         let session = acquire(&mut pool, minutes(0), None);
         let id = session.id();
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_session_with_a_network_error_is_not_used_again() {
-        // I-77, R-5
+        // A network error makes a session dirty (I-77, R-5).
         let mut pool = SessionPool::new();
         let mut session = acquire(&mut pool, minutes(0), HALF_AN_HOUR);
         session.mark_dirty();
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn sessions_are_ended_in_batches_of_10_000() {
-        // I-78
+        // One command ends at most 10,000 sessions (I-78).
         let mut pool = SessionPool::new();
         let all: Vec<_> = (0..=END_BATCH)
             .map(|number| {
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_transaction_is_written_as_a_uuid_of_version_4_and_its_number() {
-        //
+        // The session's id is a random UUID.
         let random = [0xFF; 16];
         let mut session = SessionPool::new().acquire(minutes(0), None, || random);
         let mut command = DocumentWriter::new();

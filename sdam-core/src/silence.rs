@@ -9,8 +9,8 @@ use crate::time::Instant;
 /// keeps its type, unless a [`Detector`](crate::options::Detector) finds out sooner.
 ///
 /// An answer is a reply to a check or to a measurement, the reply to hello on a pooled connection,
-/// a reported error that the server has sent, or a reply to an operation while it is asked. An open
-/// connection is none, because the system of a frozen process accepts it.
+/// a reported error that the server has sent, or a reply to an operation while a detector asks the
+/// server. An open connection does not count, because the system of a frozen process accepts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Silence {
@@ -22,8 +22,8 @@ pub struct Silence {
     /// The time at which the server became suspect: its answer was overdue, and another server has
     /// answered since it was expected. `None` if it is not suspected.
     pub suspected: Option<Instant>,
-    /// The time at which a [detector](crate::options::Detector) asked the server; `None` if it has
-    /// answered since, or there is none.
+    /// The time at which a [detector](crate::options::Detector) asked the server for an answer;
+    /// `None` if the server has answered since, or if there is no detector.
     pub asked: Option<Instant>,
     /// The number of reported operations that timed out since the last answer.
     pub timeouts: u32,

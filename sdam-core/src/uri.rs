@@ -244,7 +244,7 @@ impl ConnectionString {
         }
         let mut options = self.draft();
         options.uri_warnings = self.warnings;
-        // The official files require that the string itself does not warn.
+        // The official test files require that parsing the string causes no such warning.
         let unsupported = TlsOptions::ocsp_warnings(&self.settings);
         options.uri_warnings.extend(unsupported);
         options.uri_unguarded = self.unguarded;

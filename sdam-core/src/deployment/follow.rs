@@ -1,5 +1,5 @@
-//! Propagation of changes of the topology to the other parts. Only here does one part act on
-//! another.
+//! Propagation of changes of the topology to the other parts of a deployment. No other file lets
+//! one part act on another.
 
 use super::{Deployment, Server};
 use crate::{
@@ -64,7 +64,7 @@ impl Deployment {
     }
 
     /// Applies the effects of a change of the topology. `checked` is the server whose check has
-    /// caused the change, if one has.
+    /// caused the change, if any.
     fn follow(
         &mut self,
         now: Instant,

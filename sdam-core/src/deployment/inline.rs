@@ -124,7 +124,7 @@ impl Deployment {
         }
     }
 
-    /// Continues the request if its check has ended, be it by an operation's error.
+    /// Continues the request if its check has ended, possibly because of an operation's error.
     pub(super) fn go_on(&mut self, now: Instant, out: &mut Outputs) {
         let Some(server) = self.checking() else {
             return;

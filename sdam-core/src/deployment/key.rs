@@ -10,12 +10,12 @@ impl Deployment {
     ///
     /// Instants are written relative to `now`, so that equal states at different times have equal
     /// keys. Server ids, connection numbers, the values of generations and round-trip times, and
-    /// error texts are omitted, because no rule depends on them. So is the random order in which a
-    /// scan checks servers of equal rank. Of the limit on checks without a pause, only its
-    /// exhaustion is written.
+    /// error texts are omitted, because no rule depends on them, and so is the random order in
+    /// which a scan checks servers of equal rank. For the limit on checks without a pause, only
+    /// whether it is exhausted is written.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
-        // Sorted by address, so that the order does not depend on the path to the state.
+        // Sorting by address makes the order independent of the path to the state.
         for described in self.description().servers() {
             let Some(server) = self.server(described.id) else {
                 continue;
@@ -23,7 +23,7 @@ impl Deployment {
             server.check.write_key(now, hasher);
             server.ping.write_key(now, hasher);
             server.rtt.rtt().is_some().hash(hasher);
-            // Without tasks, nobody is suspected.
+            // Servers are never suspected in inline mode.
             if self.inline.is_none() {
                 self.write_suspicion(now, server, hasher);
             }

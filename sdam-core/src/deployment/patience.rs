@@ -1,4 +1,4 @@
-//! The waits of a [`Detector`], by the round-trip times of a server.
+//! Derives the waits of a [`Detector`] from the round-trip times of a server.
 
 use core::time::Duration;
 
@@ -7,21 +7,21 @@ use crate::{
     rtt::RttWindow,
 };
 
-/// The number of usual round trips that an answer may take before the server is asked.
+/// The number of usual round trips that an answer may take before the server is pinged.
 const PROMPT_TRIPS: u32 = 2;
 
-/// The number of usual round trips for which [`Detector::Probing`] waits for the answer to a ping:
-/// replies that become twenty times slower are in time.
+/// The number of usual round trips for which [`Detector::Probing`] waits for the answer to a ping,
+/// so that replies may become twenty times slower.
 const TRIPS: u32 = 21;
 
-/// The additional wait, in which TCP repeats a lost segment.
+/// The additional wait, which lets TCP retransmit a lost segment.
 const REPETITION: Duration = Duration::from_millis(400);
 
-/// The least standard deviation of [`Detector::PhiAccrual`], in quarters of the mean: with a
-/// threshold of 12, replies that become sixteen times slower are in time.
+/// The least standard deviation of [`Detector::PhiAccrual`], in quarters of the mean. With a
+/// threshold of 12, it lets replies become sixteen times slower.
 const LEAST_DEVIATION: u32 = 9;
 
-/// The least time for which the answer to a ping is awaited before a new connection is opened.
+/// The least time to wait for the answer to a ping before a new connection is opened.
 const HURRY: Duration = Duration::from_millis(100);
 
 /// Quantiles of the normal distribution in thousandths of its standard deviation: entry `n - 1` is
@@ -30,12 +30,12 @@ const QUANTILES: [u32; MAX_THRESHOLD] =
     [1282, 2326, 3090, 3719, 4265, 4753, 5199, 5612, 5998, 6361, 6706, 7034];
 
 impl Detector {
-    /// Returns how long an answer may take before the server is asked.
+    /// Returns how long an answer may take before the server is pinged.
     pub(crate) fn prompt(self, rtt: &RttWindow) -> Duration {
         self.floor().max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
     }
 
-    /// Returns after how long a ping without an answer is followed by a new connection.
+    /// Returns how long to wait for the answer to a ping before a new connection is opened.
     pub(crate) fn hurry(rtt: &RttWindow) -> Duration {
         HURRY.max(rtt.lower_quartile().saturating_mul(PROMPT_TRIPS))
     }
@@ -94,7 +94,7 @@ mod tests {
         check(8, &[100, 100], 500 + 100 + 1262);
         check(12, &[100], 500 + 100 + 1582);
         check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1262);
-        // The first hello was answered late, when the server went on after a silence.
+        // The first hello was answered late, when a stopped server continued.
         check(12, &[9000, 1], 500 + 1 + 15);
         // The mean is 100, and the deviation 245.
         check(3, &[0, 0, 0, 0, 0, 0, 700, 2000, 2000, 2000], 500 + 100 + 756);

@@ -63,8 +63,8 @@ impl Server {
         connections.into_iter().chain(judgments).flatten().min()
     }
 
-    /// Begins the check and the measurement that may begin now. A measurement that may begin within
-    /// its slack uses this call, so it needs no wake-up of its own.
+    /// Begins the check and the measurement that are due. A measurement within its slack of being
+    /// due also begins, so that it needs no wake-up of its own.
     pub(super) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.is_streaming() {

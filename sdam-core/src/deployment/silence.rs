@@ -22,41 +22,41 @@ use crate::{
 /// The minimum time for which an answer may be late before it is overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same, as a multiple of the 90th percentile of the round-trip times.
+/// The same minimum, as a multiple of the 90th percentile of the round-trip times.
 const PATIENCE_IN_TRIPS: u32 = 8;
 
-/// The delay of a timer from which on this host counts as stalled, which excuses all servers.
+/// If a timer is late by this much, this host was stalled, so no server is suspected.
 pub(super) const STALL: Duration = Duration::from_millis(500);
 
 /// The evidence that concerns all servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
-    /// The two servers that answered last, the later one first. Two are enough to find the last
-    /// answer of any other server than a given one.
+    /// The two servers that answered last, the later one first. For any given server, one of them
+    /// is the other server that answered last.
     latest: [Option<(ServerId, Instant)>; 2],
     pub(super) host: Host,
-    /// The servers that are overdue and not suspected, because no other server has answered since.
-    /// A list, so that an answer need not look at all servers.
+    /// The overdue servers that are not suspected, because no other server has answered since. The
+    /// list saves each answer a search of all servers.
     overdue: Vec<ServerId>,
     /// The servers whose trials wait for the answer of another server.
     pub(super) undecided: Vec<ServerId>,
 }
 
-/// The evidence that this host is to blame for late answers, and the judge of servers.
+/// The evidence that this host is to blame for late answers, and the failure detector.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Host {
-    /// The end of its last stall.
+    /// The end of this host's last stall.
     pub(super) stalled: Option<Instant>,
-    /// The stalls since the last answers that came in time; each makes waits longer.
+    /// The number of stalls since answers last came in time; each makes waits longer.
     pub(super) doubts: u8,
     pub(super) detector: Option<Detector>,
 }
 
 impl Host {
-    /// The maximum of doubts (Lifeguard: "LHM").
+    /// The maximum of `doubts` (Lifeguard: "LHM").
     const MAX_DOUBTS: u8 = 8;
 
-    /// Returns the wait `usual`, which is longer if this host seems to be slow.
+    /// Returns the wait `usual`, extended if this host seems to be slow.
     pub(super) fn extended(self, usual: Duration) -> Duration {
         usual.saturating_mul(u32::from(self.doubts) + 1)
     }
@@ -124,14 +124,14 @@ impl Server {
         self.excused(outstanding.into_iter().flatten().min()?, host)
     }
 
-    /// Returns from when on an answer that was due at `since` is late. `None` if the server has
-    /// never answered.
+    /// Returns the time after which an answer that was due at `since` is late. `None` if the server
+    /// has never answered.
     pub(super) fn excused(&self, since: Instant, host: Host) -> Option<Instant> {
         Some(since.max(self.answers.last?).max(host.stalled.unwrap_or_default()))
     }
 
-    /// Returns when the server's answer is overdue; `None` if it is already, or nothing is known
-    /// about the server.
+    /// Returns when the server's answer becomes overdue; `None` if it is overdue already, or if
+    /// nothing is known about the server.
     pub(super) fn overdue(&self, host: Host) -> Option<Instant> {
         let is_prompt = self.answers.standing == Standing::Prompt;
         is_prompt.then(|| self.expected(host))?.map(|expected| expected + self.patience(host))
@@ -187,8 +187,8 @@ impl Deployment {
         Some(Silence { answered: last, expected, suspected, asked: trial.asked(), timeouts })
     }
 
-    /// Handles an answer of the server that arrived at `at`. If the server stays or becomes Unknown,
-    /// the consequences of the answer excuse it again.
+    /// Handles an answer of the server that arrived at `at`. A server that is Unknown afterwards is
+    /// excused again.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -201,7 +201,7 @@ impl Deployment {
         };
         own.answers.last = own.answers.last.max(Some(at));
         own.answers.timeouts = 0;
-        // An Unknown server whose stale reply made it prompt is excused here.
+        // A stale reply does not make an Unknown server known, so this excuses it again.
         own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
         self.trust_host(server, out);
@@ -210,8 +210,8 @@ impl Deployment {
         }
     }
 
-    /// Takes an answer that came in time as a sign that this host is less slow. Waits become shorter,
-    /// so other servers than `answered` may be due sooner.
+    /// Takes an answer that came in time as a sign that this host is less slow. Waits become
+    /// shorter, so timers of servers other than `answered` may be due sooner.
     fn trust_host(&mut self, answered: ServerId, out: &mut Outputs) {
         let before = self.evidence.host;
         let Some(doubts) = before.doubts.checked_sub(1) else {
@@ -220,14 +220,14 @@ impl Deployment {
         self.evidence.host.doubts = doubts;
         let host = self.evidence.host;
         for own in self.servers.iter().filter(|own| own.id != answered) {
-            // Selections that wait do not depend on the host.
+            // The host's state does not affect checks for waiting selections.
             if own.deadline(false, host) < own.deadline(false, before) {
                 out.push(Output::Wake { server: own.id });
             }
         }
     }
 
-    /// Handles an answer of the server to an operation or a pool, after its consequences.
+    /// Handles an answer of the server to an operation or a pool, after applying its effects.
     pub(super) fn answered_elsewhere(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let deadlines = |deployment: &Self| {
             let timer = Timer::Server(server);

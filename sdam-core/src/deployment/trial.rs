@@ -21,8 +21,8 @@ const LATEST_CHECK: Duration = Duration::from_millis(600);
 /// The trial of a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trial {
-    /// When the longest wait of an operation began; `None` if none is known to wait. It begins a
-    /// trial, and says nothing in it, because the operation may be slow.
+    /// The start of the longest wait of an operation; `None` if no operation is known to wait. It
+    /// begins a trial but is no evidence in it, because the operation may be slow.
     late: Option<Instant>,
     state: State,
 }
@@ -34,10 +34,10 @@ enum State {
     None,
     /// The server and the witnesses were asked at this time.
     Asked(Instant),
-    /// The same, and then a probe was begun.
+    /// The same, and a probe was begun later.
     Probed { asked: Instant, at: Instant },
     /// Neither the server nor a witness has answered, so the network or this host may be to blame.
-    /// Once a witness answers, all are asked again.
+    /// As soon as a witness answers, the server and all witnesses are asked again.
     Undecided { asked: Instant },
 }
 
@@ -91,8 +91,8 @@ impl Server {
         }
     }
 
-    /// Returns how long an answer may take now. During a trial, those of a ping and of a probe
-    /// count.
+    /// Returns how long an answer may take now. During a trial, this is the wait for a ping or a
+    /// probe.
     fn wait(&self, host: Host) -> Duration {
         match (self.answers.trial.state, host.detector) {
             (State::None, Some(detector)) => host.extended(detector.prompt(&self.rtt)),
@@ -109,14 +109,14 @@ impl Server {
         }
     }
 
-    /// Sends a ping on the connection of measurements, or a probe if that is silent, too.
+    /// Sends a ping on the connection of measurements, and also a probe if it is silent or absent.
     fn ask(&mut self, now: Instant, host: Host, out: &mut Outputs) {
         let overdue = self.ping.expected().and_then(|since| self.excused(since, host));
         let is_silent = overdue.is_some_and(|overdue| overdue + self.wait(host) <= now);
         self.answers.trial.state = State::Asked(now);
         let pings = self.ping.hasten(now, out);
         if !pings {
-            // The checks are polled, so the second connection is theirs.
+            // In polling mode, the second connection is that of the checks.
             self.check.request(now);
         }
         if is_silent || !pings {
@@ -134,7 +134,7 @@ impl Server {
     fn begin_probe(&mut self, now: Instant, out: &mut Outputs) {
         let asked = self.answers.trial.asked().unwrap_or(now);
         self.answers.trial.state = State::Probed { asked, at: now };
-        // An earlier probe may wait for TCP to repeat what an outage has swallowed.
+        // An earlier probe may be waiting for TCP to retransmit what was lost in an outage.
         self.probe.stop(out);
         self.probe.start();
         let _ = self.probe.hasten(now, out);
@@ -148,8 +148,8 @@ impl Server {
 }
 
 impl Deployment {
-    /// Takes into account that an operation still waits for an answer since `sent`. Any answer ends
-    /// what is known of it, because it may just be slow.
+    /// Notes that an operation has waited for an answer since `sent`. Any answer of the server
+    /// clears the note, because the operation may just be slow.
     pub(super) fn late(&mut self, server: ServerId, sent: Instant, out: &mut Outputs) {
         if self.detector().is_some() {
             self.hasten(server, None, out, |own, _| {
@@ -231,7 +231,7 @@ impl Deployment {
             return;
         };
         own.accuse(now, out);
-        // Without the time that has passed, so that repeated failures have one text.
+        // The text omits the elapsed time, so that repeated failures have the same text.
         let message = "no answer, not even to a ping, while another server answers";
         let error = Error::new(ErrorKind::Timeout, Stage::Hello, message);
         let report = own.check.give_up(now, error, out);

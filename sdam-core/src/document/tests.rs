@@ -1,4 +1,4 @@
-//! Documents are read like the `bson` crate reads them.
+//! Tests that documents are read as the `bson` crate reads them.
 
 use std::{string::String, vec, vec::Vec};
 
@@ -9,7 +9,7 @@ use super::Fields;
 
 type Elements = Vec<(String, ElementType, usize)>;
 
-/// Reads the keys, types and lengths of all fields by our reader; `None` if it finds an error.
+/// Reads the keys, types and lengths of all fields with this module; `None` if it finds an error.
 fn ours(bytes: &[u8]) -> Option<Elements> {
     let fields = Fields::of(bytes).ok()?;
     fields
@@ -78,7 +78,7 @@ proptest! {
             bytes[place] = byte;
         }
         if is_cut {
-            // The declared length follows, so that the elements are what is malformed.
+            // The declared length is adjusted, so that only the elements are malformed.
             bytes.truncate(cut.index(bytes.len()).max(5));
             let length = u32::try_from(bytes.len()).unwrap();
             bytes[..4].copy_from_slice(&length.to_le_bytes());

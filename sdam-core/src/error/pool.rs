@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn texts_are_those_of_the_specification_and_some_errors_are_retryable() {
-        // F-65, F-68, F-68b, L-36
+        // The specifications prescribe each text (F-65, F-68, F-68b, L-36).
         let address = ServerAddress::new("a", 27017);
         let check = |error: Error, kind, text: &str, retryable| {
             assert_eq!(format!("{error:#}"), text);

@@ -65,7 +65,7 @@ mod tests {
         Error::new(kind, Stage::Operation, "no").with_code(code).with_labels(labels.iter().copied())
     }
 
-    /// I-74, I-75
+    /// Clients label network errors themselves (I-74, I-75).
     #[test]
     fn a_broken_connection_allows_to_retry_reads_and_writes() {
         for kind in ErrorKind::ALL {
@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// I-74, I-75
+    /// Servers before 4.4 do not label errors, so clients judge by the code (I-74, I-75).
     #[test]
     fn codes_decide_for_reads_and_for_writes_of_servers_that_label_no_errors() {
         let check = |code, read, write| {
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn an_overload_may_be_retried_if_both_labels_say_so() {
-        // I-62
+        // The label of an overload alone does not allow a retry (I-62).
         let both = [SYSTEM_OVERLOADED_ERROR, RETRYABLE_ERROR];
         for (labels, expected) in [(&both[..], true), (&both[..1], false), (&both[1..], false)] {
             let error = error(ErrorKind::Command, Some(462), labels);

@@ -39,7 +39,7 @@ mod tests {
 
     #[test]
     fn codes_take_precedence_over_messages() {
-        // I-30, I-31
+        // The message decides only if there is no code (I-30, I-31).
         let check = |code, message, expected| {
             let found = StateChange::classify(code, message);
             assert_eq!(found, expected, "{code:?} {message}");

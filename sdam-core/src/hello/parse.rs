@@ -198,8 +198,8 @@ impl Role {
     }
 }
 
-/// Returns the address of a member. The path of a Unix domain socket is none: only a connection
-/// string may name one, because a server must not make its clients connect to local programs.
+/// Returns the address of a member. Only a connection string may contain the path of a Unix domain
+/// socket: a server must not make its clients connect to local programs.
 fn named(text: &str) -> Option<ServerAddress> {
     ServerAddress::read(text).ok().filter(|address| !address.is_unix())
 }

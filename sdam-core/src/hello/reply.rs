@@ -25,7 +25,7 @@ impl From<Result<Hello, Error>> for HelloReply {
     }
 }
 
-/// A document in base64. Without one: an error, or `null` for a success, of which no more is known.
+/// Serializes the document in base64, or without one the error, or `null` for an unknown success.
 #[cfg(feature = "serde")]
 mod serial {
     use alloc::string::String;

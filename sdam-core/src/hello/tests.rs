@@ -60,7 +60,7 @@ fn texts(addresses: &[ServerAddress]) -> Vec<&str> {
 
 #[test]
 fn a_command_error_keeps_code_name_labels_and_topology_version() {
-    // C-3, C-15, C-17, M-31
+    // The error keeps all that the server has told about it (C-3, C-15, C-17, M-31).
     let error = parse(&doc! {
         "ok": 0.0,
         "errmsg": "The server is in quiesce mode and will shut down",
@@ -88,7 +88,7 @@ fn a_command_error_keeps_code_name_labels_and_topology_version() {
 
 #[test]
 fn members_are_normalised_sorted_and_deduplicated() {
-    // C-11, C-16
+    // Names are lower-cased, and the default port is added (C-11, C-16).
     let hello = parse(&doc! {
         "ok": 1,
         "hosts": ["C:27018", "b", "B:27017", 7, "a:port", "", "[::1]", "[FE80::A]:1"],
@@ -139,8 +139,8 @@ fn a_reply_truncated_at_any_byte_is_a_protocol_error() {
     for length in 0..reply.len() {
         check(&reply[..length], length);
     }
-    // Also with a corrected length and final zero byte: cut within a field, or between two fields,
-    // where `ok` is missing.
+    // The reply is also cut with a correct length and final zero byte: within a field, or between
+    // two fields, so that `ok` is missing.
     for length in 5..reply.len() - 1 {
         let mut cut = reply[..length].to_vec();
         cut[length - 1] = 0;
@@ -227,7 +227,7 @@ fn the_last_of_repeated_fields_is_used() {
 
 #[test]
 fn a_message_may_have_the_announced_size_or_else_that_of_the_specification() {
-    // C-30
+    // The limit comes from the connection's own handshake (C-30).
     let usual = 48_000_000;
     for (announced, expected) in [(50_000_000, 50_000_000), (0, usual), (-1, usual)] {
         let reply = doc! { "ok": 1, "maxMessageSizeBytes": announced };

@@ -6,8 +6,8 @@ use super::TopologyMachine;
 use crate::{ids::Generation, server::ServerDescription};
 
 impl TopologyMachine {
-    /// Writes everything that decides the future of the topology. Of errors, only kind, stage and code
-    /// count.
+    /// Writes everything that decides the future of the topology. For errors, that is only the
+    /// kind, the stage and the code.
     pub(crate) fn write_key(&self, hasher: &mut impl Hasher) {
         let topology = &self.description;
         (self.phase as u8).hash(hasher);
@@ -19,7 +19,7 @@ impl TopologyMachine {
             write(server, hasher);
             if let Some(pool) = self.pool(server.id) {
                 pool.ready.hash(hasher);
-                // There are no connections of an earlier generation before the first clear.
+                // Before the first clear, no connection can have an earlier generation.
                 (pool.generation > Generation::FIRST).hash(hasher);
                 pool.services.write_key(hasher);
             }

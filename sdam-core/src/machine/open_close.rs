@@ -95,7 +95,7 @@ impl TopologyMachine {
             previous: Arc::clone(&previous),
             new: Arc::clone(&self.description),
         }));
-        // A closing pool also publishes events, and J-13: TopologyClosed is the last event.
+        // Closing pools also publish events, and TopologyClosed must be the last event (J-13).
         for server in &previous.servers {
             effects.push(Effect::CloseServer { server: server.id });
         }

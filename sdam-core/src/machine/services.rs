@@ -59,7 +59,7 @@ impl Services {
         known.generation
     }
 
-    /// Writes the services by their ids. Of generations, only small distances count.
+    /// Writes the services by their ids. Only small differences between generations matter.
     #[cfg(feature = "model")]
     pub(super) fn write_key(&self, hasher: &mut impl core::hash::Hasher) {
         for (id, own) in &self.known {

@@ -144,7 +144,7 @@ fn topology_of(topology_type: TopologyType) -> TopologyMachine {
 
 #[test]
 fn every_topology_and_server_type_has_the_specified_transition() {
-    // D-10, D-11, D-12, D-13, D-14
+    // The specification's table determines each action (D-10, D-11, D-12, D-13, D-14).
     use ServerType as S;
     use TopologyType as T;
     const STAYS: (bool, Option<T>) = (true, None);
@@ -198,7 +198,7 @@ fn every_topology_and_server_type_has_the_specified_transition() {
 
 #[test]
 fn effects_come_in_the_order_of_the_specification() {
-    // D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53
+    // The specification prescribes this order (D-4, D-7, F-62, F-64, J-3, J-16, J-17, J-20, F-53).
     let mut machine = TopologyMachine::new(&options(&["a"]));
     let effects = machine.handle(NOW, Input::Open);
     assert_eq!(
@@ -232,7 +232,7 @@ fn effects_come_in_the_order_of_the_specification() {
 
 #[test]
 fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
-    // J-13, J-21, D-12, E-7: its wire versions are unknown.
+    // The wire versions of a load balancer are unknown (J-13, J-21, D-12, E-7).
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let mut machine = TopologyMachine::new(&options);
@@ -250,7 +250,7 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
     let balancer = &machine.description().servers()[0];
     assert_eq!(balancer.wire_versions, WireVersions::default());
     assert!(machine.description().is_compatible());
-    // I-50
+    // No check makes a load balancer Unknown (I-50).
     let server = balancer.id;
     assert!(check(&mut machine, "a", hello(ServerType::Mongos)).is_empty());
     assert!(fail(&mut machine, "a", ErrorKind::Network).is_empty());
@@ -259,7 +259,7 @@ fn a_load_balancer_is_known_and_its_pool_ready_without_a_check() {
 
 #[test]
 fn a_displaced_primary_becomes_unknown_is_checked_and_keeps_its_pool_from_4_2_on() {
-    // C-19, D-31, D-34, D-35, J-22
+    // Servers before 4.2 close their connections themselves (C-19, D-31, D-34, D-35, J-22).
     for (max_wire_version, clear) in [(17, false), (8, false), (7, true)] {
         let mut machine = opened(&options(&["a", "b"]));
         let mut old = elected(1);
@@ -280,7 +280,7 @@ fn a_displaced_primary_becomes_unknown_is_checked_and_keeps_its_pool_from_4_2_on
 
 #[test]
 fn the_error_of_a_stale_primary_shows_both_election_tuples() {
-    // C-18, D-30, D-36
+    // A stale primary is not checked immediately (C-18, D-30, D-36).
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "b", elected(2));
     let effects = check(&mut machine, "a", elected(1));
@@ -299,7 +299,7 @@ fn the_error_of_a_stale_primary_shows_both_election_tuples() {
 
 #[test]
 fn a_server_that_rejoins_gets_a_new_server_id() {
-    // D-5, D-21, C-24
+    // Late results of the removed server are ignored (D-5, D-21, C-24).
     let mut machine = opened(&options(&["a", "b"]));
     let old = id(&machine, "b");
     let alone = Hello { hosts: [address("a")].into(), ..hello(ServerType::RsPrimary) };
@@ -384,7 +384,7 @@ fn a_handshake_of_an_earlier_generation_or_topology_version_is_ignored() {
 
 #[test]
 fn a_standalone_among_several_hosts_of_an_srv_record_is_removed() {
-    // D-11, D-20: a topology of type Single has one server, regardless of the number of seeds.
+    // A topology of type Single has one server, regardless of the number of seeds (D-11, D-20).
     let mut machine = opened(&options(&["a"]));
     let hosts = [address("a"), address("b")];
     let _ = machine.handle(NOW, Input::Hosts(&hosts));
@@ -424,7 +424,7 @@ fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes(
 
 #[test]
 fn the_compatibility_error_names_the_server_and_the_required_release() {
-    // A-16, E-2, E-3, E-4, E-5
+    // The specification prescribes the texts (A-16, E-2, E-3, E-4, E-5).
     let check = |min, max, expected: Option<&str>| {
         let mut machine = opened(&options(&["a"]));
         let mut news = hello(ServerType::Standalone);

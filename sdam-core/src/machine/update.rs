@@ -362,7 +362,7 @@ impl Diff {
                 effects.push(Effect::ResetRtt { server });
             }
         }
-        // F-53: also if a check has failed like the previous one.
+        // A check that fails again also resets them (F-53).
         for server in &self.refreshed {
             if !server.server_type.is_available() && responder == Some(server.id) {
                 effects.push(Effect::ResetRtt { server: server.id });
@@ -396,7 +396,7 @@ impl Diff {
         }
         for (before, after) in &self.changed {
             let is_responder = responder.is_some_and(|responder| responder.id == after.id);
-            // J-19: a server that is only hinted at appears only in the topology.
+            // A server known only from a hint appears only in the topology's event (J-19).
             if !is_responder && after.server_type != ServerType::PossiblePrimary {
                 changed(before, after);
             }

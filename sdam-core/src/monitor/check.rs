@@ -26,8 +26,8 @@ use crate::{
 /// source, at the time of the call.
 ///
 /// A check that has to follow at once (after a streamed reply, or as a retry after a network error)
-/// is due at once, but does not begin in the call that ends its predecessor. So it begins after the
-/// consequences of the report.
+/// is due at once, but does not begin in the call that ends its predecessor. It therefore begins
+/// after the effects of the report.
 ///
 /// Cancellation closes the connection even if it is still being opened or is idle, because the
 /// fault that broke the pool's connections has most likely broken this one, too. If the server is

@@ -22,9 +22,9 @@ pub(super) enum State {
 /// The idle wait between two checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Idle {
-    /// When the last check ended.
+    /// The time at which the last check ended.
     pub(super) ended: Instant,
-    /// When the next check begins.
+    /// The time at which the next check begins.
     pub(super) until: Instant,
 }
 
@@ -35,9 +35,9 @@ pub(super) struct Running {
     pub(super) heartbeat: Heartbeat,
     /// The outstanding request.
     pub(super) waiting: Waiting,
-    /// When the request was made.
+    /// The time of the request.
     pub(super) since: Instant,
-    /// When the request fails; `None` for no limit.
+    /// The time at which the request fails; `None` for no limit.
     pub(super) deadline: Option<Instant>,
     /// True if the deadline was extended because the host was suspended.
     pub(super) extended: bool,

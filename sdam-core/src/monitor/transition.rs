@@ -105,7 +105,7 @@ impl Check {
                 self.streaming = false;
             }
         }
-        // At most the limit, because any excess was caused by this host.
+        // The sample is at most the limit, because this host caused any excess.
         let sample = (!check.heartbeat.awaited).then(|| trip.within(check.deadline));
         out.emit(EventKind::ServerHeartbeatSucceeded {
             heartbeat: check.heartbeat,

@@ -5,7 +5,7 @@ use core::time::Duration;
 use super::MIN_HEARTBEAT_FREQUENCY;
 
 /// Deviations from the specifications, for tests of drivers and for drivers that keep the behaviour
-/// of earlier versions. Applications leave them alone, and a connection string cannot set them.
+/// of earlier versions. Applications should not change them, and connection strings cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Deviations {
@@ -28,7 +28,7 @@ pub struct Deviations {
 }
 
 impl Default for Deviations {
-    /// Creates none.
+    /// Returns options without any deviation.
     fn default() -> Self {
         Self {
             min_heartbeat_frequency: MIN_HEARTBEAT_FREQUENCY,

@@ -37,7 +37,7 @@ pub struct TlsOptions {
 
 impl TlsOptions {
     /// Returns the TLS options of a connection string; `None` if TLS is off. Each TLS option turns
-    /// it on, like `tls=true`.
+    /// TLS on, like `tls=true`.
     ///
     /// # Errors
     ///

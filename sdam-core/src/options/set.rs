@@ -99,7 +99,7 @@ impl Options {
 
         /// Sets the time until the system breaks a connection whose peer acknowledges nothing.
         with_tcp_user_timeout(tcp_user_timeout: Duration) = Some(tcp_user_timeout);
-        /// Sets the strategy for leaving a server that has fallen silent.
+        /// Sets the strategy for giving up on a silent server.
         with_detector(detector: Detector) = Some(detector);
         /// Sets whether reads avoid suspected servers.
         with_avoid_suspected(avoid_suspected: bool) = avoid_suspected;

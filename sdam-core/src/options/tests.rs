@@ -33,7 +33,7 @@ fn check_accepted(options: &Options) {
 
 #[test]
 fn defaults_are_those_of_the_specifications() {
-    // B-14 to B-21
+    // The specifications define these defaults (B-14 to B-21).
     let options = one();
     check_accepted(&options.clone());
     assert_eq!(options.monitor_frequency(), Duration::from_secs(10));
@@ -50,7 +50,7 @@ fn defaults_are_those_of_the_specifications() {
 
 #[test]
 fn options_decide_the_initial_topology_type() {
-    // B-6, B-7
+    // Without any of these options, the client discovers the deployment (B-6, B-7).
     let check = |options: Options, expected| {
         assert_eq!(options.topology_type(), expected, "{options:?}");
         check_accepted(&options);
@@ -82,7 +82,7 @@ fn options_decide_the_initial_topology_type() {
 
 #[test]
 fn a_single_topology_accepts_only_one_seed() {
-    // B-10
+    // The type Single needs exactly one seed (B-10).
     let two = Options::new(seeds(2));
     let refused = two.clone().with_direct_connection(true);
     check_refused(&refused, "directConnection", "true");
@@ -93,7 +93,7 @@ fn a_single_topology_accepts_only_one_seed() {
 
 #[test]
 fn replica_set_is_refused_with_a_topology_type_without_set_name() {
-    // B-10
+    // A set name requires a type that uses it (B-10).
     let named = one().with_replica_set("rs");
     for explicit in [
         TopologyType::Sharded,
@@ -111,7 +111,7 @@ fn replica_set_is_refused_with_a_topology_type_without_set_name() {
 
 #[test]
 fn replica_set_with_primary_is_refused_as_initial_type() {
-    // B-7
+    // Only discovery can find a primary (B-7).
     let explicit = TopologyType::ReplicaSetWithPrimary;
     let refused = one().with_initial_topology_type(explicit);
     check_refused(&refused, "initialTopologyType", "ReplicaSetWithPrimary");
@@ -119,7 +119,7 @@ fn replica_set_with_primary_is_refused_as_initial_type() {
 
 #[test]
 fn an_explicit_type_must_not_contradict_direct_connection() {
-    // B-13
+    // Options for the initial type must agree (B-13).
     let check = |explicit, direct, allowed| {
         let options = one().with_initial_topology_type(explicit).with_direct_connection(direct);
         assert_eq!(options.validate().is_ok(), allowed, "{explicit:?}, {direct}");
@@ -138,7 +138,7 @@ fn an_explicit_type_must_not_contradict_direct_connection() {
 
 #[test]
 fn initial_type_load_balanced_is_refused_without_load_balanced() {
-    // B-7: otherwise no connection would request its service.
+    // Without `loadBalanced`, no connection would request its service (B-7).
     let explicit = one().with_initial_topology_type(TopologyType::LoadBalanced);
     check_refused(&explicit, "initialTopologyType", "LoadBalanced");
     let refused = explicit.with_load_balanced(false);
@@ -147,7 +147,7 @@ fn initial_type_load_balanced_is_refused_without_load_balanced() {
 
 #[test]
 fn only_version_1_of_the_stable_api_is_accepted() {
-    // B-33
+    // The API can be declared only in code (B-33).
     let mut api = ServerApi::v1();
     check_accepted(&one().with_server_api(api.clone()));
     for version in ["", "2", "1.0", " 1", "v1"] {
@@ -158,7 +158,7 @@ fn only_version_1_of_the_stable_api_is_accepted() {
 
 #[test]
 fn heartbeats_below_half_a_second_are_refused_in_code() {
-    // B-14
+    // The minimum is 500 ms (B-14).
     let with = |millis| one().with_heartbeat_frequency(Duration::from_millis(millis));
     check_refused(&with(499), "heartbeatFrequencyMS", "499");
     check_refused(&with(0), "heartbeatFrequencyMS", "0");
@@ -170,7 +170,7 @@ fn heartbeats_below_half_a_second_are_refused_in_code() {
 
 #[test]
 fn tests_of_drivers_may_lower_the_minimum_of_heartbeats_but_not_to_zero() {
-    // B-14
+    // The usual minimum is 500 ms (B-14).
     let with = |min, millis| {
         let mut options = one().with_heartbeat_frequency(Duration::from_millis(millis));
         options.deviations.min_heartbeat_frequency = Duration::from_millis(min);
@@ -217,7 +217,7 @@ fn warnings_of_a_driver_are_published_with_the_others() {
 
 #[test]
 fn try_once_must_not_differ_between_string_and_code() {
-    // B-20, B-38
+    // A contradiction is refused instead of giving code precedence (B-20, B-38).
     let uri: Options = "mongodb://a/?serverSelectionTryOnce=false".parse().unwrap();
     check_accepted(&uri.clone());
     check_accepted(&uri.clone().with_server_selection_try_once(false));
@@ -228,7 +228,7 @@ fn try_once_must_not_differ_between_string_and_code() {
 
 #[test]
 fn options_set_in_code_override_the_connection_string() {
-    // B-38
+    // Code takes precedence (B-38).
     let options = Options::parse("mongodb://a/?connectTimeoutMS=5&replicaSet=x&localThresholdMS=1");
     let options =
         options.unwrap().with_connect_timeout(Duration::from_millis(7)).with_replica_set("y");
@@ -239,7 +239,7 @@ fn options_set_in_code_override_the_connection_string() {
 
 #[test]
 fn a_repeated_seed_is_used_once_with_a_warning() {
-    // D-20, B-10, B-12
+    // A duplicate does not count as a second seed (B-10, B-12, D-20).
     let twice = Options::new(vec![ServerAddress::new("a", 1), ServerAddress::new("A", 1)]);
     check_accepted(&twice.clone().with_direct_connection(true));
     check_accepted(&twice.clone().with_load_balanced(true));
@@ -259,21 +259,21 @@ fn more_seeds_than_max_servers_are_refused() {
 
 #[test]
 fn max_staleness_is_refused_with_mode_primary() {
-    // B-26
+    // A limit of zero means no limit, so it is allowed (B-26).
     let with = |mode, seconds| {
         let limit = Duration::from_secs(seconds);
         one().with_read_preference(ReadPreference::new(mode).with_max_staleness(limit))
     };
     check_refused(&with(ReadMode::Primary, 120), "maxStalenessSeconds", "120");
     check_accepted(&with(ReadMode::Primary, 0));
-    // B-25: selection rejects a limit that is too small.
+    // Selection rejects a limit that is too small (B-25).
     check_accepted(&with(ReadMode::Secondary, 1));
 }
 
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn tags_and_hedged_reads_are_refused_with_mode_primary() {
-    // B-27, L-71
+    // A single empty tag set restricts nothing, so it is allowed (B-27, L-71).
     let tags: TagSet = [("dc", "ny")].into_iter().collect();
     let primary = ReadPreference::default();
     let tagged = |mode, sets: &[&TagSet]| {
@@ -291,18 +291,18 @@ fn tags_and_hedged_reads_are_refused_with_mode_primary() {
 
 #[test]
 fn app_names_above_128_bytes_are_refused() {
-    // B-28
+    // The limit is in bytes (B-28).
     check_accepted(&one().with_app_name("a".repeat(128)));
     let refused = one().with_app_name("a".repeat(129));
     check_refused(&refused, "appname", &"a".repeat(129));
-    // 128 characters, but 129 bytes.
+    // This name has 128 characters, but 129 bytes.
     let name = "a".repeat(127) + "ü";
     check_refused(&one().with_app_name(name.clone()), "appname", &name);
 }
 
 #[test]
 fn negative_or_reversed_wire_versions_are_refused() {
-    //
+    // Programs may change the supported wire versions.
     let with = |min, max| one().with_wire_versions(WireVersions { min, max });
     check_accepted(&with(0, 0));
     check_accepted(&with(2, 25));

@@ -21,7 +21,7 @@ struct Serial<'a> {
     max_wire_version: Option<i32>,
 }
 
-/// The part of an error from which it can be made again: a message, or the server's reply.
+/// The part of an error from which it can be restored: a message, or the server's reply.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 enum Cause<'a> {

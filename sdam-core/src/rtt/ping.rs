@@ -23,8 +23,8 @@ use crate::{
 /// detect the same failures themselves. After an error it opens a new connection, one heartbeat
 /// later.
 ///
-/// It is also the [probe](Role::Probe) of a silent server, which has a connection of its own and
-/// stops after an answer.
+/// Another instance is the [probe](Role::Probe) of a silent server, which has a connection of its
+/// own and stops after an answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Ping {
     config: Arc<MonitorConfig>,
@@ -44,9 +44,9 @@ pub(crate) struct Ping {
 pub(super) enum State {
     Stopped,
     Idle {
-        /// When a measurement may begin in a call for the server that has another cause.
+        /// The earliest time at which a call for another purpose may begin a measurement.
         from: Instant,
-        /// When the measurement is due.
+        /// The time at which the measurement is due.
         until: Instant,
     },
     Connecting {
@@ -99,8 +99,7 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement that may begin already, in a call for the server that has another
-    /// cause.
+    /// Begins a measurement if it may already begin, in a call for the server with another purpose.
     pub(crate) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         if let State::Idle { from, .. } = self.state
             && from <= now
@@ -109,9 +108,9 @@ impl Ping {
         }
     }
 
-    /// Begins a measurement at once, if none is in progress and they have started. Returns whether
-    /// one is in progress then. Its round-trip time does not count, because such measurements are
-    /// made when the server seems slow.
+    /// Begins a measurement at once, if measurements have started and none is in progress. Returns
+    /// whether one is in progress afterwards. Its round-trip time does not count, because such
+    /// measurements are made when the server seems slow.
     pub(crate) fn hasten(&mut self, now: Instant, out: &mut Outputs) -> bool {
         match self.state {
             State::Stopped => false,

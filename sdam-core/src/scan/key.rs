@@ -10,7 +10,7 @@ use crate::{ids::ServerId, options::COOLDOWN, time::Instant, topology::TopologyD
 
 impl Scans {
     /// Writes everything that decides the future of the scans from `now` on, except for the random
-    /// order of servers of equal rank. Ages beyond the validity of a scan are equal.
+    /// order of servers of equal rank. All ages beyond the validity of a scan are written alike.
     pub(crate) fn write_key(
         &self,
         now: Instant,

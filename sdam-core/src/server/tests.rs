@@ -48,7 +48,7 @@ fn described() -> ServerDescription {
 
 #[test]
 fn from_hello_copies_every_field_of_the_reply() {
-    // `==` ignores some fields, but the text contains them.
+    // The texts are compared, too: `==` ignores some fields.
     let expected = ServerDescription {
         id: ID,
         address: address("dialled"),
@@ -83,7 +83,7 @@ fn from_hello_copies_every_field_of_the_reply() {
 
 #[test]
 fn a_failed_server_has_default_fields_and_its_error() {
-    // C-20
+    // Each field has the specification's default (A-22, A-23, A-27 to A-36, C-20).
     let unknown = ServerDescription::unknown(ID, address("dialled"));
     assert_eq!(unknown.server_type, ServerType::Unknown);
     assert_eq!(unknown.wire_versions, WireVersions { min: 0, max: 0 });
@@ -113,7 +113,7 @@ fn a_failed_server_has_default_fields_and_its_error() {
 
 #[test]
 fn equality_compares_only_the_fields_of_the_specification() {
-    //
+    // Times, dates and round-trip times are ignored.
     type Change = fn(&mut ServerDescription);
     let differ: Vec<Change> = vec![
         |server| server.address = address("other"),
@@ -157,7 +157,7 @@ fn equality_compares_only_the_fields_of_the_specification() {
 
 #[test]
 fn server_types_have_the_specified_names_and_only_some_hold_data() {
-    // L-2
+    // Not every available server holds data (A-2, A-5, L-2).
     let check = |of: ServerType, name, data, available| {
         assert_eq!(of.as_str(), name);
         assert_eq!(of.is_data_bearing(), data, "{name}");

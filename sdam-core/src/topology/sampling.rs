@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn all_distinct_hosts_are_taken_if_the_limit_allows_them() {
-        // N-25
+        // A limit of 0 means all hosts (N-25).
         for max_hosts in [0, 3, 4] {
             assert_eq!(sample("a x", "b a c b", max_hosts, 1), addresses("a b c"));
         }
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn hosts_that_the_topology_has_stay_and_random_others_fill_the_limit() {
-        // N-25
+        // The limit applies only to added hosts (N-25).
         let mut seen = BTreeSet::new();
         for seed in 0..100 {
             let chosen = sample("a b x", "a b c d e", 3, seed);

@@ -27,7 +27,7 @@ fn replica_set() -> TopologyDescription {
 
 #[test]
 fn a_difference_in_any_field_is_a_change() {
-    //
+    // Topologies are equal only if all these fields are equal.
     type Change = fn(&mut TopologyDescription);
     let changes: [(&str, Change); 7] = [
         ("type", |it| {
@@ -81,7 +81,7 @@ fn servers_are_found_by_address_by_id_and_as_primary() {
 
 #[test]
 fn has_writable_server_depends_on_topology_type_and_server_types() {
-    //
+    // A description tells whether it has a writable server.
     let check = |topology_type, server_type, expected| {
         let servers = [server("a", server_type), server("b", ServerType::Unknown)];
         let topology = TopologyDescription::new(topology_type, servers);

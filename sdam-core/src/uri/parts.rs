@@ -96,7 +96,7 @@ impl<'a> Parts<'a> {
             )
         };
         if self.database.contains('@') {
-            // Legal in a name, but more likely the rest of a password with an unescaped `/`.
+            // An `@` is legal in a name, but it more likely ends a password with an unescaped `/`.
             return Err(invalid("it contains an unescaped `@`"));
         }
         let name = percent::decode(self.database).map_err(invalid)?;
@@ -182,7 +182,7 @@ impl<'a> Parts<'a> {
         }
         let mut decoded = decoded.into_owned();
         if decoded.ends_with(SOCKET) {
-            // Without a `/`, it is a host name, which an address alone cannot express.
+            // Without a `/`, it is a host name; the port prevents reading it as a path.
             decoded.push_str(":27017");
         }
         ServerAddress::read(&decoded).map_err(invalid)

@@ -1,6 +1,5 @@
-//! The table of all options of connection strings.
-//!
-//! (URI Options: "Connection options for a `MongoClient`".)
+//! The table of all options of connection strings (URI Options: "Connection options for a
+//! `MongoClient`").
 
 use super::kind::Kind::{
     self, Choice, Flag, List, Millis, Number, Properties, Secret, Service, TagSet, Text,

@@ -10,7 +10,7 @@ use crate::{joined::Joined, read_preference::TagSet};
 /// The placeholder in messages for a value that is, or may be part of, a secret.
 pub(crate) const HIDDEN: &str = "<hidden>";
 
-/// Returns the time limit set by a connection string; zero means none.
+/// Returns the time limit set by a connection string; zero means no limit.
 pub(crate) fn limit(time: Duration) -> Option<Duration> {
     (!time.is_zero()).then_some(time)
 }

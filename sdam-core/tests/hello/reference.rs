@@ -178,7 +178,7 @@ fn members(reply: &Document, key: &str) -> Box<[ServerAddress]> {
         .collect()
 }
 
-/// A server cannot name a local socket.
+/// Parses the address of a member, which cannot be that of a local socket.
 fn named(text: &str) -> Option<ServerAddress> {
     ServerAddress::parse(text).ok().filter(|address| !address.is_unix())
 }

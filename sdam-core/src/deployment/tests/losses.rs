@@ -5,7 +5,7 @@ use crate::reply;
 
 #[test]
 fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_change() {
-    // F-66, F-69
+    // The effects of one error come in one batch, the clear after the change (F-66, F-69).
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
     world.wait_until(3_000);
@@ -30,7 +30,7 @@ fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_
 
 #[test]
 fn a_refused_hello_of_a_pooled_connection_cancels_the_running_check() {
-    // I-14
+    // A refused hello counts as a failed handshake (I-14).
     let mut world = World::open(&polled(&["a"]));
     let _ = world.check("a", &standalone());
     world.wait_until(11_000);
@@ -113,7 +113,7 @@ fn a_server_that_leaves_ends_its_heartbeat_before_its_pool_closes() {
 
 #[test]
 fn closing_ends_every_heartbeat_and_every_pool_before_the_last_event() {
-    // I10
+    // Everything that was started must end (invariant I10).
     let mut world = World::open(&options(&["a", "b"]));
     let _ = world.check("a", &member(true, 1));
     let _ = world.due("b", false);

@@ -30,7 +30,7 @@ fn a_first_check_publishes_the_server_after_its_pool_is_ready_and_streams_at_onc
 
 #[test]
 fn a_measurement_rides_on_a_pushed_reply_and_has_a_timer_only_a_tenth_later() {
-    // G-7
+    // A measurement may be up to a tenth of a heartbeat early or late (G-7).
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
     let ping = world.conn("a", Role::Ping);
@@ -48,7 +48,7 @@ fn a_measurement_rides_on_a_pushed_reply_and_has_a_timer_only_a_tenth_later() {
 
 #[test]
 fn measurements_end_when_the_server_is_polled() {
-    // G-8
+    // Only a server that streams is measured between its checks (G-8).
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
     let ping = world.conn("a", Role::Ping);

@@ -1,4 +1,4 @@
-//! Servers that stop answering, and hosts that only seem to.
+//! Servers that stop answering, and stalls of this host that look the same.
 
 use std::{format, string::String, vec, vec::Vec};
 
@@ -78,7 +78,7 @@ fn a_stall_of_this_host_excuses_every_server() {
     world.wait_until(12_600);
     assert!(world.due("a", false).is_empty(), "no other server has answered since the stall");
     ask(&mut world, "b", 21_600);
-    // a's own time limit, noticed late.
+    // The timer of `a` is handled late, after the time limit of its check.
     let _ = world.due("a", false);
     let outputs = answer(&mut world, "b");
     assert!(!outputs.contains(&"ServerSuspected a".into()), "{outputs:?}");
@@ -126,7 +126,7 @@ fn an_awaited_reply_is_expected_a_heartbeat_later_and_a_ping_at_once() {
         let _ = world.reply(ping, &member(primary, 1), false);
     }
     assert_eq!(silence(&world, "a").expected, Some(Instant::from_millis(11_000)));
-    // Both have a new state; b measures its round trip, too, and a does not answer.
+    // Both servers push a change. Then `b` answers a ping, and `a` does not.
     world.wait_until(10_000);
     for (name, primary) in [("a", true), ("b", false)] {
         let check = world.conn(name, Role::Check);

@@ -16,7 +16,7 @@ fn due(world: &mut World) -> std::vec::Vec<std::string::String> {
 
 #[test]
 fn a_record_is_looked_up_every_minute_and_its_hosts_become_servers() {
-    // N-22, N-24
+    // Hosts outside the domain are ignored, and unlisted ones removed (N-22, N-24).
     let mut world = World::new(&seeded());
     assert_eq!(world.deployment.deadline_of(Timer::Srv, false), None);
     let _ = world.handle(Input::Open);

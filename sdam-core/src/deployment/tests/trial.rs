@@ -1,4 +1,4 @@
-//! Silent servers in front of a detector.
+//! Silent servers in a deployment with a failure detector.
 
 use std::{string::String, vec::Vec};
 
@@ -25,12 +25,12 @@ fn pong(world: &mut World, name: &str) {
     let _ = world.reply(ping, &member(name == "a", 1), false);
 }
 
-/// Reports that an operation on `a` waits since `sent`.
+/// Reports that an operation on `a` has waited since `sent`.
 fn late(world: &mut World, sent: u64) -> Vec<String> {
     world.handle(Input::Late { server: world.id("a"), sent: Instant::from_millis(sent) })
 }
 
-/// An operation waits since 2,000 ms, and both servers are asked at 2,750 ms.
+/// Returns a world with an operation sent at 2,000 ms and pings of both servers at 2,750 ms.
 fn asked() -> World {
     let mut world = streaming_set();
     world.wait_until(2_750);
@@ -40,7 +40,7 @@ fn asked() -> World {
     world
 }
 
-/// The same, and the server gets a second ping on a new connection at 2,850 ms.
+/// Returns the same world after a second ping of `a`, on a new connection, at 2,850 ms.
 fn probed() -> World {
     let mut world = asked();
     world.wait_until(2_850);
@@ -68,7 +68,7 @@ fn a_server_that_answers_neither_an_operation_nor_a_ping_is_lost_if_another_one_
 
 #[test]
 fn any_answer_ends_the_trial() {
-    // An answer to the check excuses the ping for another wait.
+    // After an answer to the check, the ping may take another full wait.
     for (role, next) in [(Role::Ping, 11_750), (Role::Check, 4_150), (Role::Probe, 4_150)] {
         let mut world = probed();
         world.wait_until(3_400);
@@ -141,7 +141,7 @@ fn a_stall_of_this_host_begins_the_wait_again_and_makes_it_longer() {
 fn a_ping_without_an_answer_is_followed_by_a_probe_on_a_new_connection() {
     let mut world = streaming_set();
     world.wait_until(10_500);
-    // A change of `a` is the last that is heard of it; its ping rides on that.
+    // `a` pushes a last change, which also triggers a ping, and then falls silent.
     let check = world.conn("a", Role::Check);
     let outputs = world.reply(check, &member(true, 2), true);
     assert!(outputs.contains(&"hello on a1 for pings".into()), "{outputs:?}");

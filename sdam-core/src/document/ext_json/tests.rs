@@ -32,7 +32,7 @@ fn cstring(text: &str) -> CString {
 
 #[test]
 fn every_bson_type_has_its_relaxed_extended_json() {
-    // K-2
+    // Logs show documents in this format (K-2).
     check(1.5, "1.5");
     check(1.0, "1.0");
     check(-1e300, "-1e300");
@@ -100,7 +100,7 @@ fn binary_is_padded_base64_with_its_subtype() {
 
 #[test]
 fn text_is_cut_between_characters_at_the_limit() {
-    // K-2
+    // Documents in logs are truncated by characters, not by bytes (K-2).
     let bytes = bytes(&doc! { "k": "äöü" });
     let whole = r#"{"k":"äöü"}"#;
     let length = whole.chars().count();

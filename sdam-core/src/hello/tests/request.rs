@@ -17,7 +17,7 @@ fn handshake() -> Arc<Handshake> {
 
 #[test]
 fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
-    // F-6, O-2, O-4, O-5, O-35
+    // Without a declared API, it is legacy hello with `helloOk` (F-6, O-2, O-4, O-5, O-35).
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
     assert!(!request.op_query && !request.exhaust_allowed);
     assert_eq!(
@@ -34,7 +34,7 @@ fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
 
 #[test]
 fn arguments_are_replaced_in_a_first_message_only() {
-    // O-27, F-9
+    // Only new connections send changed metadata (O-27, F-9).
     let other = Arc::new(Handshake::new(super::encode(&doc! { "platform": "other" })));
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
     let request = decode(&request.with_handshake(Arc::clone(&other)));
@@ -45,7 +45,7 @@ fn arguments_are_replaced_in_a_first_message_only() {
 
 #[test]
 fn a_declared_api_or_a_load_balancer_requires_hello_from_the_start() {
-    // F-5, O-2, O-3, O-9, O-10: and never as OP_QUERY
+    // The request is `hello`, and never an OP_QUERY (F-5, O-2, O-3, O-9, O-10).
     let api = Arc::new(ServerApi {
         version: "1".into(),
         strict: Some(true),
@@ -83,7 +83,7 @@ fn a_declared_api_or_a_load_balancer_requires_hello_from_the_start() {
 
 #[test]
 fn op_query_hello_has_no_database_argument() {
-    // O-2, O-33, O-40
+    // OP_QUERY has the format of old servers, without `$db` (O-2, O-33, O-40).
     let request = HelloRequest::handshake(Arc::default(), None, HandshakeOpcode::OpQuery);
     assert!(request.op_query);
     assert_eq!(decode(&request), doc! { "isMaster": 1, "helloOk": true, "backpressure": "2" });
@@ -94,7 +94,7 @@ fn op_query_hello_has_no_database_argument() {
 
 #[test]
 fn later_messages_carry_the_api_but_no_handshake_arguments() {
-    // F-6, F-6b, F-7, F-9, O-6, O-9
+    // Later hellos repeat no argument of the handshake (F-6, F-6b, F-7, F-9, O-6, O-9).
     let check = |request: HelloRequest, expected: Document| {
         assert_eq!(decode(&request), expected);
         assert_eq!(request.command_name(), expected.keys().next().unwrap());
@@ -109,7 +109,7 @@ fn later_messages_carry_the_api_but_no_handshake_arguments() {
 
 #[test]
 fn an_awaitable_hello_carries_topology_version_and_max_await_time() {
-    // M-3, M-8, O-35
+    // The wait is in milliseconds, and exhaust is allowed (M-3, M-8, O-35).
     let known = TopologyVersion { process_id: ObjectId::from_bytes([9; 12]), counter: 4 };
     let check = |max_await: Duration, millis: i64| {
         let request = HelloRequest::awaitable(true, None, known, max_await);
@@ -143,7 +143,7 @@ fn a_client_document_that_is_not_bson_is_left_out() {
 
 #[test]
 fn ping_carries_the_declared_api() {
-    // H-12, F-9
+    // An idle connection is probed with `ping`, which has no handshake arguments (H-12, F-9).
     let decode = |api: Option<&ServerApi>| {
         let bytes = crate::hello::ping(api);
         bson::Document::try_from(bson::RawDocument::from_bytes(&bytes).unwrap()).unwrap()
@@ -159,7 +159,7 @@ fn ping_carries_the_declared_api() {
 
 #[test]
 fn only_the_first_message_asks_about_authentication_and_printing_it_hides_the_command() {
-    // O-5, O-6, F-3
+    // Monitors do not authenticate, and later hellos omit these fields (O-5, O-6, F-3).
     let first = doc! { "saslStart": 1, "payload": "pencil", "db": "admin" };
     let auth = HelloAuth::default()
         .with_sasl_supported_mechs("admin.user")

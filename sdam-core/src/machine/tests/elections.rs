@@ -8,7 +8,7 @@ fn max_election(machine: &TopologyMachine) -> ElectionTuple {
 
 #[test]
 fn only_primaries_raise_the_greatest_election() {
-    // C-26, D-58
+    // The maxima are kept when the primary is lost (C-26, D-58).
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", elected(2));
     let before = max_election(&machine);
@@ -23,7 +23,7 @@ fn only_primaries_raise_the_greatest_election() {
 
 #[test]
 fn election_ids_are_compared_from_the_first_byte() {
-    // C-27
+    // The first byte is the most significant one (C-27).
     let id = |first, last| {
         let mut bytes = [0; 12];
         bytes[0] = first;
@@ -44,7 +44,7 @@ fn election_ids_are_compared_from_the_first_byte() {
             primary.map(|server| server.address.clone())
         };
         assert_eq!(primary_is(&machine), Some(address("a")));
-        // Above the range of a signed byte.
+        // This byte would be negative if it were signed.
         let _ = check(&mut machine, "b", primary(id(0x80, 0)));
         assert_eq!(primary_is(&machine), Some(address("b")));
     }
@@ -52,7 +52,7 @@ fn election_ids_are_compared_from_the_first_byte() {
 
 #[test]
 fn a_server_of_any_type_may_change_to_any_other() {
-    // C-10, D-1, D-11
+    // A direct connection may be to a server of any type (C-10, D-1, D-11).
     let types = [
         ServerType::Standalone,
         ServerType::Mongos,
@@ -75,14 +75,14 @@ fn a_server_of_any_type_may_change_to_any_other() {
         let _ = fail(&mut machine, "a", ErrorKind::Network);
         let server = &machine.description().servers()[0];
         assert_eq!(server.server_type, ServerType::Unknown, "after {before}");
-        // C-20
+        // A server that becomes Unknown loses its round-trip time (C-20).
         assert_eq!(server.rtt, None);
     }
 }
 
 #[test]
 fn a_primary_of_the_known_election_is_not_stale() {
-    // D-57
+    // An equal election is not stale (D-57).
     for max_wire_version in [16, 17] {
         let primary = |hosts: &[&str]| Hello {
             hosts: hosts.iter().map(|host| address(host)).collect(),
@@ -100,7 +100,7 @@ fn a_primary_of_the_known_election_is_not_stale() {
 
 #[test]
 fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
-    // D-26: including the former primary itself.
+    // This also applies to the former primary (D-26).
     for (name, left) in
         [("b", TopologyType::ReplicaSetWithPrimary), ("a", TopologyType::ReplicaSetNoPrimary)]
     {
@@ -125,7 +125,7 @@ fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
 
 #[test]
 fn an_unknown_server_that_a_member_reports_as_primary_is_a_possible_primary() {
-    // C-9, D-24
+    // Only a hint from a member has this effect (C-9, D-24).
     let mut machine = opened(&options(&["a", "b"]));
     let reply = Hello { primary: Some(address("b")), ..hello(ServerType::RsSecondary) };
     let _ = check(&mut machine, "a", reply.clone());

@@ -33,7 +33,7 @@ pub(super) fn state_change(machine: &mut TopologyMachine, server: ServerId) -> E
 
 #[test]
 fn connection_errors_clear_the_pool_except_of_overload_and_slow_or_malformed_replies() {
-    // I-14, I-15, I-16, I-10, I-11, F-54, F-63, F-81; I-20: regardless of the connection's purpose
+    // The connection's purpose does not matter (I-20; I-10, I-11, I-14 to I-16, F-54, F-63, F-81).
     let check = |error: ErrorReport, expected| {
         let mut machine = opened(&options(&["a", "b"]));
         let _ = super::check(&mut machine, "a", hello(ServerType::RsPrimary));
@@ -106,8 +106,8 @@ fn version(process: u8, counter: i64) -> TopologyVersion {
 
 #[test]
 fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2() {
-    // I-41
-    // I-17, I-34, I-35, I-36; E-9: the connection's own handshake decides, not the monitor's.
+    // A state change error may be reported at any stage (I-17, I-34, I-35, I-36, I-41). The
+    // connection's own handshake tells the server's version, not the monitor's (E-9).
     let check = |code: i32, max_wire_version, clears: bool| {
         let error = doc! { "ok": 0, "code": code, "errmsg": "no" };
         let (outcome, effects, machine) = answer(Stage::Operation, &error, max_wire_version);
@@ -140,7 +140,7 @@ fn state_change_errors_request_a_check_and_clear_only_at_shutdown_or_before_4_2(
 
 #[test]
 fn other_command_errors_have_no_effect() {
-    // I-37, I-60, I-33
+    // Merely retryable errors, overloads and write errors change nothing (I-37, I-60, I-33).
     let check = |error: bson::Document| {
         let (outcome, effects, _) = answer(Stage::Operation, &error, 7);
         assert_eq!(outcome, ErrorOutcome::Irrelevant, "{error}");
@@ -156,7 +156,7 @@ fn other_command_errors_have_no_effect() {
 
 #[test]
 fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overloaded() {
-    // I-12, I-13, I-14, I-61, I-41
+    // Only the label of an overload keeps the server's state (I-12, I-13, I-14, I-61, I-41).
     let check = |code: i32, labels: &[&str], expected| {
         for stage in [Stage::Hello, Stage::Auth] {
             let labels: Vec<&str> = labels.into();
@@ -179,7 +179,7 @@ fn a_command_error_before_handshake_completes_clears_unless_the_server_is_overlo
 
 #[test]
 fn errors_of_earlier_generations_and_of_unknown_servers_have_no_effect() {
-    // I-1, I-4
+    // Only errors of the current generation of a known server count (I-1, I-4).
     let mut machine = opened(&options(&["a", "b"]));
     let _ = check(&mut machine, "a", hello(ServerType::RsPrimary));
     let server = id(&machine, "a");
@@ -192,7 +192,7 @@ fn errors_of_earlier_generations_and_of_unknown_servers_have_no_effect() {
 
 #[test]
 fn behind_a_load_balancer_only_the_service_is_cleared() {
-    // I-50, I-51, I-52, I-3, F-67
+    // The description of a load balancer never changes (I-50, I-51, I-52, I-3, F-67).
     let mut options = options(&["a"]);
     options.load_balanced = true;
     let service = ObjectId::from_bytes([7; 12]);
@@ -206,7 +206,7 @@ fn behind_a_load_balancer_only_the_service_is_cleared() {
         assert_eq!(outcome, expected, "{error:?}");
         assert_eq!(*machine.description(), before);
         if expected == ErrorOutcome::ServiceCleared {
-            // I-53
+            // The event of the clear names the service (I-53).
             let clear = effects.into_iter().find_map(|effect| match effect {
                 Effect::PoolClear { clear, .. } => Some(clear),
                 _ => None,

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_new_topology_version_is_published_but_new_times_are_not() {
-    // C-1, A-44, J-5, J-18, J-23, A-39
+    // Times do not count when descriptions are compared (C-1, A-44, J-5, J-18, J-23, A-39).
     let news = |counter, last_write_date| Hello {
         topology_version: Some(TopologyVersion { process_id: ObjectId::default(), counter }),
         last_write_date: Some(last_write_date),
@@ -32,7 +32,7 @@ fn a_new_topology_version_is_published_but_new_times_are_not() {
 
 #[test]
 fn a_repeated_seed_opens_one_server() {
-    // D-20: a standalone server that is the only seed makes the topology Single.
+    // A standalone server that is the only seed makes the topology Single (D-20).
     let mut machine = opened(&options(&["a", "a"]));
     assert_eq!(machine.description().servers().len(), 1);
     let _ = check(&mut machine, "a", hello(ServerType::Standalone));

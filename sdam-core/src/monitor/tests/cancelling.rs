@@ -28,7 +28,7 @@ fn run(rest: &[Step]) {
 
 #[test]
 fn a_cancelled_check_fails_its_heartbeat_and_the_next_comes_a_heartbeat_later() {
-    // F-71, F-73, I-18, J-31, G-14: no report, so neither a description nor a pool changes.
+    // Without a report, neither a description nor a pool changes (F-71, F-73, G-14, I-18, J-31).
     run(&[
         (5_000, Say::Cancel, "disconnect, failed #1/42 awaited after 5000: Cancelled | 15000"),
         (15_000, Say::Due, "started #2, connect | 25000"),

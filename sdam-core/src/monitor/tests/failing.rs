@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 
 type Step = (u64, Say, &'static str);
 
-/// Returns a monitor whose server is known since 0 ms and which polls at 10 s.
+/// Returns a monitor whose server has been known since 0 ms, and which polls at 10 s.
 fn known() -> Vec<Step> {
     [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -24,7 +24,7 @@ fn run(config: MonitorConfig, rest: &[Step]) {
 
 #[test]
 fn a_network_error_of_a_known_server_is_retried_once_without_a_pause() {
-    // F-50, F-51, F-52, J-33
+    // The retry is a separate heartbeat (F-50, F-51, F-52, J-33).
     run(
         polling(),
         &[
@@ -47,7 +47,7 @@ fn a_network_error_of_a_known_server_is_retried_once_without_a_pause() {
 
 #[test]
 fn a_timeout_counts_as_a_network_error() {
-    // F-51, F-10: the text has the limit, so that equal failures are equal.
+    // The text contains the limit, so that equal failures have equal texts (F-10, F-51).
     run(
         polling(),
         &[
@@ -69,7 +69,7 @@ fn a_timeout_counts_as_a_network_error() {
 
 #[test]
 fn command_errors_and_malformed_replies_are_not_retried_at_once() {
-    // F-52, J-33
+    // These failures are followed by the normal wait (F-52, J-33).
     run(
         polling(),
         &[(
@@ -92,7 +92,7 @@ fn command_errors_and_malformed_replies_are_not_retried_at_once() {
 
 #[test]
 fn legacy_retry_reports_only_the_outcome_of_the_retry() {
-    // F-50: heartbeats are paired all the same (J-33).
+    // Each heartbeat ends, even if its failure is not reported (F-50, J-33).
     let mut legacy = polling();
     legacy.retry_before_unknown = true;
     let retry = [
@@ -155,8 +155,8 @@ fn a_deadline_missed_by_less_is_a_timeout() {
 
 #[test]
 fn repeated_network_errors_are_retried_with_a_pause_after_a_burst() {
-    // F-51: the retries are limited, too, if a server endlessly answers hello and then breaks the
-    // connection.
+    // Retries are limited, too, if a server endlessly answers hello and then breaks the connection
+    // (F-51).
     let mut script = vec![
         (0, Say::Start, "started #1, connect | 10000".to_owned()),
         (0, Say::Connected, "send isMaster handshake | 10000".into()),

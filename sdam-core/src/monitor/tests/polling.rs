@@ -11,7 +11,7 @@ use crate::{
 
 #[test]
 fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processed() {
-    // J-7, G-5
+    // The time until the reply is processed does not count (J-7, G-5).
     let at = Instant::from_millis;
     let twenty = Duration::from_millis(20);
     let run = |pass: &dyn Fn(&mut Check, &mut Outputs) -> Option<Report>| {
@@ -52,8 +52,8 @@ fn durations_and_samples_are_the_time_on_the_wire_whenever_the_reply_is_processe
 
 #[test]
 fn the_handshake_is_the_first_check_and_later_hellos_have_no_arguments_of_it() {
-    // F-8, F-9, F-6, G-4, G-6, J-10, J-30: the check lasts from the connect, its duration and the
-    // sample only from the hello; a poll's duration is a sample, too.
+    // The check begins with connecting, but its duration and the sample begin with the hello. The
+    // duration of a poll is also a sample (F-6, F-8, F-9, G-4, G-6, J-10, J-30).
     check(
         polling(),
         &[
@@ -68,7 +68,7 @@ fn the_handshake_is_the_first_check_and_later_hellos_have_no_arguments_of_it() {
 
 #[test]
 fn a_request_during_a_check_is_ignored() {
-    // F-41, F-42
+    // Ignored requests are not remembered (F-41, F-42).
     check(
         polling(),
         &[
@@ -83,7 +83,7 @@ fn a_request_during_a_check_is_ignored() {
 
 #[test]
 fn hello_is_sent_if_the_last_reply_had_hello_ok() {
-    // F-6, F-7
+    // Only a declared API requires `hello` without `helloOk` (F-6, F-7).
     let declined = bson::doc! { "ok": 1, "maxWireVersion": 8 };
     let script = [
         (0, Say::Start, "started #1, connect | 10000"),
@@ -98,7 +98,7 @@ fn hello_is_sent_if_the_last_reply_had_hello_ok() {
 
 #[test]
 fn only_hello_is_sent_with_a_declared_api_or_to_a_load_balancer() {
-    // F-5, F-7: regardless of helloOk in the reply.
+    // The `helloOk` of the reply does not matter then (F-5, F-7).
     let run = |config: MonitorConfig, api: &str| {
         let first = std::format!("send hello handshake{api} | 10000");
         let later = std::format!("started #1, send hello{api} | 20000");
@@ -121,7 +121,7 @@ fn only_hello_is_sent_with_a_declared_api_or_to_a_load_balancer() {
 
 #[test]
 fn op_query_is_used_until_a_reply_shows_support_of_op_msg() {
-    // O-2
+    // Before MongoDB 3.6, servers do not support OP_MSG (O-2).
     let mut options = options();
     options.handshake_opcode = HandshakeOpcode::OpQuery;
     let script = |wire: i32, later| {

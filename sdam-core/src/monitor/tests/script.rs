@@ -244,7 +244,7 @@ fn describe_request(request: &HelloRequest) -> String {
     text
 }
 
-/// Returns an event as text. J-6, J-7, J-8: every field is checked, or part of the text.
+/// Returns an event as text, and checks the fields that the text omits (J-6, J-7, J-8).
 fn describe_event(event: EventKind, said: &[u8]) -> String {
     let check = |heartbeat: &Heartbeat| {
         assert_eq!(heartbeat.server, ServerId::from_u64(1));

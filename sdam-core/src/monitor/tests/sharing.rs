@@ -5,8 +5,8 @@ use std::vec::Vec;
 use super::script::*;
 use crate::error::ErrorKind;
 
-/// Returns a script of a server that is known since 0 ms, on a connection that operations may have
-/// authenticated on.
+/// Returns a script of a server that has been known since 0 ms, on a connection that operations may
+/// have authenticated on.
 fn shared(authenticated: bool) -> Vec<(u64, Say, &'static str)> {
     let mut script = [
         (0, Say::Start, "started #1, connect | 10000"),

@@ -1,4 +1,4 @@
-//! Streaming: awaitable requests, streamed replies, falling back.
+//! Streaming: awaitable requests, streamed replies, the return to polling.
 
 use std::{format, vec::Vec};
 
@@ -27,7 +27,7 @@ fn run(rest: &[(u64, Say, &str)]) {
 
 #[test]
 fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
-    // F-22, F-23, F-30, F-31, F-32, F-35, F-11, G-5, G-8, J-9, J-32
+    // Each read is a heartbeat (F-11, F-22, F-23, F-30, F-31, F-32, F-35, G-5, G-8, J-9, J-32).
     run(&[
         (9_000, streams(new(2)), "succeeded #1/42 awaited after 8999, report Standalone | 9000"),
         (9_000, Say::Due, "started #1/42 awaited, read | 29000"),
@@ -38,7 +38,7 @@ fn streamed_replies_are_reported_one_by_one_and_nothing_is_sent() {
 
 #[test]
 fn a_stream_without_pauses_is_closed_and_requested_on_another_connection() {
-    // The hello before it counts, too.
+    // The hello before these replies also counts.
     let pushed = (2..51).flat_map(|counter| {
         let told = "succeeded #1/42 awaited after 0, report Standalone | 1";
         [(1, streams(new(counter)), told), (1, Say::Due, "started #1/42 awaited, read | 20001")]
@@ -75,8 +75,8 @@ fn a_stream_of_twenty_replies_a_second_is_never_closed() {
 
 #[test]
 fn a_stream_that_ends_is_requested_again_with_the_last_version() {
-    // F-33, F-37, F-38, F-36, J-34: the version of the last reply counts, even an older one or that
-    // of another process, and even if the topology has rejected the reply.
+    // The version of the last reply counts, even if it is older, is of another process, or was
+    // rejected by the topology (F-33, F-36, F-37, F-38, J-34).
     run(&[
         (10, says(new(7)), "succeeded #1/42 awaited after 9, report Standalone | 10"),
         (10, Say::Due, "started #1/42 awaited, send hello awaiting 11/7 for 10000 exhaust | 20010"),
@@ -99,7 +99,7 @@ fn a_stream_that_ends_is_requested_again_with_the_last_version() {
 
 #[test]
 fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
-    // F-22, F-25; G-6, G-8: polls are samples again, so the task ends until it is needed again.
+    // Polls measure round trips again, so the measurements end (F-22, F-25, G-6, G-8).
     run(&[
         (10, streams(old()), "succeeded #1/42 awaited after 9, report Standalone | 10"),
         (10, Say::Due, "started #1/42 awaited, read | 20010"),
@@ -117,7 +117,7 @@ fn a_reply_without_a_version_ends_streaming_unless_more_is_to_come() {
 
 #[test]
 fn a_request_between_two_streamed_replies_starts_the_due_check() {
-    // F-35, F-41
+    // After a streamed reply, the next check is due immediately (F-35, F-41).
     run(&[
         (9_000, streams(new(2)), "succeeded #1/42 awaited after 8999, report Standalone | 9000"),
         (9_000, Say::Request, "started #1/42 awaited, read | 29000"),
@@ -126,7 +126,7 @@ fn a_request_between_two_streamed_replies_starts_the_due_check() {
 
 #[test]
 fn a_broken_stream_restarts_with_a_handshake_at_once() {
-    // F-34, F-51, O-1: the RTT task goes on, so it is not started again (G-8).
+    // The measurements continue, so they are not started again (F-34, F-51, G-8, O-1).
     for kind in [ErrorKind::Network, ErrorKind::Timeout] {
         let failed = std::format!(
             "disconnect, failed #1/42 awaited after 999: {kind:?}, report {kind:?} | 1000"
@@ -147,7 +147,7 @@ fn a_broken_stream_restarts_with_a_handshake_at_once() {
 
 #[test]
 fn a_refused_stream_waits_a_heartbeat() {
-    // F-34, F-52, J-33
+    // Only a network error is retried immediately (F-34, F-52, J-33).
     run(&[
         (
             1_000,

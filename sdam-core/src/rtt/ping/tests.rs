@@ -93,7 +93,7 @@ fn describe(request: &HelloRequest) -> String {
 
 #[test]
 fn hello_is_measured_once_per_heartbeat_on_one_connection() {
-    // G-7, G-13, G-16: the first sample is that of the handshake, without the connect.
+    // The handshake gives the first sample, without the time to connect (G-7, G-13, G-16).
     check(&[
         (0, Say::Due, "connect | 10000"),
         (50, Say::Connected, "isMaster handshake | 10050"),
@@ -107,7 +107,7 @@ fn hello_is_measured_once_per_heartbeat_on_one_connection() {
 
 #[test]
 fn an_error_closes_the_connection_and_waits_a_heartbeat() {
-    // G-11, G-13: the negotiation is reset.
+    // A new connection negotiates again (G-11, G-13).
     let begin = [
         (0, Say::Due, "connect | 10000"),
         (0, Say::Connected, "isMaster handshake | 10000"),
@@ -136,7 +136,7 @@ fn an_error_closes_the_connection_and_waits_a_heartbeat() {
 
 #[test]
 fn the_sample_is_the_time_on_the_wire_whenever_the_reply_is_processed() {
-    // G-7, G-11
+    // The time until the reply is processed does not count (G-7, G-11).
     let at = Instant::from_millis;
     let check = |sent, arrived, processed, sample: Option<u64>| {
         let mut ping = pings();
@@ -150,10 +150,10 @@ fn the_sample_is_the_time_on_the_wire_whenever_the_reply_is_processed() {
     };
     check(5, 25, 25, Some(20));
     check(5, 25, 9_000, Some(20));
-    // Processed after the deadline of 10 s, but not late.
+    // Both replies are processed after the deadline of 10 s; only the second arrives after it.
     check(5, 25, 11_000, Some(20));
     check(5, 10_001, 11_000, None);
-    // Clamped: a reply does not arrive before its request or after it is processed.
+    // Instants are clamped: a reply arrives after its request and before it is processed.
     check(30, 25, 40, Some(0));
     check(5, 50, 40, Some(35));
 }

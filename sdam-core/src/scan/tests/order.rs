@@ -21,7 +21,7 @@ fn scan(world: &mut World) -> std::string::String {
 
 #[test]
 fn h_6_a_server_is_not_checked_for_5000_ms_after_a_failed_check() {
-    //
+    // `cooldownMS` is 5000 and cannot be configured.
     let mut world = rs("a");
     world.answer("a", Answer::Down(0));
     assert_eq!(scan(&mut world), "a");
@@ -44,7 +44,7 @@ fn h_3_a_command_error_starts_a_cooldown() {
 
 #[test]
 fn h_3_a_displaced_primary_is_checked_again_in_the_same_scan() {
-    // It is reset to "infinity ago" by the newer primary.
+    // The newer primary resets the older one to "infinity ago".
     let mut world = rs("a b");
     let new = member(ServerType::RsPrimary, "a b");
     let mut old = new.clone();

@@ -39,7 +39,7 @@ use crate::server::ServerType;
 
 #[test]
 fn h_1_l_68_the_first_selection_scans_without_delay() {
-    //
+    // A new topology is stale, so the first selection scans first.
     for patient in [true, false] {
         let mut world = world(|options| options.server_selection_try_once = Some(!patient));
         assert!(world.scan.is_stale(world.now));
@@ -80,7 +80,7 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
 
 #[test]
 fn h_2_l_65_scans_are_500_ms_apart_until_a_server_is_found() {
-    //
+    // `minHeartbeatFrequencyMS` is 500.
     let mut world = world(patient);
     world.no_primary();
     let timeout = Duration::from_secs(30);

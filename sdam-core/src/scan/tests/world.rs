@@ -34,7 +34,7 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) topology: TopologyMachine,
     pub(super) scan: Scans,
-    /// When the SRV record has to be looked up before a scan; `None` if there is none.
+    /// The time from which on a scan first looks up the SRV record; `None` without a record.
     pub(super) look_up: Option<Instant>,
     pub(super) answers: BTreeMap<ServerAddress, Answer>,
     /// The server type that operations require.

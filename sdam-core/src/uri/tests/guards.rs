@@ -20,7 +20,7 @@ fn malformed(row: &Row) -> &'static [&'static str] {
 /// Texts that are not valid flags.
 const FLAGS: &[&str] = &["", "1", "0", "True", "TRUE", "yes", "on", "x", "true ", "truetrue"];
 
-/// Returns a string with `options`, which may carry all of them, resolved without look-ups.
+/// Returns an SRV string, which may carry all `options`, resolved without look-ups.
 fn resolve(options: &str) -> (ConnectionString, Options) {
     let string = parse(&format!("mongodb+srv://a.example.com/?{options}"));
     let hosts = vec![ServerAddress::new("b.example.com", 1)];
@@ -60,7 +60,7 @@ fn every_tls_and_proxy_option_is_marked_as_guarding() {
 
 #[test]
 fn a_malformed_guarding_option_fails_validation() {
-    // V-3
+    // Ignoring the option would weaken the protection (V-3).
     let mut checked = 0;
     for row in rows().iter().filter(|row| row.guards) {
         for value in malformed(row) {
@@ -80,7 +80,7 @@ fn a_malformed_guarding_option_fails_validation() {
 
 #[test]
 fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
-    // V-3
+    // Such an option was probably meant to protect connections (V-3).
     for name in ["sslVerifyCertificate", "SSL_CA_CERTS", "tlsMode", "proxyhostname"] {
         check_unguarded(&format!("{name}=x"));
     }
@@ -93,7 +93,7 @@ fn an_unknown_option_with_a_guarding_prefix_fails_validation() {
 
 #[test]
 fn two_different_values_of_a_guarding_option_are_refused() {
-    // V-3
+    // It is unclear which value is meant (V-3).
     for row in rows().iter().filter(|row| row.guards) {
         let pair = match row.kind {
             Kind::Flag => ["true", "false"],
@@ -110,7 +110,7 @@ fn two_different_values_of_a_guarding_option_are_refused() {
 
 #[test]
 fn every_option_of_tls_enables_tls() {
-    // V-2
+    // Every TLS option implies `tls=true` (V-2).
     let tls = |options: &str| {
         let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
         assert_eq!(options.validate(), Ok(()));
@@ -137,7 +137,7 @@ fn every_option_of_tls_enables_tls() {
 
 #[test]
 fn an_option_of_tls_without_tls_fails_validation() {
-    // V-2
+    // The other option would have no effect (V-2).
     for option in ["tlsCAFile=a", "tlsInsecure=true", "tlsCertificateKeyFile=b"] {
         for options in [format!("tls=false&{option}"), format!("{option}&ssl=false")] {
             let options = Options::parse(&format!("mongodb://a/?{options}")).unwrap();
@@ -153,7 +153,7 @@ fn options_that_leave_connections_open_to_attack_or_have_no_effect_cause_a_warni
         ("tls=true", &[][..]),
         ("tlsInsecure=true", &["tlsAllowInvalidCertificates"]),
         ("tlsAllowInvalidHostnames=true", &["tlsAllowInvalidHostnames"]),
-        // B-41
+        // Options that request OCSP cause a warning (B-41).
         ("tlsDisableOCSPEndpointCheck=true", &[]),
         ("tlsDisableOCSPEndpointCheck=false", &["tlsDisableOCSPEndpointCheck"]),
         ("tlsDisableCertificateRevocationCheck=true", &[]),

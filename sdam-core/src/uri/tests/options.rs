@@ -30,7 +30,7 @@ fn check_ignored(pairs: &[&str]) {
 
 #[test]
 fn unknown_keys_are_ignored_with_a_warning() {
-    // B-33, B-34, L-78
+    // The API can be declared only in code, and `slaveOk` is not supported (B-33, B-34, L-78).
     let string = parse("mongodb://a/?foo=1&serverApi=1&replicaSet=rs&waitQueueSize=1&slaveOk=true");
     assert_eq!(warned(&string), ["foo", "serverApi", "waitQueueSize", "slaveOk"]);
     assert_eq!(string.options().len(), 1);
@@ -41,7 +41,7 @@ fn unknown_keys_are_ignored_with_a_warning() {
 
 #[test]
 fn deprecated_names_are_accepted_with_a_warning_and_override_nothing() {
-    // B-18, B-34
+    // The current name takes precedence over deprecated ones (B-18, B-34).
     let check = |query: &str, name: &str, millis| {
         let string = parse(&format!("mongodb://a/?{query}"));
         assert!(!string.warnings().is_empty(), "{query}");
@@ -57,11 +57,11 @@ fn deprecated_names_are_accepted_with_a_warning_and_override_nothing() {
 
 #[test]
 fn times_are_whole_milliseconds() {
-    // B-14, B-16 to B-19, B-21, B-30, B-32
+    // All of them take the same values (B-14, B-16 to B-19, B-21, B-30, B-32).
     let names = "connectTimeoutMS localThresholdMS serverSelectionTimeoutMS socketCheckIntervalMS socketTimeoutMS \
                  timeoutMS maxIdleTimeMS waitQueueTimeoutMS wTimeoutMS heartbeatFrequencyMS";
     for name in names.split(' ') {
-        // Above the range of 64 bits.
+        // This number is above the range of 64 bits.
         let great = "9223372036854775808";
         for value in ["-1", "x", "1.5", "+1", "1e3", " 1", "--1", great] {
             check_ignored(&[&format!("{name}={value}")]);
@@ -76,7 +76,7 @@ fn times_are_whole_milliseconds() {
 
 #[test]
 fn heartbeats_below_half_a_second_are_ignored_in_strings() {
-    // B-14
+    // An ignored value leaves the default (B-14).
     check_ignored(&["heartbeatFrequencyMS=499", "heartbeatFrequencyMS=-2"]);
     let options = parse("mongodb://a/?heartbeatFrequencyMS=499");
     let options = options.into_options().unwrap();
@@ -87,7 +87,7 @@ fn heartbeats_below_half_a_second_are_ignored_in_strings() {
 
 #[test]
 fn every_discovery_and_selection_option_sets_its_field() {
-    // B-9, B-14 to B-25, B-28
+    // No value is the default (B-9, B-14 to B-25, B-28).
     let options = accepted(
         "appname=app&connectTimeoutMS=1&directConnection=false&heartbeatFrequencyMS=502\
          &localThresholdMS=3&maxStalenessSeconds=90&readPreference=nearest\
@@ -113,7 +113,7 @@ fn every_discovery_and_selection_option_sets_its_field() {
 
 #[test]
 fn tag_sets_keep_their_order_and_case() {
-    // B-24, L-18
+    // Each `readPreferenceTags` is one tag set (B-24, L-18).
     let tags = |pairs: &[(&str, &str)]| pairs.iter().copied().collect::<TagSet>();
     let options = accepted(
         "readPreference=secondary&readPreferenceTags=dc:NY,rack:1&readPreferenceTags=dc:ny\
@@ -134,7 +134,7 @@ fn tag_sets_keep_their_order_and_case() {
 
 #[test]
 fn max_staleness_is_whole_seconds_or_minus_one() {
-    // B-25, B-26
+    // Only selections refuse a limit that is too small (B-25, B-26).
     let limit = |query: &str| accepted(query).read_preference.max_staleness;
     let secondary =
         |seconds: i64| format!("readPreference=secondary&maxStalenessSeconds={seconds}");
@@ -154,7 +154,7 @@ fn max_staleness_is_whole_seconds_or_minus_one() {
 
 #[test]
 fn pool_and_retry_options_are_driver_options() {
-    // B-17, B-30, B-31, B-32
+    // These options are read as they are given (B-17, B-30, B-31, B-32).
     let options = accepted(
         "maxPoolSize=0&minPoolSize=3&maxIdleTimeMS=4&maxConnecting=5&waitQueueTimeoutMS=6\
          &socketTimeoutMS=7&timeoutMS=0&enableOverloadRetargeting=true&maxAdaptiveRetries=0",
@@ -219,7 +219,7 @@ fn unknown_compressors_are_left_out() {
 
 #[test]
 fn names_of_mechanism_properties_ignore_case() {
-    // B-40
+    // Two spellings are the same name (B-40).
     let options = accepted(
         "authMechanismProperties=service_name:a,Service_Name:b,TOKEN_RESOURCE:mongodb://foo",
     );

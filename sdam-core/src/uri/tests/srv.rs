@@ -45,7 +45,7 @@ fn a_service_name_has_single_hyphens_between_words_and_a_letter() {
 
 #[test]
 fn a_txt_record_sets_only_options_that_the_string_does_not() {
-    // N-9, B-38
+    // The connection string takes precedence over the TXT record (N-9, B-38).
     let resolve = |query: &str, txt: &str| {
         let string = parse(&format!("mongodb+srv://h.example.com/{query}"));
         resolve(string, hosts(1), &[txt])

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn hosts_are_lower_cased_and_paths_are_not() {
-    // B-3, B-5
+    // The default port is added (B-3, B-5).
     let check = |hosts: &str, expected: &[&str]| {
         let string = parse(&format!("mongodb://{hosts}"));
         let shown: Vec<_> = string.hosts().iter().map(ToString::to_string).collect();
@@ -15,7 +15,7 @@ fn hosts_are_lower_cased_and_paths_are_not() {
     check("[::1]:9/", &["[::1]:9"]);
     check("%2Ftmp%2FMongo.sock", &["/tmp/Mongo.sock"]);
     check("rel%2Fa%20b.sock/db", &["rel/a b.sock"]);
-    // Without a slash, it is not a path.
+    // Without a slash, the host is not a path.
     check("db.sock", &["db.sock:27017"]);
     check("BÜCHER.example.com", &["bÜcher.example.com:27017"]);
     check("a?tls=true", &["a:27017"]);
@@ -54,7 +54,7 @@ fn a_malformed_string_is_refused_with_the_name_of_the_wrong_part() {
 
 #[test]
 fn no_message_shows_a_piece_of_a_password() {
-    // T-23
+    // Messages may be logged, so they must not contain a secret (T-23).
     let check = |text: &str| {
         let shown = match ConnectionString::parse(text) {
             Ok(string) => {
@@ -81,10 +81,10 @@ fn no_message_shows_a_piece_of_a_password() {
         }
     }
     check("mongodb://u:Qx7?x=Zk9@h");
-    // The host was forgotten.
+    // In these strings, the host was forgotten.
     check("mongodb://u:Qx7");
     check("mongodb+srv://u:Qx7");
-    // Options that are secret, even under a misspelled name.
+    // Some options are secret, even under a misspelled name.
     check("mongodb://a/?tlsCertificateKeyFilePassword=Qx7");
     check("mongodb://a/?tlsCertificateKeyFilePassword=Qx7&tlsCertificateKeyFilePassword=Zk9");
     check("mongodb://a/?proxyHost=b&proxyUsername=c&proxyPassword=Qx7");
@@ -115,7 +115,7 @@ fn every_error_shows_the_given_value_and_a_remedy() {
     let check = |text: &str, expected: &str| {
         let error = Options::parse(text).unwrap_err();
         assert_eq!(error.to_string(), expected, "{text}");
-        // The output of `fn main() -> Result<(), ConfigError>`.
+        // `fn main() -> Result<(), ConfigError>` prints this.
         assert_eq!(format!("{error:?}"), expected);
     };
     check(
