@@ -15,7 +15,7 @@
 //! # });
 //! ```
 //!
-//! In a program without async, `futures::executor::block_on_stream` turns it into an iterator.
+//! Without async, `futures::executor::block_on_stream` turns the stream into an iterator.
 
 use std::{
     collections::BTreeSet,
@@ -125,7 +125,7 @@ impl EventSink for ChannelSink {
             self.counters.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        // Counted before the event can be read, so that the count never falls below zero.
+        // The event is counted before it can be read, so that the count never falls below zero.
         self.counters.waiting.fetch_add(1, Ordering::Relaxed);
         // Sending fails only if the stream was dropped.
         if self.sender.unbounded_send(event.clone()).is_err() {

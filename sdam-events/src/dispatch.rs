@@ -51,7 +51,7 @@ impl Future for Dispatcher {
             // The waker is registered before the queue is read, so that no push is missed.
             this.queue.waker.register(cx.waker());
             match this.queue.deliver(&**sink, BUDGET, &mut this.delivered) {
-                // If events are left, returning the batch wakes the dispatcher.
+                // If events remain, returning them to the queue wakes the dispatcher.
                 Stopped::Budget | Stopped::Empty | Stopped::Busy => return Poll::Pending,
                 Stopped::Closed | Stopped::Failed => this.sink = None,
             }

@@ -135,14 +135,14 @@ struct Sightings {
 
 impl Sightings {
     fn answered(&mut self, at: Instant) {
-        // A check can be a measured round trip as well.
+        // One answer can be both a check and a measured round trip.
         if self.latest != Some(at) {
             *self = Self { confirmed: self.latest.or(self.confirmed), latest: Some(at) };
         }
     }
 }
 
-/// The longest wait of a server that streams, unless a longer one is seen: the default of
+/// The assumed longest wait of a server that streams, until a longer one is seen: the default of
 /// `heartbeatFrequencyMS`.
 const USUAL_WAIT: Duration = Duration::from_secs(10);
 /// The delay within which messages of two servers may change order.

@@ -161,7 +161,8 @@ impl MetricsSink {
     }
 
     /// Sets the gauges that change without an event: round-trip times, the times since the last
-    /// replies and without a primary, and the state of the queue. Call it before the metrics are read, or every few seconds.
+    /// replies and without a primary, and the state of the queue. Call it before the metrics are
+    /// read, or every few seconds.
     pub fn update(&self, now: Instant, topology: &TopologyDescription, queue: PendingEvents<'_>) {
         for server in topology.servers() {
             self.set_rtt(server);
@@ -279,7 +280,7 @@ impl MetricsSink {
         self.set_servers(state, topology);
     }
 
-    /// Sets the times without a primary, and records a failover that is not explained any more.
+    /// Sets the times without a primary, and records a failover that can no longer be explained.
     fn set_time_without_primary(&self, state: &mut State, now: Instant) {
         if let Some(failover) = state.unexplained.take_if(|it| !it.may_be_explained(now)) {
             self.record(&failover);

@@ -52,7 +52,7 @@
 //!  "address":"a:27017"}
 //! ```
 //!
-//! A line with a note of the user has `note`, its text, and `at` only.
+//! A line with a note of the user has only `note`, the text, and `at`.
 //!
 //! ```json
 //! {"note":"upgrading db-1 now","at":7000000}
@@ -274,7 +274,7 @@ impl Origin {
 }
 
 /// Returns the line of an event, with its line break. The reply of a heartbeat is left out, because
-/// it is in the input before.
+/// the preceding input contains it.
 pub(crate) fn line(event: &Event) -> serde_json::Result<String> {
     let mut shortened = event.clone();
     if let EventKind::ServerHeartbeatSucceeded { reply, .. } = &mut shortened.kind {
@@ -294,14 +294,14 @@ fn text(line: &impl Serialize) -> serde_json::Result<String> {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Note {
-    /// The text. The first key, by which such a line is recognized.
+    /// The text. Its key comes first, so that such a line is recognized by it.
     pub note: String,
     /// The time of the note.
     pub at: Instant,
 }
 
 impl Note {
-    /// The start of the line of a note, and of no other.
+    /// The start of a line with a note, and of no other line.
     #[cfg(feature = "replay")]
     pub(crate) const START: &str = "{\"note\":";
 }

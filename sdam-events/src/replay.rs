@@ -180,13 +180,13 @@ fn at(line: u64, reason: Box<str>) -> ReplayError {
 
 /// The result of comparing a line with the machine's outputs.
 enum Step {
-    /// The machine has produced the line, or it is none that the machine produces.
+    /// The machine has produced the line, or never produces such a line.
     Agrees,
     /// The line that the machine produced instead.
     Differs(Option<String>),
 }
 
-/// A machine, and its events that the recording has not shown yet.
+/// A machine, and those of its events that have not been found in the recording yet.
 struct Replayer {
     version: u32,
     origin: Origin,
@@ -320,13 +320,13 @@ impl Replayer {
                         address.map(|address| EventKind::PoolCleared { server, address, clear });
                     self.expected.extend(cleared);
                 }
-                // What the client did with these is seen in the next inputs.
+                // The next inputs show how the client carried these out.
                 _ => {}
             }
         }
     }
 
-    /// Shows what comes next and has no line of its own: the input of this line, and measurements.
+    /// Shows the next events without a line of their own: the input of this line, and measurements.
     fn show(&mut self) {
         while let Some(next) = self.expected.front()
             && Interest::INPUTS.contains(next.name())

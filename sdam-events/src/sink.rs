@@ -108,7 +108,7 @@ macro_rules! pointers {
 
 pointers!(Arc, Box);
 
-/// Locks what a sink keeps. Poisoning is ignored: a sink that has panicked is not called again.
+/// Locks the state of a sink. Poisoning is ignored: a sink that has panicked is not called again.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

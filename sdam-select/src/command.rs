@@ -67,7 +67,7 @@ impl<'p> Additions<'p> {
             Opcode::Msg => Self {
                 secondary_ok: false,
                 read_preference: match (topology_type, server_type, preference) {
-                    // Servers outside a replica set may reject it.
+                    // Standalone servers may reject a read preference.
                     (_, ServerType::Standalone, _) => None,
                     // A direct connection serves the read regardless of the type of its single
                     // member.

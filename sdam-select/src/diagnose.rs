@@ -75,7 +75,7 @@ pub enum Diagnosis {
         /// The servers.
         addresses: Vec<ServerAddress>,
     },
-    /// Servers answer hello with something else than a reply of MongoDB: another service listens
+    /// Servers answer hello with something other than a reply of MongoDB: another service listens
     /// there.
     NotMongoDb {
         /// The servers with their errors, which describe the answers.
@@ -127,7 +127,7 @@ pub enum Diagnosis {
 /// Returns the probable faults, most fundamental first.
 ///
 /// `explanation` comes from a selection on the same `topology`. There can be diagnoses even if the
-/// selection found servers: an unresolvable member is a fault before it is needed.
+/// selection found servers: an unresolvable member is a fault even before it is needed.
 pub fn diagnose(topology: &TopologyDescription, explanation: &Explanation) -> Vec<Diagnosis> {
     let evidence = Evidence::new(topology);
     let mut found = Vec::new();

@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_read_preference_if_no_available_member_matches() {
-        // L-80
+        // The error names the mode, the tags and the limit (L-80).
         let members = topology(ReplicaSetNoPrimary, [server(1, RsSecondary)]);
         let check = |criteria: &Criteria, text| assert_eq!(error_text(&members, criteria), text);
         let nearest = || {
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_errors_if_no_server_is_available() {
-        // L-81
+        // The error names each distinct error once (L-81).
         let refused = || (ErrorKind::Network, Stage::Connect, "refused");
         let slow = || (ErrorKind::Timeout, Stage::Hello, "no reply");
         let check = |errors: &[(ErrorKind, Stage, &str)], text| {

@@ -309,7 +309,7 @@ impl<'a> Explainer<'a> {
                 Some(ReadMode::PrimaryPreferred | ReadMode::SecondaryPreferred),
             )
             | (ServerTypes::PRIMARY_AND_SECONDARY, _) => "a primary or a secondary",
-            // NONE: a write to a replica set whose primary is unknown.
+            // This is a write to a replica set whose primary is unknown.
             (ServerTypes::PRIMARY, _) | (ServerTypes::NONE, None) => "a primary",
             (ServerTypes::SECONDARY, _) => "a secondary",
             (ServerTypes::MONGOS, _) => "a mongos",

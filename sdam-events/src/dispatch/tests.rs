@@ -106,7 +106,7 @@ impl EventSink for Blocked {
 
 #[test]
 fn a_blocked_sink_does_not_delay_producers() {
-    // J-12
+    // Events are published in order, without waiting for sinks (J-12).
     let queue = queue();
     let (entered, has_entered) = mpsc::channel();
     let (release, released) = mpsc::channel();

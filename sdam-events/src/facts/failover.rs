@@ -53,7 +53,7 @@ pub struct Outage {
     pub suspected: Option<Instant>,
     /// The time when the client stopped to regard the server as writable.
     pub noticed: Instant,
-    /// True if the lost server reported changes at once, and no answer of it was overdue.
+    /// True if the lost server reported changes at once, and none of its answers was overdue.
     pub streamed: bool,
     /// The time when another member first reported a different primary.
     pub successor_named: Option<Instant>,
@@ -61,7 +61,7 @@ pub struct Outage {
 
 impl Outage {
     /// Returns the earliest possible time of the loss: [`noticed`](Self::noticed) if the server
-    /// streamed and said or failed something itself, else [`last_writable`](Self::last_writable).
+    /// streamed and reported or failed itself, else [`last_writable`](Self::last_writable).
     pub fn earliest(&self) -> Instant {
         let is_told = match &self.loss {
             Loss::SteppedDown(_) => true,

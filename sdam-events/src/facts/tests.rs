@@ -212,8 +212,8 @@ fn the_time_without_a_primary_is_known_if_the_old_one_streamed_and_its_connectio
     check(ErrorKind::Network, 11_100, 11_600);
 }
 
-/// Returns what a streaming set tells when another member answers as primary at 15 s; the old one
-/// answered 9 s before.
+/// Returns the script of a streaming set in which another member answers as primary at 15 s, 9 s
+/// after the last answer of the old one.
 fn replaced() -> Script {
     replaced_after(|_| (), "up to 9.000s")
 }
@@ -258,7 +258,7 @@ fn a_primary_that_is_replaced_in_silence_may_have_been_lost_since_its_last_answe
     let mut script = replaced();
     script.check_without(16_000, 0, 0);
     script.check_without(16_001, 0, 9000);
-    // Its return proves nothing about the time before.
+    // The return of the old primary proves nothing about the time before.
     let back = description(1, ServerType::RsSecondary);
     let facts = script.at(16_001).change(TopologyType::ReplicaSetWithPrimary, &[back]);
     assert_eq!(facts, []);
@@ -283,7 +283,7 @@ fn a_primary_that_steps_down_may_answer_after_the_new_one() {
     assert_eq!(outage.loss, Loss::SteppedDown(ServerType::RsSecondary));
     assert_eq!(outage.earliest(), at(15_000));
     script.check_without(30_000, 0, 0);
-    // It stays so, whatever the server does next.
+    // The failover stays explained, whatever the server does next.
     let again = script.at(15_004).change(TopologyType::ReplicaSetWithPrimary, &[unreachable(1)]);
     assert_eq!(again.len(), 1, "{again:?}");
 }

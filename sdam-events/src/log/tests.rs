@@ -20,7 +20,7 @@ const MESSAGES: &str = include_str!("tests/messages.txt");
 
 #[test]
 fn every_logged_event_has_the_message_of_the_specification() {
-    // F-63, J-6, K-1, K-2, K-4, K-5, K-7, K-11
+    // Texts and keys are compared with a list (F-63, J-6, K-1, K-2, K-4, K-5, K-7, K-11).
     let mut shown = String::new();
     for kind in logged() {
         let event = event(kind);
@@ -42,7 +42,7 @@ fn every_logged_event_has_the_message_of_the_specification() {
 
 #[test]
 fn changes_of_a_server_and_clears_of_paused_pools_are_not_logged() {
-    // F-63, K-5
+    // The specification has no messages for these events (F-63, K-5).
     let server = Arc::new(description(1, ServerType::Mongos));
     let changed =
         EventKind::ServerDescriptionChanged { previous: Arc::clone(&server), new: server };
@@ -53,7 +53,7 @@ fn changes_of_a_server_and_clears_of_paused_pools_are_not_logged() {
 
 #[test]
 fn replies_are_logged_up_to_the_limit() {
-    // K-2
+    // Documents in logs are truncated (K-2).
     let long = event(succeeded(1, &doc! { "text": "x".repeat(5000) }));
     for limit in [5, DEFAULT_MAX_DOCUMENT_LENGTH] {
         let message = LogMessage::of(&long, limit).unwrap();
@@ -72,7 +72,7 @@ fn config(variables: &[(&str, &str)]) -> LogConfig {
 
 #[test]
 fn the_environment_configures_each_component_and_nothing_is_logged_by_default() {
-    // K-3
+    // Each component has its own level, set by a variable `MONGODB_LOG_*` (K-3).
     assert_eq!(config(&[]), LogConfig::default());
     assert!(config(&[]).interest().is_empty());
 
@@ -105,7 +105,7 @@ fn the_environment_configures_each_component_and_nothing_is_logged_by_default() 
 
 #[test]
 fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
-    // K-9
+    // Logged heartbeats are paired like events (K-9).
     let mut logged = 0;
     for severity in ["off", "error", "warn", "info", "debug", "trace"] {
         let interest = config(&[("MONGODB_LOG_TOPOLOGY", severity)]).interest();
@@ -114,7 +114,7 @@ fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
         logged += usize::from(!heartbeats.is_empty());
     }
     assert_eq!(logged, 2, "debug and trace");
-    // One message for each event in the interest.
+    // Each event in the interest has a message.
     let reply = doc! { "ok": 1.0 };
     for kind in [started(1), succeeded(1, &reply), failed(1)] {
         assert!(LogMessage::of(&event(kind), DEFAULT_MAX_DOCUMENT_LENGTH).is_some());
@@ -123,7 +123,7 @@ fn a_level_that_logs_the_start_of_heartbeats_logs_their_end() {
 
 #[test]
 fn every_level_of_the_specification_is_parsed() {
-    // K-3
+    // A variable `MONGODB_LOG_*` may have any of these values (K-3).
     let names = [
         "off",
         "emergency",
@@ -145,7 +145,7 @@ fn every_level_of_the_specification_is_parsed() {
 
 #[test]
 fn the_environment_sets_output_and_document_length() {
-    // K-3
+    // A malformed value leaves the default (K-3).
     let check = |path: &str, output: LogOutput| {
         assert_eq!(config(&[("MONGODB_LOG_PATH", path)]).output, output);
     };

@@ -260,7 +260,7 @@ fn failovers_are_counted_and_timed() {
     let sink = MetricsSink::new();
     let numbers = measure(&sink, events);
     numbers.check("sdam_failovers_total{}", 1.0);
-    // From the success at 3 ms, or the loss at 5 ms, to the new primary at 7 ms.
+    // They begin with the success at 3 ms or the loss at 5 ms, and end with the primary at 7 ms.
     numbers.check("sdam_failover_duration_seconds{}", 0.004);
     numbers.check("sdam_failover_duration_min_seconds{}", 0.002);
     numbers.check("sdam_time_without_primary_seconds{}", 0.004);
@@ -302,7 +302,7 @@ fn a_silent_failover_is_recorded_when_it_cannot_be_explained_any_more() {
 
 #[test]
 fn pool_clears_are_counted_by_reason_but_not_those_of_paused_pools() {
-    // F-63
+    // The pool publishes no event if it was already paused (F-63).
     let clear = |kind, was_paused| {
         let error = Error::new(kind, Stage::Operation, "");
         let mut clear = PoolClear::new(Generation::from_u64(1), error);

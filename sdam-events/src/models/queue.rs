@@ -55,7 +55,7 @@ fn push_from_thread(queue: &Arc<EventQueue>, kinds: Vec<EventKind>) -> thread::J
 
 #[test]
 fn a_dispatcher_delivers_every_event_in_order_and_topology_closed_last() {
-    // J-12, J-13
+    // TopologyClosed is the last event (J-12, J-13).
     explore(3, || {
         let (queue, sink) = (queue(), Exclusive::shared());
         push_from_thread(&queue, vec![started(1), failed(1)]);
@@ -76,7 +76,7 @@ fn a_dispatcher_delivers_every_event_in_order_and_topology_closed_last() {
 
 #[test]
 fn of_two_draining_threads_one_delivers_the_events_of_both() {
-    // J-25
+    // A closing topology drains the queue beside its dispatcher (J-25).
     explore(3, || {
         let (queue, sink) = (queue(), Exclusive::shared());
         let other = {

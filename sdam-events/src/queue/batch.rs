@@ -23,8 +23,8 @@ impl EventQueue {
 }
 
 impl Batch<'_> {
-    /// Returns the next event, or why there is none. The lock is taken once for all events that have
-    /// accumulated.
+    /// Returns the next event, or the reason why there is none. The lock is taken once for all
+    /// events that have accumulated.
     pub(crate) fn next(&mut self) -> Result<Event, Stopped> {
         if self.events.is_empty() {
             let mut state = self.queue.lock();

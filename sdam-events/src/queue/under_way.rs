@@ -19,8 +19,8 @@ const COUNTED: [(Name, Interest); 4] = [
 /// The numbers of heartbeats and operations under way for which the sink receives both start and
 /// end.
 ///
-/// Shed ones count, too: an end event does not say whether its start was shed, so otherwise the
-/// count would reach zero too early.
+/// Those that were shed count, too: an end event does not tell whether its start was shed, so the
+/// count would otherwise reach zero too early.
 #[derive(Debug, Default)]
 pub(super) struct UnderWay([usize; COUNTED.len()]);
 

@@ -46,8 +46,8 @@ impl Interest {
     ]);
 
     /// The events of the SDAM Logging and Monitoring specification, and those specific to sdam:
-    /// ignored members, no server left, unusable and suspected servers, dropped events, warnings about options
-    /// and SRV records.
+    /// ignored members, emptied topologies, unusable and suspected servers, dropped events,
+    /// warnings about options and SRV records.
     pub const SDAM: Self = Self::DESCRIPTIONS.union(Self::HEARTBEATS).union(Self::WARNINGS);
 
     /// The topology's commands to connection pools: the part of [`POOLS`](Self::POOLS) that does

@@ -82,7 +82,7 @@ fn capture(action: impl FnOnce()) -> Vec<Seen> {
 
 #[test]
 fn tracing_events_carry_exactly_the_fields_of_the_message() {
-    // K-1, K-10
+    // Log messages are derived from events (K-1, K-10).
     let sink = TracingSink::new(LogConfig::all(Severity::Debug));
     for kind in logged() {
         let event = event(kind);
@@ -107,7 +107,7 @@ fn tracing_events_carry_exactly_the_fields_of_the_message() {
 
 #[test]
 fn levels_that_are_not_configured_are_not_logged() {
-    // K-3
+    // Each component has its own level (K-3).
     let mut config = LogConfig::default();
     let everything = logged();
     let count = |config: &LogConfig| {

@@ -40,7 +40,7 @@ fn frequencies(
 
 #[test]
 fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
-    // L-40
+    // The latency window is relative to the fastest suitable server (L-40).
     let check = |latencies: &[u64], threshold, expected: &[usize]| {
         let topology = mongoses(latencies);
         let all = suitable(&topology, &Settings::default(), &Criteria::write()).unwrap();
@@ -95,7 +95,7 @@ fn a_server_without_latency_is_the_slowest_and_still_suitable() {
 
 #[test]
 fn servers_outside_the_window_are_never_chosen() {
-    // L-40
+    // Only servers in the latency window remain (L-40).
     let topology = mongoses(&[20, 5, 21]);
     let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[0; 3], 400);
     assert!(chosen[0] > 100 && chosen[1] > 100, "{chosen:?}");
@@ -117,7 +117,7 @@ fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
 
 #[test]
 fn equal_loads_and_the_random_strategy_choose_evenly() {
-    // L-41, L-42
+    // Every server has the same chance (L-41, L-42).
     let topology = mongoses(&[5; 4]);
     for (strategy, loads) in
         [(SelectionStrategy::TwoChoices, [7; 4]), (SelectionStrategy::Random, [1, 2, 3, 4])]

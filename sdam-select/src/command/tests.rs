@@ -41,7 +41,7 @@ fn sent(
 
 #[test]
 fn op_msg_sends_every_mode_but_primary_to_mongos_and_members() {
-    // L-70, L-74
+    // Mode primary is not sent, because it is the default (L-70, L-74).
     let not_primary = MODES[1..].to_vec();
     for (topology_type, server_type) in [
         (Sharded, Mongos),
@@ -59,7 +59,7 @@ fn op_msg_sends_every_mode_but_primary_to_mongos_and_members() {
 
 #[test]
 fn op_msg_sends_primary_preferred_to_a_single_member_and_nothing_to_standalones() {
-    // L-70, L-79
+    // A member that is connected directly can always be read (L-70, L-79).
     let primary = ReadPreference::default();
     let check = |topology_type, server_type, mode: Option<ReadMode>| {
         for preference in [None, Some(&primary)] {
@@ -78,7 +78,7 @@ fn op_msg_sends_primary_preferred_to_a_single_member_and_nothing_to_standalones(
 
 #[test]
 fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
-    // L-70, L-72
+    // In queries, only routers get a document (L-70, L-72).
     let check = |topology_type, server_type, documents: &[ReadMode], flags: &[ReadMode]| {
         assert_eq!(
             sent(topology_type, server_type, Opcode::Query),
@@ -97,7 +97,7 @@ fn op_query_sets_secondary_ok_and_sends_a_document_only_to_mongos() {
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn op_query_sends_secondary_preferred_only_with_further_options() {
-    // L-72
+    // Without further options, the flag suffices (L-72).
     let check = |preference: ReadPreference, sent| {
         let added = Additions::for_read(Sharded, Mongos, Some(&preference), Opcode::Query);
         assert!(added.secondary_ok);
@@ -114,7 +114,7 @@ fn op_query_sends_secondary_preferred_only_with_further_options() {
 
 #[test]
 fn run_command_sends_explicit_preferences_to_all_but_standalones() {
-    // L-76
+    // A standalone server gets the user's command unchanged (L-76).
     let check = |server_type, mode, sent| {
         let preference = ReadPreference::new(mode);
         let added = Additions::for_run_command(server_type, &preference);
@@ -129,7 +129,7 @@ fn run_command_sends_explicit_preferences_to_all_but_standalones() {
 #[test]
 #[expect(deprecated, reason = "servers before 8.0 still accept it")]
 fn read_preference_documents_have_exactly_the_fields_that_are_set() {
-    // L-18, L-71, L-75, L-77: the value of a tag is a string
+    // The value of a tag is a string (L-18, L-71, L-75, L-77).
     let check = |preference: ReadPreference, expected: RawDocumentBuf| {
         let document = ReadPreferenceDocument::new(&preference);
         assert_eq!(decode(document.to_bson_bytes()), expected);
@@ -161,7 +161,7 @@ fn read_preference_documents_have_exactly_the_fields_that_are_set() {
 
 #[test]
 fn commands_get_a_read_preference_field_and_queries_are_wrapped() {
-    // L-70, L-73
+    // A legacy query with a modifier is wrapped in `$query` (L-70, L-73).
     let preference = ReadPreference::new(ReadMode::Secondary);
     let document = ReadPreferenceDocument::new(&preference);
     let preference = rawdoc! { "mode": "secondary" };

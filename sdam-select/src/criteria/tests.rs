@@ -23,7 +23,7 @@ fn limited(seconds: u64) -> ReadPreference {
 
 #[test]
 fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
-    // L-17, L-20
+    // Mode primary allows neither tags nor a staleness limit (L-17, L-20).
     let primary = ReadPreference::default();
     let tagged = primary.clone().with_tag_sets([tags(&[("dc", "ny")])].into());
     let error = Criteria::read(tagged).unwrap_err();
@@ -37,7 +37,7 @@ fn contradictory_read_preferences_are_refused_when_criteria_are_built() {
 
 #[test]
 fn too_small_staleness_limits_are_refused_on_replica_sets_only() {
-    // A-8, L-24, L-25, L-28: also without any server, and also zero.
+    // A limit that is too small is refused even without servers (A-8, L-24, L-25, L-28).
     let check = |topology_type, seconds, heartbeat, smallest: Option<u64>| {
         let settings =
             Settings { heartbeat_frequency: Duration::from_secs(heartbeat), ..Settings::default() };
@@ -70,7 +70,7 @@ fn too_small_staleness_limits_are_refused_on_replica_sets_only() {
 
 #[test]
 fn a_limit_that_is_too_small_is_refused_in_every_mode_even_if_a_primary_is_known() {
-    // L-24: the primary is never stale, and primaryPreferred would take it.
+    // The primary is never stale, and primaryPreferred would select it (L-24).
     let members = [server(1, sdam_core::server::ServerType::RsPrimary), server(2, RsSecondary)];
     let topology = topology(ReplicaSetWithPrimary, members);
     for mode in [
@@ -93,7 +93,7 @@ fn a_limit_that_is_too_small_is_refused_in_every_mode_even_if_a_primary_is_known
 
 #[test]
 fn servers_without_last_write_are_refused_only_if_the_client_supports_them() {
-    // L-30
+    // Servers before 3.4 do not report their last write (L-30).
     let check = |min_wire_version, old: Option<i32>, refused: bool| {
         let mut first = server(1, old.map_or(Unknown, |_| RsSecondary));
         first.wire_versions.max = old.unwrap_or_default();
@@ -114,7 +114,7 @@ fn servers_without_last_write_are_refused_only_if_the_client_supports_them() {
 
 #[test]
 fn selectors_run_in_order_and_can_only_remove_servers() {
-    // L-45, L-46: the client's selector first, then the operation's; neither if nothing is suitable
+    // The client's selector runs first; neither runs without suitable servers (L-45, L-46).
     let topology =
         topology(Sharded, (1..=4).map(|it| server(it, sdam_core::server::ServerType::Mongos)));
     let not_first = |suitable: &mut Candidates<'_>| {
@@ -137,7 +137,7 @@ fn selectors_run_in_order_and_can_only_remove_servers() {
 
 #[test]
 fn a_logged_selector_names_every_part_that_restricts_the_choice() {
-    // K-7
+    // Log messages contain the whole selector (K-7).
     let select = || Arc::new(|_: &mut Candidates<'_>| {});
     let preference = limited(90).with_tag_sets([tags(&[("dc", "ny")])].into());
     let read = Criteria::read(preference).unwrap();
@@ -175,7 +175,7 @@ impl Attempted for On {
 
 #[test]
 fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
-    // L-54
+    // Other topologies deprioritize a server only after an overload (L-54).
     let check = |topology_type, retargets, overloaded, expected: &[u64]| {
         let mut error = Error::new(ErrorKind::Command, Stage::Operation, "failed");
         if overloaded {
@@ -200,7 +200,7 @@ fn a_retry_deprioritizes_the_failed_server_if_sharded_or_overloaded() {
 
 #[test]
 fn single_threaded_clients_scan_less_often_and_choose_at_random() {
-    // L-28, L-42
+    // The heartbeat interval is the client's own (L-28, L-42).
     let options = Options::new(alloc::vec![]);
     let settings = Settings::single_threaded(&options);
     assert_eq!(settings.heartbeat_frequency, Duration::from_secs(60));

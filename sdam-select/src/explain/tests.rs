@@ -103,8 +103,8 @@ fn every_rejection_has_the_values_that_were_compared() {
         1,
         "is only used when there is no suitable RSSecondary",
     );
-    // The primary is the fallback because no secondary is eligible; the secondaries have their
-    // reasons.
+    // The primary is the fallback because no secondary is eligible; each secondary keeps its own
+    // reason.
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
     check(fallback.clone(), 1, "is eligible at 5 ms");
     check(fallback, 2, "has the tags {dc: ny}, and no tag set matches any server");
@@ -130,7 +130,7 @@ fn a_server_of_the_wrong_type_is_rejected_with_the_required_type() {
 
 #[test]
 fn deprioritized_servers_and_servers_dropped_by_selectors_are_explained() {
-    // L-45, L-50
+    // Servers are deprioritized by address (L-45, L-50).
     let topology = members();
     let nearest = read(mode(ReadMode::Nearest));
     let retry = nearest.clone().with_deprioritized([address(2), address(5)]);

@@ -107,14 +107,14 @@ fn is_fresh(heartbeat: u64, limit: u64, primary: (u64, i64), secondary: (u64, i6
 
 #[test]
 fn staleness_includes_the_heartbeat_frequency_and_no_clock_or_write_date_is_too_extreme() {
-    // L-21, L-28: lag + heartbeat <= limit
+    // The secondary is suitable if lag + heartbeat <= limit (L-21, L-28).
     let primary = (1_000_000, 5_000_000);
     assert!(is_fresh(10, 100, primary, (1_000_000, 4_910_000)));
     assert!(!is_fresh(10, 100, primary, (1_000_000, 4_909_999)));
     assert!(is_fresh(50, 100, primary, (1_000_000, 4_950_000)));
     assert!(!is_fresh(50, 100, primary, (1_000_000, 4_949_999)));
-    // L-23: it was checked a minute after the primary, so a minute of the difference is not lag.
-    // L-27: the clock may begin at any time.
+    // The secondary was checked a minute after the primary, so a minute of the difference is not
+    // lag (L-23). The clock may begin at any time (L-27).
     for begin in [0, 940_000] {
         let primary = (begin, 5_000_000);
         assert!(is_fresh(10, 90, primary, (begin + 60_000, 4_980_000)));
@@ -125,8 +125,8 @@ fn staleness_includes_the_heartbeat_frequency_and_no_clock_or_write_date_is_too_
 }
 
 proptest! {
-    /// A-8, L-2, L-5, L-10, L-11, L-12, L-13, L-14, L-15, L-16, L-21, L-22, L-23, L-25, L-26, L-32,
-    /// L-33, L-34, L-35, L-50, L-51, L-52, L-53
+    /// The model implements the rules A-8, L-2, L-5, L-10 to L-16, L-21 to L-23, L-25, L-26,
+    /// L-32 to L-35 and L-50 to L-53.
     #[test]
     fn suitable_servers_match_the_reference_model(
         topology in any_topology(),

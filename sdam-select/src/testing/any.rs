@@ -41,7 +41,7 @@ pub(crate) fn any_topology() -> impl Strategy<Value = TopologyDescription> {
         RsGhost,
         LoadBalancer,
     ]);
-    // Multiples of 20 s, so that staleness often equals the limit.
+    // These are multiples of 20 s, so that staleness often equals the limit.
     let write = prop::option::weighted(0.9, (0_i64..15).prop_map(|number| number * 20_000));
     let update = prop::option::weighted(0.9, (45_u64..55).prop_map(|number| number * 20_000));
     let fields = (types, prop::option::weighted(0.9, 0_u64..40), 0..3_usize, write, update);

@@ -180,12 +180,12 @@ fn without_interest_in_starts_single_ends_are_dropped() {
 fn an_event_weighs_as_much_as_what_only_it_keeps() {
     let (info, document) = command(&bson::doc! { "find": "x".repeat(1000) });
     assert_eq!(weight(&info.started(&document)), 512 + document.len());
-    // Each of three hosts with 128 bytes and its name.
+    // Each of the three hosts counts 128 bytes and its name.
     let hosts = ["a", "b", "c"].map(address).to_vec();
     let input = Input::LookedUp(Ok(SrvRecords::new(hosts, Duration::ZERO)));
     let recorded = RecordedInput { now: at(1), input, setup: None };
     assert_eq!(weight(&EventKind::Input(Arc::new(recorded))), 512 + 3 * (128 + "a:27017".len()));
-    // Two hosts and a tag, with 64 bytes and their texts.
+    // The two hosts and the tag count 64 bytes each, and their texts.
     let mut server = description(1, ServerType::RsPrimary);
     server.hosts = ["a", "b"].map(address).into();
     server.tags = [("dc", "ny")].into_iter().collect();

@@ -1,4 +1,4 @@
-//! Lines that are no part of a recording.
+//! Lines that cannot be part of a recording.
 
 use std::io;
 
