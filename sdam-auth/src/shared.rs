@@ -24,9 +24,9 @@ pub(crate) struct Shared {
 
 /// A user and the database that defines it.
 pub(crate) struct User {
-    /// Empty if the server takes it from the client's certificate.
+    /// The name; empty if the server takes it from the client's certificate.
     pub(crate) name: Box<str>,
-    /// Empty if the mechanism has none.
+    /// The password; empty if the mechanism has none.
     pub(crate) password: Zeroizing<Box<str>>,
     pub(crate) source: Box<str>,
 }

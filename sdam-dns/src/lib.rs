@@ -79,7 +79,7 @@ impl DnsResolver {
     ) -> Result<Vec<Record>, Error> {
         let query = Query {
             servers: self.servers.clone(),
-            // A fully qualified name, to which the system's search list does not apply.
+            // The name is fully qualified, so the system's search list does not apply to it.
             name: format!("{}.", name.trim_end_matches('.')),
             record_type,
             timeout,

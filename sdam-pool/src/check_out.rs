@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The longest single wait for the timer of a check-out without a worker. In blocking mode, timers
-/// block the thread, so it could not notice a connection that another thread hands over.
+/// block the thread, which then cannot notice a connection that another thread hands over.
 const TIMER_SLICE: Duration = Duration::from_millis(1);
 
 /// Checks out a connection, until `deadline` or, if there is none, within the limits of the

@@ -47,7 +47,7 @@ impl Interrupt {
             if let Poll::Ready(output) = command.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            // Registered first, so that a later interruption wakes the task.
+            // The waker is registered first, so that a later interruption wakes the task.
             self.waker.register(cx.waker());
             if self.is_set() {
                 return Poll::Ready(None);
@@ -72,7 +72,7 @@ impl Interrupt {
 pub(crate) struct Interrupts(Mutex<Vec<Weak<Interrupt>>>);
 
 impl Interrupts {
-    /// Adds a connection. Removes the dropped ones once they are as many as the others.
+    /// Adds a connection. Removes dropped connections before the list grows.
     pub(crate) fn add(&self, interrupt: &Arc<Interrupt>) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if all.len() == all.capacity() {

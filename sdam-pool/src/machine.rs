@@ -83,7 +83,7 @@ pub(crate) struct Config {
 
 #[derive(Debug)]
 enum State {
-    /// No check of the server has succeeded yet, or the pool was cleared: the error of check-outs.
+    /// No check has succeeded yet, or the pool was cleared; contains the error of check-outs.
     Paused(Option<Error>),
     Ready,
     Closed,
@@ -137,7 +137,7 @@ pub(crate) enum CheckOut<C> {
     Wait(Ticket),
 }
 
-/// Actions of the caller after it has released the lock of the machine.
+/// Actions that the caller carries out after releasing the lock of the machine.
 #[derive(Debug)]
 pub(crate) struct After<C> {
     pub(crate) wake: SmallVec<[Waker; 2]>,

@@ -16,7 +16,7 @@ pub(crate) struct Member {
     pub(crate) established: Established,
     pub(crate) id: ConnectionId,
     pub(crate) interrupt: Arc<Interrupt>,
-    /// True if its user has discarded it.
+    /// True if the user of the connection has discarded it.
     pub(crate) is_discarded: bool,
 }
 

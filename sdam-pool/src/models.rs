@@ -142,7 +142,7 @@ async fn work(pool: &Pool) {
 
 #[test]
 fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
-    // P-5
+    // A waiting check-out takes a connection that is checked in meanwhile (P-5).
     explore(None, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -156,7 +156,7 @@ fn a_waiting_check_out_gets_the_connection_that_another_thread_checks_in() {
 
 #[test]
 fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
-    // P-9
+    // The next check-out gets the connection (P-9).
     explore(3, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -178,7 +178,7 @@ fn a_check_out_that_is_dropped_while_it_is_served_passes_the_connection_on() {
 
 #[test]
 fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
-    // F-63, I-1
+    // A clear makes connections stale, and check-outs fail or get a newer one (F-63, I-1).
     explore(2, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -209,7 +209,7 @@ fn no_check_out_is_lost_and_none_is_stale_when_the_pool_is_cleared_beside_it() {
 
 #[test]
 fn a_check_out_beside_the_closing_of_the_pool_ends() {
-    // P-40
+    // Closing fails check-outs, including waiting ones (P-40).
     explore(2, || {
         let pool = pool(1);
         let worker = beside(&pool, move |pool| block_on(work(pool)));
@@ -227,7 +227,7 @@ fn a_check_out_beside_the_closing_of_the_pool_ends() {
 
 #[test]
 fn a_check_out_ends_when_the_pool_is_closed_and_its_worker_is_dropped_beside_it() {
-    // F-63b
+    // Dropping the pool's task also fails waiting check-outs (F-63b).
     explore(3, || {
         let pool = pool(1);
         let connection = first_connection(&pool);
@@ -250,7 +250,7 @@ fn a_check_out_ends_when_the_pool_is_closed_and_its_worker_is_dropped_beside_it(
 
 #[test]
 fn a_command_that_waits_notices_its_interruption() {
-    // F-65
+    // A clear may interrupt connections of earlier generations (F-65).
     explore(None, || {
         let interrupts = Arc::new(Interrupts::default());
         let interrupt = Arc::new(Interrupt::new(OLD, None));

@@ -89,7 +89,7 @@ impl Driver {
             pending::<()>().await;
         });
         let driver = Self { sentinel: sentinel.abort_handle(), handle, shut_down };
-        // Panics without timers and then drops the sentinel: here rather than later in a monitor.
+        // Without timers, this panics and drops the sentinel now, rather than later in a monitor.
         drop(driver.timer(time::Instant::now()));
         driver
     }

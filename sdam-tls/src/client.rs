@@ -45,7 +45,7 @@ impl Client {
     fn name(&self, server: &ServerAddress) -> Result<ServerName<'static>, Error> {
         match ServerName::try_from(server.host().to_owned()) {
             Ok(name) => Ok(name),
-            // A placeholder for a name that is neither sent nor checked.
+            // This is a placeholder for a name that is neither sent nor checked.
             Err(_) if !self.checks_name => Ok(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into()),
             Err(_) => {
                 let message = "no certificate can have the name of this server; connect by a host \

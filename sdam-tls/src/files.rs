@@ -10,7 +10,7 @@ use crate::encrypted::{self, KEY_FILE};
 
 const CA_FILE: &str = "tlsCAFile";
 
-/// The maximum length of a file, that of many thousand certificates.
+/// The maximum length of a file, enough for many thousands of certificates.
 const MAX_LENGTH: u64 = 16 << 20;
 
 /// Reads the certificates of `tlsCAFile`; there is at least one.

@@ -1,8 +1,8 @@
 //! Checks an authority's certificate that a server presents as its own.
 //!
-//! The library rejects such a certificate before it has checked its purpose and the revocation
-//! lists, and has no function for these checks alone. It has parsed everything that is read here,
-//! so the encoding is valid.
+//! The library rejects such a certificate before checking the certificate's purpose and the
+//! revocation lists, and has no function for these checks alone. The library has parsed everything
+//! that is read here, so the encoding is valid.
 
 use rustls::{
     CertificateError,
@@ -31,8 +31,8 @@ pub(crate) fn check_purpose(certificate: &CertificateDer<'_>) -> Result<(), Cert
     Ok(())
 }
 
-/// Checks that one of `lists` was issued by `certificate` itself, is valid at `now`, and does not
-/// contain the certificate. Without lists, no certificate counts as revoked.
+/// Checks that one of `lists` was signed with the key of `certificate`, is valid at `now`, and does
+/// not contain the certificate. Without lists, no certificate counts as revoked.
 pub(crate) fn check_revocation(
     certificate: &CertificateDer<'_>,
     lists: &[CertificateRevocationListDer<'static>],
@@ -74,7 +74,7 @@ fn extensions(certificate: &[u8]) -> Option<impl Iterator<Item = (&[u8], Value<'
     let extensions = list.into_iter().flat_map(Value::values);
     Some(extensions.filter_map(|extension| {
         let id = extension.values().next()?;
-        // The criticality is between them.
+        // The criticality, if present, is between the id and the value.
         let value = extension.values().last()?;
         Some((id.content, Value::of(value.content)?))
     }))

@@ -9,7 +9,7 @@ fn refusal(uri: &str) -> Option<ConfigError> {
 
 #[test]
 fn a_credential_that_its_mechanism_cannot_use_is_refused_with_the_option() {
-    // T-21
+    // The error names the option, and is returned before connecting (T-21).
     let check = |uri: &str, option: &str| {
         let error = refusal(uri).unwrap_or_else(|| panic!("{uri} is accepted"));
         assert_eq!(error.option(), option, "{uri}: {error}");
@@ -66,7 +66,7 @@ fn a_credential_in_code_has_the_defaults_of_a_connection_string() {
 
 #[test]
 fn printing_options_or_an_authenticator_shows_no_password() {
-    // T-23
+    // Debug output must not contain a password (T-23).
     let options = Options::parse("mongodb://user:pencil@a/").unwrap();
     let authenticator = authenticator(&options).unwrap();
     let shown = format!("{options:?} {authenticator:?}");

@@ -105,7 +105,7 @@ fn hello(server: &ServerConversation) -> Document {
 
 #[test]
 fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
-    // T-5 O-7; Authentication: "Default Authentication Methods"
+    // The mechanism is negotiated (T-5, O-7; Authentication: "Default Authentication Methods").
     let check = |given: Option<Mechanism>, hello: Document, expected: Mechanism| {
         let account = account(&options(given.map(Mechanism::name)));
         let mut conversation = begin(&account);
@@ -144,7 +144,7 @@ fn the_mechanism_is_the_given_one_or_else_the_best_that_the_user_has() {
 
 #[test]
 fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
-    // O-9
+    // Within hello, the fields of hello declare the API (O-9).
     let options = options(None).with_server_api(ServerApi::v1());
     let mut conversation = begin(&account(&options));
     let first = speculative(&*conversation);
@@ -158,7 +158,7 @@ fn a_declared_api_is_in_every_command_but_the_one_within_hello() {
 
 #[test]
 fn a_reply_that_is_malformed_or_out_of_turn_is_refused() {
-    // T-32
+    // Such a reply ends the conversation (T-32).
     let account = account(&options(Some("SCRAM-SHA-256")));
     let check = |stage: usize, reply: &dyn Fn(Document) -> Document, part: &str| {
         let mut conversation = begin(&account);
@@ -244,7 +244,7 @@ fn the_number_of_a_conversation_is_sent_back_whatever_its_type() {
 
 #[test]
 fn the_keys_of_a_password_are_kept_once_the_server_has_proved_that_it_knows_the_user() {
-    // T-9
+    // Keys are cached for later conversations (T-9).
     let account = account(&options(Some("SCRAM-SHA-256")));
 
     let mut conversation = begin(&account);
@@ -266,7 +266,7 @@ fn the_keys_of_a_password_are_kept_once_the_server_has_proved_that_it_knows_the_
 
 #[test]
 fn other_tasks_run_while_keys_are_derived() {
-    // O-12, T-10
+    // Keys are derived in slices (O-12, T-10).
     let account = account(&options(Some("SCRAM-SHA-256")));
     let mut conversation = begin(&account);
     let nonce = "A".repeat(32);
@@ -317,8 +317,8 @@ fn nonces_of_the_system_differ() {
 
 #[test]
 fn plain_sends_name_and_password_in_one_command_and_never_within_hello() {
-    // T-8
-    // Authentication: "PLAIN", "Conversation"
+    // A single message contains the name and the password (T-8; Authentication: "PLAIN",
+    // "Conversation").
     let uri = "mongodb://user:pencil@a/?authMechanism=PLAIN&tls=true";
     let mut conversation = begin(&account(&Options::parse(uri).unwrap()));
     assert_eq!(conversation.hello_auth(), HelloAuth::default());

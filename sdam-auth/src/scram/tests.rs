@@ -56,7 +56,7 @@ fn vectors() -> Vec<Vector> {
 
 #[test]
 fn the_published_conversations_are_spoken_byte_for_byte() {
-    // T-1
+    // The conversations are those of RFC 5802 and RFC 7677 (T-1).
     for vector in vectors() {
         let first = ClientFirst::new("user", vector.nonce);
         let expected = format!("n,,n=user,r={}", vector.nonce);
@@ -76,7 +76,7 @@ fn the_published_conversations_are_spoken_byte_for_byte() {
 
 #[test]
 fn a_password_is_prepared_as_its_mechanism_requires() {
-    // T-2
+    // SCRAM-SHA-1 hashes passwords, and SCRAM-SHA-256 uses SASLprep (T-2).
     let check = |mechanism: Mechanism, user, password, expected: Result<&str, ScramError>| {
         let prepared = mechanism.prepare(user, password);
         let prepared = prepared.as_deref().map(String::as_str);
@@ -90,7 +90,7 @@ fn a_password_is_prepared_as_its_mechanism_requires() {
     check(sha_256, "u", "", Ok(""));
     check(sha_256, "u", "a\u{7}", Err(ScramError::Password));
     check(sha_256, "u", "\u{627}1", Err(ScramError::Password));
-    // Digests stored by `mongod`, of the unprepared texts.
+    // `mongod` stores these digests, which are those of the unprepared texts.
     let sha_1 = Mechanism::ScramSha1;
     let pencil = "1c33006ec1ffd90f9cadcbcc0e118200";
     check(sha_1, "user", "pencil", Ok(pencil));
@@ -101,7 +101,7 @@ fn a_password_is_prepared_as_its_mechanism_requires() {
 
 #[test]
 fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
-    // T-3
+    // The server's nonce and iteration count are checked (T-3).
     let first = ClientFirst::new("user", NONCE);
     let check = |message: &str, expected: ScramError| {
         let error = first.challenge(message.as_bytes()).unwrap_err();
@@ -135,7 +135,7 @@ fn a_first_message_of_the_server_that_breaks_a_rule_is_refused() {
 
 #[test]
 fn a_last_message_of_the_server_without_its_proof_is_refused() {
-    // T-4
+    // Only a valid signature proves that the server knows the user (T-4).
     let vector = vectors().remove(0);
     let first = ClientFirst::new("user", vector.nonce);
     let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
@@ -158,7 +158,7 @@ fn a_last_message_of_the_server_without_its_proof_is_refused() {
 
 #[test]
 fn printing_a_conversation_reveals_nothing() {
-    // T-23
+    // Debug output must not contain a password or a key (T-23).
     let vector = vectors().remove(2);
     let first = ClientFirst::new("user", vector.nonce);
     let challenge = first.challenge(vector.server_first.as_bytes()).unwrap();
@@ -222,7 +222,7 @@ proptest! {
         byte: u8,
         change in 0..3_u8,
     ) {
-        // T-3, T-4
+        // A changed nonce, iteration count or signature is noticed (T-3, T-4).
         let mechanism = Mechanism::ALL[usize::from(sha_256)];
         let changed = std::cell::Cell::new(false);
         let outcome = converse(mechanism, "user", ["pencil", "pencil"], |which, mut text| {
@@ -252,7 +252,7 @@ proptest! {
 
 #[test]
 fn keys_are_the_same_in_slices_of_any_length() {
-    // O-12
+    // Keys are derived in slices, so that other tasks run in between (O-12).
     for mechanism in Mechanism::ALL {
         for iterations in [1, 2, 100] {
             let whole = Keys::derive(mechanism, "secret", b"salt", iterations);

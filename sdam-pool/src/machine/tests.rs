@@ -472,7 +472,7 @@ proptest! {
 
     #[test]
     fn no_history_breaks_a_rule_of_the_pool(shape in shapes(), steps in steps()) {
-        // F-67b, F-69b, P-2, P-3, P-4
+        // The limits hold, and check-outs keep their order (F-67b, F-69b, P-2, P-3, P-4).
         let mut history = History::new(shape);
         for step in &steps {
             history.step(step);
@@ -501,7 +501,7 @@ proptest! {
 
 #[test]
 fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() {
-    // P-7
+    // The error counts the connections in use by each purpose (P-7).
     let mut history = History::new(Shape {
         max: 4,
         min: 0,

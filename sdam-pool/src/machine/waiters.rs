@@ -18,7 +18,7 @@ pub(super) struct Waiters<C> {
     pub(super) slots: Slab<Slot<C>>,
     /// Tickets without an attempt, oldest first.
     queue: BTreeSet<Ticket>,
-    /// The error of the last eviction, for tickets that are queued no more.
+    /// The error of the last eviction, for tickets that are no longer queued.
     eviction: Option<Error>,
     /// Queues of evicted check-outs that are not yet woken, some of which may have ended.
     evicted: Vec<BTreeSet<Ticket>>,
@@ -37,7 +37,7 @@ pub(crate) struct Ticket {
 pub(super) struct Slot<C> {
     serial: u64,
     state: State<C>,
-    /// True if its time ran out while a connection was being opened for it.
+    /// True if the check-out timed out while a connection was being opened for it.
     is_overdue: bool,
     waker: Option<Waker>,
 }

@@ -91,7 +91,7 @@ impl<C: Pooled> Machine<C> {
             self.state = State::RuntimeShutDown;
             self.close_idle(ConnectionClosedReason::PoolClosed);
         }
-        // Including those that closing the pool evicted, if the worker has not woken them.
+        // This includes those that closing the pool evicted, if the worker has not woken them.
         self.after.wake.extend(self.waiters.fail_all(&self.lost()));
     }
 
@@ -181,7 +181,7 @@ impl<C: Pooled> Machine<C> {
             return Ok(connection);
         }
         self.in_use -= 1;
-        // Otherwise `take_back` would have found it.
+        // In a poll, `take_back` would have found a lost service, so this is a time-out.
         let is_late = self.has_lost_service(&connection);
         self.settle(connection, Instant::EPOCH);
         Err(if is_late { self.timed_out() } else { self.lost() })

@@ -40,7 +40,7 @@ pub(crate) enum Fault {
     NeverInterrupts,
     /// A clear that interrupts also ends every later command.
     InterruptsNewer,
-    /// A check-out never returns if its connection was being opened at such a clear.
+    /// A check-out never returns if its connection was being opened when a clear interrupted it.
     ForgetsInterruptedOpenings,
     ClearsAllServices,
     /// The pool asks the topology for the generation while the topology is locked.

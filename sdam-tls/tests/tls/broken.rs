@@ -108,7 +108,7 @@ impl PoolHandle for Pool {
     fn close(&self) {}
 }
 
-// I-15: a network error, as for a connection that is reset.
+// Both are network errors, like the reset of a connection (I-15).
 #[test]
 fn an_alert_and_a_bad_record_on_an_established_connection_are_network_errors() {
     for (fault, alert) in

@@ -39,7 +39,7 @@ fn invalid(option: &str, content: &str, reason: &str, remedy: &str) {
 
 #[test]
 fn the_ca_file_replaces_all_other_authorities() {
-    // V-5
+    // The platform's authorities are not trusted, either (V-5).
     let (one, two, three) = (Authority::new("1"), Authority::new("2"), Authority::new("3"));
     let file = File::new(format!("a comment\n{}{}", one.pem(), two.pem()));
     let options = options(&format!("&tlsCAFile={}", file.path()));
@@ -67,7 +67,7 @@ fn presented(key: &str, file_key: &str, password: &str) {
 
 #[test]
 fn keys_are_read_in_each_format() {
-    // V-6
+    // The file contains the client's certificate and its key (V-6).
     presented(RSA_PKCS8, RSA_PKCS8, "");
     presented(RSA_PKCS8, RSA_PKCS1, "");
     presented(EC_PKCS8, EC_PKCS8, "");
@@ -77,7 +77,7 @@ fn keys_are_read_in_each_format() {
 #[cfg(feature = "encrypted-keys")]
 #[test]
 fn encrypted_keys_are_read_with_their_password() {
-    // V-6
+    // The keys are encrypted in different ways (V-6).
     let password = "&tlsCertificateKeyFilePassword=pencil";
     for key in [
         include_str!("keys/ec.encrypted.pem"),

@@ -96,7 +96,7 @@ fn an_observer_sees_the_certificates_of_successful_handshakes_only() {
 
 #[test]
 fn a_certificate_is_valid_for_each_of_its_names_and_addresses() {
-    // V-10
+    // A certificate must name the member as the deployment does (V-10).
     let authority = Authority::new("one");
     let issued = authority.issue(&["db.example", "*.set.example", "127.0.0.1", "fd00::5"]);
     let tls = authority.tls();
@@ -119,7 +119,7 @@ fn a_certificate_is_valid_for_each_of_its_names_and_addresses() {
 
 #[test]
 fn the_server_is_told_the_name_of_the_member_unless_it_is_an_address() {
-    // V-11
+    // Server Name Indication cannot contain an address (V-11).
     let authority = Authority::new("one");
     let issued = authority.issue(&["db.example", "127.0.0.1"]);
     for (host, told) in [("db.example:7", Some("db.example")), ("127.0.0.1:7", None)] {
@@ -149,7 +149,7 @@ fn a_long_list_of_names_is_cut() {
 
 #[test]
 fn a_certificate_outside_its_validity_is_refused_with_the_date() {
-    // V-10
+    // A certificate must be valid at the time (V-10).
     let authority = Authority::new("one");
     let expired = authority.issue_with(&["a"], |params| {
         params.not_before = date_time_ymd(2019, 1, 1);
@@ -168,7 +168,7 @@ fn a_certificate_outside_its_validity_is_refused_with_the_date() {
 
 #[test]
 fn a_server_is_told_why_its_certificate_is_refused() {
-    // V-13
+    // The alert contains the reason (V-13).
     let authority = Authority::new("one");
     let wire = Wire::tls(&serve(&authority.issue(&["b"])));
     let seen = wire.seen();
@@ -179,7 +179,7 @@ fn a_server_is_told_why_its_certificate_is_refused() {
 
 #[test]
 fn a_certificate_of_an_unknown_authority_is_refused() {
-    // V-10
+    // A trusted authority must have issued the certificate (V-10).
     let issued = Authority::new("other").issue(&["a"]);
     let message = "the server's certificate is issued by an unknown authority; add that \
                    authority's certificate to the file of `tlsCAFile`";
@@ -201,7 +201,7 @@ fn a_certificate_for_another_purpose_is_refused() {
 
 #[test]
 fn revocation_lists_decide_unless_they_are_disabled() {
-    // V-21
+    // The application provides revocation lists (V-21).
     let authority = Authority::new("one");
     let issued = authority.issue(&["a"]);
     let with = |list, disabled: bool| {
@@ -232,7 +232,7 @@ fn revocation_lists_decide_unless_they_are_disabled() {
 
 #[test]
 fn invalid_host_names_are_allowed_apart_from_all_else() {
-    // V-4
+    // All other checks still apply (V-4).
     let authority = Authority::new("one");
     let lax = options(|it| it.allow_invalid_hostnames = true);
     let tls = authority.provider().tls(&lax).unwrap();
@@ -250,7 +250,7 @@ fn invalid_host_names_are_allowed_apart_from_all_else() {
 
 #[test]
 fn invalid_certificates_are_allowed_with_every_name() {
-    // V-4
+    // No check of the certificate applies (V-4).
     let authority = Authority::new("one");
     let lax = options(|it| it.allow_invalid_certificates = true);
     let tls = authority.provider().tls(&lax).unwrap();
@@ -379,7 +379,7 @@ fn revocation_lists_cover_a_self_signed_certificate_of_the_ca_file_too() {
 
 #[test]
 fn an_answer_in_plain_text_is_named() {
-    // V-12
+    // The error says that the answer was in plain text (V-12).
     let tls = Authority::new("one").tls();
     let message = "the server does not answer in TLS; connect to its TLS port, or without TLS if \
                    it has none";

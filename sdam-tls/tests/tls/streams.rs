@@ -71,7 +71,7 @@ fn data_arrive_whole_over_every_stream_in_chunks_of_any_length() {
 
 #[test]
 fn no_data_are_sent_in_plain_text() {
-    // V-12
+    // Only TLS records are sent (V-12).
     let authority = Authority::new("one");
     let secret = b"a secret of this application";
     for host in ["a", "b"] {
