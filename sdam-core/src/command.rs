@@ -46,12 +46,12 @@ impl<'a> CommandFields<'a> {
         own
     }
 
-    /// Returns whether a client adds its read concern.
+    /// Returns whether a client adds its own read concern to the command.
     pub fn takes_read_concern(&self) -> bool {
         READ_CONCERN.contains(&self.name) && !self.has_read_concern && !self.is_in_transaction
     }
 
-    /// Returns whether a client adds its write concern, if the command is a write.
+    /// Returns whether a client adds its own write concern to the command, if it is a write.
     pub fn takes_write_concern(&self) -> bool {
         !self.has_write_concern && !self.is_in_transaction
     }

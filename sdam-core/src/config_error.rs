@@ -77,7 +77,7 @@ about_option! {
 
 impl core::error::Error for ConfigError {}
 
-/// An invalid or ineffective part of a configuration that does not prevent its use.
+/// An invalid or ineffective part of a configuration that can still be used.
 ///
 /// The core does not log: the engine publishes each warning as an
 /// [event](crate::event::EventKind::ConfigWarning) when a topology opens.

@@ -157,14 +157,14 @@ pub enum EventKind {
         /// The reason why the server cannot be used.
         obstacle: Obstacle,
     },
-    /// A server's answer is overdue, and another server has answered since it was expected. The
-    /// server keeps its type. Exactly one `ServerSuspicionEnded` follows.
+    /// A server's answer is overdue, and another server has answered since that answer was
+    /// expected. The server keeps its type. Exactly one `ServerSuspicionEnded` follows.
     ServerSuspected {
         /// The server id.
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// The time since its last answer.
+        /// The time since the server's last answer.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         silence: Duration,
     },
@@ -293,7 +293,7 @@ pub enum EventKind {
         connection: ConnectionId,
         /// The reason why the connection was closed.
         reason: ConnectionClosedReason,
-        /// The error, if it is the reason.
+        /// The error, if an error is the reason.
         error: Option<Error>,
     },
     /// A check-out has started. Exactly one of the next two events follows; the closing of the

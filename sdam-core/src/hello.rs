@@ -54,7 +54,7 @@ pub struct Hello {
     pub last_write_date: Option<i64>,
     /// Minutes after which an idle session expires.
     pub logical_session_timeout_minutes: Option<i32>,
-    /// The server's topology version; present if and only if it can stream.
+    /// The server's topology version; present if and only if the server can stream.
     pub topology_version: Option<TopologyVersion>,
     /// True if the server is a mongocryptd.
     pub is_cryptd: Option<bool>,

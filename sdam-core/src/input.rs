@@ -93,7 +93,7 @@ pub enum Input {
     Chosen {
         /// The suitable server, if there is one.
         server: Option<ServerId>,
-        /// The time for which its connection has been idle; `None` if there is none.
+        /// The idle time of the server's connection; `None` if there is no connection.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::optional_nanos"))]
         idle: Option<Duration>,
     },

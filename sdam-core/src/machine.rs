@@ -88,7 +88,7 @@ impl TopologyMachine {
     /// Processes an input at `now` and returns the effects.
     pub fn handle(&mut self, now: Instant, input: Input<'_>) -> Effects {
         let is_open = self.phase == LifePhase::Open;
-        // I-50: nothing makes a load balancer Unknown.
+        // Nothing makes a load balancer Unknown (I-50).
         let is_checked = is_open && self.options.topology_type() != TopologyType::LoadBalanced;
         match input {
             Input::Open if self.phase == LifePhase::New => self.open(),
@@ -184,7 +184,7 @@ impl TopologyMachine {
                 let error = error.without_context();
                 let mut new = ServerDescription::failed(server, address, error.clone(), now);
                 if current.is_newer_than_reply(new.topology_version) {
-                    // an older version does not replace the known one.
+                    // An older version does not replace the known one.
                     new.topology_version = None;
                 }
                 let clear = Some(update::Clear { cause: error, interrupt_in_use });

@@ -1,4 +1,4 @@
-//! Serialization of types for which it cannot be derived.
+//! Serialization of types that cannot derive it.
 
 use alloc::string::String;
 

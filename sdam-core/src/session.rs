@@ -11,7 +11,7 @@ use crate::{document::DocumentWriter, time::Instant};
 /// The maximum number of sessions in one `endSessions` (Driver Sessions: "endSessions").
 const END_BATCH: usize = 10_000;
 
-/// The time before a session's expiry on the server during which it is no longer used.
+/// The time before a session's expiry on the server during which the session is no longer used.
 const MARGIN: Duration = Duration::from_secs(60);
 
 /// The id of a session: a random UUID.
@@ -47,7 +47,7 @@ impl SessionId {
 pub struct ServerSession {
     id: SessionId,
     last_use: Instant,
-    /// The number of its last transaction.
+    /// The number of the session's last transaction.
     number: i64,
     is_dirty: bool,
 }
@@ -183,7 +183,7 @@ impl SessionPool {
     ///
     /// Run the command on the database `admin`, on the primary of a replica set if there is one,
     /// otherwise on any server, and ignore its errors (Driver Sessions: "endSessions"). So remove
-    /// the sessions only when there is a server to send it to.
+    /// the sessions only when there is a server to run the command on.
     #[doc(alias = "endSessions")]
     pub fn end_command(&mut self) -> Option<Vec<u8>> {
         if self.is_empty() {

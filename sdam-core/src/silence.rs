@@ -20,7 +20,7 @@ pub struct Silence {
     /// the future, up to `heartbeatFrequencyMS`, or in the past by one round trip.
     pub expected: Option<Instant>,
     /// The time at which the server became suspect: its answer was overdue, and another server has
-    /// answered since it was expected. `None` if it is not suspected.
+    /// answered since that answer was expected. `None` if the server is not suspected.
     pub suspected: Option<Instant>,
     /// The time at which a [detector](crate::options::Detector) asked the server for an answer;
     /// `None` if the server has answered since, or if there is no detector.

@@ -97,7 +97,7 @@ pub struct ServerFacts {
     pub last_answer: Option<Instant>,
     /// True if the current check waits for a change, so that the server reports one at once.
     pub streams: bool,
-    /// The time at which it became suspect; `None` if it has answered since.
+    /// The time at which the server became suspect; `None` if it has answered since.
     pub suspected: Option<Instant>,
 }
 

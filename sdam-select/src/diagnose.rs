@@ -92,7 +92,7 @@ pub enum Diagnosis {
     AddressMismatch {
         /// The address to which the client connected.
         address: ServerAddress,
-        /// Its own address, `me`.
+        /// The member's own address, `me`.
         me: ServerAddress,
         /// The error of looking up or connecting to `me`; `None` if that was not necessary.
         error: Option<Error>,
@@ -113,7 +113,7 @@ pub enum Diagnosis {
     RefusesWrites {
         /// The server.
         address: ServerAddress,
-        /// Its type.
+        /// The server's type.
         server_type: ServerType,
     },
     /// Servers are available, but none has the requested tags.

@@ -90,7 +90,7 @@ mod tests {
              and `maxStalenessSeconds` 90",
         );
         check(&Criteria::write(), "No servers are suitable for write operation");
-        // L-6: the members are too old for a secondary to run the aggregation.
+        // The members are too old for a secondary to run the aggregation (L-6).
         let mut old = server(1, RsSecondary);
         old.wire_versions.max = 9;
         assert_eq!(
@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn the_text_has_the_criteria_on_other_topologies_with_an_available_server() {
-        // L-81: a selector has dropped the mongos.
+        // A selector has dropped the mongos (L-81).
         let routers = topology(Sharded, [server(1, Mongos), server(2, Unknown)]);
         assert_eq!(
             error_text(&routers, &read(ReadPreference::default())),

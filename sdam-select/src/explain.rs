@@ -72,7 +72,7 @@ pub struct ExplainedServer {
 pub enum Verdict {
     /// Suitable and in the latency window, so it may be chosen.
     Eligible {
-        /// Its average round-trip time.
+        /// The server's average round-trip time.
         average: Option<Duration>,
     },
     /// Not suitable, or not in the latency window.
@@ -85,17 +85,17 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Rejection {
-    /// Its type cannot serve the operation.
+    /// The server's type cannot serve the operation.
     Type {
         /// The required type: `a primary`, `a mongos` and so on.
         required: &'static str,
     },
-    /// It would be suitable, but available servers of another type are preferred.
+    /// The server would be suitable, but available servers of another type are preferred.
     NotPreferred {
         /// The preferred type.
         preferred: ServerType,
     },
-    /// It exceeds the staleness limit.
+    /// The server exceeds the staleness limit.
     Stale {
         /// The estimated staleness.
         staleness: Duration,
@@ -107,20 +107,20 @@ pub enum Rejection {
         /// The limit.
         limit: Duration,
     },
-    /// It lacks a tag.
+    /// The server lacks a tag.
     Tags {
         /// The server's tags.
         own: TagSet,
         /// The first tag set that matches a server; `None` if none does.
         effective: Option<TagSet>,
     },
-    /// It is deprioritized, and there are other servers.
+    /// The server is deprioritized, and there are other servers.
     Deprioritized,
-    /// A selector dropped it.
+    /// A selector dropped the server.
     Selector,
-    /// It is outside the latency window.
+    /// The server is outside the latency window.
     Latency {
-        /// Its average round-trip time; `None` if it is not known.
+        /// The server's average round-trip time; `None` if it is not known.
         average: Option<Duration>,
         /// The average round-trip time of the fastest suitable server.
         fastest: Duration,

@@ -273,7 +273,7 @@ impl Deployment {
         }
     }
 
-    /// Notes that the server's answer is overdue, if it is at `now`.
+    /// Notes that the server's answer is overdue, if that is the case at `now`.
     pub(super) fn await_answer(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let host = self.evidence.host;
         let overdue = self.server(server).and_then(|own| own.overdue(host));
@@ -283,7 +283,7 @@ impl Deployment {
         }
     }
 
-    /// Suspects an overdue server if another one has answered since its answer was expected.
+    /// Suspects an overdue server if another server has answered since the answer was expected.
     fn suspect(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let witness = self.evidence.witness(server);
         let host = self.evidence.host;

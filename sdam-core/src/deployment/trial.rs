@@ -34,7 +34,7 @@ enum State {
     None,
     /// The server and the witnesses were asked at this time.
     Asked(Instant),
-    /// The same, and a probe was begun later.
+    /// The server and the witnesses were asked, and a probe was begun at `at`.
     Probed { asked: Instant, at: Instant },
     /// Neither the server nor a witness has answered, so the network or this host may be to blame.
     /// As soon as a witness answers, the server and all witnesses are asked again.
@@ -109,7 +109,7 @@ impl Server {
         }
     }
 
-    /// Sends a ping on the connection of measurements, and also a probe if it is silent or absent.
+    /// Sends a ping if measurements are made, and begins a probe if none is made or answered.
     fn ask(&mut self, now: Instant, host: Host, out: &mut Outputs) {
         let overdue = self.ping.expected().and_then(|since| self.excused(since, host));
         let is_silent = overdue.is_some_and(|overdue| overdue + self.wait(host) <= now);

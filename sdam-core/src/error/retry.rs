@@ -46,7 +46,7 @@ impl Error {
     }
 
     /// Returns whether any command may be run again after this error and a backoff: the server was
-    /// overloaded and did not begin it (Client Backpressure: "Overload retry policy").
+    /// overloaded and did not begin the command (Client Backpressure: "Overload retry policy").
     pub fn is_retryable_overload(&self) -> bool {
         self.has_label(SYSTEM_OVERLOADED_ERROR) && self.has_label(RETRYABLE_ERROR)
     }

@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn events_have_the_specified_names() {
-        // J-11: without the word "event", which is part of the type's name.
+        // The names omit the word "event", which is part of the type's name (J-11).
         let specified = "TopologyOpening TopologyDescriptionChanged TopologyClosed ServerOpening \
              ServerDescriptionChanged ServerClosed ServerHeartbeatStarted ServerHeartbeatSucceeded \
              ServerHeartbeatFailed PoolCreated PoolReady PoolCleared PoolClosed ConnectionCreated \

@@ -37,7 +37,7 @@ impl HelloAuth {
     pub(super) fn write(&self, command: &mut DocumentWriter) {
         command.text(SASL_SUPPORTED_MECHS, self.sasl_supported_mechs.as_deref());
         if let Some(first) = &self.speculative_authenticate {
-            // Without it, authentication proceeds as with servers before MongoDB 4.4.
+            // Without this field, authentication proceeds as with servers before MongoDB 4.4.
             let _ = command.encoded_document(SPECULATIVE_AUTHENTICATE, first);
         }
     }

@@ -53,7 +53,7 @@ impl HelloFields {
 
     /// Adds the fields to a hello.
     pub(super) fn write(&self, command: &mut DocumentWriter) {
-        // They were checked on creation.
+        // The fields were checked on creation.
         let _ = command.fields(&self.0);
     }
 }

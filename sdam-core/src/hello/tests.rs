@@ -19,7 +19,7 @@ fn encode(document: &Document) -> Vec<u8> {
 
 #[test]
 fn a_primary_of_mongodb_6_is_parsed_in_full() {
-    // C-13: `opTime` is dropped.
+    // The parser drops `opTime` (A-25, A-26, C-13).
     let reply = fixture::primary_hello();
     assert!((760..780).contains(&reply.len()), "{}", reply.len());
     let host = |number| ServerAddress::new(&std::format!("db-{number}.lan"), 27017);
@@ -102,7 +102,7 @@ fn members_are_normalised_sorted_and_deduplicated() {
     assert_eq!(texts(&hello.passives), ["p:1"]);
     assert!(hello.arbiters.is_empty());
     assert_eq!(hello.me.unwrap().as_str(), "b:27017");
-    // It shares the memory of the text, instead of only being equal.
+    // The primary shares the memory of an equal member.
     let [_, _, _, primary] = &*hello.hosts else { panic!("four hosts") };
     assert_eq!(hello.primary.unwrap().as_str().as_ptr(), primary.as_str().as_ptr());
 }

@@ -51,7 +51,7 @@ pub(crate) struct Check {
     pub(super) server: ServerId,
     pub(super) address: ServerAddress,
     pub(super) state: State,
-    /// The open connection; outlives the checks it serves.
+    /// The open connection, which is kept between checks.
     pub(super) connection: Option<Connection>,
     /// The number of connections requested so far.
     pub(super) connections: u64,
@@ -259,7 +259,8 @@ impl Check {
         }
     }
 
-    /// Takes the running check, if there is one. The caller sets the next state.
+    /// Takes the running check if it uses `conn` and waits for `waiting`; `None` means any answer.
+    /// The caller sets the next state.
     pub(super) fn take_running(&mut self) -> Option<Running> {
         match mem::replace(&mut self.state, State::Done) {
             State::Running(check) => Some(check),

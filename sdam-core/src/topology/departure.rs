@@ -27,25 +27,25 @@ pub struct Departure {
 pub enum DepartureReason {
     /// The topology was closed (SDAM Logging and Monitoring: "Closing").
     Closed,
-    /// The SRV record no longer lists it (Polling SRV Records for mongos Discovery).
+    /// The SRV record no longer lists the server (Polling SRV Records for mongos Discovery).
     HostsChanged,
-    /// It reports a different address for itself than the one that the client uses (SDAM:
+    /// The server reports a different address for itself than the one that the client uses (SDAM:
     /// "updateRSWithoutPrimary", "updateRSWithPrimaryFromMember").
     Misnamed {
-        /// The address that it reports.
+        /// The address that the server reports.
         me: ServerAddress,
     },
-    /// The primary does not list it as a member (SDAM: "updateRSFromPrimary").
+    /// The primary does not list the server as a member (SDAM: "updateRSFromPrimary").
     NotListed {
-        /// The primary; the server itself if it does not list itself.
+        /// The primary, which is the server itself if it does not list itself.
         primary: ServerAddress,
     },
-    /// It is a standalone server but one of several seeds (SDAM: "updateUnknownWithStandalone").
+    /// A standalone server was one of several seeds (SDAM: "updateUnknownWithStandalone").
     OneOfSeveralSeeds,
-    /// It belongs to another replica set (SDAM: "updateRSWithoutPrimary",
+    /// The server belongs to another replica set (SDAM: "updateRSWithoutPrimary",
     /// "updateRSWithPrimaryFromMember", "updateRSFromPrimary").
     WrongSetName {
-        /// The name of its set; `None` if it belongs to none.
+        /// The name of the server's set; `None` if the server belongs to no set.
         found: Option<Box<str>>,
         /// The expected set name, configured or discovered.
         wanted: Arc<str>,

@@ -68,8 +68,7 @@ impl Query {
             ));
         };
         if key.contains('@') {
-            // If it were treated as an unknown option, the client would connect to part of a
-            // password.
+            // A client that ignored such an option as unknown would connect to part of a password.
             return Err(ConfigError::new(
                 "options",
                 HIDDEN,

@@ -260,7 +260,7 @@ fn failovers_are_counted_and_timed() {
     let sink = MetricsSink::new();
     let numbers = measure(&sink, events);
     numbers.check("sdam_failovers_total{}", 1.0);
-    // They begin with the success at 3 ms or the loss at 5 ms, and end with the primary at 7 ms.
+    // The durations begin at 3 ms (success) or 5 ms (loss), and end at 7 ms (new primary).
     numbers.check("sdam_failover_duration_seconds{}", 0.004);
     numbers.check("sdam_failover_duration_min_seconds{}", 0.002);
     numbers.check("sdam_time_without_primary_seconds{}", 0.004);

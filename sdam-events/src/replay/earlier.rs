@@ -166,7 +166,7 @@ impl Unmonitored {
         }
     }
 
-    /// Applies an input. Returns the outputs that a deployment would have.
+    /// Applies an input. Returns the outputs that a deployment would return.
     pub(super) fn handle(
         &mut self,
         now: Instant,

@@ -31,7 +31,7 @@ pub(super) struct Record {
 
 pub(super) enum Entry {
     Input(Box<RecordedInput>),
-    /// An input or a heartbeat of a version that has them in another form.
+    /// An input or a heartbeat in the format of an earlier version.
     EarlierInput(Recorded),
     EarlierHeartbeat(EventKind),
     Selection(SelectionLine),

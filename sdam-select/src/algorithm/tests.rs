@@ -57,7 +57,7 @@ fn the_window_starts_at_the_fastest_suitable_server_and_is_inclusive() {
 
 #[test]
 fn latencies_of_up_to_a_century_are_distinguished() {
-    // L-40: the arithmetic neither wraps nor rounds, for any clocks and settings.
+    // The arithmetic neither wraps nor rounds, for any clocks and settings (L-40).
     const YEAR: u64 = 365 * 24 * 60 * 60;
     let check = |years: &[u64], threshold: Duration, expected: usize| {
         let latencies: Vec<_> = years.iter().map(|years| years * YEAR * 1_000).collect();
@@ -104,8 +104,8 @@ fn servers_outside_the_window_are_never_chosen() {
 
 #[test]
 fn of_two_random_servers_the_one_with_fewer_operations_is_chosen() {
-    // L-41: with three servers, the least loaded is drawn two times out of three, and the most
-    // loaded always loses.
+    // With three servers, the least loaded is drawn two times out of three, and the most loaded is
+    // never chosen (L-41).
     let topology = mongoses(&[5, 5, 5]);
     let chosen = frequencies(&topology, SelectionStrategy::TwoChoices, &[2, 1, 3], 3_000);
     assert!((1_850..2_150).contains(&chosen[1]), "{chosen:?}");
@@ -141,7 +141,7 @@ fn extreme_random_bits_stay_within_the_window() {
 
 #[test]
 fn the_operation_count_of_a_single_server_is_not_read() {
-    // L-41: the only server in the window is chosen without its load.
+    // The only server in the window is chosen without reading its load (L-41).
     let servers = [server(1, RsPrimary), server(2, RsSecondary)];
     let topology = topology(TopologyType::ReplicaSetWithPrimary, servers);
     let load =

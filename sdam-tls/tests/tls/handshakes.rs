@@ -58,7 +58,8 @@ fn refused(
     assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);
-    // I-10, I-11: a connection may break because of load; a certificate error has another cause.
+    // A connection may break because of load, but a certificate error has another cause (I-10,
+    // I-11).
     let report = ErrorReport::new(Generation::FIRST, error);
     assert_eq!(report.error.is_overload(), kind != ErrorKind::Protocol);
     assert!(seen.lock().unwrap().dropped, "the socket is closed");

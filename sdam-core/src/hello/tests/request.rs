@@ -17,7 +17,7 @@ fn handshake() -> Arc<Handshake> {
 
 #[test]
 fn the_first_message_is_legacy_hello_with_the_arguments_of_the_handshake() {
-    // Without a declared API, it is legacy hello with `helloOk` (F-6, O-2, O-4, O-5, O-35).
+    // The first hello is legacy hello with `helloOk` (F-6, O-2, O-4, O-5, O-35).
     let request = HelloRequest::handshake(handshake(), None, HandshakeOpcode::OpMsg);
     assert!(!request.op_query && !request.exhaust_allowed);
     assert_eq!(

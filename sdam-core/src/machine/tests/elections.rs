@@ -100,7 +100,7 @@ fn a_primary_of_the_known_election_is_not_stale() {
 
 #[test]
 fn a_member_with_another_set_name_is_removed_from_a_set_with_a_primary() {
-    // This also applies to the former primary (D-26).
+    // The former primary is removed, too (D-26).
     for (name, left) in
         [("b", TopologyType::ReplicaSetWithPrimary), ("a", TopologyType::ReplicaSetNoPrimary)]
     {

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn a_lost_server_has_the_same_effects_whether_a_check_or_an_operation_failed() {
-    // Each of these resets the round-trip times (C-20, G-3, G-14, F-51, F-53).
+    // Each cause resets the round-trip times (C-20, G-3, G-14, F-51, F-53).
     type Lose = fn(&mut TopologyMachine, ServerId) -> Effects;
     let paths: [(&str, TopologyType, Lose); 7] = [
         ("failed check", TopologyType::Unknown, |machine, _| {

@@ -12,7 +12,7 @@ fn malformed(row: &Row) -> &'static [&'static str] {
     match row.kind {
         Kind::Flag => FLAGS,
         Kind::Number(_) => &["", "x", "-1", "0", "65536", "1.5", " 1"],
-        // Any text but the empty one is a path, a name or a password.
+        // Any non-empty text is a path, a name or a password.
         _ => &[""],
     }
 }
