@@ -8,7 +8,7 @@ pub(crate) fn sasl_start(command: &mut DocumentWriter, mechanism: &str, payload:
     command.text("mechanism", mechanism);
     command.binary("payload", payload);
     command.int32("autoAuthorize", 1);
-    // Authentication: "skipEmptyExchange"; servers before MongoDB 4.4 ignore it.
+    // Servers before MongoDB 4.4 ignore this option (Authentication: "skipEmptyExchange").
     command.document("options", |options| {
         options.boolean("skipEmptyExchange", true);
     });

@@ -136,7 +136,7 @@ pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
     let mut start = size_of::<i32>();
     for element in RawDocument::from_bytes(document).ok()?.iter_elements() {
         let element = element.ok()?;
-        // The type, the key with its terminator, and the value.
+        // An element consists of the type, the key with its terminator, and the value.
         let end = start + 2 + element.key().as_str().len() + element.size();
         if element.key().as_str() == key {
             let rest = [document.get(..start)?, document.get(end..)?].concat();

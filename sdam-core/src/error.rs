@@ -72,7 +72,7 @@ struct Inner {
     /// The attempted action and all causes.
     message: Box<str>,
     topology_version: Option<TopologyVersion>,
-    /// The length of the text of the source at the end of the message.
+    /// The length of the source's text at the end of the message.
     #[cfg_attr(feature = "serde", serde(skip))]
     causes: usize,
     /// Not serialized, because the containing object has the address.

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn sequence_is_that_of_splitmix64() {
-        // The published reference sequence for seed 1234567.
+        // This is the published reference sequence for seed 1234567.
         let mut rng = Rng::new(1_234_567);
         assert_eq!(rng.next_u64(), 6_457_827_717_110_365_317);
         let mut same = Rng::new(rng.seed());

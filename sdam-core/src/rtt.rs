@@ -79,7 +79,7 @@ impl RttWindow {
     /// Returns average, minimum and percentile, or `None` if there was never a sample.
     pub fn rtt(&self) -> Option<Rtt> {
         let Some(average) = self.average else {
-            // The same values as after one sample.
+            // These are the same values as after one sample.
             return self.newest.map(|newest| Rtt {
                 average: newest,
                 minimum: Duration::ZERO,

@@ -101,7 +101,7 @@ impl ConnectionString {
         let place = if parts.srv { Place::Srv } else { Place::Standard };
         let mut query = Query::read(parts.query, place, parts.confidential)?;
         let srv = host.map(|host| {
-            // Initial DNS Seedlist Discovery: "TLS".
+            // SRV strings enable TLS by default (Initial DNS Seedlist Discovery: "TLS").
             query.settings.entry("tls").or_insert(Value::Flag(true));
             srv::lookup(&host, &query.settings)
         });

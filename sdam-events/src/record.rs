@@ -328,7 +328,7 @@ impl Header {
     }
 }
 
-/// The options that affect the effects of inputs.
+/// The options that influence the effects of inputs.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub(crate) struct RecordedOptions {

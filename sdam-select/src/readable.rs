@@ -48,7 +48,7 @@ mod tests {
 
     #[test]
     fn readable_and_writable_follow_the_table() {
-        // Readable without a preference, with primary and with secondary; writable (A-20, J-50).
+        // The last value is about writes, and the others are about reads (A-20, J-50).
         let check = |topology_type, types: &[ServerType], expected: [bool; 4]| {
             let servers = types.iter().zip(1..).map(|(of, number)| server(number, *of));
             let topology = topology(topology_type, servers);

@@ -125,7 +125,8 @@ impl Conversation for ScramConversation {
                 if reply.done {
                     return Ok(AuthStep::Done);
                 }
-                // Authentication: "Backwards Compatibility": one additional, empty exchange.
+                // Old servers require an empty exchange (Authentication: "Backwards
+                // Compatibility").
                 self.state = State::Empty;
                 Ok(self.send_payload(&[]))
             }

@@ -19,7 +19,7 @@ struct Vector {
 fn vectors() -> Vec<Vector> {
     let digest = Mechanism::ScramSha1.prepare("user", "pencil").unwrap();
     vec![
-        // RFC 5802, section 5.
+        // The example of RFC 5802, section 5.
         Vector {
             mechanism: Mechanism::ScramSha1,
             secret: "pencil".into(),
@@ -29,7 +29,7 @@ fn vectors() -> Vec<Vector> {
                            p=v0X8v3Bz2T0CJGbJQyF0X+HI4Ts=",
             server_final: "v=rmF9pqV8S7suAoZWja4dJRkFsKQ=",
         },
-        // Authentication: "SCRAM-SHA-1", "Conversation".
+        // The example of Authentication: "SCRAM-SHA-1", "Conversation".
         Vector {
             mechanism: Mechanism::ScramSha1,
             secret: digest.to_string(),
@@ -40,7 +40,7 @@ fn vectors() -> Vec<Vector> {
                            p=MC2T8BvbmWRckDw8oWl5IVghwCY=",
             server_final: "v=UMWeI25JD1yNYZRMpZ4VHvhZ9e0=",
         },
-        // RFC 7677, section 3; Authentication: "SCRAM-SHA-256", "Conversation".
+        // The example of RFC 7677, section 3, and Authentication: "SCRAM-SHA-256", "Conversation".
         Vector {
             mechanism: Mechanism::ScramSha256,
             secret: "pencil".into(),

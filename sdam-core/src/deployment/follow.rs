@@ -1,5 +1,5 @@
-//! Propagation of changes of the topology to the other parts of a deployment. No other file lets
-//! one part act on another.
+//! Passes changes of the topology on to the other parts of a deployment. No other file lets one
+//! part act on another.
 
 use super::{Deployment, Server};
 use crate::{

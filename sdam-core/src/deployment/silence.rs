@@ -31,8 +31,8 @@ pub(super) const STALL: Duration = Duration::from_millis(500);
 /// The evidence that concerns all servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
-    /// The two servers that answered last, the later one first. For any given server, one of them
-    /// is the other server that answered last.
+    /// The two servers that answered last, the later one first. They are enough to find the last
+    /// answer of a server other than a given one.
     latest: [Option<(ServerId, Instant)>; 2],
     pub(super) host: Host,
     /// The overdue servers that are not suspected, because no other server has answered since. The
@@ -187,8 +187,8 @@ impl Deployment {
         Some(Silence { answered: last, expected, suspected, asked: trial.asked(), timeouts })
     }
 
-    /// Handles an answer of the server that arrived at `at`. A server that is Unknown afterwards is
-    /// excused again.
+    /// Handles an answer of the server that arrived at `at`. If the server is Unknown afterwards,
+    /// the effects of the answer excuse it again.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -201,7 +201,7 @@ impl Deployment {
         };
         own.answers.last = own.answers.last.max(Some(at));
         own.answers.timeouts = 0;
-        // A stale reply does not make an Unknown server known, so this excuses it again.
+        // This also excuses an Unknown server that an earlier stale reply has made prompt.
         own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
         self.trust_host(server, out);

@@ -137,7 +137,7 @@ impl<'a> Reply<'a> {
             b"maxBsonObjectSize" => hello.max_bson_object_size = field.int32(),
             b"maxMessageSizeBytes" => hello.max_message_size_bytes = field.int32(),
             b"maxWriteBatchSize" => hello.max_write_batch_size = field.int32(),
-            // `ok`, `topologyVersion` and the fields of errors.
+            // This takes `ok`, `topologyVersion` and the fields of errors.
             _ => self.failure.take(field)?,
         }
         Ok(())

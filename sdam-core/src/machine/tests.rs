@@ -424,7 +424,7 @@ fn members_above_max_servers_are_ignored_and_reported_when_their_number_changes(
 
 #[test]
 fn the_compatibility_error_names_the_server_and_the_required_release() {
-    // The specification prescribes the texts (A-16, E-2, E-3, E-4, E-5).
+    // The specification prescribes these texts (A-16, E-2, E-3, E-4, E-5).
     let check = |min, max, expected: Option<&str>| {
         let mut machine = opened(&options(&["a"]));
         let mut news = hello(ServerType::Standalone);

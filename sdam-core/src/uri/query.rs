@@ -43,7 +43,7 @@ pub(super) enum Place {
     Standard,
     /// A `mongodb+srv://` string.
     Srv,
-    /// The TXT record of its host.
+    /// The TXT record of the host in an SRV string.
     Txt,
 }
 

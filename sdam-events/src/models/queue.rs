@@ -76,7 +76,7 @@ fn a_dispatcher_delivers_every_event_in_order_and_topology_closed_last() {
 
 #[test]
 fn of_two_draining_threads_one_delivers_the_events_of_both() {
-    // A closing topology drains the queue beside its dispatcher (J-25).
+    // Each event is delivered exactly once (J-25).
     explore(3, || {
         let (queue, sink) = (queue(), Exclusive::shared());
         let other = {

@@ -152,7 +152,7 @@ impl<C: Pooled> Machine<C> {
                 self.settle(connection, now);
                 self.wait_again(owner);
             }
-            // A clear came in between: the check-out fails, like those in the queue.
+            // The pool was cleared meanwhile, so the check-out fails like those in the queue.
             Some(owner) if !is_current => {
                 self.fail(owner, self.lost());
                 self.settle(connection, now);

@@ -58,8 +58,7 @@ fn refused(
     assert_eq!((error.kind(), error.stage()), (kind, Stage::Tls));
     let found = error.source_as::<rustls::Error>().map(Reason::of);
     assert_eq!(found, reason);
-    // A connection may break because of load, but a certificate error has another cause (I-10,
-    // I-11).
+    // Load may break a connection, but a certificate error has another cause (I-10, I-11).
     let report = ErrorReport::new(Generation::FIRST, error);
     assert_eq!(report.error.is_overload(), kind != ErrorKind::Protocol);
     assert!(seen.lock().unwrap().dropped, "the socket is closed");
@@ -427,7 +426,7 @@ fn a_server_without_a_common_version_or_algorithm_is_named() {
     let wire = Wire::tls(&serve_with(&issued, None, &[&TLS12]));
     let reason = Some(Reason::Incompatible);
     refused(&tls, wire, "a", ErrorKind::Protocol, reason, message);
-    // A record with the alert `handshake_failure`.
+    // The answer is a record with the alert `handshake_failure`.
     let wire = Wire::new(Peer::Plain(b"\x15\x03\x03\0\x02\x02\x28".to_vec()));
     let message = "the server refuses the handshake; it has no cipher suite in common with this \
                    client, or requires a client certificate (`tlsCertificateKeyFile`)";

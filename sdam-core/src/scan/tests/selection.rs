@@ -69,7 +69,7 @@ fn h_11_l_65_l_66_try_once_scans_exactly_once_after_a_failure() {
     let mut world = world(|_| ());
     world.select(30_000);
     world.no_primary();
-    // The topology is fresh, but no secondary is known: one scan, then failure.
+    // The topology is fresh, but no secondary is known, so one scan precedes the failure.
     world.wanted = ServerType::RsSecondary;
     world.up();
     assert_eq!(world.selects(5_000, 30_000), "p, TriedOnce");
