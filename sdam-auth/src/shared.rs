@@ -56,8 +56,8 @@ impl Shared {
         HelloAuth::default().with_speculative_authenticate(command.finish())
     }
 
-    /// Returns the keys of the user, from the cache if possible. Otherwise they are derived in slices
-    /// between which other tasks run, because the server chooses the number of iterations.
+    /// Returns the keys of the user, from the cache if possible. Otherwise they are derived in
+    /// slices between which other tasks run, because the server chooses the number of iterations.
     pub(crate) async fn keys(&self, id: &KeyId) -> Result<Arc<Keys>, ScramError> {
         let found = self.cache().find(id);
         if let Some(keys) = found {

@@ -10,12 +10,12 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 ///
 /// All strategies test a suspicion in the same steps, and differ in how long they wait for a ping.
 ///
-/// 1. An answer takes longer than the floor, and longer than two usual round trips: that of a check,
-///    of a measurement of the round-trip time, or of an operation whose pool [reports
+/// 1. An answer takes longer than the floor, and longer than two usual round trips: that of a
+///    check, of a measurement of the round-trip time, or of an operation whose pool [reports
 ///    it](crate::deployment::Input::Late).
-/// 2. The server gets a ping on the connection of measurements. If there is no answer within 100 ms,
-///    or within two usual round trips if that is longer, it gets another one on a new connection.
-///    The servers that answered last get a ping, too.
+/// 2. The server gets a ping on the connection of measurements. If there is no answer within 100
+///    ms, or within two usual round trips if that is longer, it gets another one on a new
+///    connection. The servers that answered last get a ping, too.
 /// 3. If at least two of its connections (checks, measurements, the new one) and all its operations
 ///    have brought no answer within the wait of the strategy, and another server has answered
 ///    since step 2, the server becomes Unknown as after a time-out of its check, and connections in
@@ -37,8 +37,8 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 )]
 pub enum Detector {
     /// Waits for `floor`, or for 400 ms and 21 usual round trips if that is longer: long enough for
-    /// replies that are twenty times slower than usual. The usual round trip is the lower quartile of
-    /// the last ten.
+    /// replies that are twenty times slower than usual. The usual round trip is the lower quartile
+    /// of the last ten.
     Probing {
         /// The minimum wait. It has to exceed the pauses of the servers and the time in which TCP
         /// repeats lost segments.
@@ -46,8 +46,8 @@ pub enum Detector {
         floor: Duration,
     },
     /// Waits for `floor` plus the time after which an answer would come with a probability of
-    /// 10^-`threshold` only, if round-trip times are normally distributed (Hayashibara et al., 2004:
-    /// "The φ Accrual Failure Detector").
+    /// 10^-`threshold` only, if round-trip times are normally distributed (Hayashibara et al.,
+    /// 2004: "The φ Accrual Failure Detector").
     ///
     /// The three longest of the last ten round trips are left out, and at least the longest of two
     /// to nine. The standard deviation of the others is taken to be at least 2.25 times their mean,

@@ -97,8 +97,8 @@ pub enum Input {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::optional_nanos"))]
         idle: Option<Duration>,
     },
-    /// The answer to [`Probe`](crate::deployment::Output::Probe): any reply, or the error. The connection is
-    /// closed after an error.
+    /// The answer to [`Probe`](crate::deployment::Output::Probe): any reply, or the error. The
+    /// connection is closed after an error.
     Probed {
         /// The server.
         server: ServerId,

@@ -101,8 +101,8 @@ impl RttWindow {
         self.recent.iter().take(self.count).min().copied().unwrap_or_default()
     }
 
-    /// Returns the lower quartile of the last ten samples by nearest rank; zero if there was never a
-    /// sample.
+    /// Returns the lower quartile of the last ten samples by nearest rank; zero if there was never
+    /// a sample.
     pub(crate) fn lower_quartile(&self) -> Duration {
         let (sorted, count) = self.sorted();
         let quartile = sorted.get(count.div_ceil(4).saturating_sub(1)).filter(|_| count > 0);

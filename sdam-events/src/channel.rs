@@ -49,8 +49,8 @@ pub fn unbounded() -> (ChannelSink, EventStream) {
     bounded(usize::MAX)
 }
 
-/// Returns a sink and a stream of its events that drops heartbeats and the events of operations while
-/// `capacity` are unread.
+/// Returns a sink and a stream of its events that drops heartbeats and the events of operations
+/// while `capacity` are unread.
 ///
 /// - A heartbeat is dropped as a whole: its end is dropped if and only if its start was.
 /// - The events of [operations](Interest::OPERATIONS) are dropped individually.

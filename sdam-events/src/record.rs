@@ -21,8 +21,8 @@
 //! (ObjectIds), BSON documents are base64. Replays compare lines literally, so any change to them
 //! raises the version.
 //!
-//! The first line is the header. `epoch` is the wall-clock time at time 0, in nanoseconds since 1970;
-//! `vantage` names the place of the client. Both may be `null`.
+//! The first line is the header. `epoch` is the wall-clock time at time 0, in nanoseconds since
+//! 1970; `vantage` names the place of the client. Both may be `null`.
 //!
 //! ```json
 //! {"recording":"sdam","version":5,"epoch":1700000000000000000,"vantage":"web-1","options":{"seeds":["a:27017"],"directConnection":null,
@@ -32,10 +32,10 @@
 //! ```
 //!
 //! Every other line has `seq`, `at`, `time` and `topology`, followed by either `event` with the
-//! keys of the event, or `now` and `input`. The values are those of
-//! [`EventKind`] and [`Input`](sdam_core::deployment::Input) as
-//! serialized by the feature `serde` of `sdam-core`. `time` is wall-clock time in RFC 3339. `now` is
-//! the time at which the input was handled, and `at` the time at which the event was queued.
+//! keys of the event, or `now` and `input`. The values are those of [`EventKind`] and
+//! [`Input`](sdam_core::deployment::Input) as serialized by the feature `serde` of `sdam-core`.
+//! `time` is wall-clock time in RFC 3339. `now` is the time at which the input was handled, and
+//! `at` the time at which the event was queued.
 //!
 //! The input `Open` is accompanied by the [`setup`](sdam_core::deployment::Setup), which decides
 //! checks, look-ups and random numbers. So a replay needs nothing but the header and the inputs.
@@ -88,8 +88,8 @@
 //! # Earlier versions
 //!
 //! Versions 2 to 4 contain the inputs of the topology only: an input `Checked` has the reply of the
-//! server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4 introduced
-//! `time`, and version 3 `epoch` and `vantage`.
+//! server's latest `ServerHeartbeatSucceeded`, and heartbeats are not replayed. Version 4
+//! introduced `time`, and version 3 `epoch` and `vantage`.
 
 use std::{
     io::{self, Write},
@@ -171,8 +171,8 @@ impl<W: Write + Send + 'static> RecordSink<W> {
         self
     }
 
-    /// Adds a note of the user, such as "upgrading db-1 now", made at `at`. A replay skips notes, and
-    /// [returns](crate::replay::Outcome::notes) them.
+    /// Adds a note of the user, such as "upgrading db-1 now", made at `at`. A replay skips notes,
+    /// and [returns](crate::replay::Outcome::notes) them.
     pub fn note(&self, at: Instant, text: &str) {
         let note = Note { note: text.to_owned(), at };
         lock(&self.out).unless_broken(|out| {

@@ -357,8 +357,8 @@ impl Replayer {
     }
 }
 
-/// Returns the line of an event with the number and the times of `record`: a replay does not produce
-/// all recorded events, and the queue adjusts times so that they never go back.
+/// Returns the line of an event with the number and the times of `record`: a replay does not
+/// produce all recorded events, and the queue adjusts times so that they never go back.
 fn line(record: &Record, kind: EventKind) -> Result<String, Box<str>> {
     let mut line = record::line(&record.event(kind)).map_err(|error| error.to_string())?;
     line.truncate(line.trim_end().len());

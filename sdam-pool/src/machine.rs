@@ -1,8 +1,8 @@
 //! The state machine of one pool: its connections, its waiting check-outs and its next task (CMAP:
 //! "Connection Pool").
 //!
-//! It has no lock, clock or socket. Methods leave actions in [`After`], which the caller carries out
-//! after it has released the lock around the machine: tasks to wake and connections to close.
+//! It has no lock, clock or socket. Methods leave actions in [`After`], which the caller carries
+//! out after it has released the lock around the machine: tasks to wake and connections to close.
 
 mod attempts;
 mod services;

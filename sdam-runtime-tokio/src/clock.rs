@@ -103,8 +103,8 @@ impl Driver {
         time::sleep_until(at)
     }
 
-    /// Polls `timer` unless the runtime has shut down; polling would then panic. Returns whether the
-    /// runtime has shut down before the deadline.
+    /// Polls `timer` unless the runtime has shut down; polling would then panic. Returns whether
+    /// the runtime has shut down before the deadline.
     fn poll(&self, timer: Pin<&mut time::Sleep>, cx: &mut Context<'_>) -> Poll<bool> {
         let shut_down = self.shut_down();
         if *shut_down { Poll::Ready(true) } else { timer.poll(cx).map(|()| false) }

@@ -308,8 +308,8 @@ impl Deployment {
 #[cfg(feature = "model")]
 impl Deployment {
     /// Writes what determines the next suspicion of the server. Omits round-trip times and the ages
-    /// of earlier answers and stalls, which decide later ones: a search merges states that differ in
-    /// them only.
+    /// of earlier answers and stalls, which decide later ones: a search merges states that differ
+    /// in them only.
     pub(super) fn write_suspicion(
         &self,
         now: Instant,

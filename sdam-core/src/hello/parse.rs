@@ -58,8 +58,9 @@ impl Hello {
     /// # Errors
     ///
     /// If `ok` is not 1: the server's error with its code, labels and topology version
-    /// ([`ErrorKind::Command`](crate::error::ErrorKind::Command)). If the bytes are not a BSON document, or have no `ok`: an
-    /// [`ErrorKind::Protocol`](crate::error::ErrorKind::Protocol) error. The stage is [`Stage::Hello`].
+    /// ([`ErrorKind::Command`](crate::error::ErrorKind::Command)). If the bytes are not a BSON
+    /// document, or have no `ok`: an [`ErrorKind::Protocol`](crate::error::ErrorKind::Protocol)
+    /// error. The stage is [`Stage::Hello`].
     pub fn parse(bytes: &[u8]) -> Result<Self, Error> {
         let protocol =
             |malformed: Malformed| Error::protocol(Stage::Hello, malformed.into_message());

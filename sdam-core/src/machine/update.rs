@@ -352,8 +352,8 @@ impl Diff {
         met.collect()
     }
 
-    /// Resets the round-trip times of a server that was lost, for any cause. Only this function does
-    /// so (C-20, G-3).
+    /// Resets the round-trip times of a server that was lost, for any cause. Only this function
+    /// does so (C-20, G-3).
     fn reset_round_trips(&self, responder: Option<ServerId>, effects: &mut Effects) {
         for (before, after) in &self.changed {
             let server = after.id;

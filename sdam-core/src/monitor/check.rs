@@ -182,8 +182,8 @@ impl Check {
         }
     }
 
-    /// Closes the connection and ends the running check, because operations found the server's other
-    /// connections broken (Server Monitoring: "hello or legacy hello Cancellation").
+    /// Closes the connection and ends the running check, because operations found the server's
+    /// other connections broken (Server Monitoring: "hello or legacy hello Cancellation").
     pub(crate) fn cancel(&mut self, now: Instant, known: bool, out: &mut Outputs) {
         let state = mem::replace(&mut self.state, State::Done);
         self.state = self.cancelled(now, known, state, out);
@@ -237,8 +237,8 @@ impl Check {
         }
     }
 
-    /// Returns when the outstanding answer becomes late: at once, or after a heartbeat if the server
-    /// waits for a change. `None` if there is none.
+    /// Returns when the outstanding answer becomes late: at once, or after a heartbeat if the
+    /// server waits for a change. `None` if there is none.
     pub(crate) fn expected(&self) -> Option<Instant> {
         let State::Running(check) = &self.state else {
             return None;

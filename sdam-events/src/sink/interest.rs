@@ -95,8 +95,8 @@ impl Interest {
     /// selections, check-outs and commands.
     pub const OPERATIONS: Self = Self::SELECTION.union(Self::CHECK_OUTS).union(Self::COMMANDS);
 
-    /// The inputs of the topology, for recordings, and its round-trip times. Each answer of a server
-    /// publishes one or both.
+    /// The inputs of the topology, for recordings, and its round-trip times. Each answer of a
+    /// server publishes one or both.
     pub const INPUTS: Self = Self::of(&[EventName::Input, EventName::RttMeasured]);
 
     /// All events, including those added by later versions.

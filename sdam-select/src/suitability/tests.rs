@@ -87,8 +87,8 @@ fn write_stages_run_on_the_primary_while_any_server_is_older_than_5_0() {
     assert!(!write.is_overridden_on(&old));
 }
 
-/// Returns whether a secondary with this staleness limit is suitable beside a primary whose check and
-/// last write were at these milliseconds.
+/// Returns whether a secondary with this staleness limit is suitable beside a primary whose check
+/// and last write were at these milliseconds.
 fn is_fresh(heartbeat: u64, limit: u64, primary: (u64, i64), secondary: (u64, i64)) -> bool {
     let member = |number, server_type, (updated, wrote)| {
         let mut server = server(number, server_type);

@@ -71,8 +71,8 @@ fn dates_from_1970_to_9999_are_iso_8601() {
 
 #[test]
 fn dates_agree_with_a_calendar() {
-    // Every 89th day up to the year 10000 covers each day of the year and each kind of century. Miri
-    // is slow, so it checks fewer days.
+    // Every 89th day up to the year 10000 covers each day of the year and each kind of century.
+    // Miri is slow, so it checks fewer days.
     let step = if cfg!(miri) { 89_989 } else { 89 };
     for day in (0..2_932_897).step_by(step) {
         let date = DateTime::from_millis(day * 86_400_000);

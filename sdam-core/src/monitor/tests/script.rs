@@ -188,7 +188,8 @@ fn pass(
     None
 }
 
-/// Returns the outputs as text: the sample comes first, and the report after the end of the heartbeat.
+/// Returns the outputs as text: the sample comes first, and the report after the end of the
+/// heartbeat.
 fn describe(
     out: Outputs,
     mut report: Option<Report>,
