@@ -13,8 +13,8 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 /// 1. An answer takes longer than the floor, and longer than two usual round trips: that of a
 ///    check, of a measurement of the round-trip time, or of an operation whose pool [reports
 ///    it](crate::deployment::Input::Late).
-/// 2. The server gets a ping on the connection of measurements. If there is no answer within 100
-///    ms, or within two usual round trips if that is longer, it gets another one on a new
+/// 2. The server gets a ping on the connection of measurements. If there is no answer within
+///    100 ms, or within two usual round trips if that is longer, it gets another one on a new
 ///    connection. The servers that answered last get a ping, too.
 /// 3. If at least two of its connections (checks, measurements, the new one) and all its operations
 ///    have brought no answer within the wait of the strategy, and another server has answered

@@ -258,8 +258,8 @@ impl EventQueue {
         let mut delivered = 0;
         loop {
             let stopped = self.deliver(sink, usize::MAX, &mut delivered);
-            // A consumer that found this one busy returned 0, so its events may require another
-            // round.
+            // Another consumer may have found this one busy and returned 0, so its events may
+            // require another round.
             if stopped != Stopped::Empty || self.depth() == 0 {
                 return delivered;
             }

@@ -60,7 +60,8 @@ impl TopologyMachine {
         (outcome, effects)
     }
 
-    /// Returns an error without its context, and its consequences; `None` if it says nothing about the server's state.
+    /// Returns the error without context, and its effects; `None` if it does not concern the
+    /// server.
     fn judge(&self, report: &ErrorReport) -> Option<(Error, Consequences)> {
         let error = report.error.clone().without_context();
         if error.stage() == Stage::CheckOut {

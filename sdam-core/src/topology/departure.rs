@@ -50,8 +50,7 @@ pub enum DepartureReason {
         /// The expected set name, configured or discovered.
         wanted: Arc<str>,
     },
-    /// A server of its type does not belong to a topology of this type (SDAM: "TopologyType
-    /// table").
+    /// A server of this type cannot be part of the topology (SDAM: "TopologyType table").
     WrongType {
         /// The server's type.
         server: ServerType,
