@@ -229,12 +229,12 @@ impl<'a> Field<'a> {
         self.kind == ElementType::EmbeddedDocument
     }
 
-    /// Returns the fields of an embedded document; none for another type.
+    /// Returns the fields of an embedded document; empty for a value of another type.
     pub(crate) fn fields(self) -> Fields<'a> {
         Fields::within(if self.is_document() { self.value } else { &[] })
     }
 
-    /// Returns the elements of an array, whose keys have no meaning; none for another type.
+    /// Returns the elements of an array, whose keys have no meaning; empty for another type.
     pub(crate) fn elements(self) -> Fields<'a> {
         Fields::within(if self.kind == ElementType::Array { self.value } else { &[] })
     }

@@ -1,7 +1,7 @@
 //! Enumerations whose values have names.
 
-/// Declares an enumeration of names, in any crate of sdam: each value once, with its spelling.
-/// `Display` writes the name.
+/// Declares an enumeration of names, in any crate of sdam. Each value is written once, with its
+/// spelling. `Display` writes the name.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! names {

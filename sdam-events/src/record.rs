@@ -294,7 +294,7 @@ fn text(line: &impl Serialize) -> serde_json::Result<String> {
 #[serde(deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Note {
-    /// The text. Its key comes first, so that such a line is recognized by it.
+    /// The text. Its key is the first of the line, and identifies a note.
     pub note: String,
     /// The time of the note.
     pub at: Instant,

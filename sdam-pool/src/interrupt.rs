@@ -47,7 +47,7 @@ impl Interrupt {
             if let Poll::Ready(output) = command.as_mut().poll(cx) {
                 return Poll::Ready(Some(output));
             }
-            // The waker is registered first, so that a later interruption wakes the task.
+            // Registered first, so that a later interruption wakes the task.
             self.waker.register(cx.waker());
             if self.is_set() {
                 return Poll::Ready(None);

@@ -103,8 +103,8 @@ fn every_rejection_has_the_values_that_were_compared() {
         1,
         "is only used when there is no suitable RSSecondary",
     );
-    // The primary is the fallback because no secondary is eligible; each secondary keeps its own
-    // reason.
+    // The primary is the fallback because no secondary is eligible. Each secondary is rejected for
+    // a reason of its own.
     let fallback = mode(ReadMode::SecondaryPreferred).with_tag_sets(vec![tags(&[("dc", "sf")])]);
     check(fallback.clone(), 1, "is eligible at 5 ms");
     check(fallback, 2, "has the tags {dc: ny}, and no tag set matches any server");
