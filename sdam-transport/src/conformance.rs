@@ -76,8 +76,8 @@ pub fn blocking(backend: &Backend) {
     report.finish();
 }
 
-/// Checks a whole runtime: runs the checks of [`backend`], repeats them inside tasks of the runtime, and
-/// checks the spawner.
+/// Checks a whole runtime: runs the checks of [`backend`], repeats them inside tasks of the
+/// runtime, and checks the spawner.
 ///
 /// # Panics
 ///
@@ -176,7 +176,7 @@ macro_rules! ensure {
 }
 use ensure;
 
-/// Creates the rule of a check from its contract and its words.
+/// Creates the rule of a check from the trait of its contract and its wording.
 macro_rules! rule {
     ($contract:ident: $words:literal => $check:ident) => {
         Rule { check: stringify!($check), contract: stringify!($contract), words: $words }
@@ -184,7 +184,7 @@ macro_rules! rule {
 }
 use rule;
 
-/// Lists the checks of each rule, which has a contract and words.
+/// Lists the checks of each rule. A rule has a contract and a wording.
 macro_rules! checks {
     ($($contract:ident: $words:literal => $module:ident::{$($check:ident),+ $(,)?}),* $(,)?) => {
         [$($(Check {

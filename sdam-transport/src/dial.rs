@@ -60,7 +60,7 @@ pub trait Dial: Send + Sync + Debug + 'static {
     }
 }
 
-/// The demands on a socket besides its address; none by default.
+/// The options of an attempt to open a socket; none are set by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DialOptions {

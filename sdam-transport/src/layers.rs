@@ -6,8 +6,8 @@ use sdam_core::{address::ServerAddress, options::ProxyOptions};
 
 use crate::tls::Tls;
 
-/// The layers between a transport's sockets and its messages, and what the sockets are set to; by
-/// default there are none.
+/// The layers between a transport's sockets and its messages, and the options of the sockets; none
+/// by default.
 ///
 /// A topology creates them from its options, and adds them with
 /// [`Transport::with_layers`](crate::connect::Transport::with_layers).

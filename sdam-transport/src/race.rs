@@ -78,8 +78,8 @@ pub async fn within<T>(
     outcome.unwrap_or_else(|elapsed| Err(Error::timeout(stage, message).with_source(elapsed)))
 }
 
-/// Returns the result of `future`, and calls `notice` whenever it is not ready after another
-/// `patience`.
+/// Returns the result of `future`, and calls `notice` each time another `patience` has passed
+/// without a result.
 ///
 /// # Cancel safety
 ///

@@ -1,4 +1,5 @@
-//! Connections through a SOCKS5 proxy (driver specifications: "SOCKS5 Support"; RFC 1928, RFC 1929).
+//! Connections through a SOCKS5 proxy (driver specifications: "SOCKS5 Support"; RFC 1928, RFC
+//! 1929).
 //!
 //! Implemented here because the SOCKS5 crates depend on a runtime or on many other crates.
 
@@ -71,7 +72,7 @@ async fn negotiate<S: ByteStream>(
     }
     let request = request(target)?;
     let mut dialogue = Dialogue { stream, part: "the greeting" };
-    // SOCKS5 Support: "both"
+    // With a credential, both methods are offered (SOCKS5 Support: "proxyUsername").
     let greeting: &[u8] = match credential {
         Some(_) => &[VERSION, 2, NO_AUTHENTICATION, USER_AND_PASSWORD],
         None => &[VERSION, 1, NO_AUTHENTICATION],
@@ -85,7 +86,8 @@ async fn negotiate<S: ByteStream>(
             let mut login = vec![AUTHENTICATION_VERSION];
             put(&mut login, user);
             put(&mut login, password);
-            // The version is that of RFC 1929, but some proxies send that of RFC 1928.
+            // Some proxies send the version of RFC 1928 instead of that of RFC 1929, so any is
+            // accepted.
             let [_, status] = dialogue.ask(&login).await?;
             if status != SUCCEEDED {
                 let cause = "the proxy rejects proxyUsername and proxyPassword";

@@ -45,7 +45,7 @@ struct State {
 
 impl ManualClock {
     /// Creates a clock that jumps to the deadline of each polled timer, so that timers are never
-    /// pending. For code that waits for one thing at a time.
+    /// pending. Suitable for code that waits for one thing at a time.
     pub fn jumping() -> Self {
         let clock = Self::default();
         clock.lock().jumps = true;

@@ -40,7 +40,7 @@ pub trait TlsProvider: Send + Sync + Debug + 'static {
 ///   the certificate, or that the server answered in plain text.
 /// - The returned stream passes its deadline on to `stream`, and closes it when it is dropped.
 /// - If the server rejects the client after the negotiation, as TLS 1.3 does, the read that fails
-///   returns an [`io::Error`](std::io::Error) with such a [`Error`] inside.
+///   returns an [`io::Error`](std::io::Error) with such an [`Error`] inside.
 #[async_trait]
 pub trait Tls: Send + Sync + Debug + 'static {
     /// Negotiates TLS over `stream` with `server`. The certificate has to name the host of

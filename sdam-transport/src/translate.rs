@@ -8,8 +8,8 @@ use crate::layers::Translate;
 
 /// A table of members and the addresses to dial for them. Other members are dialled by their names.
 ///
-/// For port forwarders with one local port per member, such as SSH tunnels, `kubectl port-forward`
-/// or published container ports:
+/// Suitable for port forwarders with one local port per member, such as SSH tunnels,
+/// `kubectl port-forward` or published container ports:
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;
@@ -64,7 +64,7 @@ impl FromStr for AddressTable {
 }
 
 impl FromIterator<(ServerAddress, ServerAddress)> for AddressTable {
-    /// Collects pairs of a member and its place. The last pair of a member counts.
+    /// Collects pairs of a member and the address to dial. The last pair of a member wins.
     fn from_iter<I: IntoIterator<Item = (ServerAddress, ServerAddress)>>(pairs: I) -> Self {
         Self(pairs.into_iter().collect())
     }
@@ -78,9 +78,9 @@ impl Translate for AddressTable {
 
 /// Dials every member at one host, each at its own port.
 ///
-/// For tunnels that keep the ports. Members must have different ports; with equal ports they would
-/// all be the same server, so use an [`AddressTable`] instead. Unix domain sockets are dialled by
-/// their paths.
+/// Suitable for tunnels that keep the ports. Members must have different ports; with equal ports
+/// they would all be the same server, so use an [`AddressTable`] instead. Unix domain sockets are
+/// dialled by their paths.
 ///
 /// ```
 /// use sdam_core::address::ServerAddress;

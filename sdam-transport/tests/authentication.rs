@@ -195,7 +195,7 @@ fn a_driver_adds_fields_to_the_handshake_and_reads_the_servers_answer() {
 
 #[test]
 fn one_time_limit_is_that_of_the_whole_attempt() {
-    // I-14, T-31
+    // One limit covers the whole attempt with its authentication (I-14, T-31).
     let check = |script: &Script, hello: &Document, other: &Document| {
         let bench = Bench::new(hello, Some(other));
         bench.servers.change(&address(), |server| server.delay = Duration::from_secs(4));

@@ -77,7 +77,7 @@ pub struct Client(Arc<Inner>);
 
 struct Inner {
     topology: Topology<Pool>,
-    /// The criteria of reads without criteria of their own.
+    /// The default criteria of reads.
     read: Criteria,
     sessions: Mutex<SessionPool>,
     operations: AtomicI64,
@@ -161,7 +161,7 @@ impl Client {
             let failure = match operation.attempt(&server, check_out_by).await {
                 Attempt::Replied(reply) => return Ok(reply),
                 Attempt::Failed(failure) => *failure,
-                // Retryable Writes: the error of the attempt before is returned.
+                // Retryable Writes: the error of the previous attempt is returned.
                 Attempt::Unsupported => return retry.give_up(false),
             };
             let is_late = limit.is_set() && failure.error.is_timeout();
@@ -265,12 +265,13 @@ impl Client {
 
     fn limit(&self, command: &Command<'_>) -> Limit {
         let driver = self.driver();
-        // Zero, no limit, also replaces the other limits.
+        // A zero, which means no limit, also replaces the other limits.
         let own = driver.value("timeoutMS").map(|_| driver.timeout().unwrap_or_default());
         Limit::new(command.timeout.or(own), self.topology().shared().now())
     }
 
-    /// Returns the criteria of a command, with its name and id if events of selections are wanted.
+    /// Returns the criteria of a command, with its name and id if a sink wants events of
+    /// selections.
     fn criteria(&self, command: &Command<'_>, id: i64) -> Criteria {
         let criteria = command.criteria(&self.0.read);
         if !self.topology().shared().events.wants_any(Interest::SELECTION) {

@@ -1,6 +1,6 @@
 //! The engine of one topology: passes inputs to the state machine and carries out its outputs.
 //!
-//! It has no lock of its own: both kinds of topology hold it in
+//! The engine has no lock of its own: both kinds of topology hold it in
 //! [`Shared`](crate::topology::shared::Shared), under a lock.
 
 pub(crate) mod failures;

@@ -1,4 +1,4 @@
-//! The connections of checks.
+//! The connections that checks use.
 
 pub(crate) mod connection;
 pub(crate) mod links;

@@ -75,8 +75,8 @@ fn choose_from<'s>(
     choose(criteria)
 }
 
-/// Returns criteria that deprioritize the suspected servers as well; `None` for a write, or if there
-/// are none.
+/// Returns criteria that also deprioritize servers suspected to have failed; `None` for a write, or
+/// without such servers.
 fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criteria> {
     let topology = &snapshot.description;
     criteria.operation_on(topology).read_preference()?;
@@ -89,7 +89,7 @@ fn avoiding_suspected(snapshot: &Snapshot, criteria: &Criteria) -> Option<Criter
 }
 
 /// Explains for each server of `snapshot` why a selection would choose or reject it, and how long a
-/// suspected one has been silent.
+/// server suspected to have failed has been silent.
 pub(crate) fn explain_from(
     snapshot: &Snapshot,
     settings: &Settings,

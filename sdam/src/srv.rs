@@ -17,8 +17,8 @@ use sdam_transport::{race, resolve::Resolver, runtime::Backend};
 /// Parses a connection string, and looks up the hosts and options of a `mongodb+srv` string.
 ///
 /// The SRV and the TXT record are looked up at the same time, within `connectTimeoutMS`, by the
-/// [resolver](Backend::resolver), which the functions of [`runtime`](crate::runtime) set with the feature
-/// `srv`. A `mongodb://` string needs no look-up, so the future is ready at once.
+/// [resolver](Backend::resolver), which the functions of [`runtime`](crate::runtime) set with the
+/// feature `srv`. A `mongodb://` string needs no look-up, so the future is ready at once.
 ///
 /// ```no_run
 /// # #[cfg(feature = "runtime-tokio")]
@@ -71,7 +71,7 @@ pub async fn resolve(uri: &str, backend: &Backend) -> Result<Options, Error> {
     Ok(string.resolved(&records, &txt, &mut rng)?.into_options()?)
 }
 
-/// Look-ups until `deadline`, with a resolver that may panic.
+/// Looks up records until `deadline`, with a resolver that may panic.
 pub(crate) struct Lookup<'l> {
     backend: &'l Backend,
     resolver: &'l dyn Resolver,

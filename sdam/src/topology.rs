@@ -131,7 +131,7 @@ impl Topology {
     }
 }
 
-/// Selection.
+/// Methods for selection.
 impl<P: PoolHandle> Topology<P> {
     /// Selects a server. Waits for a suitable one up to `serverSelectionTimeoutMS`, or up to
     /// `timeoutMS` if that is configured, shorter and not zero.
@@ -203,7 +203,7 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// The current state.
+/// Methods for reading the current state.
 impl<P: PoolHandle> Topology<P> {
     /// Returns the current snapshot. Takes no lock and allocates nothing.
     ///
@@ -281,7 +281,7 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Reports of operations and pools. Pools can also use their
+/// Methods for the reports of operations and pools. Pools can also use their
 /// [`Reporter`](sdam_transport::pool::Reporter).
 impl<P: PoolHandle> Topology<P> {
     /// Reports an error of an operation or a connection pool on `server` (SDAM: "application
@@ -383,7 +383,7 @@ impl<P: PoolHandle> Topology<P> {
     }
 }
 
-/// Closing.
+/// Methods for closing.
 impl<P: PoolHandle> Topology<P> {
     /// Returns a handle that does not keep monitoring alive.
     pub fn downgrade(&self) -> WeakTopology<P> {

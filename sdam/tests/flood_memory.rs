@@ -38,7 +38,7 @@ const EVERY: Duration = Duration::from_millis(50);
 const TAG: usize = 200 << 10;
 
 /// The duration of the member's flood, in virtual time: half of it on connections that are soon
-/// reset, half of it on one.
+/// reset, half of it on a single one.
 const SECONDS: u64 = 40;
 
 /// The memory that the process may need in addition to the queue.
@@ -47,7 +47,7 @@ const SLACK: usize = 8 << 20;
 /// The interval between checks, with 1 s of tolerance.
 const FRESH: Duration = Duration::from_secs(11);
 
-/// Runs the dispatcher on a separate thread, because a sink may block it, and other tasks in the
+/// Runs the dispatcher on a separate thread, which a sink may block, and other tasks in the
 /// simulation.
 #[derive(Debug)]
 struct OwnThread(Arc<dyn Spawner>);
@@ -128,7 +128,7 @@ fn hanging_sink() -> (Sender<()>, impl EventSink) {
 #[test]
 fn a_flood_and_a_hanging_sink_make_the_process_grow_by_no_more_than_the_bound_of_the_queue() {
     let sim = start();
-    // The warm-up: the same, with a sink that keeps up.
+    // The warm-up runs the same load with a sink that does not hang.
     let (_, dropped) = flood(&sim, sim.runtime(), sink_fn(|_| ()));
     assert_eq!(dropped, 0);
     let runtime = sim.runtime();

@@ -47,8 +47,8 @@ fn the_original_error_is_kept_by_what_is_made_of_it() {
     assert!(plain.source_as::<io::Error>().is_none());
 }
 
-/// I-10, I-11, I-14, I-16; the report for each failure of a pooled connection, and the failures
-/// with overload labels.
+/// Reports of pooled connections have overload labels for some failures only (I-10, I-11, I-14,
+/// I-16).
 #[test]
 fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_is() {
     let check = |error: &Error, labelled| {
@@ -62,7 +62,7 @@ fn io_errors_and_timeouts_up_to_hello_are_labelled_as_overload_and_nothing_else_
     let slow = |stage| Error::timeout(stage, "too slow");
     let wire = |stage| from_wire(stage, WireError::Compressed);
 
-    // Refused, reset, end of file and silence, at every step of an exchange with the server.
+    // The server refuses, resets or closes the connection, or is silent, at any stage.
     for stage in [Stage::Connect, Stage::Tls, Stage::Hello] {
         for kind in [Io::ConnectionRefused, Io::ConnectionReset, Io::UnexpectedEof, Io::TimedOut] {
             check(&io(stage, kind), true);

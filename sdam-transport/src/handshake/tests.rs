@@ -24,7 +24,7 @@ fn decode(metadata: &ClientMetadata) -> Document {
     Document::from_reader(&*bytes).unwrap()
 }
 
-/// O-22 to O-26; handshake prose Test 1.
+/// The environment variables determine `client.env` (O-22 to O-26; handshake prose test 1).
 #[test]
 fn env_is_derived_from_the_variables() {
     let check = |variables: &[(&str, &str)], expected: Option<Document>| {
@@ -32,7 +32,7 @@ fn env_is_derived_from_the_variables() {
         let client = decode(&metadata(&environment));
         let env = client.get("env").cloned();
         assert_eq!(env, expected.clone().map(Bson::from), "{variables:?}");
-        // F-21: the same rule selects polling.
+        // The same rule selects polling (F-21).
         let faas = expected.is_some_and(|env| env.contains_key("name"));
         assert_eq!(environment.is_faas(), faas, "{variables:?}");
         assert_eq!(metadata(&environment).is_faas(), faas, "{variables:?}");
@@ -72,7 +72,7 @@ fn env_is_derived_from_the_variables() {
     let mut contained = lambda;
     contained.insert("container", doc! { "orchestrator": "kubernetes" });
     check(&[execution, region, memory, kubernetes], Some(contained));
-    // Beyond the prose test.
+    // These cases are not in the prose test.
     check(&[("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:9001")], Some(doc! { "name": "aws.lambda" }));
     check(
         &[("FUNCTION_NAME", "f"), ("FUNCTION_TIMEOUT_SEC", "1.5")],
@@ -86,7 +86,7 @@ fn env_is_derived_from_the_variables() {
 
 #[test]
 fn container_has_runtime_and_orchestrator() {
-    // O-23
+    // Docker and Kubernetes are recognized together (O-23).
     let environment = environment(&[("KUBERNETES_SERVICE_HOST", "1")]).with_docker(true);
     assert_eq!(
         decode(&metadata(&environment)).get_document("env").unwrap(),
@@ -96,7 +96,7 @@ fn container_has_runtime_and_orchestrator() {
 
 #[test]
 fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
-    // O-21
+    // The document has at most 512 bytes (O-21).
     let check = |platform: usize, name: usize, region: usize, kept: &[&str]| {
         let os = OperatingSystem::new("Linux").with_name(&"n".repeat(name));
         let environment =
@@ -130,11 +130,11 @@ fn fields_that_do_not_fit_are_omitted_in_the_specified_order() {
 
 #[test]
 fn a_platform_is_cut_to_fill_the_document_exactly() {
-    // O-21
+    // The document has at most 512 bytes (O-21).
     let base = metadata(&Environment::default());
     let cut = base.clone().with_platform(&"p".repeat(1000)).unwrap();
     assert_eq!(cut.encode().len(), ClientMetadata::MAX_LENGTH);
-    // Not truncated inside a character.
+    // The text is not truncated inside a character.
     let cut = base.with_platform(&"\u{20ac}".repeat(1000)).unwrap();
     let platform = decode(&cut).get_str("platform").unwrap().to_owned();
     assert!(platform.chars().all(|c| c == '\u{20ac}'));
@@ -170,7 +170,8 @@ fn the_document_never_exceeds_its_limit() {
     }
 }
 
-/// O-21, O-27; metadata update prose Test 11.
+/// Texts that are too long or contain the delimiter are refused (O-21, O-27; metadata update prose
+/// test 11).
 #[test]
 fn invalid_texts_are_refused_with_the_name_of_the_option() {
     let base = metadata(&Environment::default());

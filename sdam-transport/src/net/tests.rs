@@ -201,7 +201,8 @@ fn blocking_attempts_share_the_time_that_is_left() {
     connect(&dial, "a").unwrap();
     let deadlines: Vec<_> =
         dial.dialled.lock().unwrap().iter().map(|(_, options)| options.deadline).collect();
-    // A quarter; a third of the remaining 750 ms, unused; half of it; the rest.
+    // A quarter of the time; a third of the remaining 750 ms, of which nothing is used; half of 750
+    // ms; the rest.
     let expected = [250, 500, 625, 1000].map(|millis| Some(Instant::from_millis(millis)));
     assert_eq!(deadlines, expected);
 }

@@ -96,7 +96,8 @@ impl PoolContext {
         self
     }
 
-    /// Sets the detector of the topology. `asked` is true while it asks whether the server answers.
+    /// Sets the detector of the topology. `asked` is true while the detector asks whether the
+    /// server answers.
     #[must_use]
     pub fn with_detector(mut self, detector: Detector, asked: Arc<AtomicBool>) -> Self {
         self.reporter.trial = Some((detector.floor(), asked));
@@ -141,7 +142,8 @@ impl Reporter {
         self.host().is_some()
     }
 
-    /// Reports an error on a connection to the server; irrelevant ones are ignored. All effects have run when the call returns (SDAM: "Error handling").
+    /// Reports an error on a connection to the server; irrelevant errors are ignored. All effects
+    /// have run when the call returns (SDAM: "Error handling").
     pub fn handle_error(&self, error: &ErrorReport) -> ErrorOutcome {
         self.host()
             .map_or(ErrorOutcome::UnknownServer, |host| host.handle_error(self.server, error))
@@ -185,8 +187,9 @@ impl Reporter {
         }
     }
 
-    /// Reports that a connection waits for an answer of the server since `sent`, for example to an
-    /// operation. Call it whenever the wait has lasted for another [`patience`](Self::patience).
+    /// Reports that a connection has been waiting for an answer from the server since `sent`, for
+    /// example to an operation. Call it whenever the wait has lasted for another
+    /// [`patience`](Self::patience).
     ///
     /// It is a hint for the [detector](Detector) of the topology, which asks the server whether it
     /// answers at all. Report replies as [answers](Self::handle_answer) then.
@@ -196,14 +199,14 @@ impl Reporter {
         }
     }
 
-    /// Returns after how long a wait is reported as [late](Self::handle_late); `None` for never,
-    /// because the topology has no detector.
+    /// Returns the wait after which an answer is reported as [late](Self::handle_late); `None` if
+    /// the topology has no detector.
     pub fn patience(&self) -> Option<Duration> {
         self.trial.as_ref().map(|(patience, _)| *patience)
     }
 
-    /// Reports the reply to an operation, if the detector waits for an answer of the server. Costs
-    /// next to nothing otherwise.
+    /// Reports the reply to an operation, if the detector waits for an answer from the server.
+    /// Costs next to nothing otherwise.
     pub fn handle_answer(&self) {
         if let Some((_, asked)) = &self.trial
             && asked.load(Ordering::Relaxed)
@@ -213,7 +216,7 @@ impl Reporter {
         }
     }
 
-    /// Waits for an answer of the server, and reports it if it is late.
+    /// Waits for an answer from the server, and reports a late one.
     pub(super) async fn noticing<F: Future>(&self, clock: &dyn Clock, answer: F) -> F::Output {
         let Some(patience) = self.patience() else {
             return answer.await;

@@ -101,7 +101,7 @@ const LOGIN: &[u8] = b"\x01\x04user\x06secret";
 
 #[test]
 fn host_names_are_sent_as_they_are_and_ip_addresses_as_numbers() {
-    // U-1
+    // Host names are sent unchanged, and IP addresses in binary form (U-1).
     let check = |target: &str, request: &[u8]| {
         run(&mut proxy(&[OPEN, (request, CONNECTED)]), &options(), target).unwrap();
     };
@@ -116,7 +116,7 @@ fn host_names_are_sent_as_they_are_and_ip_addresses_as_numbers() {
 
 #[test]
 fn exactly_the_reply_is_read_whatever_the_type_of_its_address() {
-    // U-7
+    // No byte after the proxy's reply is read (U-7).
     let check = |address: &[u8]| {
         let mut reply = vec![5, 0, 0];
         reply.extend(address);
@@ -133,7 +133,7 @@ fn exactly_the_reply_is_read_whatever_the_type_of_its_address() {
 
 #[test]
 fn a_credential_is_offered_beside_no_authentication_and_sent_only_if_the_proxy_chooses_it() {
-    // U-2
+    // With a credential, both methods are offered (U-2).
     let both: &[u8] = &[5, 2, 0, 2];
     let scripts: [&[(&[u8], &[u8])]; 3] = [
         &[(both, &[5, 0]), (ASK, CONNECTED)],
@@ -149,7 +149,7 @@ fn a_credential_is_offered_beside_no_authentication_and_sent_only_if_the_proxy_c
 
 #[test]
 fn a_refusal_names_proxy_target_and_cause() {
-    // U-6
+    // An error names the proxy, the target and the cause (U-6).
     let check = |code, cause: &str| {
         let mut proxy = proxy(&[OPEN, (ASK, &[5, code, 0, 1, 0, 0, 0, 0, 0, 0])]);
         let error = run(&mut proxy, &options(), "a").unwrap_err();
@@ -223,7 +223,7 @@ fn a_failed_authentication_says_what_the_proxy_wants() {
 
 #[test]
 fn a_peer_that_is_no_socks5_server_is_named_by_its_answer() {
-    // U-6
+    // An error states that the peer is not a SOCKS5 server (U-6).
     let check = |reply: &[u8], cause: &str| {
         let mut proxy = proxy(&[(&[5, 1, 0], reply)]);
         let error = run(&mut proxy, &options(), "a").unwrap_err();
@@ -278,7 +278,7 @@ fn a_proxy_that_closes_breaks_or_is_silent_is_distinguished() {
 
 #[test]
 fn what_the_protocol_cannot_express_is_refused_before_anything_is_sent() {
-    // U-8
+    // A name or credential that the protocol cannot express is refused (U-8).
     let check = |options: &ProxyOptions, target: &str, cause: &str| {
         let mut proxy = proxy(&[]);
         let error = run(&mut proxy, options, target).unwrap_err();
@@ -297,7 +297,7 @@ fn what_the_protocol_cannot_express_is_refused_before_anything_is_sent() {
 
 #[test]
 fn the_credential_is_printed_nowhere() {
-    // U-9
+    // The credential of the proxy is never printed (U-9).
     let login: (&[u8], &[u8]) = (&[5, 2, 0, 2], &[5, 2]);
     let mut proxy = proxy(&[login, (LOGIN, &[1, 1])]);
     let error = run(&mut proxy, &with_credential(), "a").unwrap_err();

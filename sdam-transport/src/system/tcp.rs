@@ -35,7 +35,7 @@ pub fn tune_tcp(socket: &impl AsSocket, user_timeout: Option<Duration>) -> io::R
 /// Sets the user timeout, if there is one.
 #[cfg(any(target_os = "android", target_os = "linux"))]
 fn limit_silence(socket: &SockRef<'_>, user_timeout: Option<Duration>) -> io::Result<()> {
-    /// The maximum, which is the system's, and 25 days.
+    /// The maximum that the system accepts, about 25 days.
     const MAX: Duration = Duration::from_millis(i32::MAX as u64);
     user_timeout.map_or(Ok(()), |time| socket.set_tcp_user_timeout(Some(time.min(MAX))))
 }

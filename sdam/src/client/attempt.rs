@@ -30,8 +30,8 @@ pub(super) struct Operation<'c> {
     limit: Limit,
     /// The operation id in the events of selections and commands.
     pub(super) id: i64,
-    /// True if a retried write needs a transaction number, because an attempt failed for another
-    /// reason than the refusal of an overloaded server.
+    /// True if a retried write needs a transaction number, because an attempt failed for a reason
+    /// other than overload.
     pub(super) needs_number: bool,
     lease: Option<Lease>,
 }
@@ -191,7 +191,7 @@ impl<'c> Operation<'c> {
         });
     }
 
-    /// Ends the use of the session by an attempt, with or without a reply.
+    /// Ends an attempt's use of the session, which becomes dirty if there was no reply.
     fn answered(&mut self, is_answered: bool) {
         if let Some(lease) = &mut self.lease {
             lease.in_flight = false;
@@ -249,7 +249,7 @@ impl<'c> Operation<'c> {
             Kind::Generic => false,
             Kind::Read if !self.command.is_retryable => false,
             Kind::Read => error.is_retryable_read(),
-            // A server would run a write without a transaction number twice.
+            // A retried write without a transaction number could run twice.
             Kind::Write => {
                 self.retries_write()
                     && server.server_type() != ServerType::Standalone

@@ -42,7 +42,7 @@ pub struct Command<'c> {
 /// The kind of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Unknown: `runCommand`.
+    /// A command of unknown kind (`runCommand`).
     Generic,
     Read,
     Write,
@@ -115,7 +115,7 @@ impl<'c> Command<'c> {
     ) -> Result<Vec<u8>, MalformedDocument> {
         let fields = CommandFields::of(self.document);
         let max_time = budget.max_time.map(|left| fields.max_time_within(left));
-        // The time limit replaces the command's own.
+        // The time limit replaces the document's own `maxTimeMS`.
         let own = match max_time.and(fields.max_time) {
             Some(_) => without(self.document, "maxTimeMS").map(Cow::Owned),
             None => None,

@@ -40,7 +40,7 @@ pub(super) fn append_to(
                     _ => {}
                 }
                 concern.boolean("j", driver.journal());
-                // The time limit of the operation replaces this one.
+                // The time limit of the operation replaces `wTimeoutMS`.
                 let time = driver.w_timeout().filter(|_| !limit.is_set());
                 let millis = time.and_then(|time| i64::try_from(time.as_millis()).ok());
                 concern.int64("wtimeout", millis);

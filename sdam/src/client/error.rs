@@ -1,4 +1,4 @@
-//! Errors of commands that come from the client itself.
+//! Errors that the client itself creates for commands.
 
 use sdam_core::{
     document::MalformedDocument,

@@ -75,7 +75,7 @@ impl Limit {
         };
         let left = deadline.since(now);
         let on_server = left.checked_sub(minimum_rtt)?.as_millis();
-        // A `maxTimeMS` of 0 is no limit, and the server takes no more than an `i32`.
+        // A `maxTimeMS` of 0 means no limit, and servers accept at most an `i32`.
         let on_server = i64::from(i32::try_from(on_server).unwrap_or(i32::MAX));
         (on_server > 0).then_some(Budget { timeout: Some(left), max_time: Some(on_server) })
     }
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn the_limit_of_the_socket_applies_without_time_limit_only() {
-        // S-4
+        // `socketTimeoutMS` applies only if `timeoutMS` is not set (S-4).
         let socket = Some(millis(7));
         for (timeout, expected) in [(None, socket), (Some(Duration::ZERO), None)] {
             let limit = Limit::new(timeout, NOW);

@@ -41,7 +41,7 @@ pub(super) struct Failure {
     pub(super) is_sent: bool,
     /// True if Retryable Reads or Retryable Writes allow a retry after this error.
     pub(super) is_retryable: bool,
-    /// `baseBackoffMS`
+    /// The `baseBackoffMS` of the server's reply.
     pub(super) base_backoff: Option<Duration>,
     /// The reply, if it has `ok: 1` and a write concern error.
     pub(super) accepted: Option<CommandReply>,
@@ -80,8 +80,8 @@ impl Retry {
         Some(longest.mul_f64(jitter))
     }
 
-    /// Returns the outcome of the command after its last attempt. If the operation `is_late`, so
-    /// that no time is left for another attempt, that is a timeout (Client Side Operations Timeout:
+    /// Returns the outcome of the command after its last attempt. If no time is left for another
+    /// attempt (`is_late`), the outcome is a timeout (Client Side Operations Timeout:
     /// "Retryability").
     pub(super) fn give_up(self, is_late: bool) -> Result<CommandReply, Error> {
         match self.told {

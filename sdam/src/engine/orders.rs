@@ -55,7 +55,8 @@ impl Orders {
     /// Appends an order. The caller has to [wake](Self::wake) the task.
     pub(crate) fn push(&self, order: Order) {
         let orders = &mut self.lock().news.orders;
-        // There is seldom more than one order, and the list's capacity counts for every server.
+        // Every server has such a list, which seldom holds more than one order, so it is kept
+        // small.
         orders.reserve_exact(1);
         orders.push(order);
     }
@@ -87,8 +88,8 @@ impl Orders {
         }
     }
 
-    /// Takes the news since the last call into `news`, whose list is empty. If there are none,
-    /// registers the task's waker.
+    /// Moves the orders and requests since the last call into `news`, whose list is empty. If there
+    /// are none, registers the task's waker.
     pub(crate) fn poll(&self, cx: &mut Context<'_>, news: &mut News) -> Poll<()> {
         let mut state = self.lock();
         if state.news.is_empty() {
@@ -107,7 +108,7 @@ impl Orders {
         Poll::Ready(())
     }
 
-    /// Takes the news since the last call, without registering a waker.
+    /// Takes the orders and requests since the last call, without registering a waker.
     pub(crate) fn take(&self) -> News {
         let mut state = self.lock();
         let end = state.news.end;

@@ -31,7 +31,7 @@ pub(crate) struct Server {
     pub(crate) orders: Orders,
     failures: Mutex<ServerFailures>,
     silence: Mutex<Silence>,
-    /// True if `silence` says that the server is suspected, for readers that take no lock.
+    /// True if `silence` suggests that the server has failed, for readers that take no lock.
     suspected: AtomicBool,
     /// True if answers to operations have to be reported, because a detector has asked the server.
     asked: Arc<std::sync::atomic::AtomicBool>,
@@ -133,7 +133,7 @@ impl Server {
         Arc::clone(&self.asked)
     }
 
-    /// Returns whether the server is suspected.
+    /// Returns whether the server is suspected to have failed.
     #[inline]
     pub(crate) fn is_suspected(&self) -> bool {
         self.suspected.load(Ordering::Relaxed)
@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn held_operations_are_counted_on_every_lane() {
-        // L-43, L-44
+        // An operation counts while it is held, and no longer once it is dropped (L-43, L-44).
         let address = ServerAddress::new("a", 1);
         let server = Server::new(ServerId::from_u64(1), address);
         assert_eq!(server.operation_count(), 0);

@@ -64,7 +64,7 @@ impl Snapshot {
         self.servers().find(|server| server.description.id == id)
     }
 
-    /// Returns whether the server at this index is suspected.
+    /// Returns whether the server at this index is suspected to have failed.
     pub(crate) fn is_suspected(&self, index: usize) -> bool {
         self.servers.get(index).is_some_and(|server| server.is_suspected())
     }

@@ -21,7 +21,7 @@ fn harness() -> Harness {
 
 #[test]
 fn a_monitor_checks_again_when_a_selection_starts_to_wait() {
-    // F-44
+    // While a selection waits, the server is checked again (F-44).
     explore(2, || {
         let harness = harness();
         block_on(harness.topology.select(&Criteria::write())).unwrap();
@@ -31,14 +31,14 @@ fn a_monitor_checks_again_when_a_selection_starts_to_wait() {
 
 #[test]
 fn a_monitor_checks_again_for_a_second_selection_after_the_first_was_dropped() {
-    // F-44, L-61
+    // The server is checked again for the remaining selection (F-44, L-61).
     explore(1, || {
         let harness = harness();
         let topology = harness.topology.clone();
         let dropped = thread::spawn(move || {
             let criteria = Criteria::write();
             let selection = pin!(topology.select(&criteria));
-            // Dropped after its first poll.
+            // The selection is dropped after its first poll.
             let _ = selection.poll(&mut Context::from_waker(Waker::noop()));
         });
         block_on(harness.topology.select(&Criteria::write())).unwrap();

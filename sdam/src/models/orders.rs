@@ -13,7 +13,7 @@ fn receive(orders: &Orders, news: &mut News) {
     block_on(poll_fn(|cx| orders.poll(cx, news)));
 }
 
-/// Gives orders on a thread of its own, then wakes the task.
+/// Calls `give` on a new thread, which then wakes the task.
 fn wake_after(orders: &Arc<Orders>, give: impl FnOnce(&Orders) + Send + 'static) {
     let orders = Arc::clone(orders);
     thread::spawn(move || {
@@ -29,7 +29,7 @@ fn disconnect(number: u64) -> Order {
 
 #[test]
 fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
-    // F-72
+    // Orders are neither lost nor repeated, so a connection is closed exactly once (F-72).
     explore(2, || {
         let orders = Arc::new(Orders::default());
         let leave: [fn(&Orders); 3] =
@@ -52,10 +52,10 @@ fn a_sleeping_task_receives_everything_that_is_left_for_it_once() {
 
 #[test]
 fn the_orders_of_several_threads_arrive_in_the_order_of_the_topology_lock() {
-    // F-71: a cancellation that overtook a request would not close the connection of that request.
+    // If a cancellation overtook a request, the request's connection would stay open (F-71).
     explore(3, || {
         let orders = Arc::new(Orders::default());
-        // Stands for the topology lock.
+        // Simulates the topology lock.
         let given = Arc::new(loom::sync::Mutex::new(0));
         for _ in 0..2 {
             let given = Arc::clone(&given);

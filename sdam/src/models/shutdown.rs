@@ -39,7 +39,7 @@ impl EventSink for Names {
 
 #[test]
 fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
-    // J-13, I10
+    // Every heartbeat ends, and TopologyClosed is the last event (J-13, I10).
     explore(2, || {
         let names = Names::default();
         let harness = Harness::with_sink(&[], names.clone());
@@ -52,7 +52,7 @@ fn closing_waits_for_the_last_event_and_for_every_heartbeat_to_end() {
 
 #[test]
 fn every_selection_ends_once_and_before_the_topology_closed_event() {
-    // K-7
+    // Every started selection succeeds or fails exactly once (K-7).
     explore(1, || {
         let names = Names::default();
         let harness = Harness::with_sink(&[], names.clone());

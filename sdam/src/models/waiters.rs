@@ -7,7 +7,7 @@ use crate::select::waiters::Waiters;
 
 #[test]
 fn waiting_selections_never_exceed_the_limit_and_none_is_counted_at_the_end() {
-    // L-64
+    // The number of waiting selections is limited (L-64).
     explore(None, || {
         let waiters = Arc::new(Waiters::default());
         let wait = |waiters: &Waiters| {

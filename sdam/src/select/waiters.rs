@@ -48,13 +48,13 @@ mod tests {
 
     #[test]
     fn only_the_first_waiter_wakes_monitors_and_the_last_one_ends_the_requests() {
-        // F-44
+        // While a selection waits, servers are checked (F-44).
         let waiters = Waiters::default();
         let (first, wake) = waiters.enter(2).unwrap();
         assert!(wake && waiters.any());
         let (second, wake) = waiters.enter(2).unwrap();
         assert!(!wake);
-        // L-64
+        // The number of waiting selections is limited (L-64).
         assert!(waiters.enter(2).is_none());
         assert_eq!(waiters.count(), 2);
         drop(first);

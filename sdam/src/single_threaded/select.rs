@@ -100,7 +100,7 @@ impl Scanner {
     ) -> Result<Option<Output>, SelectionError> {
         let (server, idle) = self.choose(criteria)?;
         let next = self.tell(Input::Chosen { server, idle });
-        // K-8: even if no time is left.
+        // The wait is published even if no time is left (K-8).
         if server.is_none() && next != Some(Output::Finish(Err(ScanFailure::TriedOnce))) {
             reported.waiting(&self.shared);
         }

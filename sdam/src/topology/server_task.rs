@@ -72,7 +72,7 @@ impl ServerTask {
         self.is_finished = true;
     }
 
-    /// Waits for news, an answer, or the deadline.
+    /// Waits for orders, requests, an answer, or the deadline.
     ///
     /// Orders precede answers, so that no answer is taken from a connection that is to be closed.
     /// Answers precede the deadline, so that a reply that arrived while the host was suspended
@@ -97,7 +97,7 @@ impl ServerTask {
         .await
     }
 
-    /// Returns the deadline after the news; `before` if it is not affected.
+    /// Returns the deadline after `news` was applied; `before` if it is unchanged.
     fn read(&self, news: &News, before: Option<Instant>) -> Option<Instant> {
         let server = self.server.id();
         if news.check {

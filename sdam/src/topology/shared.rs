@@ -402,7 +402,7 @@ fn lock(panic: &Mutex<DeferredPanic>) -> MutexGuard<'_, DeferredPanic> {
     panic.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The calls of tasks.
+/// Methods for tasks.
 impl Shared {
     /// Passes an answer from a connection, and returns the server's next deadline.
     pub(super) fn answered(self: &Arc<Self>, server: ServerId, input: Input) -> Option<Instant> {

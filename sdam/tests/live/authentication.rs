@@ -65,7 +65,7 @@ fn refuse(mongod: &Mongod, user_info: &str, options: &str) {
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", steps 1 and 2.
 #[test]
 fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
-    // O-5, O-11, T-1, T-5
+    // Each user authenticates with its own or the best mechanism (O-5, O-11, T-1, T-5).
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     for (user, mechanisms) in
@@ -85,7 +85,7 @@ fn each_user_authenticates_with_each_of_its_mechanisms_or_by_negotiation() {
 /// Authentication: "Speculative Authentication".
 #[test]
 fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
-    // O-5, O-7, T-6
+    // The first message of the conversation is sent with hello (O-5, O-7, T-6).
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     let commands = |user_info: &str, speculates| {
@@ -95,7 +95,7 @@ fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
     };
     let both = [true, false].map(|speculates| commands("both:both@", speculates));
     let sha_1 = commands("sha1:sha1@", true);
-    // 4.2 ignores it, and requires an empty exchange at the end.
+    // MongoDB 4.2 ignores the speculative command, and requires an empty exchange at the end.
     let expected = if wire_version(&mongod) < 9 { ([3, 3], 3) } else { ([1, 2], 2) };
     assert_eq!((both, sha_1), expected);
 }
@@ -103,7 +103,7 @@ fn a_speculative_authentication_takes_one_command_less_from_4_4_on() {
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 3.
 #[test]
 fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_password() {
-    // I-14
+    // A failed authentication marks the server Unknown (I-14).
     let Some(mongod) = secured() else { return };
     create_users(&mongod);
     refuse(&mongod, "sha1:sha1@", "&authMechanism=SCRAM-SHA-256");
@@ -118,7 +118,7 @@ fn a_mechanism_that_the_user_lacks_and_an_unknown_user_are_refused_like_a_wrong_
 /// Authentication: "SCRAM-SHA-256 and mechanism negotiation", step 4.
 #[test]
 fn passwords_are_prepared_and_user_names_are_not() {
-    // T-2
+    // Passwords are prepared with SASLprep, user names are not (T-2).
     let Some(mongod) = secured() else { return };
     create(&mongod, "IX", "IX", &[SHA_256]);
     create(&mongod, "\u{2168}", "\u{2163}", &[SHA_256]);
@@ -141,7 +141,7 @@ fn passwords_are_prepared_and_user_names_are_not() {
 
 #[test]
 fn the_user_is_looked_up_in_the_auth_source() {
-    // T-20
+    // The source is the `authSource`, or otherwise the database of the string (T-20).
     let Some(mongod) = secured() else { return };
     let role = doc! { "role": "dbAdminAnyDatabase", "db": "admin" };
     let create = doc! { "createUser": "ada", "pwd": "pencil", "roles": [role] };
@@ -153,7 +153,7 @@ fn the_user_is_looked_up_in_the_auth_source() {
 
 #[test]
 fn a_refused_hello_is_an_authentication_error() {
-    // I-21
+    // A refused hello counts as a failed authentication if there is a credential (I-21).
     let Some(mongod) = secured() else { return };
     if wire_version(&mongod) < 13 {
         // Before 5.0, the handshake itself never fails.

@@ -27,7 +27,7 @@ const REPLIES: u32 = 8;
 /// The lower bound of the round-trip time while a hello takes [`HEARTBEAT`].
 const SLOW: Duration = Duration::from_millis(250);
 
-/// The maximum number of delayed checks; four of [`HEARTBEAT`] exceed [`SLOW`] from any average.
+/// The maximum number of delayed checks; after four of [`HEARTBEAT`], any average exceeds [`SLOW`].
 const MOST_HELD: usize = 20;
 
 /// Starts a topology that connects directly to this server.
@@ -41,7 +41,7 @@ fn streams(mongod: &Mongod) -> bool {
     mongod.hello().unwrap().contains_key("topologyVersion")
 }
 
-/// A fail point for every kind of hello.
+/// Returns a fail point for every kind of hello.
 fn any_hello() -> FailCommand {
     FailCommand::new(["hello", "isMaster"])
 }
@@ -88,7 +88,7 @@ fn streaming_1_replies_come_once_per_heartbeat() {
             observer.wait_for("the next reply", mark, |kind| succeeded(kind).filter(is_steady));
     }
     let passed = observer.events()[mark - 1].at.since(first);
-    // A machine under load reads replies late, and so never too many.
+    // A machine under load reads replies late, so it never reads too many.
     assert!(passed > HEARTBEAT * (REPLIES - 1), "{passed:?}");
     assert!(passed < DEFAULT_HEARTBEAT * REPLIES / 2, "{passed:?}");
     observer.finish();
@@ -143,7 +143,7 @@ fn hold_next_check(mongod: &Mongod, observer: &Observer, mark: usize) {
     held.disable().unwrap();
 }
 
-/// G-1, G-6: each polling check is a sample, whose duration is the event's.
+/// G-1, G-6: each polling check is a sample, whose duration is in its event.
 fn check_polled_average(events: &[Event]) {
     let mut expected: Option<f64> = None;
     for event in events {

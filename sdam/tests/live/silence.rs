@@ -27,9 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The inserts of a client after its primary became silent.
 struct Recovery {
-    /// From the beginning of the silence until connections in use were interrupted.
+    /// The time from the beginning of the silence until connections in use were interrupted.
     left_after: Option<Duration>,
-    /// The longest insert that was under way or began since.
+    /// The duration of the longest insert that was in progress then or began later.
     longest: Duration,
     failed: usize,
 }
@@ -73,7 +73,7 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
     let others = Other::start_all(&uri);
     let mut recoveries: Vec<Vec<Recovery>> = Vec::new();
     recoveries.resize_with(writers.len() + others.len(), Vec::new);
-    // Not scoped, so that a stuck one does not delay the failure.
+    // The threads are not scoped, so that a stuck one does not delay the failure.
     let threads = writers.each_ref().map(|writer| {
         let writer = Arc::clone(writer);
         thread::spawn(move || writer.work())
@@ -84,7 +84,7 @@ fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn
         probing < without && phi_accrual < without
     };
     let mut rounds = 0;
-    // A stall of this host makes a detector wait, so two rounds more may be needed.
+    // If this host stalls, detectors wait longer, so two more rounds may be needed.
     while rounds < freezes() || rounds < freezes() + 2 && !is_shorter(&recoveries) {
         rounds += 1;
         // A member that was silent rolls back first, and until then there is no majority.

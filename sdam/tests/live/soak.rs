@@ -1,4 +1,4 @@
-//! Many tasks over few pooled connections, during failovers of a real set.
+//! Many tasks that share few pooled connections, during failovers of a real set.
 
 use std::{
     sync::{
@@ -79,7 +79,7 @@ fn fail_over(set: &ReplicaSet, work: &Work) {
     }
 }
 
-/// Anchors: no connection leaks, and no check-out is lost.
+/// No connection leaks, and no check-out is lost.
 #[test]
 fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     let Some(set) = replica_set() else { return };
@@ -110,7 +110,7 @@ fn many_tasks_over_few_connections_survive_failovers_and_leak_nothing() {
     for _ in 0..TASKS {
         ends.recv_timeout(PATIENCE).unwrap();
     }
-    // Two of the monitor, and the pool's.
+    // Two connections of the monitor, and those of the pool.
     for member in set.members() {
         let there = connections(member);
         assert!(there <= CONNECTIONS + 2, "{there} connections to {}", member.host());

@@ -95,7 +95,7 @@ fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
 
 #[test]
 fn every_server_authenticates_users_of_each_mechanism_and_a_seed_reproduces_the_run() {
-    // O-5, O-11
+    // Pooled connections authenticate after the handshake (O-5, O-11).
     let user = User::new("ada", "pencil");
     let users =
         [user.clone(), user.clone().only(Mechanism::ScramSha1), user.only(Mechanism::ScramSha256)];

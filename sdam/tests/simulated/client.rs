@@ -82,7 +82,7 @@ impl World {
     }
 
     fn events(&self) -> Vec<Event> {
-        // The queue is delivered by a task.
+        // A separate task delivers events.
         self.sim.run_for(Duration::from_millis(1));
         let mut events = self.events.borrow_mut();
         std::iter::from_fn(|| events.try_next()).collect()

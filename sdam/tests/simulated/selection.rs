@@ -1,6 +1,6 @@
 //! Selection from a running topology: waiting, errors and cost.
 //!
-//! Servers are canned replies behind the transport interface, and time is virtual, so everything
+//! Servers send fixed replies through the transport interface, and time is virtual, so everything
 //! happens at exact times.
 
 mod allocations;

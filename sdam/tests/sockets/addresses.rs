@@ -29,7 +29,7 @@ fn complete(snapshot: &Snapshot) -> Option<ServerAddress> {
 fn a_set_with_unknown_names_fails_over_through_a_table_or_a_host_and_keeps_its_names() {
     let table = |set: &ReplicaSet| AddressTable::from_iter(set.places().to_vec());
     on_every_runtime(|runtime| {
-        // The ports are kept, and then they are not.
+        // The members keep their ports in the first round only.
         for keeps_ports in [true, false] {
             let name = move |index, port| {
                 let port = if keeps_ports { port } else { 27017 };
@@ -71,12 +71,12 @@ fn start(runtime: &Runtime, socks: &Socks, options: &str) -> (Topology, ReplicaS
 
 #[test]
 fn a_topology_loses_its_servers_with_the_proxy_and_finds_them_again() {
-    // U-4
+    // Monitors connect through the proxy (U-4).
     let Some(socks) = or_skip(Socks::start()).unwrap() else {
         return;
     };
     on_every_runtime(|runtime| {
-        // B-39
+        // An empty `proxyUsername` or `proxyPassword` is ignored (B-39).
         let (topology, _set) = start(&runtime, &socks, "&proxyUsername=&proxyPassword=");
         block_on(async {
             topology.wait_for(complete, PATIENCE).await.unwrap();
@@ -99,7 +99,7 @@ fn a_topology_loses_its_servers_with_the_proxy_and_finds_them_again() {
 
 #[test]
 fn a_credential_is_accepted_or_rejected_in_words() {
-    // U-2
+    // The client authenticates if the proxy requests it (U-2).
     let Some(socks) = or_skip(Socks::start_secured("user", "right")).unwrap() else {
         return;
     };

@@ -34,7 +34,7 @@ fn check(pairs: &[(&str, &str)]) {
 
 #[test]
 fn internationalized_names_keep_their_ascii_form() {
-    // N-5, N-16
+    // Names are compared in their ASCII form (N-5, N-16).
     check(&[
         ("h.xn--bcher-kva.example", "db-0.xn--bcher-kva.example"),
         ("xn--h-wga.example.com", "xn--db-0-koa.example.com"),
@@ -43,7 +43,7 @@ fn internationalized_names_keep_their_ascii_form() {
 
 #[test]
 fn the_name_server_is_asked_for_reserved_names() {
-    // N-3, N-8
+    // Reserved names are looked up like any other (N-3, N-8).
     check(&[
         ("localhost", "test_1.localhost"),
         ("cluster.localhost", "test_1.cluster.localhost"),
@@ -58,7 +58,7 @@ fn the_name_server_is_asked_for_reserved_names() {
 
 #[test]
 fn prose_3_a_replaced_record_replaces_its_server() {
-    // N-20, N-24
+    // A changed record changes the servers (N-20, N-24).
     let Some(world) = World::start() else { return };
     let after = [27017, 27019];
     world.check(|dns| dns.set(records(&after)).unwrap(), &after);
@@ -66,7 +66,7 @@ fn prose_3_a_replaced_record_replaces_its_server() {
 
 #[test]
 fn prose_6_a_look_up_that_times_out_changes_nothing() {
-    // N-23
+    // After a failed look-up, the hosts are kept (N-23).
     let Some(world) = World::start() else { return };
     let fail = |dns: &Dns| dns.sigstop().unwrap();
     let heal = |dns: &Dns| dns.sigcont().unwrap();
@@ -75,7 +75,7 @@ fn prose_6_a_look_up_that_times_out_changes_nothing() {
 
 #[test]
 fn prose_7_8_a_name_that_is_gone_or_has_no_srv_record_changes_nothing() {
-    // N-23
+    // After a failed look-up, the hosts are kept (N-23).
     let Some(world) = World::start() else { return };
     for is_gone in [true, false] {
         let fail = |dns: &Dns| {

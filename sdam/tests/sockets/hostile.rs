@@ -80,7 +80,7 @@ fn changed(change: impl Fn(&mut Vec<u8>) + Send + Sync + 'static) -> Answer {
     })
 }
 
-/// Announces this length.
+/// Returns an answer whose header announces this length.
 fn length(length: i32) -> Answer {
     changed(move |reply| reply[..4].copy_from_slice(&length.to_le_bytes()))
 }
@@ -89,7 +89,7 @@ fn replying(body: RawDocumentBuf) -> Answer {
     Box::new(move |request, stream| stream.write_all(&message(request, &body)).unwrap())
 }
 
-/// Bad answers, with the errors and parts of their texts.
+/// Returns bad answers, with the expected errors and parts of their texts.
 fn bad_answers() -> Vec<(Answer, ErrorKind, &'static str)> {
     use ErrorKind::{Command, Network, Protocol, Timeout};
     let truncated: Answer = Box::new(|request, stream| {
@@ -268,7 +268,7 @@ fn run_long_command(limit: i32) -> Result<(), sdam_core::error::Error> {
 
 #[test]
 fn a_pooled_connection_accepts_messages_as_long_as_the_server_has_announced() {
-    // O-36
+    // No message exceeds the agreed length (O-36).
     run_long_command(48_000_000).unwrap();
     let error = run_long_command(1000).unwrap_err();
     let text = error.message();

@@ -21,7 +21,7 @@ const UNREACHABLE: &str = "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=60000
 
 #[test]
 fn dropping_the_last_handle_closes_the_topology_and_publishes_every_end() {
-    // J-13, J-20, J-31, F-70, D-7
+    // Dropping the last handle publishes every end (J-13, J-20, J-31, F-70, D-7).
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let (sink, events) = unbounded();
     let topology = Topology::builder(set.uri()).unwrap().sink(sink).start(on(&host)).unwrap();
@@ -71,7 +71,7 @@ fn closing_closes_all_connections_and_fails_later_selections() {
 
 #[test]
 fn after_the_runtime_has_shut_down_all_servers_are_unknown_and_close_returns() {
-    // I12
+    // No task is left when the runtime has ended (I12).
     let (set, host) = (ReplicaSet::start(3).unwrap(), tokio());
     let builder = Topology::builder(set.uri()).unwrap();
     let topology = builder.start(on(&host)).unwrap();
@@ -126,7 +126,7 @@ fn selections_fail_at_once_when_the_runtime_has_shut_down() {
 
 #[test]
 fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
-    // C-23
+    // The handshake behind a load balancer contains a `serviceId` (C-23).
     let host = tokio();
     let topology = Topology::builder("mongodb://127.0.0.1:1/?loadBalanced=true").unwrap();
     let topology = topology.start(on(&host)).unwrap();
@@ -158,7 +158,7 @@ fn a_handshake_behind_a_load_balancer_returns_a_service_connection() {
 
 #[test]
 fn topologies_on_the_same_runtime_have_different_ids() {
-    // A-18
+    // Every topology has a unique id (A-18).
     let host = tokio();
     let runtime = on(&host);
     let start = |runtime: &Runtime| {
@@ -204,7 +204,7 @@ impl Transport for HangingLookUps {
         let (begun, end) = (self.begun.clone(), Arc::clone(&self.end));
         let look_up = self.host.spawn_blocking(move || {
             begun.send(()).unwrap();
-            // Nothing is ever sent, so this returns when the test ends.
+            // Nothing is ever sent, so the call returns when the test ends.
             end.lock().unwrap().recv()
         });
         assert!(look_up.await.unwrap().is_err());
@@ -228,7 +228,7 @@ fn closing_does_not_wait_for_hanging_dns_lookups() {
     for _ in 0..3 {
         look_ups.recv_timeout(PATIENCE).unwrap();
     }
-    // Ready although all three are still hanging.
+    // Closing does not wait for the three look-ups, which are still hanging.
     block_on(topology.close());
     host.shutdown_background();
     drop(over);

@@ -1,5 +1,5 @@
-//! Topologies on sockets of the loopback interface: with simulated deployments, with hostile servers,
-//! with real name servers and proxies, and blocking mode with mongod.
+//! Topologies on sockets of the loopback interface: with simulated deployments, with hostile
+//! servers, with real name servers and proxies, and blocking mode with mongod.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a panic fails the test")]
 
 mod addresses;

@@ -48,12 +48,12 @@ async fn failure(backend: &Backend, address: &ServerAddress) -> Error {
     }
 }
 
-/// Another address of the peer, which never answers, to distinguish its server.
+/// Another host name of the peer that never answers, to distinguish its server.
 const SILENT: &str = "localhost";
 
 #[test]
 fn the_effect_of_a_transport_error_depends_on_its_kind_and_stage() {
-    // I-10, I-11, I-15, I-16, O-36
+    // Each error has the effect of its kind and stage (I-10, I-11, I-15, I-16, O-36).
     let server = Builder::standalone().start().unwrap();
     let host = tokio::runtime::Runtime::new().unwrap();
     let runtime = sdam_runtime_tokio::from_handle(host.handle().clone()).unwrap();

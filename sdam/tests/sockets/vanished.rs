@@ -1,4 +1,4 @@
-//! A host that vanishes while a command is sent to it, without a time limit of the command.
+//! A host that vanishes while it receives a command that has no time limit.
 
 use std::{io::Write as _, net::TcpStream, time::Duration};
 

@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(super) fn errors_of_commands_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-24
+    // The error of a command is reported once, before the caller sees it (P-24).
     let mut setup = lab.cleared()?;
     let (connection, socket) = setup.open_socket()?;
     let errors = setup.host.errors();
@@ -37,7 +37,7 @@ pub(super) fn connections_are_used_again<U: PoolUser>(lab: &Lab<U>) -> Outcome {
 pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // P-23
+    // A connection whose command is unfinished is closed at its check-in (P-23).
     let mut setup = lab.ready("")?;
     let (connection, broken) = setup.open_socket()?;
     let _ = setup.break_off(connection, BREAKING)?;
@@ -54,7 +54,7 @@ pub(super) fn connections_with_unfinished_commands_are_not_reused<U: PoolUser>(
 }
 
 pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-23
+    // A connection whose last exchange failed is closed at its check-in (P-23).
     let replies = [
         (BadReply::Stray, "running a command that gets the reply to an earlier one first"),
         (BadReply::WrongResponseTo, "running a command that gets the reply to another one"),
@@ -69,7 +69,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
         let command = setup.command(connection);
         let outcome = setup.end_command(&command)?;
         ensure!(outcome.is_err(), "the command succeeds with a message that cannot be its reply");
-        // With two connections in use, one would be found wherever the pool keeps it.
+        // Two check-outs would find the connection anywhere in the pool's list.
         let connections = [setup.open()?, setup.open()?];
         for connection in connections {
             let (connection, later) = setup.socket_of(connection).map_err(|error| {
@@ -84,7 +84,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
 }
 
 pub(super) fn a_dropped_check_out_leaves_nothing<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-9
+    // A dropped check-out leaves no connection behind (P-9).
     let mut setup = lab.ready("maxPoolSize=1&maxConnecting=1")?;
     let stages: [(_, SetGate); 2] = [
         ("dropping check-outs while the connection is attempted", Server::connects),

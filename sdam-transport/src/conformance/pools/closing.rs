@@ -5,7 +5,7 @@ use sdam_core::error::ErrorKind;
 use super::{Outcome, PoolUser, ensure, server::Gate, setup::Lab};
 
 pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-40
+    // A closed pool fails check-outs (P-40).
     let mut setup = lab.ready("")?;
     setup.use_one()?;
     setup.close();
@@ -22,7 +22,7 @@ pub(super) fn a_closed_pool_fails_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 }
 
 pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-41
+    // A closed pool closes its idle connections, and those in use at their check-in (P-41).
     let mut setup = lab.ready("")?;
     let (used, socket) = setup.open_socket()?;
     setup.use_one()?;
@@ -41,7 +41,7 @@ pub(super) fn a_closed_pool_closes_its_connections<U: PoolUser>(lab: &Lab<U>) ->
 }
 
 pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-40
+    // A closed pool fails waiting check-outs, too (P-40).
     let mut setup = lab.ready("maxPoolSize=1")?;
     let connection = setup.open()?;
     let attempt = setup.check_out();
@@ -53,7 +53,7 @@ pub(super) fn closing_fails_waiting_check_outs<U: PoolUser>(lab: &Lab<U>) -> Out
 }
 
 pub(super) fn errors_of_the_pool_are_not_reported<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-25
+    // The pool's own errors are not reported (P-25).
     let mut setup = lab.paused("maxPoolSize=1")?;
     let paused = setup.check_out();
     setup.cancel(&paused);

@@ -20,7 +20,7 @@ use crate::pool::{PoolHost, ServiceConnection};
 pub(super) struct Host {
     state: Mutex<State>,
     lock: Arc<TopologyLock>,
-    /// Called at each report, as a topology calls pools.
+    /// Runs within each report, because a topology may then call the pool.
     reaction: Mutex<Option<Reaction>>,
     balanced: bool,
 }

@@ -12,7 +12,7 @@ use super::{
 };
 
 pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-2
+    // At most `maxPoolSize` connections exist (P-2).
     let mut setup = lab.ready("maxPoolSize=3&maxConnecting=10")?;
     let mut waiting: Vec<_> = (0..9).map(|_| setup.check_out()).collect();
     while !waiting.is_empty() {
@@ -34,7 +34,7 @@ pub(super) fn the_size_of_the_pool_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outc
 }
 
 pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-3
+    // At most `maxConnecting` connections are established at the same time (P-3).
     let mut setup = lab.ready("maxConnecting=2")?;
     setup.server.hellos(Gate::Held);
     let waiting: Vec<_> = (0..8).map(|_| setup.check_out()).collect();
@@ -49,7 +49,7 @@ pub(super) fn the_number_of_attempts_is_limited<U: PoolUser>(lab: &Lab<U>) -> Ou
 }
 
 pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-4
+    // Check-outs are served in the order of their arrival (P-4).
     let mut setup = lab.ready("maxPoolSize=1")?;
     let mut connection = setup.open()?;
     let mut waiting: Vec<_> = (0..5).map(|_| setup.check_out()).collect();
@@ -69,7 +69,7 @@ pub(super) fn check_outs_are_served_in_order<U: PoolUser>(lab: &Lab<U>) -> Outco
 pub(super) fn a_connection_that_cannot_be_opened_leaves_its_place<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // P-8
+    // A connection that cannot be established frees its slot (P-8).
     let mut setup = lab.ready("maxPoolSize=2&maxConnecting=2")?;
     for set in [Server::connects, Server::hellos] {
         set(&setup.server, Gate::Broken);
@@ -88,7 +88,7 @@ pub(super) fn a_connection_that_cannot_be_opened_leaves_its_place<U: PoolUser>(
 pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // P-5
+    // A check-out that waits to establish a connection takes one that is checked in (P-5).
     let mut setup = lab.ready("maxConnecting=1")?;
     let connection = setup.open()?;
     setup.server.hellos(Gate::Held);
@@ -104,7 +104,7 @@ pub(super) fn a_connection_that_is_checked_in_ends_the_wait_to_open_one<U: PoolU
 }
 
 pub(super) fn a_check_out_gives_up_after_its_time<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-6
+    // A check-out fails after `waitQueueTimeoutMS` (P-6).
     let mut setup = lab.ready("maxPoolSize=1&waitQueueTimeoutMS=500")?;
     let connection = setup.open()?;
     let attempt = setup.check_out();

@@ -9,7 +9,7 @@ use super::{
 };
 
 pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-1
+    // A pool opens no connection before it is ready, not even for `minPoolSize` (P-1).
     let mut setup = lab.paused("minPoolSize=1")?;
     setup.step("checking out a connection from a pool that was never ready");
     let attempt = setup.check_out();
@@ -23,7 +23,7 @@ pub(super) fn nothing_is_opened_before_the_pool_is_ready<U: PoolUser>(lab: &Lab<
 }
 
 pub(super) fn check_outs_from_a_paused_pool_fail<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // F-68
+    // A paused pool refuses check-outs with a retryable error (F-68).
     let mut setup = lab.paused("")?;
     setup.step("checking out a connection from a pool that was never ready");
     let attempt = setup.check_out();
@@ -45,7 +45,7 @@ pub(super) fn a_ready_pool_serves_check_outs<U: PoolUser>(lab: &Lab<U>) -> Outco
 }
 
 pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> Outcome {
-    // P-24
+    // An error of establishing a connection is reported once (P-24).
     let stages: [(_, SetGate); 2] =
         [(Stage::Connect, Server::connects), (Stage::Hello, Server::hellos)];
     for (stage, set) in stages {
@@ -67,7 +67,7 @@ pub(super) fn errors_of_opening_are_reported_once<U: PoolUser>(lab: &Lab<U>) -> 
 pub(super) fn handshakes_are_reported_before_connections_are_used<U: PoolUser>(
     lab: &Lab<U>,
 ) -> Outcome {
-    // P-26
+    // The reply to hello is reported before the connection is used (P-26).
     let mut setup = lab.cleared()?;
     let connection = setup.open()?;
     let expected = [setup.host.generation_now()];

@@ -405,7 +405,7 @@ impl<U: PoolUser> Setup<U> {
     }
 }
 
-/// The step of a command on a connection that breaks, unless another one says more.
+/// The usual description of a step that runs a command on a breaking connection.
 pub(super) const BREAKING: &str = "running a command on a connection that breaks";
 
 /// Checks that a check-out or a command has failed with a retryable error of the pool.

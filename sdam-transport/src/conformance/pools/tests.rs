@@ -181,7 +181,7 @@ fn other(error: impl std::fmt::Display) -> Error {
 
 #[test]
 fn a_pool_over_established_connections_that_keeps_unusable_ones_is_found_out() {
-    // O-39
+    // A connection is closed after a message that is not the expected reply (O-39).
     let check = |habit, expected: Option<&str>| {
         let name = "connections_with_bad_replies_are_not_reused";
         let failures = failures_of(Keeping(habit), name, Duration::from_secs(20));

@@ -362,7 +362,7 @@ impl Dial for BrokenDial {
 
     async fn dial(&self, target: &DialTarget, options: DialOptions) -> io::Result<Piped> {
         match (self.0, target) {
-            // Like a socket that connects on first use.
+            // Behaves like a socket that connects on first use.
             (Fault::RefusalsComeLate, DialTarget::Tcp(address))
                 if address.ip() == Ipv4Addr::LOCALHOST =>
             {

@@ -41,7 +41,7 @@ fn a_command_is_retried_once_without_a_deadline_and_without_end_before_one() {
     assert!(backoffs(policy(), [failure(91, &[])]).is_empty());
 }
 
-/// I-61, I-62
+/// An overload error is retried only if it has both labels (I-61, I-62).
 #[test]
 fn overload_without_the_label_of_retryable_errors_is_not_retried() {
     assert!(backoffs(policy(), [failure(462, &OVERLOAD[..1])]).is_empty());
@@ -50,7 +50,7 @@ fn overload_without_the_label_of_retryable_errors_is_not_retried() {
 
 #[test]
 fn without_a_server_the_error_of_the_attempt_before_is_returned() {
-    //
+    // The error of the previous attempt is returned.
     let unselected = || unselected(crate::SelectionError::Closed);
     let retry = Retry::new(policy());
     let error = retry.end(unselected(), false).unwrap_err();

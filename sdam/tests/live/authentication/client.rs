@@ -63,7 +63,7 @@ impl Client {
         self.open_after(|| ())
     }
 
-    /// Like [`open`](Self::open), but calls `fail` before, whose result is kept until the end.
+    /// Like [`open`](Self::open), but calls `fail` first, and keeps its result until the end.
     pub(super) fn open_after<G>(&self, fail: impl FnOnce() -> G) -> Result<Established, Error> {
         block_on(async {
             let server = self.topology.select(&Criteria::write()).await.unwrap();
@@ -75,7 +75,7 @@ impl Client {
         })
     }
 
-    /// Checks that the last error for which the server was Unknown came from authentication.
+    /// Checks that the last error that made the server Unknown came from authentication.
     pub(super) fn assert_lost(&self) {
         let snapshot = self.topology.snapshot();
         let server = snapshot.servers().next().unwrap();

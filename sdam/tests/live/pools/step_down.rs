@@ -35,7 +35,7 @@ fn ids(reply: &Document, batch: &str) -> Vec<i32> {
     batch.map(|one| one.as_document().unwrap().get_i32("_id").unwrap()).collect()
 }
 
-/// I-36, "getMore Iteration".
+/// A cursor survives a step-down (I-36; "getMore Iteration").
 #[test]
 fn step_down_1_a_cursor_goes_on_over_its_connection_after_a_step_down() {
     let Some(set) = replica_set() else { return };
@@ -63,8 +63,9 @@ fn step_down_1_a_cursor_goes_on_over_its_connection_after_a_step_down() {
     assert_eq!(clears_and_connections(&client.finish()), (0, 1));
 }
 
-/// I-34, I-36: "Not Primary - Keep Connection Pool", "Shutdown in progress - Reset Connection Pool",
-/// "Interrupted at shutdown - Reset Connection Pool".
+/// Only errors of a shutdown clear the pool (I-34, I-36): "Not Primary - Keep Connection Pool",
+/// "Shutdown in progress - Reset Connection Pool", "Interrupted at shutdown - Reset Connection
+/// Pool".
 #[test]
 fn step_down_2_to_4_only_errors_of_a_shutdown_clear_the_pool() {
     let started = ReplicaSet::start(version(), &[MemberSpec::new()]);

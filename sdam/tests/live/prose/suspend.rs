@@ -78,7 +78,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended already; a stopped process cannot end by itself.
+        // The process may have ended already; if it is stopped, it cannot end by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

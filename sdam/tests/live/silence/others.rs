@@ -1,4 +1,4 @@
-//! Other drivers that insert again and again, as processes that print lines.
+//! Other drivers that insert repeatedly, as processes that print lines.
 //!
 //! `cargo xtask foreign silence` names them.
 
@@ -15,7 +15,7 @@ use super::{PATIENCE, Recovery};
 /// The environment variable with the names and commands: `name=program argument…;…`.
 const COMMANDS: &str = "SDAM_OTHER_WRITERS";
 
-/// The time for which a silent primary is left silent for the other drivers.
+/// The maximum time for which the primary stays silent until the other drivers recover.
 const SILENCE: Duration = Duration::from_secs(45);
 
 pub(super) struct Other {
@@ -71,19 +71,19 @@ impl Other {
         Self { name: name.to_owned(), process, lines }
     }
 
-    /// Waits until it inserts.
+    /// Waits until the driver inserts.
     pub(super) fn begin(&self) {
         let lines = self.lines.all.lock().unwrap();
         let waited = self.lines.changed.wait_timeout_while(lines, PATIENCE, |all| all.is_empty());
         assert!(!waited.unwrap().1.timed_out(), "{} does not insert", self.name);
     }
 
-    /// Waits until a slow insert after `since` has succeeded; false if that takes too long.
+    /// Waits until a slow insert after `since` has succeeded; returns false if that takes too long.
     pub(super) fn recovers(&self, since: Instant) -> bool {
         self.lines.wait_for_success(since, SILENCE.saturating_sub(since.elapsed()))
     }
 
-    /// Returns what happened after `since`, when a slow insert has succeeded.
+    /// Waits until a slow insert has succeeded, and returns the inserts' outcome after `since`.
     pub(super) fn recovery(&self, since: Instant) -> Recovery {
         assert!(self.lines.wait_for_success(since, PATIENCE), "{} is stuck", self.name);
         let lines = self.lines.all.lock().unwrap();
@@ -107,7 +107,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // It may have ended itself.
+        // The process may have ended by itself.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

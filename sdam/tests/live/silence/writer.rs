@@ -1,4 +1,4 @@
-//! A client of ours that inserts again and again.
+//! A client of this crate that inserts repeatedly.
 
 use std::{
     sync::{
@@ -22,7 +22,7 @@ use crate::{failover::is_complete, runtime::Host};
 pub(super) struct Writer {
     client: Client,
     pub(super) is_over: AtomicBool,
-    /// When each insert began, how long it took, and whether it succeeded.
+    /// The start, the duration and the success of each insert.
     inserts: Mutex<Vec<(Instant, Duration, bool)>>,
     changed: Condvar,
     name: &'static str,
@@ -42,7 +42,7 @@ impl Interrupts {
         self.changed.notify_all();
     }
 
-    /// Waits for the first one after `since`.
+    /// Waits for the first interruption after `since`.
     fn first_after(&self, since: Instant) -> Option<Instant> {
         let find = |times: &[Instant]| times.iter().copied().find(|at| *at > since);
         let times = self.times.lock().unwrap();

@@ -30,7 +30,7 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
 /// user name.
 #[test]
 fn a_client_certificate_authenticates_the_user_of_its_subject() {
-    // O-5, T-7
+    // The user name is sent only if it is given (O-5, T-7).
     let certificates = certificates();
     let tls = ServerTls::new(&certificates).require_client_certificates();
     let Some(mongod) = start(&tls) else { return };

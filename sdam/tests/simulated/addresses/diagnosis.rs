@@ -19,16 +19,16 @@ use crate::{complete, drain};
 
 const NAMES: [&str; 3] = ["mongo-0:27017", "mongo-1:27017", "mongo-2:27017"];
 
-/// The ends of tunnels to the members.
+/// The local ends of the tunnels to the members.
 const PLACES: [&str; 3] = ["localhost:30001", "localhost:30002", "localhost:30003"];
 
-/// Returns the rows of a table that leads from the names to the tunnels.
+/// Returns the rows of a table that maps the names to the tunnels.
 fn rows() -> impl Iterator<Item = (ServerAddress, ServerAddress)> {
     NAMES.map(address).into_iter().zip(PLACES.map(address))
 }
 
-/// Returns a set whose members' names can only be resolved inside. The port forwarders lead to the
-/// members in order.
+/// Returns a set whose members' names can only be resolved in its own network. The port forwarders
+/// lead to the members in order.
 fn inside(forwarders: &[&str]) -> Sim {
     inside_with_seed(7, forwarders)
 }
@@ -45,7 +45,7 @@ fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
     sim
 }
 
-/// Facts collected by a program.
+/// The observations of a program.
 struct Seen {
     /// The text of the selection that timed out, on one line and in full.
     error: [String; 2],
@@ -112,7 +112,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
         let others = "named as members by the replica set: mongo-0:27017, mongo-1:27017, \
                       mongo-2:27017 cannot be resolved from here";
         assert!(error[1].contains(others), "{}", error[1]);
-        // Once for each server, although each failed dozens of times.
+        // The problem is published once for each server, although each failed dozens of times.
         let mut expected = NAMES.map(|other| {
             if other == name {
                 format!("{name}: {problem}")
@@ -130,7 +130,7 @@ fn a_tunnel_to_one_port_is_diagnosed_with_both_names_and_three_remedies() {
 
 #[test]
 fn a_set_that_answers_by_its_inside_names_is_diagnosed_from_outside() {
-    // Like the answers of a set with horizons to clients that connect without TLS.
+    // A set with horizons sends such answers to clients that connect without TLS.
     let outside = ["db-0.example.com", "db-1.example.com", "db-2.example.com"];
     let sim = inside(&outside);
     let primary = usize::from(sim.status().primary().unwrap().id.0);
@@ -245,7 +245,7 @@ fn a_set_whose_names_lead_to_it_is_usable_by_any_seed_and_in_every_outage() {
 
 const PROXY: &str = "bastion:1080";
 
-/// Returns the seeds of a set inside, through a proxy.
+/// Returns a builder with the seeds of the set, which is reached through a proxy.
 fn proxied(options: &str) -> TopologyBuilder {
     let seeds = NAMES.join(",");
     uri(&format!("mongodb://{seeds}/?replicaSet=rs&proxyHost=bastion{options}"))

@@ -58,7 +58,7 @@ fn behind_a_proxy() -> Sim {
 
 #[test]
 fn a_wrapped_transport_keeps_translation_proxy_and_tls() {
-    // TLS checks the name of the seed, which is the server's only without translation.
+    // TLS checks the seed's name, which is the server's name only without translation.
     for (seed, encrypted) in [("inside", true), ("outside", false)] {
         let sim = behind_a_proxy();
         if encrypted {

@@ -195,7 +195,7 @@ fn what_cannot_be_sent_is_an_error_without_a_command() {
 
 #[test]
 fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
-    // J-26
+    // Closing waits 2 s for the command; a missing end then counts as dropped (J-26).
     let check = |block: u64, expected: &[&str], dropped: u64| {
         let world = World::start(&replica_set(), "");
         let fail = doc! {
@@ -221,7 +221,7 @@ fn a_command_ends_before_its_topology_is_closed_or_counts_as_dropped() {
 
 #[test]
 fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
-    // B-42
+    // Concerns are sent only with commands that support them and have none of their own (B-42).
     let insert = doc! { "insert": "c", "documents": [{ "_id": 1 }] };
     let find = doc! { "find": "c" };
     let with = |command: &Document, more: Document| {
@@ -250,7 +250,7 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
     check("", Kind::Read, &find, doc! {});
     // Not every read accepts a read concern.
     check(all, Kind::Read, &doc! { "listCollections": 1 }, doc! {});
-    // B-43
+    // `timeoutMS` replaces `wTimeoutMS` (B-43).
     check("timeoutMS=9000&wTimeoutMS=50", Kind::Write, &insert, doc! {});
     let own = with(&insert, write(doc! { "w": 1 }));
     check(all, Kind::Write, &own, write(doc! { "w": 1 }));
@@ -265,7 +265,7 @@ fn concerns_of_the_connection_string_are_sent_with_commands_that_take_them() {
 
 #[test]
 fn a_client_refuses_or_warns_about_what_it_does_not_honour() {
-    // B-43, B-44
+    // A client warns about options that it ignores, and refuses `w=0` (B-43, B-44).
     let sim = Sim::new(1, &replica_set());
     let start = |options: &str| {
         let uri = format!("{}&{options}", sim.uri());

@@ -60,7 +60,8 @@ fn backpressure_1_backoffs_are_exponential_and_random() {
     assert_near(longest, Duration::from_millis(600));
 }
 
-/// I-62, Client Backpressure prose tests 3 and 4, and the effects of their options.
+/// The number of retries is limited (I-62; Client Backpressure prose tests 3 and 4, with other
+/// options).
 #[test]
 fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times() {
     let find = encoded(&doc! { "find": "c" });
@@ -83,10 +84,10 @@ fn backpressure_3_4_overload_is_retried_max_adaptive_retries_times() {
     }
 }
 
-/// I-62, Client Backpressure prose test 5.
+/// The server may shorten the backoffs (I-62; Client Backpressure prose test 5).
 #[test]
 fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
-    //
+    // The server may set the base of the backoffs.
     let world = World::start(&replica_set(), "");
     world.fail(doc! { "times": 9 * OPERATIONS }, refusal("insert", 462));
     for (millis, expected) in [(0, 600), (50, 300), (0, 600)] {
@@ -101,7 +102,7 @@ fn backpressure_5_the_server_may_name_the_base_of_the_backoffs() {
 
 #[test]
 fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
-    // I-62, Q-20
+    // Any command is retried, unless one of the options disables this (I-62, Q-20).
     let ping = encoded(&doc! { "ping": 1 });
     for (options, retries) in [("", 2), ("retryReads=false", 0), ("retryWrites=false", 0)] {
         let world = World::start(&replica_set(), options);
@@ -111,7 +112,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     }
 }
 
-/// I-62, Q-21: including writes that are not retried after any other error.
+/// Overload also causes retries of writes that no other error does (I-62, Q-21).
 #[test]
 fn every_write_is_retried_after_overload_also_on_a_standalone() {
     let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
@@ -135,7 +136,7 @@ fn every_write_is_retried_after_overload_also_on_a_standalone() {
 
 #[test]
 fn with_retargeting_a_retry_avoids_the_overloaded_server() {
-    // I-62, L-26, Q-23
+    // With `enableOverloadRetargeting`, a retry avoids the server (I-62, L-26, Q-23).
     let find = encoded(&doc! { "find": "c" });
     for (options, succeeds) in [
         ("readPreference=primaryPreferred", false),
@@ -151,7 +152,7 @@ fn with_retargeting_a_retry_avoids_the_overloaded_server() {
 
 #[test]
 fn no_backoff_goes_beyond_the_time_limit() {
-    // Q-24, S-1
+    // No backoff exceeds `timeoutMS`, which covers all attempts (Q-24, S-1).
     let world = World::start(&replica_set(), "maxAdaptiveRetries=50");
     let ping = encoded(&doc! { "ping": 1 });
     overload(&world, 99);

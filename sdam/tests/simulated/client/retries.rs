@@ -11,7 +11,7 @@ use super::{World, encoded, replica_set};
 
 #[test]
 fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end() {
-    //
+    // If all attempts fail with a write concern error, the reply is returned.
     let version = sdam_sim::version::ServerVersion::V4_2;
     let world = World::start(&replica_set().version(version), "");
     let data = doc! { "failCommands": ["insert"], "writeConcernError": { "code": 91 } };
@@ -27,7 +27,7 @@ fn a_write_concern_error_that_may_be_retried_is_returned_in_the_reply_in_the_end
 
 #[test]
 fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
-    //
+    // Commands of unknown kind or without retry are run once, without a session.
     let world = World::start(&replica_set(), "");
     let find = encoded(&doc! { "find": "c" });
     let insert = encoded(&doc! { "insert": "c", "documents": [{ "_id": 1 }] });
@@ -48,7 +48,7 @@ fn commands_of_unknown_kind_and_those_without_retry_are_run_once() {
 
 #[test]
 fn a_standalone_gets_no_transaction_numbers_and_writes_are_not_retried() {
-    //
+    // On a standalone, writes have no transaction number and are not retried.
     let world = World::start(&Blueprint::standalone(ServerAddress::new("a", 27017)), "");
     let data = doc! { "failCommands": ["insert"], "closeConnection": true };
     world.fail(doc! { "times": 1 }, data);
@@ -61,7 +61,7 @@ fn a_standalone_gets_no_transaction_numbers_and_writes_are_not_retried() {
 /// exists exactly once.
 #[test]
 fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
-    //
+    // No acknowledged write is lost or run twice.
     for seed in 0..20 {
         let world = World::with_seed(seed, &replica_set(), "maxPoolSize=4");
         let (next, done) = (Cell::new(0), Cell::new(false));
@@ -109,7 +109,7 @@ fn concurrent_writes_go_on_through_failovers_and_none_is_lost_or_doubled() {
 
 #[test]
 fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
-    // L-26, Q-6
+    // A retry prefers another mongos than the one that failed (L-26, Q-6).
     let hosts = ["a", "b"].map(|host| ServerAddress::new(host, 27017));
     let world = World::start(&Blueprint::sharded(hosts), "");
     let find = encoded(&doc! { "find": "c" });
@@ -126,7 +126,7 @@ fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
 
 #[test]
 fn behind_a_load_balancer_writes_are_retried_on_another_connection() {
-    //
+    // Behind a load balancer, a retry uses another connection.
     let balancer = ServerAddress::new("a", 27017);
     let world = World::start(&Blueprint::load_balanced([balancer]), "");
     for id in 0..10 {

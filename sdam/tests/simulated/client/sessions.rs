@@ -34,7 +34,7 @@ fn clients_with_the_same_seed_have_sessions_of_their_own() {
     assert_ne!(id(first), id(second));
 }
 
-/// Returns the batches of sessions that a client ends after `writes` and these losses.
+/// Returns the sizes of the batches of sessions that a client ends after `writes` and these losses.
 fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
     let world = World::start(blueprint, "");
     (0..writes).for_each(|id| drop(world.insert(id).unwrap()));
@@ -53,7 +53,7 @@ fn ended(blueprint: &Blueprint, writes: i32, losses: &[u16]) -> Vec<usize> {
 
 #[test]
 fn sessions_are_ended_on_the_primary_and_without_one_on_a_secondary() {
-    // I-78
+    // Closing ends sessions on the primary, or otherwise on a secondary (I-78).
     let set = replica_set();
     assert_eq!(ended(&set, 1, &[]), [1]);
     assert_eq!(ended(&set, 1, &[0, 1]), [1], "the third one is a secondary");

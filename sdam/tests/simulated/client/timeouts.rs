@@ -30,7 +30,7 @@ fn exhausted(world: &World, is_pin: bool) -> (u128, Error) {
 
 #[test]
 fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
-    // B-32, L-61, P-6, P-7, S-2, S-3
+    // One time limit covers selection and check-out (B-32, L-61, P-6, P-7, S-2, S-3).
     let balanced = Blueprint::load_balanced([ServerAddress::new("a", 27017)]);
     for (blueprint, is_balanced) in [(replica_set(), false), (balanced, true)] {
         for (options, millis) in [
@@ -62,7 +62,7 @@ fn the_time_limit_ends_a_check_out_in_place_of_wait_queue_timeout() {
 
 #[test]
 fn a_connection_that_comes_too_late_for_one_check_out_goes_to_the_next_one() {
-    // S-7
+    // A connection that is too late for its check-out is used for the next one (S-7).
     let world = World::start(&replica_set(), "maxPoolSize=1");
     world.sim.run_for(Duration::from_secs(1));
     let slow = Latency { min: Duration::from_millis(50), ..Latency::LAN };
@@ -92,7 +92,7 @@ fn slow_down(world: &World) {
 
 #[test]
 fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
-    // I-71
+    // The remaining time must exceed the minimum round-trip time (I-71).
     let world = World::start(&replica_set(), "timeoutMS=100");
     world.insert(1).unwrap();
     world.log("insert");
@@ -112,7 +112,7 @@ fn a_command_that_cannot_be_answered_in_time_is_not_sent() {
 
 #[test]
 fn a_command_that_the_server_ends_in_time_keeps_its_connection() {
-    // I-70, I-72, S-6
+    // `maxTimeMS` is set, so the server ends the command in time (I-70, I-72, S-6).
     let world = World::start(&replica_set(), "timeoutMS=500");
     world.insert(1).unwrap();
     let find = encoded(&doc! { "find": "c", "filter": { "$where": "sleep(9000) || true" } });

@@ -69,7 +69,7 @@ fn both_kinds_of_topology_connect_without_tls_or_a_proxy() {
 
 #[test]
 fn malformed_tls_and_proxy_values_are_refused() {
-    // B-35, B-36, V-3
+    // A malformed value of a TLS or proxy option prevents the start (B-35, B-36, V-3).
     for option in TLS {
         for value in ["1", "0", "True", "TRUE", "yes", "on", "x", "", "true%20"] {
             check_refused(&format!("{option}={value}"), option);

@@ -1,4 +1,4 @@
-//! Configuration warnings appear in the running topology and in events, which the sinks for logs write.
+//! Configuration warnings appear in the running topology and in events, which the log sinks write.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ fn check(options: &Options, multi: &[&str], single: &[&str]) {
 
 #[test]
 fn warnings_about_the_connection_string_reach_the_topology_and_the_events() {
-    // B-34
+    // Unknown, repeated and empty options cause warnings (B-34).
     let options = Options::parse(
         "mongodb://a,a/?foo=1&connectTimeoutMS=x&wtimeout=5&replicaSet=x&replicaSet=y",
     );
@@ -61,7 +61,7 @@ fn warnings_about_the_connection_string_reach_the_topology_and_the_events() {
 
 #[test]
 fn each_mode_warns_about_options_without_effect_in_it() {
-    // B-15, B-20
+    // Some options have an effect in one mode only (B-15, B-20).
     let options = Options::parse("mongodb://a/?serverMonitoringMode=poll");
     check(
         &options.unwrap(),
@@ -80,7 +80,7 @@ fn each_mode_warns_about_options_without_effect_in_it() {
 
 #[test]
 fn a_topology_without_seeds_warns() {
-    // B-4
+    // A topology without seeds reports this (B-4).
     let expected = ["`seeds`: there are none; no server will ever be found"];
     check(&Options::new(Vec::new()), &expected, &expected);
 }

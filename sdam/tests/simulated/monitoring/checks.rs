@@ -106,7 +106,7 @@ fn rtt_measurements_publish_no_events() {
     let harness = Harness::start("a/?replicaSet=rs");
     harness.sim.run_for(10 * HEARTBEAT);
     for (host, member) in MEMBERS {
-        // The handshake of the checks, that of the measurements, and none between them.
+        // There is one handshake for checks and one for measurements, and no other.
         assert_eq!(harness.asked(member, Sent::is_handshake), 2);
         let is_plain = |sent: &Sent| !sent.is_handshake() && !sent.is_awaitable();
         let plain = harness.asked(member, is_plain);
@@ -208,13 +208,13 @@ fn a_selected_server_has_the_round_trip_times_of_its_monitor() {
 
 #[test]
 fn closing_takes_no_time_while_monitors_pause() {
-    // F-43
+    // Closing ends monitors immediately, even during a pause of 500 ms (F-43).
     let sim = simulation(4);
     (0..3).for_each(|member| sim.kill(MemberId(member)).unwrap());
     let uri = format!("{}&serverSelectionTimeoutMS=250", sim.uri());
     let topology = Topology::builder(&uri).unwrap();
     let topology = topology.start(sim.runtime()).unwrap();
-    // It requests a check of each server 500 ms after the first one.
+    // The selection requests a check of each server 500 ms after the first one.
     let selected = sim.block_on(topology.select(&Criteria::write()));
     selected.unwrap_err();
     let before = sim.now();

@@ -12,7 +12,8 @@ use sdam_sim::{
 use super::{HEARTBEAT, Harness};
 
 impl Harness {
-    /// Returns the suspicions since the start: host, time in ms after `from`, and true at the start.
+    /// Returns all suspicion events: the host, the time in ms after `from`, and true for a
+    /// beginning.
     fn suspicions(&self, from: sdam::Instant) -> Vec<(String, u128, bool)> {
         let of = |event: sdam::Event| {
             let begins = match event.kind {
@@ -104,7 +105,7 @@ fn a_detector_leaves_nobody_if_this_program_stalls_or_is_cut_off_for_a_while() {
         harness.sim.stall(Duration::from_secs(seconds));
         harness.sim.run_for(Duration::from_secs(7));
     }
-    // Shorter than the time limit of the checks; TCP repeats what was lost.
+    // The outage ends before the checks time out, and TCP retransmits the lost bytes.
     let healed = harness.sim.now() + Duration::from_secs(8);
     harness.sim.network().add_rule(move |frame| match healed.since(frame.at) {
         Duration::ZERO => Verdict::Pass,

@@ -54,9 +54,9 @@ fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
     flood(Some(Duration::from_millis(1)));
     harness.sim.run_for(Duration::from_secs(20));
     let pushed = harness.checks("b", before).len();
-    // A burst, and then twenty a second.
+    // A burst of replies is read, and then twenty replies per second.
     assert!((100..=50 + 20 * 20).contains(&pushed), "{pushed}");
-    // Each causes events of the server, of the topology and of the check.
+    // Each reply causes events of the server, of the topology and of the check.
     let count = harness.events().len() - mark;
     assert!(count < 6 * pushed + 200, "{count}");
     for host in ["a", "c"] {
@@ -66,7 +66,7 @@ fn replies_of_a_server_that_streams_without_pause_are_read_at_a_bounded_rate() {
     let criteria = Criteria::write();
     let selected = harness.sim.block_on(harness.topology.select(&criteria));
     drop(selected.unwrap());
-    // Also during the burst: the description is never older than the shortest wait.
+    // A change is seen in time, although replies are read with pauses.
     harness.apply(&Action::StepUp(MEMBER.into()));
     harness.sim.run_for(Duration::from_secs(1));
     assert_eq!(harness.server("b").server_type, ServerType::RsPrimary);

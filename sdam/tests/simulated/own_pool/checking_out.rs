@@ -119,7 +119,7 @@ fn all_pools_have_the_options_of_the_connection_string() {
 
 #[test]
 fn the_events_of_a_pool_are_in_the_order_of_the_specification() {
-    // F-66, K-11, P-50
+    // Pools publish and log their events in the specified order (F-66, K-11, P-50).
     let sim = simulation(1);
     let (topology, mut events) = observed(&sim, "heartbeatFrequencyMS=500", Interest::POOLS);
     sim.block_on(async {
@@ -158,13 +158,13 @@ fn the_events_of_a_pool_are_in_the_order_of_the_specification() {
 
 #[test]
 fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
-    // P-9 Anchors: a check-out may be dropped at every poll
+    // A check-out may be dropped after any poll (P-9).
     let sim = simulation(3);
     let topology = start(&sim, "maxPoolSize=3");
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         for round in 0..10_000_u32 {
-            // Some hold a connection, so that others wait in the queue.
+            // Some rounds hold a connection, so that others wait in the queue.
             let held = (round % 3 == 0).then(|| pool.check_out());
             let held = match held {
                 Some(check_out) => Some(check_out.await.unwrap()),
@@ -191,7 +191,7 @@ fn check_outs_dropped_at_any_poll_leave_nothing_behind() {
 
 #[test]
 fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
-    // P-9
+    // The attempt that a dropped check-out caused continues (P-9).
     let sim = simulation(4);
     let topology = start(&sim, "connectTimeoutMS=5000");
     sim.block_on(async {
@@ -213,7 +213,7 @@ fn a_check_out_that_is_dropped_does_not_end_the_attempt_that_it_has_caused() {
 
 #[test]
 fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
-    // F-68b, P-6
+    // Only a check-out in the queue is limited by `waitQueueTimeoutMS` (F-68b, P-6).
     let sim = simulation(6);
     let topology = start(&sim, "maxPoolSize=1&waitQueueTimeoutMS=100");
     sim.block_on(async {
@@ -228,7 +228,7 @@ fn a_check_out_that_waits_too_long_fails_and_one_that_is_connecting_does_not() {
 
 #[test]
 fn idle_connections_expire_and_the_minimum_is_kept() {
-    // P-20, P-30
+    // The worker closes expired connections and maintains `minPoolSize` (P-20, P-30).
     let sim = simulation(7);
     let topology = start(&sim, "minPoolSize=2&maxIdleTimeMS=60000");
     sim.block_on(async {
@@ -247,7 +247,7 @@ fn idle_connections_expire_and_the_minimum_is_kept() {
 
 #[test]
 fn closing_does_not_wait_for_a_server_that_does_not_answer_a_new_connection() {
-    // P-43
+    // Closing does not wait for a server that does not answer on a new connection (P-43).
     let sim = simulation(9);
     let topology = start(&sim, "connectTimeoutMS=0");
     sim.block_on(async {
@@ -287,7 +287,7 @@ impl Spawner for CountingSpawner {
 
 #[test]
 fn an_idle_pool_never_wakes_up() {
-    // P-33
+    // An idle pool without `minPoolSize` and `maxIdleTimeMS` never wakes up (P-33).
     let sim = simulation(10);
     let polls = Arc::new(AtomicUsize::new(0));
     let mut runtime = sim.runtime();
@@ -341,7 +341,7 @@ fn o_39_o_50_a_message_that_cannot_be_the_reply_costs_one_command_and_its_connec
             let error = run_ping(&mut connection).await.unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Protocol, "{bad:?}: {error}");
             assert_eq!(error.reply(), None);
-            // Nothing more is sent on it, and the error says why.
+            // Nothing more is sent on the connection, and the error gives the reason.
             let again = run_ping(&mut connection).await.unwrap_err();
             let text = again.message();
             assert!(text.contains("close it"), "{bad:?}: {again:#}");

@@ -22,7 +22,7 @@ use super::{builder, pass, ping, primary, run_ping, simulation};
 
 #[test]
 fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
-    // F-65b
+    // An interrupted connection carries no further command (F-65b).
     let sim = simulation(1);
     let uri = format!("{}&heartbeatFrequencyMS=500&connectTimeoutMS=1000", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();
@@ -58,7 +58,7 @@ fn a_connection_that_was_interrupted_does_not_send_its_next_command() {
 
 #[test]
 fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
-    // F-67b
+    // A check-out whose connection became stale waits again, in its former place (F-67b).
     let sim = Sim::new(2, &Blueprint::load_balanced([ServerAddress::new("a", 27017)]));
     let uri = format!("{}&maxPoolSize=2", sim.uri());
     let topology = builder(&uri).start(sim.runtime()).unwrap();
@@ -75,8 +75,7 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
         };
         let mut waiting = pin!(join(wait("older"), wait("newer")));
         assert!(poll_immediate(&mut waiting).await.is_none());
-        // The older one is given a connection whose service is cleared before it takes the
-        // connection.
+        // The older check-out is given a connection, but its service is cleared before it is taken.
         drop(first);
         let error = other.report(Error::network(Stage::Operation, "broken"));
         assert_eq!(error.outcome(), Some(ErrorOutcome::ServiceCleared));
@@ -88,7 +87,7 @@ fn a_check_out_whose_service_is_cleared_goes_on_waiting_in_its_place() {
     assert_eq!((sim.tasks(), sim.connections()), (0, 0));
 }
 
-/// Spawns tasks. Tasks of pools can be dropped.
+/// Spawns tasks, of which those of pools can be dropped.
 #[derive(Debug)]
 struct AbortableSpawner {
     spawner: Arc<dyn Spawner>,
@@ -146,7 +145,7 @@ fn drop_worker(closes: bool) -> Error {
 
 #[test]
 fn the_end_of_the_pools_task_ends_the_check_outs_that_wait() {
-    // F-63b
+    // Waiting check-outs fail when the pool's task is dropped (F-63b).
     assert_eq!(drop_worker(false).kind(), ErrorKind::RuntimeShutDown);
     let closed = drop_worker(true);
     assert_eq!(closed.kind(), ErrorKind::PoolClosed, "{closed}");

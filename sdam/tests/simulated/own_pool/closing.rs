@@ -36,7 +36,7 @@ async fn names(events: EventStream) -> Vec<&'static str> {
 
 #[test]
 fn closing_waits_for_the_end_of_a_connection_in_use() {
-    // J-26, P-41, P-42
+    // Closing waits for connections in use (J-26, P-41, P-42).
     let sim = simulation(1);
     let (topology, events) = start(&sim, "");
     let began = sim.block_on(async {
@@ -70,13 +70,13 @@ fn closing_waits_for_the_end_of_a_connection_in_use() {
 
 #[test]
 fn closing_ends_after_its_patience_and_counts_the_missing_ends_as_dropped() {
-    // J-26, P-42
+    // Closing waits 2 s, and counts missing ends as dropped events (J-26, P-42).
     let sim = simulation(2);
     let (topology, events) = start(&sim, "maxPoolSize=1");
     sim.block_on(async {
         let pool = primary(&topology).await.pool().clone();
         let mut connection = pool.check_out().await.unwrap();
-        // Neither is polled again.
+        // Neither of these futures is polled again.
         let mut waiting = pin!(pool.check_out());
         assert!(waiting.as_mut().now_or_never().is_none());
         let ping = ping();

@@ -62,7 +62,7 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
         assert_eq!(pool.stats().idle, 3, "{pool:?}");
         let events = close(topology, events, pool.address()).await;
         let failed: Vec<_> = events.iter().filter_map(failure).collect();
-        // Two attempts at once, and then after 0.5 to 1 s, 2 s, 4 s, 8 s, at most 10 s.
+        // Two attempts start at once, later ones after pauses of up to 1 s, 2 s, 4 s, 8 s and 10 s.
         assert!((3..=8).contains(&failed.len()), "{} attempts", failed.len());
         assert!(failed.iter().all(|is_overload| *is_overload));
         let cleared = |event: &&Event| matches!(event.kind, EventKind::PoolCleared { .. });
@@ -72,7 +72,7 @@ fn an_overloaded_server_keeps_its_state_and_the_filling_of_its_pool_pauses() {
 
 #[test]
 fn a_check_out_does_not_wait_for_a_slow_attempt_that_fills_the_pool() {
-    // F-69b, P-31
+    // A check-out opens a connection instead of waiting for the worker's (F-69b, P-31).
     let sim = simulation(3);
     sim.run_for(Duration::from_secs(20));
     let server = sim.status().primary().unwrap().id;

@@ -146,7 +146,7 @@ fn connections_that_are_refused_clear_nothing() {
 
 #[test]
 fn check_outs_succeed_again_when_the_overload_is_over() {
-    // I-10
+    // Overload errors do not change the topology (I-10).
     let sim = simulation(4);
     let (topology, _events) = start(&sim);
     sim.block_on(async {

@@ -115,7 +115,7 @@ fn faulty(sim: &Sim, uri: &str, faults: &Arc<Faults>) -> (Pools, Runtime) {
     (Pools::authenticated(&options, authenticator).unwrap(), runtime)
 }
 
-/// Checks that the first check-out meets the panic, and that all others succeed.
+/// Checks that the first check-out fails with the panic, and that all others succeed.
 async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
     flag.store(true, Ordering::Relaxed);
     let outcomes = join_all((0..5).map(|_| pool.check_out())).await;
@@ -137,7 +137,7 @@ async fn check_out_around(pool: &Pool, flag: &AtomicBool) {
 
 #[test]
 fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
-    // F-81b, P-34
+    // A panic fails one attempt or closes one connection, not the pool (F-81b, P-34).
     let sim = simulation(1);
     let faults = Arc::new(Faults::default());
     let uri = format!("{}&maxIdleTimeMS=1000&serverMonitoringMode=poll", sim.uri());
@@ -165,7 +165,7 @@ fn a_panic_costs_one_attempt_or_one_connection_and_not_the_pool() {
 
 #[test]
 fn a_panic_without_a_worker_is_the_error_of_its_check_out() {
-    // F-81b
+    // Without a worker, a panic fails its check-out (F-81b).
     let sim = simulation(2);
     let faults = Arc::new(Faults::default());
     let (pools, runtime) = faulty(&sim, &sim.uri(), &faults);

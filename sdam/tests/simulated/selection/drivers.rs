@@ -1,4 +1,4 @@
-//! The interface for drivers that look up SRV records and visit pools themselves.
+//! The interface for drivers that look up SRV records and use pools themselves.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -38,7 +38,7 @@ fn hosts_of_an_srv_record_replace_those_of_a_sharded_topology() {
 
 #[test]
 fn a_replica_set_takes_no_hosts_of_an_srv_record() {
-    // N-20
+    // SRV records are not polled for a replica set (N-20).
     let hosts = hosts(3);
     let mut harness = Harness::with_replica_set(&hosts);
     let topology = harness.start(&hosts, |builder| {

@@ -31,7 +31,7 @@ fn secondary(max_staleness: u64) -> Criteria {
 
 #[test]
 fn a_sink_receives_only_the_selection_events_of_its_interest() {
-    // K-7
+    // Every started selection succeeds or fails exactly once (K-7).
     use EventName::{
         ServerSelectionFailed as Failed, ServerSelectionStarted as Started,
         ServerSelectionSucceeded as Succeeded, ServerSelectionWaiting as Waiting,

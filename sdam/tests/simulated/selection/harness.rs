@@ -1,4 +1,4 @@
-//! A single-threaded harness in virtual time that only the test advances.
+//! A single-threaded harness in virtual time, which only the test advances.
 
 use std::{sync::Arc, time::Duration};
 

@@ -25,7 +25,7 @@ fn assert_pool_panics<T>(call: impl FnOnce() -> T) {
     assert_eq!(panic.downcast_ref(), Some(&RecordingPools::PANIC));
 }
 
-/// An operation's error from a server that shuts down.
+/// Returns the error of an operation on a server that shuts down.
 fn shutdown() -> ErrorReport {
     let reply = doc! { "ok": 0, "code": 91, "errmsg": "shutting down" };
     let error = reply::error(&reply.to_vec().unwrap(), Stage::Operation);
@@ -156,7 +156,7 @@ impl PoolHandle for TalkingPool {
 
 #[test]
 fn what_a_pool_publishes_within_a_call_follows_the_event_of_the_call() {
-    // F-66
+    // The events of a clear come before those of the connections that it closes (F-66).
     use EventName::{
         ConnectionClosed, ConnectionCreated, PoolCleared, PoolClosed, PoolCreated, PoolReady,
     };

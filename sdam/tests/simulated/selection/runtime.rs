@@ -133,7 +133,7 @@ fn a_server_whose_transport_has_panicked_is_checked_again_and_found() {
     harness.pass(MIN_HEARTBEAT_FREQUENCY);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 
-    // The same with a lower minimum.
+    // The same happens with a shorter minimum interval between checks.
     let min = MIN_HEARTBEAT_FREQUENCY / 10;
     harness.servers.set(&hosts[0], panicking());
     let topology = harness.start(&hosts, |builder| {
@@ -157,14 +157,14 @@ fn a_server_is_found_although_its_pool_has_panicked_in_a_check() {
 
 #[test]
 fn closing_ends_the_task_of_a_server_whose_transport_has_panicked_at_once() {
-    // F-70: also if a check was requested meanwhile.
+    // Closing ends the check at once, even if another one was requested (F-70).
     let (mut harness, hosts) = (Harness::new(), hosts(1));
     harness.servers.set(&hosts[0], panicking());
     let topology = harness.start(&hosts, |builder| builder);
     topology.request_check();
     harness.settle();
     let closing = harness.begin(async move { topology.close().await });
-    // Time stands still.
+    // The time is not advanced.
     harness.settle();
     closing.result();
 }
@@ -178,12 +178,12 @@ fn a_reply_that_has_arrived_during_a_stall_counts_although_its_deadline_has_pass
     harness.servers.set(&hosts[0], server);
     let topology = harness.start(&hosts, |builder| builder);
     assert!(attempt(&topology).is_none());
-    // The deadline is missed by 5 s, too little to tell that the program stood still.
+    // The deadline is missed by 5 s, too little to be recognized as a stall of the program.
     let end = harness.clock.now() + 3 * delay;
     harness.clock.advance_to(end);
     harness.settle();
-    // The reply is too old, so the request is repeated. After a time-out the next check would come a
-    // heartbeat later.
+    // The reply is too old, so the request is repeated at once. A time-out would delay the next
+    // check by a heartbeat.
     harness.pass(delay);
     assert_eq!(attempt(&topology).unwrap().unwrap(), hosts[0]);
 }

@@ -37,7 +37,8 @@ fn fail_on(
     }
 }
 
-/// L-81, L-82, L-83: the errors of all servers, the source of the limit, and the remedy.
+/// L-81, L-82, L-83: the error names the errors of all servers, the source of the limit, and the
+/// remedy.
 #[test]
 fn servers_that_are_down_are_named_with_a_remedy() {
     let (mut harness, hosts) = (Harness::new(), hosts(2));
@@ -126,7 +127,7 @@ fn the_error_contains_the_first_and_the_last_error_of_each_server() {
     };
     set(&harness, 0, "out of memory");
     set(&harness, 1, "shut down");
-    // The next checks detect it on the open connections, and reconnect at once.
+    // The next checks detect the outage on the open connections, and reconnect at once.
     harness.pass(Duration::from_secs(10));
     set(&harness, 0, "no route");
     let error = fail_on(&mut harness, &topology, Criteria::write());

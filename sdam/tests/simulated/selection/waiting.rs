@@ -97,7 +97,7 @@ fn a_thousand_waiting_selections_cause_one_check_of_each_server_per_500_ms() {
     assert_eq!(checks(&harness, &hosts), settled);
 }
 
-/// L-63: a change that arrives together with the deadline is not lost.
+/// L-63: a change that occurs together with the deadline is not lost.
 #[test]
 fn a_change_that_arrives_with_the_deadline_is_used() {
     let timeout = Duration::from_secs(2);
@@ -107,7 +107,7 @@ fn a_change_that_arrives_with_the_deadline_is_used() {
         let criteria = Criteria::write();
         let mut selection = pin!(topology.select_within(&criteria, timeout));
         assert!(selection.as_mut().now_or_never().is_none());
-        // The selection is not a task, so it sees both in the same poll.
+        // The selection is not a task, so one poll sees the change and the deadline.
         harness.clock.advance_to(harness.clock.now() + timeout);
         if arrives {
             harness.servers.set(&hosts[0], Server::member(&hosts, true));

@@ -60,14 +60,13 @@ fn find() -> Document {
     doc! { "find": "c", "$db": "test" }
 }
 
-/// Authenticates, and again after the loss of the connection; returns the trace.
+/// Authenticates, loses the connection and authenticates again; returns the trace.
 fn authenticated(version: ServerVersion, user: &User) -> u64 {
     let sim = world(version, user.clone());
     sim.block_on(async {
         let mut topology = start(&sim, "ada:pencil@");
         let server = primary(&mut topology).await;
-        // There are no connections only for operations, and none is used before its user is
-        // authenticated.
+        // Operations use the connections of checks, but none before its user is authenticated.
         let connections = sim.connections();
         assert!(topology.connection(server).is_none());
         let reply = run(&mut topology, server, &find()).await.unwrap();
@@ -124,7 +123,7 @@ fn h_17_an_arbiter_is_never_authenticated() {
 
 #[test]
 fn a_wrong_password_is_an_authentication_error_that_closes_the_connection() {
-    // H-17, I-14
+    // A failed authentication marks the server Unknown (H-17, I-14).
     let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
     sim.block_on(async {
         let mut topology = start(&sim, "ada:wrong@");
@@ -142,7 +141,7 @@ fn a_wrong_password_is_an_authentication_error_that_closes_the_connection() {
 
 #[test]
 fn without_an_authenticator_no_command_runs_for_a_user() {
-    // H-17
+    // A connection must be authenticated before an operation uses it (H-17).
     let sim = world(ServerVersion::V8_0, User::new("ada", "pencil"));
     sim.block_on(async {
         let options = options(&sim, "ada:pencil@");

@@ -32,7 +32,7 @@ fn h_14_the_balancer_is_selected_without_any_scan() {
     let mut summaries = summaries(&mut events);
     assert!(!summaries.iter().any(|event| event.contains("Heartbeat")));
     summaries.retain(|event| !event.starts_with("Pool"));
-    // J-21
+    // A load-balanced topology has a fixed sequence of events (J-21).
     assert_eq!(
         summaries[..6],
         [
@@ -80,7 +80,7 @@ fn i_50_i_52_a_lost_connection_changes_only_its_service_generation() {
     assert_eq!(harness.open(), 0);
     ready(topology.run_command(server, &ping(), None)).unwrap();
     assert_eq!(harness.open(), 1);
-    // F-67: the previous connection was the last of its service, which has come back.
+    // F-67: the service was forgotten with its last connection, and has come back.
     assert!(topology.generation(server, service) > Some(before.next()));
     let mut error = ErrorReport::new(before.next(), Error::network(Stage::Operation, "broken"))
         .with_service(service);
@@ -121,7 +121,7 @@ fn i_51_errors_before_the_hello_reply_are_only_returned_to_the_caller() {
     harness.revive("lb");
     harness.serve("lb", mongos());
     let error = ready(topology.connect(server)).unwrap_err();
-    // C-23
+    // A handshake without `serviceId` fails with the specification's text (C-23).
     assert_eq!(
         error.message(),
         "Driver attempted to initialize in load balancing mode, but the server does not support \

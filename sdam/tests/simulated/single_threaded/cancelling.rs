@@ -29,7 +29,7 @@ fn the_check_of_a_dropped_selection_is_continued_by_the_next_selection() {
     assert_eq!(harness.log().matches("connect").count(), 2, "to the other two");
     let summaries = summaries(&mut events);
     let count = |name: &str| summaries.iter().filter(|event| event.starts_with(name)).count();
-    // J-31
+    // Every started heartbeat succeeds or fails exactly once (J-31).
     assert_eq!(count("HeartbeatStarted"), 3);
     assert_eq!(count("HeartbeatSucceeded"), 3);
     assert_eq!(count("SelectionStarted"), 2);
@@ -57,7 +57,7 @@ fn a_check_may_be_cancelled_repeatedly_within_its_timeout() {
 
 #[test]
 fn a_reply_that_is_read_late_keeps_the_connection_but_is_no_rtt_sample() {
-    // G-3, G-6
+    // A reply that is read late is not an RTT sample (G-3, G-6).
     let harness = Harness::default();
     let (mut topology, mut events) = harness.topology("a", |_| ());
     harness.serve("a", mongos());
@@ -101,7 +101,7 @@ fn a_cancelled_check_without_a_reply_does_not_mark_its_server_unknown() {
 
 #[test]
 fn dropping_a_topology_during_a_check_closes_the_connection_and_ends_the_heartbeat() {
-    // J-25, J-31
+    // Cancelled heartbeats fail before the topology is closed (J-25, J-31).
     let harness = Harness::default();
     let (mut topology, mut events) = harness.replica_set(|_| ());
     harness.stall();

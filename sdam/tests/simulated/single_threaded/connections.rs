@@ -22,7 +22,7 @@ fn operations_run_on_the_connection_that_the_scan_has_opened() {
     assert_eq!(reply.body(), bytes(&doc! { "ok": 1 }));
     assert_eq!(harness.log(), "a find");
     assert_eq!(harness.open(), 3);
-    // The next check uses it as well.
+    // The next check uses the same connection.
     harness.advance(70_000);
     select(&mut topology).unwrap();
     assert!(!harness.log().contains("connect"));
@@ -72,7 +72,7 @@ fn h_12_a_dead_connection_makes_its_server_unknown_and_restarts_the_selection() 
     summaries(&mut events);
     assert_eq!(select(&mut topology), Ok("a".into()));
     let log = harness.log();
-    // No primary is known at that time, so the second selection scans, and selects without a probe.
+    // After the failed probe no primary is known, so the selection scans, without another probe.
     assert!(log.starts_with("a ping, "), "{log}");
     assert!(log.contains("a connect, a isMaster"), "{log}");
     assert_eq!(log.matches("ping").count(), 1, "{log}");
@@ -102,7 +102,7 @@ fn h_12_a_silent_connection_is_dead_after_connect_timeout_ms() {
     let description = topology.description();
     let lost = description.server(&address("a")).unwrap();
     assert_eq!(lost.error.as_ref().unwrap().kind(), ErrorKind::Timeout);
-    // The probe, and one attempt of the scan with a server that is no longer known.
+    // The probe times out, and so does the scan's only attempt at the Unknown server.
     assert_eq!(harness.millis() - before, 20_002);
 }
 
@@ -158,7 +158,7 @@ fn h_9_an_overload_error_does_not_close_an_authenticated_connection() {
 
 #[test]
 fn an_operation_timeout_only_closes_its_connection() {
-    // I-16
+    // A timeout of an established connection changes nothing (I-16).
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|_| ());
     select(&mut topology).unwrap();

@@ -37,7 +37,7 @@ fn i_38_x_6_x_45_a_primary_that_stepped_down_makes_the_next_selection_scan() {
 
 #[test]
 fn i_38_a_shutdown_makes_the_next_selection_scan_and_closes_the_connection() {
-    // I-34
+    // Only the codes 11600 and 91 clear the pool (I-34).
     for code in [11_600, 91] {
         let harness = Harness::default();
         let (mut topology, mut events) = harness.replica_set(|_| ());
@@ -123,7 +123,7 @@ fn o_50_a_command_that_has_run_returns_its_errors_with_the_reply() {
     assert_eq!((error.index, error.code), (3, Some(11000)));
     assert_eq!(&*error.message, "duplicate key");
     assert_eq!(answered.write_concern_error(), None);
-    // I-32
+    // The rule also applies to a `writeConcernError` (I-32).
     body.insert("writeConcernError", doc! { "code": 91, "errmsg": "bye" });
     harness.change("a", |server| server.other = reply(&body));
     let answered = ready(topology.run_command(server, &insert(), None)).unwrap();

@@ -32,7 +32,7 @@ fn j_16_j_35_events_come_in_order_and_by_the_end_of_each_call() {
         ]
     );
     drop(topology);
-    // J-20
+    // Closing publishes the end of each server, then of the topology (J-20).
     assert_eq!(summaries(&mut events), ["Closed a", "TopologyUnknown", "TopologyClosed"]);
 }
 
@@ -73,7 +73,7 @@ fn sinks_are_called_while_no_io_is_in_progress() {
     let sink = {
         let (seen, harness) = (Arc::clone(&seen), harness.clone());
         sink_fn(move |event| {
-            // The harness can be locked, so no I/O is in progress.
+            // This locks the harness, so it would hang if I/O were in progress.
             harness.advance(10);
             seen.lock().unwrap().push(event.seq);
         })
@@ -89,7 +89,7 @@ fn sinks_are_called_while_no_io_is_in_progress() {
 
 #[test]
 fn a_selection_that_waits_publishes_the_remaining_time_unless_it_tries_once() {
-    // K-8
+    // A selection that finds no server reports once that it waits (K-8).
     for try_once in [true, false] {
         let harness = Harness::default();
         let (mut topology, mut events) =

@@ -112,7 +112,7 @@ fn h_10_a_lost_connection_of_a_known_server_is_replaced_at_once() {
 
 #[test]
 fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
-    // L-67: the duration of a scan.
+    // A selection is at most one scan late (L-67).
     let harness = Harness::default();
     let (mut topology, _) = harness.replica_set(|options| {
         options.connect_timeout = Some(std::time::Duration::from_secs(2));
@@ -122,7 +122,7 @@ fn h_10_h_15_a_silent_server_is_retried_once_and_then_skipped() {
     harness.advance(70_000);
     let before = harness.millis();
     assert!(select(&mut topology).is_err());
-    // Two attempts of 2 s each, and 1 ms for each of the others.
+    // Two attempts at `a` of 2 s each, and 1 ms for each of the other servers.
     assert_eq!(harness.millis() - before, 4_002);
     let before = harness.millis();
     assert!(select(&mut topology).is_err());
@@ -170,7 +170,7 @@ fn h_2_a_selection_without_a_primary_scans_every_500_ms_until_its_timeout() {
     });
     harness.serve("a", member(false, "a"));
     assert!(select(&mut topology).is_err());
-    // One each at 0, 501, ...: every scan takes 1 ms, and the next begins 500 ms after its end.
+    // Scans begin at 0, 501, ...: each takes 1 ms, and the next begins 500 ms after its end.
     assert_eq!(harness.log().matches("hello").count(), 5);
     assert_eq!(harness.millis(), 2_506, "3 s less 500 ms, L-67");
 }

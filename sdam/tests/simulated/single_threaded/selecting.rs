@@ -35,7 +35,7 @@ fn l_65_l_66_try_once_is_the_default_and_scans_once() {
 
 #[test]
 fn l_61_the_shorter_of_both_timeouts_limits_a_selection() {
-    // B-32
+    // `timeoutMS` limits selections (B-32).
     let fail = |query: &str| {
         let harness = Harness::default();
         harness.serve("a", member(false, "a"));

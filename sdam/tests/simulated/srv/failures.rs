@@ -10,7 +10,7 @@ use super::world::*;
 
 #[test]
 fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
-    // N-21
+    // Records are polled every 60 s, or less often if their TTL is longer (N-21).
     for (ttl, interval) in [(5, 60), (60, 60), (300, 300)] {
         let sim = sharded(1);
         let set = |ttl| {
@@ -22,7 +22,7 @@ fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
         // The first look-up is the initial one.
         sim.run_for(Duration::from_secs(interval - 1));
         assert_eq!(sim.dns().lookups(TEST1), 1, "{ttl} s");
-        // The latest answer counts.
+        // The TTL of the latest answer applies.
         set(100);
         sim.run_for(Duration::from_secs(2));
         assert_eq!(sim.dns().lookups(TEST1), 2, "{ttl} s");
@@ -35,12 +35,12 @@ fn the_record_is_looked_up_when_its_ttl_has_passed_and_not_before_60_seconds() {
 
 #[test]
 fn the_interval_counts_from_the_end_of_a_look_up() {
-    // N-21
+    // The interval is measured from the end of a look-up (N-21).
     let sim = sharded(1);
     let _topology = start(&sim, &uri("test1", ""));
     let slow = DnsFault::Slow(Duration::from_secs(9));
     sim.dns().set_fault(TEST1, Some(slow));
-    // From 60 s to 69 s, and from 129 s on.
+    // The second look-up takes from 60 s to 69 s, and the third begins at 129 s.
     sim.run_for(Duration::from_millis(128_900));
     assert_eq!(sim.dns().lookups(TEST1), 2);
     sim.run_for(Duration::from_millis(200));
@@ -49,7 +49,7 @@ fn the_interval_counts_from_the_end_of_a_look_up() {
 
 #[test]
 fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
-    // N-23
+    // After a failed look-up, the next one follows after a heartbeat interval (N-23).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::of(&[EventName::SrvLookupFailed]));
@@ -80,11 +80,11 @@ fn after_a_failure_the_record_is_looked_up_each_heartbeat_until_one_succeeds() {
 
 #[test]
 fn a_look_up_without_an_answer_ends_after_connect_timeout_ms() {
-    // N-23
+    // A look-up that times out is repeated after a heartbeat interval (N-23).
     let sim = sharded(1);
     let _topology = start(&sim, &uri("test1", "connectTimeoutMS=2000"));
     sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
-    // From 60 s to 62 s, and again 10 s later.
+    // The second look-up takes from 60 s to 62 s, and the third begins 10 s later.
     sim.run_for(Duration::from_millis(71_900));
     assert_eq!(sim.dns().lookups(TEST1), 2);
     sim.run_for(Duration::from_millis(200));
@@ -93,7 +93,7 @@ fn a_look_up_without_an_answer_ends_after_connect_timeout_ms() {
 
 #[test]
 fn a_look_up_delays_no_selection_and_no_check() {
-    // N-27
+    // Polling delays nothing else (N-27).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::HEARTBEATS);

@@ -19,7 +19,7 @@ fn assert_nothing_is_left(sim: &Sim) {
 
 #[test]
 fn closing_ends_the_polling_at_once_also_during_a_look_up() {
-    // N-27
+    // Polling does not delay closing (N-27).
     for after in [1, 61] {
         let sim = sharded(1);
         let topology = start(&sim, &uri("test1", "connectTimeoutMS=600000"));
@@ -65,7 +65,7 @@ fn is_polled(blueprint: &Blueprint) -> (bool, usize) {
 
 #[test]
 fn only_unknown_and_sharded_topologies_are_polled() {
-    // N-20, N-27
+    // Records are polled while the topology is Unknown or Sharded (N-20, N-27).
     let hosts = ["a", "b", "c"].map(|name| format!("{name}.sim.test"));
     let hosts = hosts.map(|host| ServerAddress::new(&host, 27017));
     let [first, ..] = &hosts;
@@ -74,7 +74,7 @@ fn only_unknown_and_sharded_topologies_are_polled() {
     assert_eq!(is_polled(&Blueprint::replica_set(set)), (false, 0));
     let balancer = Blueprint::load_balanced([first.clone()]);
     assert_eq!(is_polled(&balancer), (false, 0));
-    // It begins as Unknown, and its polling task ends with the first check.
+    // The topology begins as Unknown, and its polling task ends with the first check.
     let standalone = Blueprint::standalone(first.clone());
     assert_eq!(is_polled(&standalone), (false, 0));
 }
@@ -115,7 +115,7 @@ impl Resolver for Panicking {
 
 #[test]
 fn a_resolver_that_panics_counts_as_a_failed_look_up() {
-    // N-23
+    // A panic of the resolver counts as a failed look-up (N-23).
     let sim = sharded(1);
     let mut runtime = sim.runtime();
     let inner = runtime.backend.resolver.take().unwrap();

@@ -9,8 +9,8 @@ use sdam_sim::{
 
 use super::world::*;
 
-/// In both modes: resolves `uri`, changes the DNS, waits for two intervals, and passes the
-/// topology's ports to `check`.
+/// Resolves `uri`, changes the DNS, waits for two intervals, and passes the topology's ports to
+/// `check`, in both modes.
 fn poll(sim: impl Fn() -> Sim, uri: &str, change: impl Fn(&Sim), check: impl Fn(&[u16])) {
     let background = sim();
     let topology = start(&background, uri);
@@ -40,10 +40,10 @@ fn check_test1(options: &str, after: &[u16], expected: &[u16]) {
     );
 }
 
-/// Prose tests 1 to 5, 8, 10 and 11.
+/// Prose tests 1 to 5, 8, 10 and 11: changed records.
 #[test]
 fn changed_records_add_and_remove_servers_unless_there_is_none() {
-    // N-20, N-23, N-24, N-25
+    // Hosts that are no longer listed are removed, new ones added (N-20, N-23, N-24, N-25).
     for (options, after) in [
         ("", &[27017, 27018, 27019][..]),
         ("", &[27017]),
@@ -72,7 +72,7 @@ fn check_failure(fault: DnsFault) {
 
 #[test]
 fn prose_6_7_a_look_up_that_times_out_or_fails_changes_nothing() {
-    // N-23
+    // After a failed look-up, the hosts are kept (N-23).
     check_failure(DnsFault::Silence);
     check_failure(DnsFault::ServerFailure);
     check_failure(DnsFault::NoSuchName);
@@ -80,7 +80,7 @@ fn prose_6_7_a_look_up_that_times_out_or_fails_changes_nothing() {
 
 #[test]
 fn prose_9_behind_a_load_balancer_the_record_is_not_polled() {
-    // N-20, N-13
+    // Behind a load balancer, records are not polled (N-20, N-13).
     const TEST3: &str = "_mongodb._tcp.test3.test.build.10gen.cc";
     let sim = || {
         let sim = Sim::new(1, &Blueprint::load_balanced(hosts(&[27017])));
@@ -97,7 +97,7 @@ fn prose_9_behind_a_load_balancer_the_record_is_not_polled() {
 
 #[test]
 fn prose_12_beyond_srv_max_hosts_new_hosts_are_chosen_at_random() {
-    // N-25
+    // `srvMaxHosts` limits the number of added hosts (N-25).
     let mut chosen = [false; 2];
     for seed in 0..10 {
         let change = |sim: &Sim| set(sim, TEST1, &[27017, 27019, 27020]);
@@ -133,7 +133,7 @@ fn prose_13_the_record_of_another_service_is_polled() {
 
 #[test]
 fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
-    // N-24, N-29
+    // Unchanged hosts are kept, and changes cause the usual events (N-24, N-29).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::DESCRIPTIONS);
@@ -162,7 +162,7 @@ fn changed_hosts_are_one_change_of_the_topology_that_leaves_the_others_alone() {
 
 #[test]
 fn hosts_outside_the_domain_are_published_and_never_connected_to() {
-    // N-22
+    // A host outside the domain is ignored (N-22).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::SDAM);

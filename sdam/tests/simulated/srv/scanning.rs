@@ -15,7 +15,7 @@ use super::world::*;
 
 #[test]
 fn a_rescan_that_is_due_comes_before_the_scan() {
-    // H-13, N-28
+    // A due look-up of the record precedes a scan (H-13, N-28).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::of(&[EventName::ServerHeartbeatStarted]));
@@ -37,7 +37,7 @@ fn a_rescan_that_is_due_comes_before_the_scan() {
 
 #[test]
 fn without_a_scan_the_record_is_not_looked_up() {
-    // N-28
+    // The record is looked up only before a scan (N-28).
     let sim = sharded(1);
     let uri = uri("test1", "heartbeatFrequencyMS=3600000");
     let mut topology = scan(&sim, &uri);
@@ -49,7 +49,7 @@ fn without_a_scan_the_record_is_not_looked_up() {
 
 #[test]
 fn after_a_failure_the_next_rescan_is_a_heartbeat_later() {
-    // N-23
+    // After a failed look-up, the next one follows after a heartbeat interval (N-23).
     let sim = sharded(1);
     let (sink, mut events) = unbounded();
     let sink = sink.interested_in(Interest::of(&[EventName::SrvLookupFailed]));
@@ -71,7 +71,7 @@ fn after_a_failure_the_next_rescan_is_a_heartbeat_later() {
 
 #[test]
 fn a_dropped_scan_leaves_the_look_up_to_the_next_one() {
-    // N-28
+    // The look-up of a dropped scan is left to the next scan (N-28).
     let sim = sharded(1);
     let mut topology = scan(&sim, &uri("test1", ""));
     sim.dns().set_fault(TEST1, Some(DnsFault::Silence));
@@ -92,7 +92,7 @@ fn a_dropped_scan_leaves_the_look_up_to_the_next_one() {
 
 #[test]
 fn the_record_of_a_replica_set_is_not_looked_up_again() {
-    // N-20
+    // The record of a replica set is not polled (N-20).
     let hosts = ["a", "b"].map(|name| sdam::ServerAddress::new(&format!("{name}.sim.test"), 27017));
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
     let uri = sim.dns().publish("cluster.sim.test", INTERVAL);
@@ -102,6 +102,6 @@ fn the_record_of_a_replica_set_is_not_looked_up_again() {
         sim.run_for(2 * INTERVAL);
         sim.block_on(topology.scan());
     }
-    // The first scan reveals that it is one.
+    // The first scan reveals that this is a replica set.
     assert_eq!(sim.dns().lookups("_mongodb._tcp.cluster.sim.test"), 2);
 }

@@ -10,7 +10,7 @@ use super::world::*;
 
 #[test]
 fn both_records_are_looked_up_at_once_and_nothing_else() {
-    // N-3, N-10, N-12, N-14
+    // Only the SRV and TXT records are looked up, both at once (N-3, N-10, N-12, N-14).
     let sim = sharded(1);
     sim.dns().set_txt("test1.test.build.10gen.cc", ["authSource=thisDB"]);
     sim.dns().set_fault_of_all(Some(DnsFault::Slow(Duration::from_secs(3))));
@@ -27,7 +27,7 @@ fn both_records_are_looked_up_at_once_and_nothing_else() {
 
 #[test]
 fn wrong_values_of_the_txt_record_are_warnings_of_the_topology() {
-    // N-15
+    // Invalid and repeated values of a TXT record cause a warning (N-15).
     let sim = sharded(1);
     let record = "loadBalanced=yes&authSource=a&authSource=b";
     sim.dns().set_txt("test1.test.build.10gen.cc", [record]);
@@ -47,7 +47,7 @@ fn wrong_values_of_the_txt_record_are_warnings_of_the_topology() {
 
 #[test]
 fn look_ups_that_fail_name_the_record_the_cause_and_the_remedy() {
-    // N-4
+    // Missing records and failed look-ups are errors (N-4).
     let check = |name: &str, fault, expected: &str| {
         let sim = sharded(1);
         sim.dns().set_fault(name, Some(fault));
@@ -127,7 +127,7 @@ fn a_plain_string_needs_no_resolver_and_no_look_up() {
 
 #[test]
 fn the_choice_of_srv_max_hosts_differs_between_seeds_and_not_between_runs() {
-    // N-7
+    // `srvMaxHosts` selects that many hosts at random (N-7).
     let choose = |seed| {
         let sim = sharded(seed);
         set(&sim, TEST1, &[27017, 27018, 27019, 27020]);

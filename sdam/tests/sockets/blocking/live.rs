@@ -22,7 +22,7 @@ fn replica_set() -> Option<ReplicaSet> {
 
 #[test]
 fn a_standalone_is_found_lost_and_found_again() {
-    // H-1, H-6, H-12, I-15
+    // An idle connection is probed, and a lost server is skipped for 5 s (H-1, H-6, H-12, I-15).
     let started: Result<Mongod, Error> = Mongod::start(version());
     let Some(mongod) = or_skip(started).unwrap() else {
         return;
@@ -49,7 +49,7 @@ fn a_standalone_is_found_lost_and_found_again() {
 
 #[test]
 fn the_user_of_the_connection_string_is_authenticated_before_the_first_command() {
-    // H-17
+    // A connection is authenticated before its first operation (H-17).
     let Some(mongod) = or_skip(Mongod::start_secured(version())).unwrap() else {
         return;
     };
@@ -89,7 +89,7 @@ fn the_user_of_the_connection_string_is_authenticated_before_the_first_command()
 
 #[test]
 fn writes_reach_the_new_primary_after_a_step_down_and_after_a_kill() {
-    // H-5, I-38, I-15, L-67
+    // An error of the old primary causes a scan, which finds the new one (H-5, I-38, I-15, L-67).
     let Some(set) = replica_set() else { return };
     let mut topology = start(&set.uri(), "serverSelectionTryOnce=false&connectTimeoutMS=5000");
     let first = write(&mut topology);

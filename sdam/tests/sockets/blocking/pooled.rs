@@ -53,7 +53,7 @@ fn assert_survived(pool: &Pool) {
 
 #[test]
 fn a_pool_authenticates_on_blocking_sockets() {
-    // O-11, O-12
+    // A pool authenticates its connections after the handshake (O-11, O-12).
     let user = User::new("ada", "pencil");
     let set = ReplicaSet::build(Builder::replica_set(1).user(user)).unwrap();
     let uri = set.uri().replace("//", "//ada:pencil@");
@@ -79,7 +79,7 @@ fn threads_that_share_one_connection_are_all_served() {
 }
 
 /// In blocking mode, timers block their thread, so a waiting thread must check the queue before its
-/// own time is over.
+/// own timeout.
 #[test]
 fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
     let set = ReplicaSet::start(1).unwrap();
@@ -101,7 +101,7 @@ fn a_waiting_thread_gets_the_connection_before_its_time_is_over() {
 
 #[test]
 fn threads_get_typed_errors_of_a_lost_server_of_a_paused_pool_and_of_a_closed_one() {
-    // I-15, F-68, F-68b
+    // Lost connections, paused pools and closed pools have different errors (I-15, F-68, F-68b).
     let set = ReplicaSet::start(1).unwrap();
     let (mut topology, pool) = start(&set, "");
     let address = pool.address().clone();
