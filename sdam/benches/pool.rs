@@ -17,7 +17,7 @@ use sdam::{Criteria, Options, ServerAddress, Topology};
 use sdam_pool::{Pool, Pools};
 use sdam_sim::{Blueprint, config::SetConfig, runtime::Sim};
 
-/// The connections, tasks, and check-outs of each task under contention.
+/// The numbers of connections, of tasks, and of check-outs per task under contention.
 const CONNECTIONS: usize = 50;
 const TASKS: usize = 1_000;
 const ROUNDS: usize = 100;
@@ -39,7 +39,7 @@ impl Manager for Numbers {
     }
 }
 
-/// Returns a pool with idle connections, and what keeps it alive.
+/// Returns a pool with idle connections, and the values that keep it alive.
 fn pool() -> (Sim, Topology<Pool>, Pool) {
     let hosts = [ServerAddress::new("a", 27017)];
     let sim = Sim::new(1, &Blueprint::replica_set(SetConfig::new("rs", hosts)));
@@ -96,7 +96,7 @@ fn main() {
     report("deadpool", host.block_on(contend(other)));
 }
 
-/// Runs many tasks over few connections. Returns how long each check-out took.
+/// Runs many tasks that share few connections. Returns the duration of each check-out.
 async fn contend<C, F>(check_out: impl Fn() -> F + Clone + Send + 'static) -> Vec<Duration>
 where
     C: Send + 'static,
@@ -110,7 +110,7 @@ where
                 let start = Instant::now();
                 let connection = check_out().await;
                 times.push(start.elapsed());
-                // The time of an operation: the other tasks run.
+                // The other tasks run now, as during an operation.
                 tokio::task::yield_now().await;
                 drop(connection);
             }

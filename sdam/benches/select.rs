@@ -1,6 +1,6 @@
 //! The cost of a selection: lock-free readers of a running topology.
 //!
-//! The servers are canned replies behind the transport interface, so the topology is a real one.
+//! The servers send fixed replies through the transport interface, so the topology is a real one.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 
@@ -69,7 +69,7 @@ fn benches(criterion: &mut Criterion, runtime: &Runtime) {
         });
         // One selection of this thread while another thread selects in a loop. It costs no more
         // than alone if the two threads do not contend. One pair of threads in four shares a
-        // counting lane, and then they do.
+        // counting lane, and therefore contends.
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

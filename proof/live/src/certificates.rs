@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::workdir::work_dir;
 
 /// The validity of all certificates except the expired one and the one that is not yet valid.
-/// Servers with one of those two run at another date at which it is valid, and verify the others.
+/// Servers with one of these two run at a date at which it is valid, and can verify the others.
 const YEARS: [i32; 2] = [2000, 2049];
 
 /// The serial number of the revoked certificate.
@@ -78,8 +78,8 @@ impl ServerCertificate {
     }
 }
 
-/// An authority, the certificates that it issued, and some of other issuers: PEM files in a
-/// directory that is removed on drop. Files of servers and clients include the key.
+/// An authority, the certificates that it issued, and some certificates of other issuers: PEM files
+/// in a directory that is removed on drop. Files of servers and clients include the key.
 #[derive(Debug)]
 pub struct Certificates {
     dir: TempDir,

@@ -95,7 +95,8 @@ fn library_directories(root: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 /// Returns a package unpacked in `target/debian`. A missing package is downloaded with `apt-get`,
 /// which is reported on standard error.
 fn downloaded(name: &'static str) -> Result<PathBuf, Unavailable> {
-    /// Tests of one process wait for each other, and do not repeat a failed download.
+    /// The outcomes of downloads. Tests of one process wait for each other, and do not repeat a
+    /// failure.
     static OUTCOMES: Mutex<BTreeMap<&str, Result<PathBuf, Unavailable>>> =
         Mutex::new(BTreeMap::new());
     let mut outcomes = OUTCOMES.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! An authoritative DNS server for everything: Knot.
+//! An authoritative DNS server for all names: Knot.
 
 mod record;
 

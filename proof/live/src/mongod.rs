@@ -97,8 +97,8 @@ impl Mongod {
         Ok(mongod)
     }
 
-    /// Starts the process without waiting; [`Mongod::wait_until_ready`] must follow. A secured one
-    /// refuses all commands on unauthenticated connections.
+    /// Starts the process without waiting; [`Mongod::wait_until_ready`] must follow. A secured
+    /// server refuses all commands on unauthenticated connections.
     pub(crate) fn launch(
         version: impl Into<Option<Version>>,
         arguments: &[&str],
@@ -160,7 +160,7 @@ impl Mongod {
         self.relay().map(Relay::hold)
     }
 
-    /// Ends [`Mongod::cut_off`]: what was sent in the meantime arrives.
+    /// Ends [`Mongod::cut_off`]. Bytes that were sent in the meantime arrive.
     pub fn reconnect(&self) -> Result<(), Error> {
         self.relay().map(Relay::release)
     }

@@ -9,9 +9,9 @@ use crate::error::Error;
 
 /// A relay on its own loopback port.
 ///
-/// While it holds, it forwards nothing and closes nothing, as a firewall that drops packets:
-/// connections are accepted, but what arrives on them and on older ones is kept, and forwarded
-/// after [`Relay::release`] as by a sender that transmits again.
+/// While it holds, it forwards nothing and closes nothing, like a firewall that drops packets. It
+/// accepts connections, and keeps all bytes that arrive on them and on older ones.
+/// [`Relay::release`] forwards these bytes, as if their sender retransmitted them.
 #[derive(Debug)]
 pub(crate) struct Relay {
     address: SocketAddr,
@@ -32,7 +32,7 @@ impl Relay {
                     return;
                 }
                 let gate = Arc::clone(&passed);
-                // A connection that cannot be relayed is closed, as by a dead server.
+                // A connection that cannot be relayed is closed, like one to a dead server.
                 thread::spawn(move || client.and_then(|client| relay(client, to, &gate)));
             }
         });
@@ -48,7 +48,7 @@ impl Relay {
         self.gate.set(State::Holding);
     }
 
-    /// Forwards again, beginning with what was held.
+    /// Forwards again, beginning with the bytes that were held.
     pub(crate) fn release(&self) {
         self.gate.set(State::Forwarding);
     }
@@ -116,7 +116,7 @@ fn forward(mut from: TcpStream, mut into: TcpStream, gate: &Gate) {
             break;
         }
     }
-    // Each may be closed already.
+    // Either socket may be closed already.
     let _ = into.shutdown(Shutdown::Write);
     let _ = from.shutdown(Shutdown::Read);
 }

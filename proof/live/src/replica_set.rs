@@ -151,7 +151,7 @@ impl ReplicaSet {
         self.on_primary("the primary to step down", |_| Ok(step_down.clone()))
     }
 
-    /// Makes a member primary and waits until it is.
+    /// Makes a member primary, and waits for its election.
     pub fn step_up(&self, index: usize) -> Result<(), Error> {
         poll("a member to be elected", || {
             if self.current_primary() == Some(index) {

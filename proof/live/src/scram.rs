@@ -38,7 +38,7 @@ impl Client {
             if self.run_command("admin", next)?.get_bool("done").unwrap_or(false) {
                 return Ok(());
             }
-            // 4.2 requires an empty exchange at the end.
+            // MongoDB 4.2 requires an empty exchange at the end.
             payload = Vec::new();
         }
     }

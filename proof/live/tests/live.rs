@@ -1,4 +1,4 @@
-//! Tests of what the workspace's other live tests assume of servers but do not show themselves.
+//! Tests of assumptions about servers that the other live tests make but do not verify themselves.
 
 use bson::doc;
 use sdam_live::{Error, MemberSpec, Mongod, ReplicaSet, Version, or_skip};

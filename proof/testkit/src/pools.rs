@@ -146,7 +146,7 @@ pub struct RecordingPool {
 }
 
 impl RecordingPool {
-    /// Returns what the pool was created with, to open connections like a driver's own pool.
+    /// Returns the context of the pool, to open connections like a driver's own pool.
     pub fn context(&self) -> &PoolContext {
         &self.context
     }

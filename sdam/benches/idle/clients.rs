@@ -23,7 +23,7 @@ const FURTHER: usize = 100;
 /// One heartbeat and the time for its checks, after which buffers have been filled and freed.
 const SETTLING: Duration = Duration::from_secs(11);
 
-/// The longest that clients may take to find their servers.
+/// The time limit within which clients must find their servers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The cost of each further client, and the memory of the first.

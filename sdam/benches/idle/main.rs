@@ -33,7 +33,7 @@ fn main() {
 mod report {
     use crate::{clients::Figures, process::Deployment};
 
-    /// The duration of a measured steady state, in seconds: whole heartbeats.
+    /// The duration of a measurement in steady state, in seconds: whole heartbeats.
     const WINDOW: u64 = 30;
 
     /// The same for a quick run.

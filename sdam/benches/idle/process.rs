@@ -45,7 +45,7 @@ impl Deployment {
 impl Drop for Deployment {
     fn drop(&mut self) {
         drop(self.process.stdin.take());
-        // It ends by itself; the kill is only a safeguard.
+        // The process ends by itself; the kill is only a safeguard.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,4 +1,4 @@
-//! The cost of a streamed reply: the latency until it is an event, and the processor time.
+//! The cost of a streamed reply: the latency until its event, and the processor time.
 //!
 //! The servers are threads of this process on loopback, which push replies on request; their
 //! processor time is not counted.
@@ -74,7 +74,8 @@ mod measurements {
         durations[durations.len() / 2]
     }
 
-    /// Measures the time of each pushed reply to a sink, and the processor time of all of them.
+    /// Measures the time from each push to its event in a sink, and the processor time of all
+    /// pushes.
     fn pushes(members: usize) -> (Vec<Duration>, Duration) {
         let host = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -146,7 +147,7 @@ mod measurements {
         latencies
     }
 
-    /// Returns the processor time of all threads except this one, which plays the servers.
+    /// Returns the processor time of all threads except this one, which simulates the servers.
     fn cpu_of_others() -> Duration {
         let own = fs::read_link("/proc/thread-self").unwrap();
         let own = own.file_name().unwrap().to_owned();

@@ -17,7 +17,7 @@ use sdam_transport::wire::{OpMsg, WireMessage};
 pub(crate) struct Servers {
     members: Arc<Vec<ServerAddress>>,
     streams: Arc<Streams>,
-    /// `topologyVersion.counter`
+    /// The current `topologyVersion.counter`.
     counter: i64,
 }
 

@@ -1,4 +1,4 @@
-//! A client whose tasks run on this thread, by a clock that stands still between two pushes.
+//! A client whose tasks run on this thread, with a clock that advances only at each push.
 
 use std::{
     collections::VecDeque,
@@ -60,7 +60,7 @@ impl Client {
         Self { topology, clock, servers, executor, arrived, pushed: 0 }
     }
 
-    /// Pushes a reply of the next server in turn, until it is an event.
+    /// Pushes a reply of the next server in turn, and runs the tasks until the sink has its event.
     pub(crate) fn push(&mut self) {
         self.clock.advance(PACE / self.servers.count());
         self.servers.push();
@@ -139,7 +139,7 @@ impl Clock for HandClock {
     }
 }
 
-/// A spawner whose tasks run when it is told so.
+/// A spawner whose tasks run only on request.
 #[derive(Debug, Default)]
 struct Executor {
     tasks: Mutex<Vec<(Task, Arc<TaskWaker>, Waker)>>,

@@ -1,4 +1,4 @@
-//! The cost of a streamed reply from its bytes to the sink, and what a server takes.
+//! The cost of a streamed reply, from its bytes to the sink, and the memory of a server.
 //!
 //! Servers, clock and tasks are on one thread and need no sockets. So instructions and memory are
 //! the same in each run, also on a busy machine. The figures include the executor, the timer and
@@ -27,11 +27,11 @@ use crate::{
     servers::Servers,
 };
 
-/// The pushes before those that are measured, and the measured ones.
+/// The number of pushes before the measured ones, and of the measured ones.
 const FIRST: u32 = 100;
 const PUSHES: u32 = 1000;
 
-/// The measured pushes for the time that the lock is held.
+/// The number of pushes for which the time under the lock is measured.
 const HOLDS: usize = 20_000;
 
 fn main() {
@@ -121,8 +121,8 @@ fn memory(servers: u16) -> f64 {
     used.bytes_current as f64 / 1024.0
 }
 
-/// Measures how long the lock is held for each pushed reply: from the reading of the clock under it
-/// to the wake-up of a reader, which comes right after it.
+/// Measures how long each pushed reply holds the lock: from the reading of the clock under the lock
+/// to the wake-up of a reader right after it.
 fn holds() -> Vec<Duration> {
     let mut client = start(1000);
     client.clock.watch();
@@ -142,7 +142,7 @@ fn holds() -> Vec<Duration> {
     std::mem::take(&mut reader.holds.lock().unwrap())
 }
 
-/// Measures busy waits as long as `time`, which exceed it by the interruptions of the machine alone.
+/// Measures busy waits of `time`, which take longer only if the machine interrupts them.
 fn waits(time: Duration) -> Vec<Duration> {
     let wait = |_| {
         let begin = Instant::now();

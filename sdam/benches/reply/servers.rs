@@ -37,7 +37,7 @@ struct State {
 
 struct Server {
     reply: Vec<u8>,
-    /// A message with `reply` that announces another one.
+    /// A message that contains `reply` and announces another message.
     pushed: Vec<u8>,
     /// The position of `topologyVersion.counter` in `pushed`.
     counter: usize,
@@ -49,7 +49,7 @@ struct Server {
 #[derive(Default)]
 struct Socket {
     unread: Vec<u8>,
-    /// The number of bytes that were read before them.
+    /// The number of bytes of `unread` that were already read.
     read: usize,
     reader: Option<Waker>,
     /// The `responseTo` of the next reply.

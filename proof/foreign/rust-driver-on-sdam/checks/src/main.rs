@@ -29,7 +29,7 @@ fn main() -> ExitCode {
         "check" => check::run(&words),
         "measure" => measure::run(&words),
         "compare" => compare::run(&words),
-        // The simulated servers of a measurement, in a separate process.
+        // Measurements run this command, with the simulated servers, in a separate process.
         "serve" => measure::serve(&words),
         _ => Err(USAGE.into()),
     };

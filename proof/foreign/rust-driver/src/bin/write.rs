@@ -1,4 +1,4 @@
-//! Inserts again and again with the official Rust driver at the given connection string.
+//! Inserts repeatedly with the official Rust driver at the given connection string.
 //!
 //! Prints a line for the first insert and each one that took half a second or longer ("ok SECONDS"
 //! or "failed SECONDS"), and one for each cleared pool ("cleared").

@@ -29,7 +29,7 @@ pub async fn all_operations(set: &Set) -> Result<()> {
     let deleted = things.delete_one(doc! { "_id": 0 }).await?;
     ensure(deleted.deleted_count == 1, || format!("{deleted:?}"))?;
 
-    // More than one batch, so that the cursor sends a getMore to the server that created it.
+    // There is more than one batch, so the cursor sends a getMore to the server that created it.
     let sorted = things.find(doc! {}).sort(doc! { "_id": 1 }).batch_size(3);
     let found: Vec<Document> = sorted.await?.try_collect().await?;
     let ids: Vec<_> = found.iter().flat_map(|found| found.get_i32("_id")).collect();

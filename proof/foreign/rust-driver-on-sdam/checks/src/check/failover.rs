@@ -104,7 +104,7 @@ impl Load {
     }
 }
 
-/// The end of a task: [`AFTERWARDS`] operations after the signal to finish.
+/// Decides when a task ends: [`AFTERWARDS`] operations after the signal to finish.
 struct Laps {
     finish: Arc<AtomicBool>,
     done: Arc<AtomicU64>,

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::Result;
 
-/// Facts from the events of the current operation.
+/// The state of the current operation, taken from its events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Marks {
     /// The time of the check-out, and the number of allocations before it.

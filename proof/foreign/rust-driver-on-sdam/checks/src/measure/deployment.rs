@@ -46,7 +46,7 @@ impl Deployment {
         Ok(Self { process, input, output, uri: uri.trim().to_owned(), members })
     }
 
-    /// Returns the options of a client of all members, however slowly they answer.
+    /// Returns options for a client that selects any member, however slowly it answers.
     pub async fn options(&self) -> Result<ClientOptions> {
         let mut options = ClientOptions::parse(&self.uri).await?;
         options.server_selection_timeout = Some(DEADLINE);

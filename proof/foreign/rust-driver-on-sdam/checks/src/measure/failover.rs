@@ -43,7 +43,7 @@ pub fn all(quick: Quick) -> Result<()> {
 
 async fn measure(set: &Set, quick: Quick) -> Result<()> {
     let observed = set.observed_with(|options| options.heartbeat_freq = None).await?;
-    // Writes wait for no secondary: secondaries take a second to find the new primary's oplog.
+    // Writes do not wait for secondaries, which take a second to find the new primary's oplog.
     let primary_alone = CollectionOptions::builder().write_concern(WriteConcern::nodes(1)).build();
     let database = observed.client.database("checks");
     let things = database.collection_with_options("gaps", primary_alone);

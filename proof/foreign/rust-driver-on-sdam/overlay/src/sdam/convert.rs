@@ -53,7 +53,7 @@ pub(crate) fn driver_object_id(id: ::sdam::ObjectId) -> ObjectId {
     ObjectId::from_bytes(id.bytes())
 }
 
-/// The framework's options. Options of pools and commands stay with the driver.
+/// Returns the framework's options. Options of pools and commands stay with the driver.
 pub(crate) fn options(options: &ClientOptions) -> Options {
     let mut new = Options::new(options.hosts.iter().map(address).collect());
     new.direct_connection = options.direct_connection;
@@ -249,7 +249,7 @@ pub(crate) fn sdam_topology_type(topology_type: TopologyType) -> ::sdam::Topolog
     pair.map_or(::sdam::TopologyType::Unknown, |(own, _)| own)
 }
 
-/// The framework's criteria. A predicate selects among all data-bearing servers.
+/// Returns the framework's criteria. A predicate selects among all data-bearing servers.
 pub(crate) fn criteria(criteria: &SelectionCriteria, clock: &Arc<dyn Clock>) -> Result<Criteria> {
     let SelectionCriteria::Predicate(predicate) = criteria else {
         return preference_criteria(criteria);
@@ -266,7 +266,7 @@ pub(crate) fn criteria(criteria: &SelectionCriteria, clock: &Arc<dyn Clock>) -> 
     Ok(preference_criteria(&any)?.with_selector(Arc::new(selector)))
 }
 
-/// The framework's criteria for a read preference.
+/// Returns the framework's criteria for a read preference.
 pub(crate) fn preference_criteria(criteria: &SelectionCriteria) -> Result<Criteria> {
     match criteria.as_read_pref() {
         None | Some(ReadPreference::Primary) => Ok(Criteria::primary()),

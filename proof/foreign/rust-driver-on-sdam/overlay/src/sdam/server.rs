@@ -38,7 +38,7 @@ impl Server {
         &self.updater
     }
 
-    /// The number of operations in progress on a mocked server; the topology counts real ones.
+    /// Returns the number of operations on a mocked server; the topology counts real ones.
     pub(crate) fn operation_count(&self) -> u32 {
         #[cfg(test)]
         return self.operation_count;

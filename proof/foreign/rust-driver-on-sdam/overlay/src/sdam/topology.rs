@@ -220,7 +220,7 @@ impl Topology {
     }
 }
 
-/// The runtime of the calling task, or of the blocking interface.
+/// Returns the runtime of the calling task, or of the blocking interface.
 fn runtime() -> Result<Runtime> {
     let handle = Handle::try_current();
     #[cfg(feature = "sync")]

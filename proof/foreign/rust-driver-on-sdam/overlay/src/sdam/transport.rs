@@ -29,7 +29,7 @@ impl Transport for DriverTransport {
         if self.disabled {
             std::future::pending::<()>().await;
         }
-        // The establisher enforces the time limit; both use `connect_timeout`.
+        // The establisher enforces the same time limit, `connect_timeout`.
         let stream = self.establisher.make_stream(convert::driver_address(target));
         let stream = stream.await.map_err(error::of_connecting)?;
         Ok(Box::new(Framed::new(NonBlocking(stream.compat())).with_target(target)))

@@ -31,7 +31,7 @@ impl HandshakePhase {
         }
     }
 
-    /// The service behind a load balancer, known only from the reply to hello.
+    /// Returns the service behind a load balancer, which is known from the reply to hello.
     pub(crate) fn service_id(&self) -> Option<ObjectId> {
         match self {
             Self::PreHello { .. } => None,
@@ -41,7 +41,7 @@ impl HandshakePhase {
         }
     }
 
-    /// The generation that the pool assigned to the connection; `None` behind a load balancer.
+    /// Returns the generation that the pool assigned; `None` behind a load balancer.
     pub(super) fn generation(&self) -> Option<u32> {
         match self {
             Self::PreHello { generation: PoolGeneration::Normal(generation) }

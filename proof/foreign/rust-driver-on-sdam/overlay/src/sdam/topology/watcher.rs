@@ -83,7 +83,7 @@ impl TopologyWatcher {
         topology.is_some_and(|topology| !topology.snapshot().is_closed())
     }
 
-    /// The driver's view of the latest description.
+    /// Returns the driver's view of the latest description.
     pub(crate) fn view(&self) -> Arc<TopologyDescription> {
         let mut view = lock(&self.shared.view);
         let Some(topology) = self.shared.topology.upgrade() else {
@@ -98,7 +98,7 @@ impl TopologyWatcher {
         Arc::clone(&view.1)
     }
 
-    /// The latest state.
+    /// Returns the latest state.
     pub(crate) fn peek_latest(&self) -> TopologyState {
         let mut description = (*self.view()).clone();
         description.cluster_time = self.cluster_time();
@@ -111,7 +111,7 @@ impl TopologyWatcher {
         }
     }
 
-    /// The latest state. [`wait_for_update`](Self::wait_for_update) waits until it changes.
+    /// Returns the latest state. [`wait_for_update`](Self::wait_for_update) waits until it changes.
     pub(crate) fn observe_latest(&mut self) -> TopologyState {
         self.seen = self.version();
         self.peek_latest()
@@ -186,8 +186,8 @@ impl TopologyWatcher {
     }
 }
 
-/// The server type that matters to read preferences. All servers share it, except in topologies of
-/// type Single.
+/// Returns the server type that matters to read preferences. All servers share it, except in
+/// topologies of type Single.
 fn only_type(topology: &::sdam::TopologyDescription) -> ::sdam::ServerType {
     use ::sdam::{ServerType, TopologyType};
     match topology.topology_type() {
@@ -208,7 +208,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Methods used only by the driver's own tests.
 #[cfg(test)]
 impl TopologyWatcher {
-    /// A topology has its seeds from the start.
+    /// Does nothing, because a topology has its seeds from the start.
     pub(crate) async fn wait_until_initialized(&mut self) {}
 
     pub(crate) fn server_addresses(&self) -> std::collections::HashSet<ServerAddress> {

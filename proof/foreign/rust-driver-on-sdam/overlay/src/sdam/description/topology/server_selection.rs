@@ -52,7 +52,7 @@ impl Deref for SelectedServer {
     }
 }
 
-/// The framework's criteria for an operation.
+/// Returns the framework's criteria for an operation.
 pub(crate) fn criteria(
     criteria: &SelectionCriteria,
     deprioritized: Option<&HashSet<ServerAddress>>,
