@@ -64,8 +64,8 @@ pub trait Dial: Send + Sync + Debug + 'static {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DialOptions {
-    /// The end of the attempt. Only [blocking](Dial::blocks) dialers need it; otherwise the caller
-    /// drops the future in time.
+    /// The deadline of the attempt. Only [blocking](Dial::blocks) dialers need it; otherwise the
+    /// caller drops the future in time.
     pub deadline: Option<Instant>,
     /// The user timeout of a TCP socket, which [`system::tune_tcp`](crate::system::tune_tcp) sets.
     /// Dialers without access to the option ignore it.

@@ -8,15 +8,15 @@ use crate::wire::WireError;
 
 /// Converts an I/O error; `message` describes the attempted action.
 ///
-/// It is a timeout if the runtime's own deadline caused `source`. If the operating system
-/// reports `ETIMEDOUT` on an established connection, the peer has been silent for as
-/// long as its TCP waits: the connection is broken, not slow.
+/// The result is a timeout if the runtime's own deadline caused `source`. If the operating system
+/// reports `ETIMEDOUT` on an established connection, the peer has been silent for as long as its
+/// TCP waits: the connection is broken, not slow.
 ///
 /// An [`Error`] inside `source` is returned unchanged. A stream returns one if it knows
 /// the cause, such as a client certificate that the server rejected.
 ///
-/// At [`Stage::Tls`] it is a protocol error if `source` has a kind that TLS libraries use for a
-/// bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
+/// At [`Stage::Tls`] the result is a protocol error if `source` has a kind that TLS libraries use
+/// for a bad certificate or host name: `InvalidData`, `InvalidInput` or `Other`.
 pub fn from_io(stage: Stage, message: impl Into<Box<str>>, source: io::Error) -> Error {
     if let Some(inner) = source.get_ref().and_then(|inner| inner.downcast_ref::<Error>()) {
         return inner.clone();

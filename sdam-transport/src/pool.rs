@@ -1,5 +1,5 @@
-//! The seam between a topology and its connection pools: commands to pools and reports from them
-//! (CMAP).
+//! The interface between a topology and its connection pools: commands to pools and reports from
+//! them (CMAP).
 
 mod auth;
 mod authenticate;

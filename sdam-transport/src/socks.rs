@@ -112,7 +112,7 @@ async fn negotiate<S: ByteStream>(
     if code != SUCCEEDED {
         return Err(Failure::network(refusal(code, &request)));
     }
-    // A reserved byte, the type of the proxy's own address, and its first byte.
+    // The proxy sends a reserved byte, the type of its own address, and the address's first byte.
     let [_, kind, first] = dialogue.read().await?;
     let rest = match kind {
         IPV4 => 3,
@@ -185,7 +185,7 @@ impl Failure {
 fn check_version(byte: u8) -> Result<(), Failure> {
     Err(Failure::protocol(match byte {
         VERSION => return Ok(()),
-        // `HTTP/1.1 400 Bad Request`
+        // An HTTP server answers `HTTP/1.1 400 Bad Request`.
         b'H' => "this is no SOCKS5 server, it answers as an HTTP server or HTTP proxy".into(),
         0 => "this is no SOCKS5 server, it answers as SOCKS4".into(),
         other => format!("this is no SOCKS5 server, its answer begins with the byte {other}"),

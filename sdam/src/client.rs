@@ -182,8 +182,8 @@ impl Client {
         }
     }
 
-    /// Checks out a connection for several commands, such as the `getMore` of a cursor. It is kept
-    /// until the result is dropped. Takes up to `timeoutMS`, or without it up to
+    /// Checks out a connection for several commands, such as the `getMore` of a cursor. The
+    /// connection is kept until the result is dropped. Takes up to `timeoutMS`, or without it up to
     /// `serverSelectionTimeoutMS` and `waitQueueTimeoutMS`.
     ///
     /// `criteria` of `None` means the primary.
@@ -221,7 +221,7 @@ impl Client {
     pub const END_SESSIONS_PATIENCE: Duration = Duration::from_secs(2);
 
     async fn end_sessions(&self) {
-        // Driver Sessions: on the primary, or on any secondary if there is none.
+        // Driver Sessions: sessions end on the primary, or on any secondary if there is none.
         let anywhere = ReadPreference::new(ReadMode::PrimaryPreferred);
         let Ok(criteria) = Criteria::read(anywhere) else {
             return;

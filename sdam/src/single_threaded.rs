@@ -224,7 +224,7 @@ impl<P: PoolHandle> ScanTopology<P> {
         shared.read(|deployment| deployment.is_stale(shared.now()))
     }
 
-    /// Returns when the newest scan ended, on the clock of the `Backend`.
+    /// Returns the time at which the newest scan ended, on the clock of the `Backend`.
     pub fn last_scan(&self) -> Option<Instant> {
         self.scanner.last_scan()
     }

@@ -1,4 +1,4 @@
-//! Runs of the example.
+//! Runs the example.
 
 #![expect(clippy::unwrap_used, reason = "a failed set-up fails the test")]
 

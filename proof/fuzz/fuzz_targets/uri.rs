@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use sdam_core::{address::ServerAddress, uri::ConnectionString};
 
-/// Lower case, as hosts are displayed.
+/// The password, in lower case like displayed hosts.
 const PASSWORD: &str = "hunter2hunter2";
 
 fuzz_target!(|text: &str| {

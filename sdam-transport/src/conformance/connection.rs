@@ -150,7 +150,7 @@ pub(super) async fn a_receive_may_move_to_another_thread(backend: Backend, run: 
     // The peer answers after both threads have polled the receive.
     let (polled, moved) = mpsc::channel::<()>();
     let script = move |stream: &mut TcpStream| {
-        // Runs until it is dropped.
+        // Waits until the sender is dropped.
         let _ = moved.recv();
         echo(stream)
     };

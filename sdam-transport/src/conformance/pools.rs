@@ -61,8 +61,8 @@ pub trait PoolUser: Send + Sync + 'static {
     /// A checked out connection.
     type Connection: Send + 'static;
 
-    /// Returns the rules that the pools keep beyond the contract of the seam; [`Claim::ALL`] for a
-    /// complete CMAP pool.
+    /// Returns the rules that the pools keep beyond the contract of [`PoolHandle`]; [`Claim::ALL`]
+    /// for a complete CMAP pool.
     fn claims(&self) -> &[Claim];
 
     /// Creates a factory of pools with these options, as far as the pools support them:
@@ -98,7 +98,8 @@ pub trait PoolUser: Send + Sync + 'static {
 pub enum Claim {
     /// A connection that was checked in is handed out again.
     Reuses,
-    /// A check-out from a paused pool fails at once with a [retryable](Error::is_retryable_pool) error.
+    /// A check-out from a paused pool fails at once with a [retryable](Error::is_retryable_pool)
+    /// error.
     Pauses,
     /// A clear and the closing of the pool fail the check-outs that wait.
     EvictsWaiters,
@@ -106,7 +107,7 @@ pub enum Claim {
     /// commands on older connections, and the opening of connections.
     Interrupts,
     /// `maxPoolSize` limits the connections, and a check-out beyond it waits. A connection that
-    /// cannot be opened leaves its place to others.
+    /// cannot be opened frees its place.
     MaxPoolSize,
     /// `maxConnecting` limits the connections that are being opened. A check-out that waits for its
     /// turn takes a connection that is checked in meanwhile.
@@ -204,8 +205,8 @@ impl<U> Check<U> {
     }
 }
 
-/// Lists checks, each with a contract, the required claims, the words of its rule and the required
-/// earlier checks.
+/// Lists checks, each with a contract, the required claims, the wording of its rule and the
+/// required earlier checks.
 macro_rules! checks {
     ($($contract:ident $(if $claim:ident)*: $words:literal
         => $module:ident :: $check:ident $([$($need:ident),*])?),* $(,)?) => {

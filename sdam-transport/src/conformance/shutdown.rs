@@ -40,7 +40,7 @@ pub(super) const RULES: [Rule; 6] = [
         => connections_close_after_shutdown),
 ];
 
-/// Starts tasks, ends the runtime by `shut_down`, and then checks the rules.
+/// Starts tasks, ends the runtime with `shut_down`, and then checks the rules.
 pub(super) fn check(runtime: &Runtime, shut_down: impl FnOnce(), report: &mut Report) {
     let [start, live_tasks, late_tasks, timers, attempts, connections] = RULES;
     let (before, live) = oneshot::channel();
@@ -79,7 +79,7 @@ fn follow<F: Future<Output = Outcome> + Send + 'static>(
 
 /// The tasks, timer and connection that are alive when the runtime is shut down.
 struct Live {
-    /// Ends when every task has been dropped.
+    /// This channel ends when every task has been dropped.
     tasks: mpsc::UnboundedReceiver<()>,
     timer: BoxFuture<'static, ()>,
     deadline: Instant,
@@ -125,7 +125,7 @@ impl Live {
 
 async fn live_tasks_are_dropped(mut tasks: mpsc::UnboundedReceiver<()>, run: Run) -> Outcome {
     run.step("waiting for tasks to be dropped that were alive at the shutdown");
-    // Ends when all tasks have dropped their senders; none sends again.
+    // The loop ends when all tasks have dropped their senders; none sends again.
     while tasks.next().await.is_some() {}
     Ok(())
 }
@@ -134,7 +134,7 @@ async fn tasks_spawned_after_shutdown_are_dropped(runtime: Runtime, run: Run) ->
     let (guard, later) = oneshot::channel::<()>();
     run.step("waiting for a task to be dropped that was spawned after the shutdown");
     runtime.spawner.spawn(Task::new("late", async move {
-        // Received only if the task ran, which is an error.
+        // This is received only if the task ran, which is an error.
         let _ = guard.send(());
     }));
     ensure!(later.await.is_err(), "it ran after the runtime had shut down");

@@ -103,7 +103,7 @@ fn only_errors_of_tls_itself_violate_its_protocol() {
     let own = || io::Error::from(Io::InvalidInput);
     assert_eq!(kind(Stage::Tls, own()), ErrorKind::Protocol);
     assert_eq!(kind(Stage::Hello, own()), ErrorKind::Network);
-    // EINVAL
+    // The code of `EINVAL`.
     let system = io::Error::from_raw_os_error(22);
     assert_eq!(system.kind(), Io::InvalidInput);
     assert_eq!(kind(Stage::Tls, system), ErrorKind::Network);

@@ -12,7 +12,7 @@ pub(super) fn encode(metadata: &ClientMetadata) -> Box<[u8]> {
         libraries: metadata.libraries.len(),
     };
     let mut document = plan.write(metadata);
-    // Handshake: "Limitations", in this order.
+    // The order is that of Handshake: "Limitations".
     let steps: [fn(&mut Plan); 3] = [
         |plan| plan.environment = Detail::Essential,
         |plan| plan.os = Detail::Essential,

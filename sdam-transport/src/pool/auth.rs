@@ -6,8 +6,8 @@ use sdam_core::{address::ServerAddress, error::Error, hello::HelloAuth};
 /// Authenticates the new connections of pools (Authentication: "Authentication Handshake").
 ///
 /// A pool stores it as `Arc<dyn Authenticator>` and passes it to
-/// [`PoolContext::establish_with`](super::PoolContext::establish_with), which sends the commands, applies
-/// the time limit and reports the errors. Monitors do not authenticate.
+/// [`PoolContext::establish_with`](super::PoolContext::establish_with), which sends the commands,
+/// applies the time limit and reports the errors. Monitors do not authenticate.
 ///
 /// # Contract
 ///
@@ -27,7 +27,7 @@ pub trait Authenticator: Send + Sync + Debug + 'static {
     async fn begin(&self, server: &ServerAddress) -> Result<Box<dyn Conversation>, Error>;
 }
 
-/// The authentication of one connection: replies in, commands out.
+/// The authentication of one connection: takes replies and returns commands.
 ///
 /// # Contract
 ///

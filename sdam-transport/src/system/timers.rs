@@ -136,7 +136,7 @@ impl Drop for Timer {
         if let Some(number) = self.number {
             let timers = &self.clock.timers;
             let removed = timers.state().waiting.remove(&(self.deadline, number));
-            // Dropped after the lock is released, as above.
+            // Dropping a waker may take the lock, so it is released first.
             drop(removed);
             timers.changed.notify_one();
         }

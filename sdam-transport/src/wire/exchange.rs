@@ -102,7 +102,7 @@ impl Exchange {
     /// A [`WireError`] if the message is out of order. The connection is then unusable, and every
     /// later call fails.
     pub fn accept<'m>(&mut self, message: &'m WireMessage) -> Result<Reply<'m>, WireError> {
-        // Broken, unless the message passes every check.
+        // The exchange stays broken unless the message passes every check.
         let due = match mem::replace(&mut self.state, State::Broken) {
             State::Due(due) => due,
             State::Idle => return Err(WireError::UnexpectedReply),

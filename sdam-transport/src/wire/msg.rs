@@ -159,7 +159,7 @@ pub(super) fn decode(cursor: &mut Cursor<'_>) -> Result<Layout, WireError> {
     }
     let start = cursor.position();
     let mut body = None;
-    // A sorted set, because their number is limited only by the message length.
+    // The set is sorted, because the message length alone limits the number of identifiers.
     let mut identifiers: BTreeSet<&[u8]> = BTreeSet::new();
     while !cursor.rest().is_empty() {
         match Section::decode(cursor)? {

@@ -36,7 +36,7 @@ mod report {
     /// The duration of a measurement in steady state, in seconds: whole heartbeats.
     const WINDOW: u64 = 30;
 
-    /// The same for a quick run.
+    /// The duration of a quick measurement, in seconds.
     const QUICK_WINDOW: u64 = 10;
 
     /// Measures all figures. `words` are criterion's options and part of a benchmark's name.

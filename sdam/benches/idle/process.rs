@@ -96,7 +96,7 @@ fn status_of(path: &str, key: &str) -> f64 {
 
 /// Returns the processor time of all threads of this process, in microseconds.
 pub(crate) fn cpu() -> f64 {
-    // Nanoseconds, where /proc/self/stat counts hundredths of a second.
+    // The unit is nanoseconds; /proc/self/stat counts only hundredths of a second.
     fs::read_dir("/proc/self/task")
         .unwrap()
         .map(|task| fs::read_to_string(task.unwrap().path().join("schedstat")).unwrap())

@@ -2,7 +2,7 @@
 //!
 //! Servers, clock and tasks are on one thread and need no sockets. So instructions and memory are
 //! the same in each run, also on a busy machine. The figures include the executor, the timer and
-//! the sink of the benchmark, which are as simple as can be.
+//! the sink of the benchmark, which are as simple as possible.
 
 #![expect(clippy::unwrap_used, reason = "a panic fails the benchmark")]
 

@@ -61,17 +61,17 @@ impl Orders {
         orders.push(order);
     }
 
-    /// Makes the task read the server's deadline again. The caller has to wake it.
+    /// Makes the task read the server's deadline again. The caller has to wake the task.
     pub(crate) fn look(&self) {
         self.lock().news.look = true;
     }
 
-    /// Requests an immediate check from the task. The caller has to wake it.
+    /// Requests an immediate check from the task. The caller has to wake the task.
     pub(crate) fn check(&self) {
         self.lock().news.check = true;
     }
 
-    /// Ends the task after the earlier orders. The caller has to wake it.
+    /// Ends the task after the earlier orders. The caller has to wake the task.
     pub(crate) fn end(&self) {
         self.lock().news.end = true;
     }

@@ -95,5 +95,5 @@ impl PendingSelections {
     }
 }
 
-/// The text of a selection that fails because the topology is closed.
+/// The error text of a selection that fails because the topology is closed.
 pub(crate) const CLOSED: &str = "the topology is closed: start a new one to select servers";

@@ -17,7 +17,7 @@ use crate::sync::{ArcSwap, Event, Guard};
 pub struct Snapshot {
     pub(crate) version: u64,
     pub(crate) description: Arc<TopologyDescription>,
-    /// Parallel to the description's servers.
+    /// The servers in the order of the description.
     pub(crate) servers: Arc<[Arc<Server>]>,
     pub(crate) closed: bool,
 }

@@ -83,7 +83,7 @@ impl Link {
         let result = catch_unwind(AssertUnwindSafe(|| act(connection)));
         if result.is_err() {
             self.panicked = true;
-            // Dropping it may panic again.
+            // Dropping the connection may panic again.
             let broken = std::mem::take(&mut self.connection);
             let _ = catch_unwind(AssertUnwindSafe(|| drop(broken)));
         }

@@ -91,7 +91,7 @@ impl Member {
         shared.generation(self.id(), self.service)
     }
 
-    /// Returns the time for which the connection has been idle; `None` if there is none.
+    /// Returns the time for which the connection has been idle; `None` without a connection.
     pub(super) fn idle(&mut self, now: Instant) -> Option<Duration> {
         self.connection.wire().map(|_| now.since(self.used))
     }

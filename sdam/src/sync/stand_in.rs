@@ -22,7 +22,7 @@ use super::{
 /// swap are visible. It may not be the latest value, unless something else orders the swap
 /// before the load.
 pub(crate) struct ArcSwap<T> {
-    /// All values ever stored. Its lock is invisible to loom, so it orders nothing.
+    /// All values ever stored. The lock is invisible to loom, so it orders nothing.
     values: std::sync::Mutex<Vec<Arc<T>>>,
     latest: AtomicUsize,
 }

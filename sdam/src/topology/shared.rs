@@ -159,8 +159,8 @@ impl Shared {
         let lane = lane_of_thread() % LANES;
         let [first, ..] = &self.random;
         let counter = &self.random.get(lane).unwrap_or(first).0;
-        // Deliberately not one atomic step, which would take longer. Two threads of one lane may
-        // draw the same number, which is harmless.
+        // This is deliberately not one atomic step, which would take longer. Two threads of one
+        // lane may draw the same number, which is harmless.
         let state = counter.load(Ordering::Relaxed);
         counter.store(state.wrapping_add(0x9E37_79B9_7F4A_7C15), Ordering::Relaxed);
         (mix(state), lane)
@@ -424,7 +424,7 @@ impl Shared {
         self.read(|deployment| deployment.deadline_of(timer, self.waiters.any()))
     }
 
-    /// Ends the checks of a server whose task is gone.
+    /// Ends the checks of a server whose task was dropped.
     pub(super) fn deserted(self: &Arc<Self>, server: ServerId) {
         self.act(server, || Input::Deserted { server });
     }

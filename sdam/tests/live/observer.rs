@@ -65,7 +65,7 @@ impl Observer {
         self.record.wait_for(what, mark, find)
     }
 
-    /// Waits for a description that satisfies `wanted`; the current one counts.
+    /// Waits for a description that satisfies `wanted`, which may be the current one.
     pub(crate) fn wait_for_topology(
         &self,
         what: &str,

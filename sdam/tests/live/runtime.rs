@@ -26,7 +26,7 @@ impl Host {
                 let runtime = sdam_runtime_tokio::from_handle(tokio.handle().clone()).unwrap();
                 Self { runtime, _tokio: Some(tokio) }
             }
-            // Their timers, sockets and executors are global to the process.
+            // The timers, sockets and executors of these runtimes are global to the process.
             "smol" => Self::of_process(sdam_runtime_smol::runtime()),
             "async-std" => Self::of_process(sdam_runtime_async_std::runtime()),
             other => panic!("SDAM_LIVE_RUNTIME={other}: one of tokio, smol, async-std"),

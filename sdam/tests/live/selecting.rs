@@ -144,7 +144,7 @@ fn a_member_above_max_staleness_is_not_selected() {
     let expected = lag(&description, &late).unwrap() + FREQUENCY.as_millis() as i64;
     let off = expected - staleness.as_millis() as i64;
     assert!(off.abs() <= 1, "{staleness:?} instead of {expected} ms");
-    // The member's own last write date, which does not change because it applies nothing.
+    // The member's own last write date, which does not change because the member applies nothing.
     let hello = set.member(2).hello().unwrap();
     let last_write = hello.get_document("lastWrite").unwrap();
     assert_eq!(

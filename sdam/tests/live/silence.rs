@@ -63,8 +63,7 @@ fn start(builder: ReplicaSetBuilder) -> Option<ReplicaSet> {
     or_skip(builder.start(&[MemberSpec::new(), MemberSpec::new(), MemberSpec::new()])).unwrap()
 }
 
-/// Silences the primary and measures the inserts of all clients, then ends the silence; several
-/// times.
+/// Repeatedly silences the primary, measures the inserts of all clients, and ends the silence.
 fn compare(set: &ReplicaSet, silence: &str, cut: impl Fn(&Mongod), heal: impl Fn(&Mongod)) {
     let host = Host::start();
     // A majority may take a minute more, if a secondary replicates from the silent member.

@@ -69,7 +69,7 @@ fn refusal(outcome: Result<Document, Error>) -> Error {
     outcome.unwrap_err()
 }
 
-/// Runs a failover with authenticated operations before and after; returns the trace.
+/// Runs a failover with authenticated operations before and after; returns the hash of the trace.
 fn failover(seed: u64, version: ServerVersion, user: &User) -> u64 {
     let sim = Sim::new(seed, &set([user.clone()]).version(version));
     sim.block_on(async {

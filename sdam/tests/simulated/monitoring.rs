@@ -61,12 +61,12 @@ impl Harness {
         Self::prepared(|_| (), uri)
     }
 
-    /// Does the same after preparing the set.
+    /// Starts a topology like [`start`](Self::start), after `prepare` has changed the set.
     fn prepared(prepare: impl FnOnce(&Sim), uri: &str) -> Self {
         Self::with(prepare, Options::parse(&format!("mongodb://{uri}")).unwrap())
     }
 
-    /// Does the same with these options.
+    /// Starts a topology with these options, after `prepare` has changed the set.
     fn with(prepare: impl FnOnce(&Sim), options: Options) -> Self {
         let sim = simulation(1);
         sim.run_for(Duration::from_secs(20));
@@ -75,7 +75,7 @@ impl Harness {
         let recorded = Arc::clone(&sent);
         sim.network().add_rule(move |frame| {
             if frame.direction == Direction::ToServer {
-                // Header, flags, and the kind of the one section.
+                // The command follows the header, the flags, and the kind of the only section.
                 let command = Document::from_reader(&frame.bytes[21..]).unwrap();
                 let (at, member) = (frame.at, frame.member);
                 recorded.lock().unwrap().push(Sent { at, member, command });

@@ -107,7 +107,7 @@ fn bad_answers() -> Vec<(Answer, ErrorKind, &'static str)> {
         let line = b"HTTP/1.1 400 Bad Request\r\n\r\n";
         stream.write_all(line).unwrap();
     });
-    // The type of the first element of the body.
+    // Changes the type of the first element of the body.
     let invalid_bson = changed(|reply| reply[16 + 5 + 4] = 0x7E);
     let opcode = changed(|reply| reply[12..16].copy_from_slice(&2012_i32.to_le_bytes()));
     let other_request: Answer =

@@ -170,7 +170,7 @@ fn topologies_on_the_same_runtime_have_different_ids() {
     ids.sort_unstable();
     ids.dedup();
     assert_eq!(ids.len(), 3, "{topologies:?}");
-    // Identity never comes from the seed.
+    // The id never depends on the seed.
     let again = || {
         let backend = Backend::new(
             Arc::clone(&runtime.backend.clock),

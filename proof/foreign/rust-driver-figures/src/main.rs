@@ -1,5 +1,5 @@
-//! Measures our client and pool against the official Rust driver, in the same run and on the same
-//! simulated server.
+//! Measures the client and the pool of `sdam` against the official Rust driver, in the same run and
+//! on the same simulated server.
 //!
 //! Prints lines `bench: NAME VALUE UNIT`, like `cargo xtask bench`. The driver's pool cannot be
 //! used alone, so each figure measures a whole `ping`: selection, check-out, round trip, check-in.

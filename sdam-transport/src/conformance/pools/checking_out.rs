@@ -1,4 +1,4 @@
-//! Checks of check-outs, and of commands on checked out connections.
+//! Checks of the rules for check-outs, and for commands on checked-out connections.
 
 use sdam_core::error::{Error, Stage};
 

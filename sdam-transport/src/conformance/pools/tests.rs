@@ -1,4 +1,4 @@
-//! Tests that the documentation of the seam contains the rules of the suite.
+//! Tests that the documentation of the pool traits contains the rules of the suite.
 
 use std::sync::Mutex;
 

@@ -97,7 +97,7 @@ pub(super) fn pump(mut socket: TcpStream) -> io::Result<Piped> {
                 break;
             }
         }
-        // Ends the other thread, unless a broken socket already has.
+        // Ends the other thread, unless a broken socket has already ended it.
         let _ = socket.shutdown(Shutdown::Both);
     });
     Ok(stream)

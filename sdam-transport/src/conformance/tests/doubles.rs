@@ -239,7 +239,7 @@ impl Transport for BrokenTransport {
 
 #[derive(Debug)]
 struct BrokenConnection {
-    /// Always `Some` until it is dropped.
+    /// Always `Some` until this connection is dropped.
     inner: Option<Box<dyn Connection>>,
     fault: Fault,
     last: Option<WireMessage>,

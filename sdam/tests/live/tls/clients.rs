@@ -26,8 +26,8 @@ fn authenticated(mongod: &Mongod, user_info: &str, options: &str) -> Result<Stri
     Ok(user.as_document().unwrap().get_str("user").unwrap().to_owned())
 }
 
-/// MONGODB-X509, with the user that the server derives from the certificate, and with an explicit
-/// user name.
+/// Authenticates by MONGODB-X509, as the user that the server derives from the certificate, and
+/// with an explicit user name.
 #[test]
 fn a_client_certificate_authenticates_the_user_of_its_subject() {
     // The user name is sent only if it is given (O-5, T-7).

@@ -47,7 +47,7 @@ fn inside_with_seed(seed: u64, forwarders: &[&str]) -> Sim {
 
 /// The observations of a program.
 struct Seen {
-    /// The text of the selection that timed out, on one line and in full.
+    /// The error text of the selection that timed out, on one line and in full.
     error: [String; 2],
     /// The servers called unusable in events, with the reasons.
     unusable: Vec<String>,

@@ -112,7 +112,7 @@ fn both_kinds_of_retries_have_to_be_enabled_for_any_command() {
     }
 }
 
-/// Overload also causes retries of writes that no other error does (I-62, Q-21).
+/// After overload, even writes that no other error allows to retry are retried (I-62, Q-21).
 #[test]
 fn every_write_is_retried_after_overload_also_on_a_standalone() {
     let standalone = Blueprint::standalone(ServerAddress::new("a", 27017));
@@ -136,7 +136,7 @@ fn every_write_is_retried_after_overload_also_on_a_standalone() {
 
 #[test]
 fn with_retargeting_a_retry_avoids_the_overloaded_server() {
-    // With `enableOverloadRetargeting`, a retry avoids the server (I-62, L-26, Q-23).
+    // With `enableOverloadRetargeting`, a retry avoids the overloaded server (I-62, L-26, Q-23).
     let find = encoded(&doc! { "find": "c" });
     for (options, succeeds) in [
         ("readPreference=primaryPreferred", false),

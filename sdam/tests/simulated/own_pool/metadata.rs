@@ -92,7 +92,7 @@ fn record(sim: &Sim, member: MemberId) -> Handshakes {
     let recorded = Arc::clone(&handshakes);
     sim.network().add_rule(move |frame| {
         if frame.direction == Direction::ToServer && frame.member == member {
-            // Header, flags, and the kind of the one section.
+            // The command follows the header, the flags, and the kind of the only section.
             let command = Document::from_reader(&frame.bytes[21..]).unwrap();
             if command.contains_key("client") {
                 recorded.lock().unwrap().push(command);

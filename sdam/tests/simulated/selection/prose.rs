@@ -109,7 +109,7 @@ fn last_writes(topology: &Topology) -> Vec<Option<i64>> {
     servers.map(|server| server.last_write_date).collect()
 }
 
-/// Max Staleness, "Parse lastWriteDate", "Absent lastWriteDate".
+/// Each reply updates the date (Max Staleness: "Parse lastWriteDate", "Absent lastWriteDate").
 #[test]
 fn the_last_write_date_is_taken_from_each_reply_of_a_member() {
     let hosts = hosts(2);

@@ -1,4 +1,4 @@
-//! Selections on a runtime that drops tasks, panics or stands still.
+//! Selections on a runtime that drops tasks, panics or stalls.
 
 use std::{
     pin::pin,
@@ -50,7 +50,7 @@ fn selections_fail_at_once_when_all_monitors_are_dropped() {
     check_shut_down(&attempt(&topology).unwrap().unwrap_err());
     check_shut_down(&topology.try_select(&criteria).unwrap_err());
     assert_eq!(topology.waiters(), 0);
-    // The events also say so, if they are still delivered.
+    // The events also report the cause, if they are still delivered.
     let delivered = |queue: PendingEvents<'_>| {
         let (again, all) = unbounded();
         queue.deliver_now(&again);

@@ -130,7 +130,7 @@ impl Harness {
         self.replica_set_with(|builder| builder.options(change))
     }
 
-    /// Does the same with another builder.
+    /// Starts a topology of the same set, with a changed builder.
     pub(crate) fn replica_set_with<P: PoolHandle>(
         &self,
         change: impl FnOnce(TopologyBuilder) -> TopologyBuilder<P>,

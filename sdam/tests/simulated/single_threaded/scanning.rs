@@ -34,7 +34,7 @@ fn h_1_a_selection_scans_inline_after_60_seconds() {
     harness.advance(1);
     let (second, found) = log(&harness, &mut topology);
     assert!(found);
-    // The primary comes first, on the open connections.
+    // The primary is checked first, and all checks use the open connections.
     assert!(
         second == "a hello, b hello, c hello" || second == "a hello, c hello, b hello",
         "{second}"

@@ -73,8 +73,8 @@ impl World {
         or_skip(Dns::start([])).unwrap().map(Self)
     }
 
-    /// On every runtime and in single-threaded mode: resolves the connection string of `test1`,
-    /// changes the records, and waits until the topology has the ports `after`.
+    /// Resolves the connection string of `test1`, changes the records, and waits until the topology
+    /// has the ports `after`, on every runtime and in single-threaded mode.
     pub(super) fn check(&self, change: impl Fn(&Dns), after: &[u16]) {
         // A look-up may take several seconds of real time.
         self.each("connectTimeoutMS=2000000", |client| {

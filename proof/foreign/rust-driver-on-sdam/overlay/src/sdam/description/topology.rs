@@ -222,7 +222,7 @@ pub(crate) fn choose_n<T>(values: &[T], n: usize) -> impl Iterator<Item = &T> {
 /// The topology's support for transactions.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum TransactionSupportStatus {
-    /// No known server can tell yet.
+    /// The servers known so far do not determine it.
     #[default]
     Undetermined,
 
