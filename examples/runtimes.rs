@@ -23,7 +23,7 @@ fn run(name: &str, uri: &str) -> Result<ServerAddress, Box<dyn Error>> {
             let host = tokio::runtime::Runtime::new()?;
             host.block_on(async { application(uri, runtime::tokio()?).await })
         }
-        // These two work with any executor.
+        // The runtimes smol and async-std work with any executor.
         "smol" => block_on(application(uri, runtime::smol())),
         "async-std" => block_on(application(uri, runtime::async_std())),
         other => Err(format!("no such runtime: {other}; there are tokio, smol, async-std").into()),

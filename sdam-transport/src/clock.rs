@@ -37,7 +37,7 @@ pub trait Clock: Send + Sync + Debug + 'static {
     /// Returns the wall-clock time for events. It is only displayed; no decision depends on it.
     /// [`system::wall`](crate::system::wall) returns the operating system's.
     ///
-    /// There is no default implementation, for the same reason.
+    /// There is no default implementation, as for [`now`](Self::now).
     fn wall(&self) -> UnixTime;
 
     /// Returns a future that is ready at `deadline`.

@@ -215,7 +215,7 @@ impl<D: Dial> Transport for NetTransport<D> {
     }
 }
 
-/// Returns the deadline of the next sequential attempt when `left` remain.
+/// Returns the deadline of the next sequential attempt when `left` attempts remain.
 fn share(now: Instant, deadline: Instant, left: usize) -> Instant {
     let left = u32::try_from(left).unwrap_or(u32::MAX).max(1);
     now + deadline.since(now) / left

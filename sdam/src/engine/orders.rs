@@ -41,7 +41,7 @@ pub(crate) struct News {
     pub(crate) look: bool,
     /// True if an immediate check was requested.
     pub(crate) check: bool,
-    /// True if the server has left the topology; stays true.
+    /// True once the server has left the topology.
     pub(crate) end: bool,
 }
 

@@ -45,9 +45,10 @@ pub enum CurrentError {
 /// An enabled runtime adapter.
 pub(super) struct Adapter<R> {
     pub(super) feature: &'static str,
-    /// True if it captures the runtime of the calling context; false if it works everywhere.
+    /// True if the adapter captures the runtime of the calling context; false if it works
+    /// everywhere.
     pub(super) needs_context: bool,
-    /// `None` if there is no such context.
+    /// Returns the runtime; `None` outside of its context.
     pub(super) make: fn() -> Option<R>,
 }
 

@@ -1,5 +1,5 @@
 //! Deployments that cannot be reached by their members' names: through address translation and
-//! proxies, and the diagnoses without these.
+//! proxies, and the diagnoses if both are missing.
 
 mod diagnosis;
 mod wrapped;

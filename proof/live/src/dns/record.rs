@@ -57,7 +57,7 @@ impl Record {
     }
 
     /// Sets the time to live in seconds; 60 by default. All records of a name and type must have
-    /// the same.
+    /// the same time.
     pub fn ttl(mut self, seconds: u32) -> Self {
         self.ttl = seconds;
         self

@@ -69,7 +69,7 @@ pub(super) fn connections_with_bad_replies_are_not_reused<U: PoolUser>(lab: &Lab
         let command = setup.command(connection);
         let outcome = setup.end_command(&command)?;
         ensure!(outcome.is_err(), "the command succeeds with a message that cannot be its reply");
-        // Two check-outs would find the connection anywhere in the pool's list.
+        // If the pool kept the connection, one of two check-outs would get it.
         let connections = [setup.open()?, setup.open()?];
         for connection in connections {
             let (connection, later) = setup.socket_of(connection).map_err(|error| {

@@ -57,7 +57,7 @@ pub(super) fn reports_are_made_with_no_lock_held<U: PoolUser>(lab: &Lab<U>) -> O
         if !options.is_empty() && !lab.is_balanced() {
             continue;
         }
-        // Each case has its own pool, so that a broken connection from another one does not
+        // Each case has its own pool, so that a broken connection of another case does not
         // interfere.
         let start = || {
             let setup = lab.ready(options)?;

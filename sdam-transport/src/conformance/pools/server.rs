@@ -26,12 +26,12 @@ use crate::{
 /// The server's treatment of connection attempts, hellos or other commands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Gate {
-    /// They succeed immediately.
+    /// Attempts and commands succeed immediately.
     #[default]
     Open,
-    /// They wait until the gate changes.
+    /// Attempts and commands wait until the gate changes.
     Held,
-    /// They fail immediately.
+    /// Attempts and commands fail immediately.
     Broken,
 }
 

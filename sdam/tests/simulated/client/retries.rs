@@ -114,7 +114,7 @@ fn in_a_sharded_cluster_a_retry_avoids_the_mongos_that_failed() {
     let world = World::start(&Blueprint::sharded(hosts), "");
     let find = encoded(&doc! { "find": "c" });
     let read = Command::read("test", find.as_bytes());
-    // One of the two has the fail point, which closes the connection each time.
+    // One of the two mongoses has the fail point, which closes the connection each time.
     let data = doc! { "failCommands": ["find"], "closeConnection": true };
     world.fail(doc! { "times": 1000 }, data);
     for _ in 0..20 {

@@ -188,7 +188,7 @@ impl Clock for HastyClock {
     }
 
     fn sleep_until(&self, deadline: Instant) -> BoxFuture<'static, ()> {
-        // One nanosecond later, because the division rounds down.
+        // The timer is one nanosecond longer, because the division rounds down.
         let left = deadline.since(Instant::EPOCH) / HASTE + Duration::from_nanos(1);
         self.0.sleep_until(Instant::EPOCH + left)
     }

@@ -17,9 +17,10 @@ pub fn all(quick: Quick) -> Result<()> {
     let deployment = Deployment::start(Kind::ReplicaSet, 3)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let client = runtime.block_on(start(&deployment, None))?;
-    // One heartbeat, after which all connections of the monitors are open.
+    // Waits for one heartbeat, after which all connections of the monitors are open.
     runtime.block_on(async { sleep(Duration::from_secs(11)).await });
-    // Whole heartbeat intervals of 10 s, so that each round has the same number of heartbeats.
+    // The time is whole heartbeat intervals of 10 s, so each round has the same number of
+    // heartbeats.
     let time = Duration::from_secs(quick.or(10, 30));
     let (woken, used) = (sleeps()?, cpu()?);
     runtime.block_on(async { sleep(time).await });
