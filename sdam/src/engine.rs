@@ -360,7 +360,7 @@ impl Engine {
     }
 }
 
-/// Returns the server whose answers the input concerns.
+/// Returns the server about whose answers the input reports.
 fn subject(input: &Input) -> Option<ServerId> {
     match input {
         Input::Connected { conn } | Input::Reply { conn, .. } | Input::Failed { conn, .. } => {

@@ -63,7 +63,7 @@ pub(super) struct State {
     connects: Gate,
     hellos: Gate,
     commands: Gate,
-    /// The reply to the next command.
+    /// The invalid reply to the next command, if it gets one.
     bad_reply: Option<BadReply>,
     /// The service to which new connections lead.
     service: Option<ObjectId>,

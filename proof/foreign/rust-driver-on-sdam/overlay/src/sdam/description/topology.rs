@@ -1,4 +1,4 @@
-//! The driver's view of a deployment, made from the framework's.
+//! The driver's view of a deployment, converted from the framework's view.
 
 pub(crate) mod server_selection;
 #[cfg(test)]
