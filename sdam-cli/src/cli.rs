@@ -193,7 +193,7 @@ impl Cli {
             Command::Report(arguments) => {
                 Exit::of(report::run(&arguments, standard_output(), io::stderr()))
             }
-            // Rendered into memory first, because the generators panic if the reader has gone.
+            // Render into memory first, because the generators panic if the reader closes the pipe.
             Command::Completions { shell } => {
                 let mut text = Vec::new();
                 clap_complete::generate(shell, &mut command(), "sdam", &mut text);
@@ -204,7 +204,7 @@ impl Cli {
     }
 }
 
-/// Becomes ready at Ctrl-C, at SIGTERM, and when the reader of standard output has gone.
+/// Becomes ready at Ctrl-C, at SIGTERM, and when the reader of standard output closes the pipe.
 async fn stopped_or_abandoned() {
     select(pin!(exit::stopped()), pin!(abandoned())).await;
 }

@@ -59,7 +59,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Only errors of the two streams; other errors are printed and set the exit code.
+/// If writing to a stream fails. Other errors are printed and set the exit code.
 pub fn run(
     arguments: &Arguments,
     mut output: impl Write,

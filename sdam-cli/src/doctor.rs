@@ -33,7 +33,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Only write errors; other errors are printed on the console and set the exit code.
+/// If writing to the console fails. Other errors are printed there and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,

@@ -90,7 +90,7 @@ where
 }
 
 /// Runs `program` on a new runtime, like [`run`], if it serves others until it is stopped: its exit
-/// code does not depend on whether anybody reads its notices.
+/// code does not depend on whether its notices are read.
 pub(crate) fn serve<F>(program: impl FnOnce(Console<Output, Output>) -> F) -> io::Result<Exit>
 where
     F: Future<Output = io::Result<Exit>>,
@@ -159,7 +159,7 @@ mod tests {
         let (over, never) = mpsc::channel::<()>();
         let (begun, look_up) = mpsc::channel();
         let exit = run(|_| async move {
-            // The threads on which tokio resolves host names.
+            // tokio resolves host names on such blocking threads.
             tokio::task::spawn_blocking(move || {
                 begun.send(()).unwrap();
                 never.recv()

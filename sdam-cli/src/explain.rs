@@ -47,7 +47,7 @@ const TAGS: [(&str, &str); 3] = [("ny", "1"), ("ny", "2"), ("la", "1")];
 ///
 /// # Errors
 ///
-/// Only write errors; other errors are printed on the console and set the exit code.
+/// If writing to the console fails. Other errors are printed there and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -63,7 +63,7 @@ pub async fn run<O: Write, R: Write>(
         }
     };
     let result = session.run(arguments, &mut console).await;
-    // Also after a write error, so that no exchange is cut off.
+    // Close the topology even after a write error, so that no exchange is cut off.
     session.topology.close().await;
     result
 }

@@ -71,7 +71,7 @@ pub const HEALTHY: &str = "/-/healthy";
 ///
 /// # Cancel safety
 ///
-/// Dropping it closes all connections.
+/// Dropping the future closes all connections.
 pub async fn serve<A>(listener: TcpListener, answer: A, stop: impl Future<Output = ()>)
 where
     A: AsyncFn(&Parts) -> Response<String>,
@@ -113,7 +113,8 @@ where
                         let _ = select(pin!(timeout(TIMEOUT, connection)), pin!(displaced)).await;
                         drop(visit);
                     });
-                    // Requests that have arrived are noticed first, so that they need not yield.
+                    // Notice requests that have arrived first, because their connections are then
+                    // no longer idle.
                     yield_now().await;
                 }
                 Err(_) => sleep(ACCEPT_BACKOFF).await,

@@ -14,7 +14,7 @@ use futures::{
     executor::block_on,
 };
 
-/// The maximum length of a line, that of recordings.
+/// The maximum length of a line, which is that of a recording's lines.
 const MAX_LINE: u64 = 128 << 20;
 /// The maximum length of a text.
 const MAX_TEXT: u64 = 4 << 20;
@@ -44,7 +44,7 @@ pub(crate) fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
 ///
 /// # Errors
 ///
-/// Also those of [`read_line`].
+/// If the file cannot be opened, and as [`read_line`].
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let (mut source, mut bytes) = (open(path)?, Vec::new());
     for line in 1.. {
@@ -55,8 +55,8 @@ pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Appends the next line to `bytes`, and returns its length; 0 at the end. `number` is that of the
-/// line.
+/// Appends the next line to `bytes`, and returns its length; 0 at the end. `number` is the line
+/// number.
 ///
 /// # Errors
 ///
@@ -75,11 +75,11 @@ pub(crate) fn read_line(
     Ok(read)
 }
 
-/// Reads a UTF-8 text file that somebody has written.
+/// Reads a UTF-8 text file that a user has written.
 ///
 /// # Errors
 ///
-/// If it is too long for that.
+/// If the file cannot be read, or is longer than such a text can be.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open(path)?.take(MAX_TEXT + 1).read_to_string(&mut text)?;

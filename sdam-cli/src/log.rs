@@ -88,7 +88,7 @@ impl EventSink for LogSink {
             component.as_str(),
             sanitize(&message.to_string()),
         );
-        // In a single call, so that lines are not mixed. An error cannot be reported anywhere.
+        // A single call keeps lines from being mixed. An error cannot be reported anywhere.
         let _ = state.out.write_all(line.as_bytes());
     }
 

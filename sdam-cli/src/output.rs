@@ -230,8 +230,8 @@ impl Drop for Handle {
     }
 }
 
-/// Becomes ready when the reader of standard output has gone. Never becomes ready if the output is
-/// not a pipe, or if the system cannot tell.
+/// Becomes ready when the reader of standard output closes the pipe. Never becomes ready if the
+/// output is not a pipe, or if the system cannot tell.
 pub async fn abandoned() {
     let (gone, left) = oneshot::channel();
     let thread = thread::Builder::new().name("reader".to_owned());

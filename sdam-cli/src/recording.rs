@@ -123,7 +123,7 @@ impl Recording {
         })
     }
 
-    /// Returns the name of the client's place, from `--vantage`.
+    /// Returns the name of the client's vantage point, from `--vantage`.
     pub fn vantage(&self) -> Option<&str> {
         self.origin.vantage.as_deref()
     }
@@ -197,7 +197,7 @@ fn progress(name: &str, length: usize) -> ProgressBar {
     if length < LONG {
         return ProgressBar::hidden();
     }
-    // Hidden unless standard error is a terminal.
+    // The bar is hidden unless standard error is a terminal.
     let bar = ProgressBar::new(length as u64).with_message(sanitize(name));
     match ProgressStyle::with_template("reading {msg} {bar:40} {percent} %, {eta} left") {
         Ok(style) => bar.with_style(style),

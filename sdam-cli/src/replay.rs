@@ -81,7 +81,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Only errors of the streams; other errors are printed and set the exit code.
+/// If writing to a stream fails. Other errors are printed and set the exit code.
 pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -> io::Result<Exit> {
     let path = arguments.trace.as_deref().unwrap_or(&arguments.lines);
     let name = input::name(path);
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments, output: impl Write, mut remarks: impl Write) -
 ///
 /// # Errors
 ///
-/// Only errors of the two outputs: an invalid line leads to [`Exit::BAD_LINES`].
+/// If writing to an output fails. An invalid line leads to [`Exit::BAD_LINES`].
 pub fn lines(
     name: &str,
     mut input: impl BufRead,
@@ -173,7 +173,7 @@ impl Replay {
     ///
     /// # Errors
     ///
-    /// The error in the line; the topology is then unchanged.
+    /// If the line is invalid. The topology is then unchanged.
     pub fn line(&mut self, line: &[u8]) -> Result<Answer, String> {
         let step = Step::parse(line)?;
         let remarks = match (&mut self.topology, step) {
@@ -181,7 +181,7 @@ impl Replay {
             (None, _) => return Err(r#"the first line must be {"uri":"mongodb://..."}"#.into()),
             (Some(_), Step::Start(_)) => return Err("the topology is already started".into()),
             (Some(topology), step) => {
-                // Only the order of events matters, so any step will do.
+                // Only the order of events matters, so the length of the step is arbitrary.
                 self.now = self.now + Duration::from_secs(1);
                 let remark = match step {
                     Step::Start(_) => None,

@@ -61,7 +61,7 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Only write errors; other errors are printed and set the exit code.
+/// If writing to the console fails. Other errors are printed and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     console: Console<O, R>,
@@ -183,7 +183,8 @@ impl<O: Write> Session<O> {
         }
     }
 
-    /// Executes a command and prints everything except the answer; an inner error is the answer.
+    /// Executes a command and prints everything except the answer. An inner error is the text of a
+    /// negative answer.
     async fn execute(&mut self, command: &Command) -> io::Result<Result<Next, String>> {
         let done = match command {
             Command::Step(Step::Act(action)) => self.server.apply(action),

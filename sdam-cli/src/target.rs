@@ -61,7 +61,7 @@ impl Target {
         let Some(value) = variable.filter(|value| !is_given && !value.is_empty()) else {
             return Ok(());
         };
-        // Without the value, which may contain a password.
+        // The message omits the value, which may contain a password.
         let uri = value.to_str().ok_or_else(|| {
             Failure::config("SDAM_URI: it is not valid UTF-8; set it to a line such as mongodb://localhost:27017")
         })?;
@@ -128,8 +128,8 @@ impl Target {
         Ok(runtime)
     }
 
-    /// Like [`options`](Self::options), limited by --timeout. The selection of a server is limited to
-    /// the remaining time.
+    /// Like [`options`](Self::options), limited by --timeout. The selection of a server is limited
+    /// to the remaining time.
     pub(crate) async fn options_within(
         uri: &str,
         backend: &Backend,
@@ -202,8 +202,8 @@ fn redact_line(line: &str) -> String {
     shown.join("://")
 }
 
-/// Hides what follows the user in the part of a line after `://`, or all secret options if it is the
-/// first part.
+/// Hides what follows the user name in the part of a line after `://`. In the first part, hides all
+/// secret options instead.
 fn hide_rest(index: usize, part: &str) -> String {
     let end = part.find(['/', '?', ' ', '\'', '"', '`', '\n']).unwrap_or(part.len());
     let (hosts, rest) = part.split_at(end);

@@ -88,7 +88,7 @@ pub(crate) fn sanitize(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) { '\u{fffd}' } else { c }).collect()
 }
 
-/// Does the same to each line.
+/// Replaces the same characters as [`sanitize`] in each line, but keeps line breaks.
 pub(crate) fn sanitize_lines(text: &str) -> String {
     text.chars().map(|c| if is_harmful(c) && c != '\n' { '\u{fffd}' } else { c }).collect()
 }
@@ -98,7 +98,7 @@ pub(crate) fn json_line(value: &serde_json::Value) -> String {
     let mut line = String::new();
     for c in value.to_string().chars() {
         if is_harmful(c) {
-            // Only in strings. Writing to a string cannot fail.
+            // Such characters occur only in JSON strings. Writing to a `String` cannot fail.
             let _ = write!(line, "\\u{:04x}", u32::from(c));
         } else {
             line.push(c);

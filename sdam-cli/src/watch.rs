@@ -58,7 +58,7 @@ pub fn has_screen() -> bool {
 ///
 /// # Errors
 ///
-/// Only write errors; other errors are printed on the console and set the exit code.
+/// If writing to the console fails. Other errors are printed there and set the exit code.
 pub async fn run<O: Write, R: Write>(
     arguments: &Arguments,
     mut console: Console<O, R>,
@@ -94,7 +94,7 @@ impl Session {
         let Some(uri) = arguments.target.uri()? else {
             let demonstration = Demonstration::start(arguments.pause).map_err(Failure::other)?;
             let mut options = Options::parse(demonstration.uri()).map_err(Failure::config)?;
-            // A single seed, so that the demonstration shows the discovery of the others.
+            // Use a single seed, so that the demonstration shows the discovery of the others.
             options.seeds.truncate(1);
             return Ok(Self { runtime, options, demonstration: Some(demonstration) });
         };
@@ -127,7 +127,7 @@ impl Session {
         }
         let hook = {
             let notes = notes.clone();
-            // Boxed, because it is large and seldom used.
+            // The future is boxed because it is large and seldom used.
             Box::pin(async {
                 if let Some((changes, program)) = changes {
                     hook::run(program, changes, notes, hook::LIMIT).await;
@@ -179,7 +179,7 @@ impl Session {
                 follow(&topology, started.events, heard, &mut view, until).await
             }
         };
-        // Also after a write error, so that no exchange is cut off.
+        // Close the topology even after a write error, so that no exchange is cut off.
         topology.close().await;
         let lost = recording.and_then(|recording| recording.take_error());
         match (result, lost) {
@@ -239,7 +239,8 @@ pub(crate) async fn follow<P: PoolHandle, O: Write, R: Write>(
     };
     topology.close().await;
     let mut rest: Vec<_> = iter::from_fn(|| events.try_next()).collect();
-    // The last change comes from closing the topology, so it is no change of the deployment.
+    // The last change comes from closing the topology, so it does not show a change of the
+    // deployment.
     let is_change = |kind: &EventKind| matches!(kind, EventKind::TopologyDescriptionChanged { .. });
     rest.truncate(rest.iter().rposition(|event| is_change(&event.kind)).unwrap_or_default());
     for event in &rest {

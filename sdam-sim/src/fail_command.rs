@@ -83,7 +83,7 @@ pub enum Mode {
 }
 
 impl Mode {
-    /// Counts a command, and returns whether it triggers the fail point.
+    /// Counts a command. Returns whether it triggers the fail point.
     pub(crate) fn strikes(&mut self) -> bool {
         match self {
             Self::AlwaysOn | Self::Skip(0) => true,
@@ -101,7 +101,7 @@ impl Mode {
 }
 
 impl FailCommand {
-    /// Counts a matching command, and returns whether it triggers the fail point.
+    /// Counts a command that matches. Returns whether it triggers the fail point.
     pub(crate) fn triggers(&mut self, request: &Request, app_name: Option<&str>) -> bool {
         // The fail point matches both spellings of legacy hello, whichever is named.
         let is_named = self.commands.iter().any(|name| {

@@ -64,7 +64,7 @@ pub(crate) struct Process {
     pub(crate) flood: Option<Duration>,
     pub(crate) fail_command: Option<FailCommand>,
     /// The fail point `onPrimaryTransactionalWrite`. It closes the connection after a statement of
-    /// a numbered write or, if an error code is set, before it.
+    /// a write with a transaction number or, if an error code is set, before it.
     pub(crate) fail_write: Option<FailCommand>,
     /// The number of times that fail points were triggered in this process.
     pub(crate) fail_point_hits: i32,

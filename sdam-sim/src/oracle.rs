@@ -20,15 +20,16 @@ use sdam_core::{
 pub use self::audit::audit;
 
 names! {
-    /// An invariant, with a single word for tables and files. `P1` to `P10` are names of the design.
+    /// An invariant, with a name for tables and files. The design documents use the numbers `P1` to
+    /// `P10`.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
     #[non_exhaustive]
     pub enum Oracle {
         /// P1: at most one primary; the topology type agrees.
         OnePrimary = "P1-one-primary",
-        /// P2: elections are only replaced by newer ones.
+        /// P2: an election is only replaced by a newer one.
         Election = "P2-election",
-        /// P3: every selectable server's pool is ready; the pool of a lost server is cleared.
+        /// P3: every selectable server's pool is ready; the pool of a failed server is cleared.
         Pools = "P3-pools",
         /// P4: event numbers and pool generations have no gaps.
         Sequence = "P4-sequence",
@@ -69,17 +70,18 @@ names! {
         BusyLoop = "busy-loop",
         /// Nothing panics.
         Panic = "panic",
-        /// Only known servers that do not answer are suspected, and every suspicion ends.
+        /// Only a known server that does not answer is reported as silent, and every such report
+        /// ends.
         Silence = "silence",
         /// The same seed yields the same run.
         Determinism = "determinism",
-        /// The recorded inputs of a client have its events.
+        /// Replaying the recorded inputs of a client reproduces its events.
         Replay = "replay",
     }
 }
 
 impl Oracle {
-    /// Creates a violation of this rule at `at`.
+    /// Creates a violation of this invariant at `at`.
     pub fn violated(self, at: Instant, message: impl Into<String>) -> Violation {
         Violation { oracle: self, at, message: message.into() }
     }

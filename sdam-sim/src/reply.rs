@@ -20,7 +20,7 @@ pub(crate) struct CommandError {
 /// The outcome of a command: its reply without `ok`, or its error.
 pub(crate) type CommandResult = Result<Document, CommandError>;
 
-/// Declares codes of errors, with the names that servers have for them.
+/// Declares error codes and their names in servers.
 macro_rules! codes {
     ($($code:ident = $number:literal, $name:literal;)*) => {
         $(pub(crate) const $code: i32 = $number;)*

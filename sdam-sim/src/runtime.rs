@@ -80,7 +80,7 @@ pub struct Sim {
 /// State shared by the seams.
 pub(crate) struct Shared {
     state: Mutex<SimState>,
-    /// Outside the lock of the state, because wakers are called while that is held.
+    /// Kept outside the lock of the state because wakers are called while that lock is held.
     queue: Arc<Queue>,
     tasks: executor::Tasks,
 }
@@ -203,8 +203,8 @@ impl Sim {
         self.block_on(self.runtime.backend.clock.sleep_until(deadline));
     }
 
-    /// Stops all tasks of the program for `duration`, as if its host were suspended: time passes and
-    /// bytes arrive, but no task runs, not even the future of [`block_on`](Self::block_on).
+    /// Stops all tasks of the program for `duration`, as if its host were suspended: time passes
+    /// and bytes arrive, but no task runs, not even the future of [`block_on`](Self::block_on).
     pub fn stall(&self, duration: Duration) {
         self.shared.state().stall(duration);
     }

@@ -193,8 +193,8 @@ pub(crate) fn order(sort: &Document, a: &Document, b: &Document) -> Ordering {
     keys.fold(Ordering::Equal, Ordering::then)
 }
 
-/// Returns the fields of a document that `projection` keeps: those with 1, and `_id` unless it has
-/// 0.
+/// Returns the fields of a document that `projection` keeps: those set to 1, and `_id` unless it is
+/// set to 0.
 pub(crate) fn project(projection: &Document, document: &Document) -> Document {
     let is_kept = |key: &str| match projection.get(key).and_then(number) {
         Some(keeps) => keeps > 0.0,

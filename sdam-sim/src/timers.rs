@@ -46,7 +46,7 @@ impl Timer {
     }
 }
 
-/// At most one deadline for each [`Timer`].
+/// The deadlines, at most one for each [`Timer`].
 #[derive(Debug, Default)]
 pub(crate) struct Timers(BTreeMap<Timer, Instant>);
 
@@ -66,7 +66,7 @@ impl Timers {
         self.0.remove(&timer);
     }
 
-    /// Cancels all timers but these.
+    /// Cancels all timers for which `stays` returns false.
     pub(crate) fn retain(&mut self, stays: impl Fn(Timer) -> bool) {
         self.0.retain(|timer, _| stays(*timer));
     }

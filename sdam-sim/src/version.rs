@@ -105,7 +105,7 @@ impl ServerVersion {
         self.max_wire_version() >= 9
     }
 
-    /// Returns whether the versioned API exists and documents avoid words such as slave.
+    /// Returns whether the versioned API exists. Such releases also avoid words like "slave".
     pub fn has_versioned_api(self) -> bool {
         self.major >= 5
     }

@@ -1,5 +1,5 @@
-//! `cargo xtask features`: every feature of the facade and of the program, alone and in combination
-//! with every other.
+//! `cargo xtask features`: checks every feature of the facade and of the program, alone and in
+//! combination with every other.
 
 use crate::Result;
 use crate::cargo::{cargo, output, run as run_command};

@@ -73,8 +73,9 @@ const TOOL: &[&str] = &[
 /// The crates without I/O, as ensured by the compiler.
 const PURE: &[&str] = &["sdam-core", "sdam-select"];
 
-/// Builds, and the crates that are not in their trees. Single-threaded mode is for programs without
-/// a runtime; only the program may depend on OpenTelemetry, and only with its feature.
+/// Builds, and crates that must not be in their dependency trees. Single-threaded mode is for
+/// programs without a runtime; only the program may depend on OpenTelemetry, and only with its
+/// feature.
 const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam"], &["async-std", "monoio"]),
     (&["--package", "sdam", "--all-features"], TOOL),
@@ -83,7 +84,7 @@ const ABSENT: &[(&[&str], &[&str])] = &[
     (&["--package", "sdam-examples-scan"], RUNTIMES),
 ];
 
-/// The only crates of ours in the tree of a binding for another language.
+/// Our only crates in the dependency tree of a binding for another language.
 const SANS_IO: &[&str] = &["sdam-core", "sdam-select", "sdam-examples-sans-io"];
 
 pub(crate) fn run() -> Result<()> {
@@ -148,7 +149,7 @@ fn packages() -> Result<BTreeMap<String, Package>> {
                 .collect();
             let manifest = PathBuf::from(text(package, "manifest_path"));
             let folder = manifest.parent().unwrap_or(&manifest).to_owned();
-            // An empty list of registries.
+            // `publish = false` appears as an empty list of registries.
             let is_published = package["publish"].is_null();
             (text(package, "name"), Package { folder, is_published, dependencies })
         })

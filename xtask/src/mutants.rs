@@ -1,5 +1,5 @@
-//! `cargo xtask mutants`: tests whether the oracles of the simulation, the loom models, the search of
-//! states and the fast tests detect deliberate bugs.
+//! `cargo xtask mutants`: tests whether the oracles of the simulation, the loom models, the search
+//! of states and the fast tests detect deliberate bugs.
 
 mod sample;
 
@@ -35,10 +35,10 @@ struct Mutant {
     replace: String,
 }
 
-/// The proof that has to detect a mutant.
+/// The proof that must detect a mutant.
 enum Detector {
     Simulation,
-    /// The models whose names begin so.
+    /// The loom models whose names begin with this text.
     Models(&'static str),
     /// The search of states with this name.
     States(&'static str),
@@ -46,7 +46,7 @@ enum Detector {
 
 /// The outcome of a mutant.
 enum Outcome {
-    /// An oracle or a model detected it, `with` a seed of a scenario or in some interleaving.
+    /// An oracle or a model detected the mutant; `with` tells how.
     Caught {
         by: String,
         with: String,

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: random faults in simulated worlds.
+//! `cargo xtask sim`: runs simulated deployments with random faults.
 
 use crate::Result;
 use crate::cargo::{cargo, run as run_command};

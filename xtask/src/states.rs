@@ -1,4 +1,4 @@
-//! `cargo xtask states`: the states of small deployments.
+//! `cargo xtask states`: searches the states of small deployments.
 
 use crate::Result;
 use crate::cargo::{cargo, run as run_command};
@@ -19,7 +19,8 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    // In the profile of the simulation: optimised, and with all checks of the debug build.
+    // Use the profile of the simulation, which is optimised but keeps all checks of the debug
+    // build.
     let arguments = ["run", "--quiet", "--profile", "sim", "--package"];
     let mut command = cargo();
     command.args(arguments).args(["sdam-model", "--"]);

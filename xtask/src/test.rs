@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all tests.
+//! `cargo xtask test`: runs all tests.
 
 mod live;
 

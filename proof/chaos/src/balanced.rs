@@ -15,7 +15,7 @@ const REMEMBERED: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct BalancedPool {
     pub(crate) open: Vec<ServiceConnection>,
-    /// The generation and the number of connections of each service. The number is never 0.
+    /// The generation and the number of connections of each service that has any.
     services: BTreeMap<ObjectId, (Generation, usize)>,
     /// The service and the generation of closed connections.
     pub(crate) closed: Vec<(ObjectId, Generation)>,

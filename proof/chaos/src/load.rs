@@ -110,7 +110,8 @@ impl Application {
         self.clock.sleep_until(deadline).await;
     }
 
-    /// Waits for up to one of these numbers of milliseconds. Returns whether the load goes on.
+    /// Pauses for a random time up to one of `pauses`, in milliseconds. Returns whether the load
+    /// continues.
     async fn goes_on(&mut self, pauses: [u64; 3]) -> bool {
         let max = pick(&mut self.rng, &pauses);
         self.pause(max).await;
@@ -131,7 +132,7 @@ impl Application {
         }
     }
 
-    /// Makes a selection with a time limit of up to this number of milliseconds.
+    /// Selects a server with a random timeout of up to `max` milliseconds.
     async fn one_selection(&mut self, max: u64) -> Option<SelectedServer> {
         let request = SelectionRequest::draw(&mut self.rng);
         let timeout = self.millis(max).min(self.until.since(self.clock.now()));
@@ -143,7 +144,7 @@ impl Application {
         }
         match select(std::pin::pin!(selection), self.clock.sleep_until(give_up)).await {
             Either::Left((outcome, _)) => outcome.ok(),
-            // Drops the selection while it waits.
+            // The selection is dropped while it waits.
             Either::Right(_) => None,
         }
     }

@@ -24,7 +24,7 @@ use sdam_chaos::{
 };
 use sdam_core::options::Detector;
 
-/// The time in which a detector has to leave half of the silent primaries.
+/// The time within which a detector must mark half of the silent primaries Unknown.
 const SOON: Duration = Duration::from_secs(2);
 
 /// The number of concurrent runs.
@@ -40,7 +40,7 @@ struct Arguments {
     probe: bool,
     /// The file for the hashes of each seed's run.
     digest: Option<PathBuf>,
-    /// The detectors to be tried on silent servers, with their names, instead of running plans.
+    /// The detectors to test on silent servers, with their names, instead of running plans.
     detectors: Vec<(String, Option<Detector>)>,
 }
 
@@ -175,8 +175,8 @@ fn worker(arguments: &Arguments, next: &AtomicU64, totals: &Totals) {
     }
 }
 
-/// Tries a detector on the seeds, and prints how soon it leaves silent primaries. Returns whether it
-/// left silent ones only.
+/// Tests a detector with the seeds and prints after what time it marks silent primaries Unknown.
+/// Returns whether it marked only silent servers Unknown.
 fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle: f64) -> bool {
     let next = AtomicU64::new(seeds.start);
     let outcomes = Mutex::new(Vec::new());
@@ -197,7 +197,7 @@ fn try_detector(name: &str, detector: Option<Detector>, seeds: Range<u64>, idle:
     });
     let outcomes = outcomes.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut left: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.left).collect();
-    // Those that were not left in time are the last.
+    // Primaries that were not detected in time come last.
     left.sort_unstable_by_key(|left| left.unwrap_or(Duration::MAX));
     let at = |percentile: usize| {
         let index = (left.len() * percentile / 100).min(left.len().saturating_sub(1));
@@ -253,7 +253,7 @@ fn report(arguments: &Arguments, plan: &Plan, failure: Box<Failure>) -> io::Resu
 struct Totals {
     sums: Mutex<(u64, Stats)>,
     failures: Mutex<Vec<(Plan, Box<Failure>)>>,
-    /// For each seed, a line with the hashes of its events and its simulation.
+    /// The line of hashes for each seed, of its events and of its simulation.
     digests: Mutex<BTreeMap<u64, String>>,
     stop: AtomicBool,
 }

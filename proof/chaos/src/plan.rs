@@ -120,7 +120,8 @@ impl Plan {
         let mut rng = Rng::new(!seed).fork();
         let deployed = deployment::deploy(kind, &mut rng);
         let client = Client::draw(&mut rng);
-        // Separate choices, so that the faults of the deployment stay the same.
+        // The choices for the access are separate, so that the faults of the deployment stay the
+        // same.
         let mut access_rng = Rng::new(seed ^ 0xACCE).fork();
         let access = Access::draw(deployed.shape, &mut access_rng);
         let mut scenario = faults::scenario(kind, &deployed, access, &mut rng, &mut access_rng);
@@ -158,7 +159,7 @@ impl Plan {
         options.connect_timeout = Some(self.client.connect_timeout);
         options.server_monitoring_mode = self.client.mode;
         self.access.configure(options);
-        // Independent of the other choices, so that a seed's faults stay the same.
+        // The detector is independent of the other choices, so that a seed's faults stay the same.
         options.detector = [None, None, Some(Detector::PROBING), Some(Detector::PHI_ACCRUAL)]
             [(self.seed % 4) as usize];
         match self.shape {
@@ -198,7 +199,7 @@ impl Plan {
 /// seed's faults stay the same.
 fn pool_options(seed: u64, shape: Shape) -> Option<PoolOptions> {
     let mut rng = Rng::new(seed ^ 0x9001).fork();
-    // The load balancer's pool is a separate model.
+    // The pool of a load balancer is tested by a separate model.
     if shape == Shape::LoadBalanced || rng.below(2) == 0 {
         return None;
     }

@@ -96,7 +96,7 @@ counts! {
     proxied: "connections to a proxy",
     look_ups: "look-ups of SRV records",
     suspicions: "suspicions of silent servers",
-    // By the rules for old releases, their primary is stale.
+    // By the rules for old servers, the primary of these servers is stale.
     excused: "servers whose role need not be known at the end",
     unended: "connections that outlived their topology",
 }
@@ -136,7 +136,7 @@ impl RunRecord {
         *lock(&self.topology) = Some(topology);
     }
 
-    /// Takes the record's handle, so that another handle can be the last one.
+    /// Removes the record's own handle, so that another handle can be the last one.
     pub(crate) fn detach(&self) -> Option<Topology> {
         lock(&self.topology).take()
     }

@@ -1,5 +1,5 @@
-//! Stored failures, one file each. `access plain` marks runs without TLS and proxy, regardless of
-//! the seed.
+//! Stored failures, one file each. `access plain` marks runs without TLS and proxy, whatever the
+//! seed.
 //!
 //! ```text
 //! # P9-waiters at 12.5s: a selection of write operation is waiting, but ...

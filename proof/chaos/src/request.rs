@@ -16,7 +16,7 @@ use crate::plan::pick;
 #[derive(Clone, Debug)]
 pub(crate) struct SelectionRequest {
     pub(crate) criteria: Criteria,
-    /// The simple form; `None` if suitability depends on more than server types.
+    /// The criteria by server type; `None` if suitability depends on more than server types.
     by_type: Option<TypeCriteria>,
 }
 
@@ -87,7 +87,7 @@ impl SelectionRequest {
     pub(crate) fn has_suitable_server(&self, topology: &TopologyDescription) -> Option<bool> {
         self.by_type?;
         if !topology.is_compatible() {
-            // Selections fail immediately in this case.
+            // With an incompatible server, selections fail immediately.
             return Some(true);
         }
         let kind = topology.topology_type();

@@ -37,7 +37,7 @@ use crate::{
 /// The time for which the healed world is observed: longer than an election and a server's
 /// shutdown.
 const OBSERVATION: Duration = Duration::from_secs(16);
-/// The maximum virtual time of closing, except for the wait for connections in use.
+/// The maximum virtual time that closing may take, in addition to the wait for connections in use.
 const CLOSE_LIMIT: Duration = Duration::from_millis(1);
 
 /// The statistics of a run.
@@ -82,10 +82,10 @@ impl std::error::Error for Failure {}
 ///
 /// # Errors
 ///
-/// The first violation.
+/// Returns the first violation.
 pub fn run(plan: &Plan) -> Result<Stats, Box<Failure>> {
     let record = Arc::new(RunRecord::default());
-    // Inconsistent state after a panic is discarded with the world.
+    // State that a panic left inconsistent is discarded with the simulation.
     let outcome = catch_unwind(AssertUnwindSafe(|| run_in_simulation(plan, &record)));
     let failed = |violation| {
         Err(Box::new(Failure {
@@ -146,7 +146,7 @@ fn run_in_simulation(plan: &Plan, record: &Arc<RunRecord>) -> Result<Stats, Viol
         let work = run_client(plan, &sim, record, options.clone());
         sim.block_on_watching(work, |step| check.observe(step))?;
     }
-    // The closed topology must leave nothing behind.
+    // The closed topology must not leave any tasks, connections or timers.
     for (what, left) in
         [("tasks", sim.tasks()), ("connections", sim.connections()), ("timers", sim.timers())]
     {
@@ -257,7 +257,7 @@ fn setup_failure(error: &dyn fmt::Display) -> Violation {
     Oracle::Panic.violated(Instant::EPOCH, error.to_string())
 }
 
-/// Heals all faults and waits until the client's description matches the truth (P8).
+/// Heals all faults and waits until the client's description matches the deployment (P8).
 async fn converge(
     plan: &Plan,
     sim: &Sim,
@@ -275,7 +275,7 @@ async fn converge(
     }
 }
 
-/// The end of a run, in which a client has to find the truth within a limit.
+/// The end of a run, in which a client must discover the true state within a time limit.
 struct Convergence<'c> {
     plan: &'c Plan,
     sim: &'c Sim,
@@ -283,7 +283,7 @@ struct Convergence<'c> {
     limit: Duration,
     healed: Instant,
     truth: Truth,
-    /// The time of the last change of the truth.
+    /// The time of the last change of the deployment.
     since: Instant,
 }
 
@@ -296,7 +296,7 @@ impl<'c> Convergence<'c> {
         Self { plan, sim, record, limit, healed, truth: Truth::of(plan, sim), since: healed }
     }
 
-    /// Restarts members that have stopped, and looks at the truth.
+    /// Restarts members that have stopped, and updates the true state.
     fn observe(&mut self) {
         restart_stopped(self.sim);
         let present = Truth::of(self.plan, self.sim);
@@ -306,8 +306,8 @@ impl<'c> Convergence<'c> {
         }
     }
 
-    /// Returns whether the run may end, as the client has believed the truth for long enough or is
-    /// excused.
+    /// Returns whether the run may end: the client's description has been right for long enough, or
+    /// a difference is required.
     fn is_over(&self, believed: &TopologyDescription) -> Result<bool, Violation> {
         let now = self.sim.now();
         let Some(difference) = self.truth.differs_from(believed) else {
@@ -338,7 +338,7 @@ fn heal(plan: &Plan, sim: &Sim) {
             Action::Maintenance(target, false),
             Action::Lag(target, Duration::ZERO),
         ] {
-            // An action that is not possible is not necessary.
+            // If an action is not possible, it is not necessary.
             let _ = sim.apply(&action);
         }
     }
@@ -392,7 +392,7 @@ async fn finish(
                 }
             }
             Ending::Drop => {
-                // This must be the last handle.
+                // This drops the last handle.
                 drop(record.detach());
                 drop(topology);
                 let ended = |event: &Event| {

@@ -10,10 +10,10 @@ use crate::{
 /// The maximum number of runs for minimizing a plan.
 const BUDGET: u32 = 400;
 
-/// Returns a plan with as few faults as possible that violates the same rule as `plan`, and its
-/// failure.
+/// Returns a plan with as few faults as possible that violates the same invariant as `plan`, and
+/// its failure.
 ///
-/// Steps are removed in halves, quarters and so on, as long as the rule is still violated.
+/// Steps are removed in halves, quarters and so on, as long as the invariant is still violated.
 pub fn shrink(plan: &Plan, failure: Box<Failure>) -> (Plan, Box<Failure>) {
     let mut shrinker =
         Shrinker { oracle: failure.violation.oracle, plan: plan.clone(), failure, budget: BUDGET };

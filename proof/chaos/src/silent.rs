@@ -1,9 +1,9 @@
-//! Trials of detectors: how soon a silent primary is left, and whether a server is ever left that is
-//! not silent.
+//! Tests of detectors: how soon a silent primary is marked Unknown, and whether a server that is
+//! not silent ever is.
 //!
-//! Each seed draws a replica set, a network and applications. For a minute, hosts stall, segments are
-//! lost and repeated, and servers reply twenty times slower. Then the primary falls silent: its
-//! process is frozen, or the network swallows its bytes.
+//! Each seed draws a replica set, a network and applications. For a minute, hosts stall, segments
+//! are lost and retransmitted, and servers reply twenty times slower. Then the primary becomes
+//! silent: its process is frozen, or the network drops its bytes.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -33,34 +33,34 @@ type Topology = sdam::Topology<sdam_pool::Pool>;
 
 /// The end of the disturbances.
 const CALM: Duration = Duration::from_secs(60);
-/// The longest time after which a client without a detector has left the silent primary.
+/// The time within which even a client without a detector marks the silent primary Unknown.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The minimum time after which TCP repeats a lost segment; doubled for each repetition.
+/// The minimum time after which TCP retransmits a lost segment; it doubles each time.
 const RETRANSMISSION: Duration = Duration::from_millis(200);
-/// The factor by which replies of a slow server are later.
+/// The factor by which a slow server's round trips are longer.
 const SLOWDOWN: u32 = 20;
 
-/// The outcome of a trial.
+/// The outcome of a test run.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Outcome {
-    /// The time from the beginning of the silence until the primary was left; `None` if it took
-    /// longer than 30 s.
+    /// The time from the beginning of the silence until the primary was marked Unknown; `None` if
+    /// it took longer than 30 s.
     pub left: Option<Duration>,
-    /// The servers that were left although they were not silent, each with the time.
+    /// The servers that were marked Unknown although they were not silent, each with the time.
     pub wrong: Vec<String>,
     /// The number of stalls, slow servers and lost segments.
     pub disturbances: [u64; 3],
 }
 
-/// A network with loss and slow servers.
+/// Network conditions: lost segments and slow servers.
 #[derive(Debug)]
 struct Weather {
     rng: Rng,
     round_trip: Duration,
-    /// The probability of loss in ten thousandths.
+    /// The probability of loss, in units of 1/10,000.
     loss: u64,
-    /// When which member is slow.
+    /// The periods in which a member is slow.
     slow: Vec<(Instant, Instant, MemberId)>,
     lost: Arc<Mutex<u64>>,
 }
@@ -86,7 +86,7 @@ impl Weather {
     }
 }
 
-/// Records the servers that become Unknown by the decision of a detector or by a time-out.
+/// Records the servers that become Unknown because of a detector or a timeout.
 #[derive(Debug, Default)]
 struct Losses(Mutex<Vec<(Instant, ServerAddress, bool)>>);
 
@@ -108,7 +108,7 @@ impl EventSink for Losses {
     }
 }
 
-/// Runs the trial of `seed`.
+/// Runs the test of `seed`.
 ///
 /// # Panics
 ///
@@ -172,7 +172,7 @@ pub fn run(seed: u64, detector: Option<Detector>) -> Outcome {
     Outcome { disturbances: [stalls, slow, lost], ..outcome }
 }
 
-/// Silences the primary, and waits until it is left.
+/// Makes the primary silent, and waits until it is marked Unknown.
 fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Outcome {
     // The client may not have found the primary again after a stall.
     while topology.snapshot().description().primary().is_none() {
@@ -184,7 +184,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
     let (member, address) = primary;
     let since = sim.now();
     if freezes {
-        // A running member can be frozen.
+        // Freezing a running member cannot fail.
         let _ = sim.apply(&Action::Freeze(member.into()));
     } else {
         sim.network().blackhole(member, true);
@@ -207,8 +207,7 @@ fn silence(sim: &Sim, topology: &Topology, losses: &Losses, freezes: bool) -> Ou
     }
 }
 
-/// Returns the number of events of the simulation in 1,000 s of an idle client, which counts its
-/// wake-ups and messages.
+/// Returns the number of wake-ups and messages of an idle client in 1,000 s.
 ///
 /// # Panics
 ///
@@ -227,7 +226,7 @@ pub fn idle_events(detector: Option<Detector>) -> u64 {
     sim.steps()
 }
 
-/// Makes some of the next operations take seconds at the primary.
+/// Makes the primary block some of the next operations for seconds.
 fn slow_operations(sim: &Sim, rng: &mut Rng) {
     sim.run_for(Duration::from_secs(2));
     let Some(primary) = sim.status().primary().map(|own| own.id) else {
@@ -237,7 +236,7 @@ fn slow_operations(sim: &Sim, rng: &mut Rng) {
     slow.mode = Mode::Times(1 + rng.below(10) as u32);
     slow.commands = vec!["ping".to_owned()];
     slow.block = Some(Duration::from_millis(1_000 + rng.below(8_000)));
-    // A running member has fail points.
+    // Setting a fail point on a running member cannot fail.
     let _ = sim.apply(&Action::FailPoint(primary.into(), Some(slow)));
 }
 
@@ -247,7 +246,7 @@ fn draw_latency(rng: &mut Rng) -> Latency {
     Latency { min, spread, chunked: false }
 }
 
-/// Runs writes, one after another. Some take seconds at the server.
+/// Runs operations one after another. Some take seconds at the server.
 async fn operate(topology: Topology, clock: Arc<dyn sdam_transport::clock::Clock>, mut rng: Rng) {
     let ping = rawdoc! { "ping": 1, "$db": "admin" };
     let limit = Some(Duration::from_secs(20));

@@ -1,12 +1,12 @@
-//! The alphabets of steps for searches.
+//! The sets of steps that searches take in every state.
 
 use crate::step::{
     Failure, Kind, Link, MEMBERS, MemberStep, OperationError, Release, Reply, Request, Role,
     ServiceStep, Step, Which,
 };
 
-/// Returns steps for two elections and two configurations, by both rules, where every member may
-/// be lost in every way.
+/// Returns steps for two elections and two configurations, compared by the rules of old and new
+/// servers. Every member can fail in every way.
 pub fn elections() -> Vec<Step> {
     let mut replies = vec![Reply::member(Role::Secondary)];
     for (election, config) in [(1, 1), (1, 2), (2, 1), (2, 2)] {
@@ -17,7 +17,8 @@ pub fn elections() -> Vec<Step> {
     on_all(&replies, &[Failure::Network], &[OperationError::Broken, OperationError::NotPrimary(0)])
 }
 
-/// Returns steps for every role, members that join and leave, primary hints and wrong names.
+/// Returns steps for every role, for members that join and leave, for primary hints and wrong set
+/// names.
 pub fn membership() -> Vec<Step> {
     let mut replies: Vec<Reply> = [
         Role::Unknown,
@@ -46,7 +47,7 @@ pub fn membership() -> Vec<Step> {
 }
 
 /// Returns steps with old and new topology versions in replies, failed checks and errors, with
-/// late connections and with transports that panic.
+/// connections of earlier pool generations and with transports that panic.
 pub fn errors() -> Vec<Step> {
     let mut replies = Vec::new();
     for (role, version) in [
@@ -100,7 +101,7 @@ pub fn everything() -> Vec<Step> {
     steps
 }
 
-/// Returns every input of one server that is the only member of its set.
+/// Returns every input that concerns a server which is the only member of its set.
 pub fn one_server() -> Vec<Step> {
     let alone = |role, version| Reply { hosts: 0b001, version, ..Reply::member(role) };
     let (check, ping) = links(0);
@@ -140,7 +141,7 @@ pub fn one_server() -> Vec<Step> {
     steps
 }
 
-/// Returns the inputs of three servers of a set that stream, elect primaries, break and serve
+/// Returns the inputs of three members that stream, become primary, lose connections and serve
 /// operations.
 pub fn three_servers() -> Vec<Step> {
     let primary =
@@ -173,7 +174,7 @@ pub fn three_servers() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of two members that answer, fall silent, or are lost.
+/// Returns the steps of two members that answer, stop answering, or fail.
 pub fn silence() -> Vec<Step> {
     let mut steps = vec![Step::Suspended];
     for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
@@ -195,13 +196,13 @@ pub fn silence() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of two members whose silence a detector judges.
+/// Returns the steps of two members that a detector of silent servers observes.
 pub fn detection() -> Vec<Step> {
     let mut steps = silence();
     for (on, role) in [(0, Role::Primary), (1, Role::Secondary)] {
         let (check, ping) = links(on);
         let probe = Link { on, kind: Kind::Probe };
-        // It streams, so that it is pinged.
+        // The server streams, so its round-trip time is measured by pings.
         let reply = Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
         steps.extend([
             Step::Connected(ping),
@@ -217,7 +218,8 @@ pub fn detection() -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of a member that streams and is put on trial, and of a witness.
+/// Returns the steps of a streaming member that a detector probes, and of another member that
+/// answers.
 pub fn trial() -> Vec<Step> {
     let reply = |role| Reply { hosts: 0b011, version: 1, ..Reply::member(role) };
     let (own, other) = (reply(Role::Primary), reply(Role::Secondary));
@@ -240,7 +242,7 @@ pub fn trial() -> Vec<Step> {
     ]
 }
 
-/// Returns the steps of a client without tasks and of this number of members of a set.
+/// Returns the steps of a single-threaded client with this number of members of a set.
 pub fn inline(members: u8) -> Vec<Step> {
     let mut steps = requests();
     steps.extend([Step::Wait, Step::Suspended]);
@@ -261,7 +263,7 @@ pub fn inline(members: u8) -> Vec<Step> {
     steps
 }
 
-/// Returns the steps of one seed of an SRV record that names up to three.
+/// Returns the steps of a client whose SRV record names one to three hosts.
 pub fn srv() -> Vec<Step> {
     let mut steps = vec![Step::LookUp, Step::Suspended];
     steps.extend([0b000, 0b001, 0b011, 0b110].map(Step::LookedUp));
@@ -276,7 +278,7 @@ pub fn srv() -> Vec<Step> {
     steps
 }
 
-/// Returns the inputs of a client without tasks behind a load balancer with one service.
+/// Returns the inputs of a single-threaded client behind a load balancer with one service.
 pub fn balanced_inline() -> Vec<Step> {
     let mut steps = balanced(1);
     steps.extend(requests());
@@ -284,7 +286,8 @@ pub fn balanced_inline() -> Vec<Step> {
     steps
 }
 
-/// Returns every input of a load balancer with one or two services, also those that it has to ignore.
+/// Returns every input of a load balancer with one or two services, including those that it must
+/// ignore.
 pub fn balanced(services: u8) -> Vec<Step> {
     let errors = [
         OperationError::Broken,
@@ -315,7 +318,8 @@ pub fn balanced(services: u8) -> Vec<Step> {
     steps
 }
 
-/// Returns the requests of a client without tasks, a choice that they need, and the ends of probes.
+/// Returns the requests of a single-threaded client, a choice of a server for them, and the results
+/// of probes.
 fn requests() -> Vec<Step> {
     let chosen = |server, idle| Step::Chosen { server, idle };
     let requests = [Request::Select, Request::Scan, Request::Check, Request::Settle];
@@ -333,7 +337,7 @@ fn answer(link: Link, reply: Reply, more: bool) -> Step {
     Step::Answer { link, reply, more }
 }
 
-/// Returns the timer, connections and requests for checks of a member.
+/// Returns the timer, connection and request steps for checks of a member.
 fn connecting(on: u8) -> Vec<Step> {
     let (check, ping) = links(on);
     vec![

@@ -21,21 +21,22 @@ use crate::{
 /// The maximum number of open connections to a service.
 const MAX_OPEN: usize = 2;
 
-/// The greatest distance of generations that keys distinguish.
+/// The greatest difference between generations that state keys distinguish.
 const FARTHEST: u64 = 2;
 
-/// A `maxWireVersion` of servers that support load balancers.
+/// A `maxWireVersion` that supports load balancers.
 const WIRE_VERSION: i32 = 17;
 
 impl World {
-    /// Returns whether the step of the service can be taken.
+    /// Returns whether this step of the service is possible.
     pub(crate) fn can_serve(&self, service: u8, step: ServiceStep) -> bool {
         let Some(own) = self.services.get(place(service)) else {
             return false;
         };
         match step {
             ServiceStep::Opened => own.open.len() < MAX_OPEN,
-            // Only while nothing is counted may the end of a connection be reported twice.
+            // The end of a connection may be reported twice only if the service has no open
+            // connection.
             ServiceStep::Closed(which) => {
                 own.tunnel(which).is_some_and(|own| which != Which::Closed || own.gone)
             }
@@ -43,7 +44,7 @@ impl World {
         }
     }
 
-    /// Takes such a step.
+    /// Takes a step of the service.
     pub(crate) fn serve(&mut self, service: u8, step: ServiceStep) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());
@@ -124,8 +125,8 @@ impl World {
         self.judge(Call { about: Some(server), purpose, ..Call::default() }, &timers, &outputs)
     }
 
-    /// Checks that nothing happens to an open load balancer but clears of services, and that the
-    /// generations are those of its connections.
+    /// Checks that an open load balancer only clears services, and that their generations match
+    /// those of the connections.
     pub(crate) fn judge_services(&mut self, call: Call, outputs: &Outputs) -> Result<(), String> {
         let Some(server) = self.watches.first().map(|own| own.id) else {
             return Ok(());
@@ -161,7 +162,7 @@ impl World {
         })
     }
 
-    /// Writes the connections, with the distances of their generations.
+    /// Hashes the connections and how far their generations are behind.
     pub(crate) fn write_services(&self, hasher: &mut impl Hasher) {
         let server = self.watches.first().map(|own| own.id);
         for (number, service) in (0..).zip(&self.services) {

@@ -1,4 +1,4 @@
-//! Steps as inputs of the deployment.
+//! Translates steps into inputs of the deployment.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use crate::{
     world::World,
 };
 
-/// The delay of a timer that shows that this host was stalled.
+/// The delay of a timer from which this host counts as stalled.
 const STALL: Duration = Duration::from_millis(500);
 
-/// The number of replies that a server sends without a pause: more than a client reads.
+/// The number of replies that a server sends without a pause, one more than the client reads.
 const BURST: usize = 51;
 
 impl World {
-    /// Returns whether the step can be taken: its member exists, its connection can be there, an
-    /// answer is awaited, and no other timer is due before.
+    /// Returns whether the step is possible: its member exists, its connection is in the right
+    /// phase, and no other timer is due earlier.
     pub fn can(&self, step: Step) -> bool {
         let Some(on) = step.on() else {
             return self.can_go_on(step);
@@ -58,11 +58,11 @@ impl World {
         }
     }
 
-    /// Takes the step, and returns whether it can be taken.
+    /// Takes the step if it is possible, and returns whether it was.
     ///
     /// # Errors
     ///
-    /// The invariant that is broken.
+    /// Returns the violated invariant.
     pub fn apply(&mut self, step: Step) -> Result<bool, String> {
         if !self.can(step) {
             return Ok(false);
@@ -113,15 +113,15 @@ impl World {
         }
     }
 
-    /// Returns when the timer of the server is due, if no other one is due before.
+    /// Returns the deadline of the server's timer, if no other timer is due earlier.
     fn first_due(&self, server: ServerId, wanted: bool) -> Option<Instant> {
         let own = self.deadline(server, wanted)?;
         let first = self.deployment.deadline(wanted)?.max(self.now);
         (own <= first).then(|| own.max(self.now))
     }
 
-    /// Ends the next check of the server, which is begun before. The timers of other servers fire
-    /// late or not at all, as in a busy program.
+    /// Runs the next check of the server to its end. The timers of other servers fire late or not
+    /// at all, as in a busy program.
     fn check(
         &mut self,
         on: u8,
@@ -129,7 +129,7 @@ impl World {
         outcome: Result<Reply, Failure>,
     ) -> Result<(), String> {
         let link = Link { on, kind: Kind::Check };
-        // An answer begins the next step of the check, and some checks begin twice.
+        // A check may take several answers, and some checks start over.
         for _ in 0..4 {
             let Some(watch) = self.watch_of(server) else {
                 break;
@@ -173,7 +173,8 @@ impl World {
         self.judge_verdict()
     }
 
-    /// Extends the check of the server after the host was suspended: what has arrived meanwhile counts.
+    /// Extends the deadline of the server's check after the host was suspended, because a reply may
+    /// have arrived meanwhile.
     pub(crate) fn extend(&mut self, server: ServerId) {
         let (now, heartbeat) = (self.now, self.start.heartbeat());
         self.double(server, |watch| {
@@ -247,7 +248,7 @@ impl World {
         Ok(())
     }
 
-    /// Notes that the outstanding request is answered, and returns it.
+    /// Marks the outstanding request as answered, and returns its connection.
     fn take(&mut self, link: Link) -> Option<Connection> {
         let server = self.watch(link.on)?.id;
         self.double(server, |watch| {
@@ -256,7 +257,7 @@ impl World {
         })
     }
 
-    /// Changes the double of the server.
+    /// Changes the recorded state of the server.
     pub(crate) fn double<T>(
         &mut self,
         server: ServerId,
@@ -265,7 +266,7 @@ impl World {
         self.watches.iter_mut().find(|watch| watch.id == server).map(change)
     }
 
-    /// Notes that the server answers.
+    /// Records an answer of the server.
     fn hears(&mut self, server: ServerId) {
         let now = self.now;
         self.double(server, |watch| (watch.answered, watch.late) = (Some(now), None));
@@ -279,8 +280,8 @@ impl World {
         }
     }
 
-    /// Returns the generation of a connection to `server`, the one before if it is `late`; `None` if
-    /// there cannot be one.
+    /// Returns the current generation of the pool of `server`, or the previous one if `late`;
+    /// `None` if there was none.
     fn generation(&self, server: ServerId, late: bool) -> Option<Generation> {
         let current = self.watch_of(server)?.pool.generation.as_u64();
         let own = current.checked_sub(u64::from(late))?;
@@ -328,7 +329,7 @@ impl World {
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
         let expected = match error {
             _ if late => Some(ErrorOutcome::Stale),
-            // The report names no service.
+            // The report has no service id.
             _ if self.start.balanced => Some(ErrorOutcome::Irrelevant),
             OperationError::Broken | OperationError::Untrusted | OperationError::Auth => {
                 Some(ErrorOutcome::Cleared)
@@ -366,7 +367,7 @@ impl World {
     }
 }
 
-/// Returns the report of an error on a connection of this generation.
+/// Returns the error report of an operation on a connection of this generation.
 pub(crate) fn report(
     on: u8,
     error: OperationError,

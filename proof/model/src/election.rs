@@ -11,11 +11,11 @@ use sdam_core::{
 /// The wire version (MongoDB 6.0) from which the election is compared before the configuration.
 const ELECTION_FIRST: i32 = 17;
 
-/// Returns what is wrong with the newest known election after a change of the topology.
+/// Returns a description of the error in the newest known election after a change of the topology.
 pub fn violation(previous: &TopologyDescription, new: &TopologyDescription) -> Option<String> {
     let (old, max) = (previous.max_election(), new.max_election());
     let Some(primary) = new.primary() else {
-        // A rejected primary must not count.
+        // A stale primary must be rejected.
         let regressed = max.election_id < old.election_id && max.set_version < old.set_version;
         return regressed.then(|| format!("max_election goes back from {old} to {max}"));
     };
@@ -37,7 +37,8 @@ pub fn violation(previous: &TopologyDescription, new: &TopologyDescription) -> O
     (max != expected).then(|| format!("max_election is {max}, expected {expected}"))
 }
 
-/// Returns whether `primary` is as new as the newest known election, by the rule of its release.
+/// Returns whether `primary` is as new as the newest known election, by the rule of its server
+/// version.
 pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     let own = primary.election;
     let order = if primary.wire_versions.max >= ELECTION_FIRST {
@@ -52,7 +53,7 @@ pub fn is_newest(max: ElectionTuple, primary: &ServerDescription) -> bool {
     order.is_ge()
 }
 
-/// Returns the newest known election after `primary` was accepted.
+/// Returns the newest known election after `primary` has been accepted.
 fn merged(max: ElectionTuple, primary: &ServerDescription) -> ElectionTuple {
     let own = primary.election;
     if primary.wire_versions.max >= ELECTION_FIRST {

@@ -1,4 +1,4 @@
-//! Outputs, as they are performed.
+//! Performs the outputs of the deployment.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl World {
-    /// Performs an output. Adds connections that are closed to `gone`.
+    /// Performs an output. Adds the connections that it closes to `gone`.
     pub(crate) fn follow(
         &mut self,
         call: Call,
@@ -87,11 +87,11 @@ impl World {
             }
             Output::PoolReady { server } => {
                 let after = Arc::clone(&self.published);
-                // Only a load balancer is ready without a check.
+                // Only the pool of a load balancer becomes ready without a check.
                 let about = call.about.or(start.balanced.then_some(*server));
                 oracle::ready(&after, about, *server, &mut self.own(*server)?.pool)?;
             }
-            // A clear of a service leaves the pool as it is.
+            // Clearing a service does not change the pool's own generation.
             Output::PoolClear { .. } if start.balanced => {}
             Output::PoolClear { server, clear } => {
                 let after = Arc::clone(&self.published);
@@ -128,7 +128,7 @@ impl World {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 let own = self.own(heartbeat.server)?;
                 own.streamed &= failure.kind() != ErrorKind::Internal;
-                // A request has found it past its deadline: it begins again.
+                // The check was past its deadline when a request was made, so it starts again.
                 let abandoned =
                     call.purpose == Purpose::Request && failure.kind() == ErrorKind::Cancelled;
                 own.ends(now, lost && known || abandoned)
@@ -163,7 +163,7 @@ impl World {
         }
     }
 
-    /// Returns the server, for which there are no outputs before it is opened or after it is closed.
+    /// Returns the server. Outputs for a server that is not open are an error.
     fn own(&mut self, server: ServerId) -> Result<&mut Watch, String> {
         let own = self.watches.iter_mut().find(|own| own.id == server);
         own.ok_or_else(|| format!("there is an output for server {server}, which is not open"))

@@ -1,4 +1,4 @@
-//! The steps of a client without tasks and of SRV polling, and their invariants.
+//! The steps of single-threaded clients and of SRV polling, and their invariants.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use crate::{
     world::World,
 };
 
-/// Longer than a connection may be unused without a probe.
+/// An idle time after which a connection must be probed before use.
 const IDLE: Duration = Duration::from_secs(9);
 
 impl World {
-    /// Returns whether the step, which is not for one member, can be taken.
+    /// Returns whether a step that is not for one member is possible.
     pub(crate) fn can_go_on(&self, step: Step) -> bool {
         match step {
             Step::Hosts(_) | Step::Suspended => true,
@@ -44,7 +44,7 @@ impl World {
         }
     }
 
-    /// Takes such a step.
+    /// Takes a step that is not for one member.
     pub(crate) fn go_on(&mut self, step: Step) -> Result<(), String> {
         let asked = self.asked.clone();
         match (step, asked) {
@@ -131,7 +131,7 @@ impl World {
         }
     }
 
-    /// Notes what the client has to do for its request, or the end of that.
+    /// Records the action that the client must perform for its request, or the end of the request.
     pub(crate) fn require(&mut self, call: Call, output: &Output) -> Result<(), String> {
         let is_look_up = matches!(output, Output::LookUp { .. });
         let expected = if self.start.is_inline() {
@@ -160,7 +160,7 @@ impl World {
         closed.map_or(Ok(()), |conn| self.handle(Call::default(), Input::ConnectionLost { conn }))
     }
 
-    /// Passes an input of the client itself.
+    /// Passes an input that is not for a server's connections.
     fn reply(&mut self, about: Option<ServerId>, input: Input) -> Result<(), String> {
         self.asked = None;
         let purpose = if self.start.is_inline() { Purpose::Request } else { Purpose::Other };
@@ -168,7 +168,7 @@ impl World {
         self.handle(call, input)
     }
 
-    /// Checks that a request goes on, and that there is nothing without one.
+    /// Checks that a request makes progress, and that nothing is pending without one.
     pub(crate) fn judge_request(&self, call: Call) -> Result<(), String> {
         let running = |watch: &&Watch| watch.check.is_asked();
         let count = self.watches.iter().filter(running).count();
@@ -190,7 +190,7 @@ impl World {
         })
     }
 
-    /// Returns when the next look-up begins, if no other timer is due before.
+    /// Returns the time of the next look-up, if no other timer is due earlier.
     fn first_look_up(&self) -> Option<Instant> {
         let own = self.deployment.deadline_of(Timer::Srv, false)?;
         let first = self.deployment.deadline(false)?.max(self.now);

@@ -5,8 +5,8 @@ use std::hash::Hasher;
 use crate::world::World;
 
 impl World {
-    /// Returns a hash of everything that decides the future. Two states collide by chance once in
-    /// 2^128 pairs.
+    /// Returns a hash of the state that determines later behavior. Two states collide with
+    /// probability 2^-128.
     pub(crate) fn key(&self) -> u128 {
         let mut hasher = Mixer::default();
         self.deployment.write_key(self.now, &mut hasher);
@@ -15,7 +15,7 @@ impl World {
     }
 }
 
-/// Two lanes of folded multiplications, with different constants.
+/// Two independent 64-bit hashes by folded multiplication, with different constants.
 #[derive(Default)]
 struct Mixer([u64; 2]);
 
@@ -27,7 +27,7 @@ impl Mixer {
         ];
         for (lane, (first, second)) in self.0.iter_mut().zip(constants) {
             let wide = u128::from(*lane ^ word ^ first) * u128::from(second | 1_u64);
-            // The addition keeps a product of zero from forgetting the lane.
+            // The addition preserves earlier input if the product is zero.
             *lane = (wide as u64 ^ (wide >> 64) as u64).wrapping_add(lane.rotate_left(23));
         }
     }

@@ -1,4 +1,4 @@
-//! Inputs that have to be ignored.
+//! Inputs that the deployment must ignore.
 
 use std::time::Duration;
 
@@ -12,8 +12,8 @@ use sdam_core::{
 use crate::{oracle::ensure, start::Call, watch::Connection, world::World};
 
 impl World {
-    /// Checks that unrequested answers, answers on closed connections, and inputs for servers that
-    /// have left are ignored.
+    /// Checks that the deployment ignores unrequested answers, answers on closed connections, and
+    /// inputs for removed servers.
     pub(crate) fn check_late_answers(&mut self, call: Call, gone: &[ConnId]) -> Result<(), String> {
         let unasked = call.about.and_then(|server| self.watch_of(server));
         let unasked = unasked.map(|watch| watch.connections().map(Connection::unasked));
@@ -35,7 +35,7 @@ impl World {
         })
     }
 
-    /// Checks that answers on a connection have no effect: that it is open, a reply, an error.
+    /// Checks that each kind of answer on a connection is ignored: connected, a reply, an error.
     fn check_ignored(
         &mut self,
         conn: ConnId,
@@ -65,7 +65,7 @@ impl World {
         })
     }
 
-    /// Checks that inputs about the checks of a server without any are ignored.
+    /// Checks that inputs about checks are ignored for a server that is not monitored.
     pub(crate) fn check_unwatched(&mut self, server: ServerId) -> Result<(), String> {
         let timer = Timer::Server(server);
         let outcome = Err(Error::new(ErrorKind::Network, Stage::Hello, "late"));

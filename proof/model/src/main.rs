@@ -1,4 +1,4 @@
-//! Searches the states of small deployments for one that breaks an invariant.
+//! Searches the reachable states of small deployments for violated invariants.
 
 use std::{process::ExitCode, time::Instant};
 
@@ -9,7 +9,7 @@ use sdam_model::{
     step::Step,
 };
 
-/// A search, and its maximum number of states in the ordinary tests.
+/// The name, start and steps of a search, and its maximum number of states by default.
 type Search = (&'static str, Start, Vec<Step>, usize);
 
 fn searches() -> Vec<Search> {
@@ -19,7 +19,7 @@ fn searches() -> Vec<Search> {
     let two = Start { seeds: 0b011, ..named };
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
-    // The searches to a limit are run to other limits by name.
+    // A search can be run by name with another limit.
     let (all, some) = (usize::MAX, 50_000);
     vec![
         ("elections", polled, alphabet::elections(), all),
@@ -41,7 +41,7 @@ fn searches() -> Vec<Search> {
     ]
 }
 
-/// Takes the name of a search and its maximum number of states; without them, all are run.
+/// Runs the named search, up to a number of states if given; without arguments, runs all searches.
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     let (only, states) = (arguments.next(), arguments.next());

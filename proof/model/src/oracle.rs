@@ -53,7 +53,8 @@ pub(crate) fn clears(outputs: &Outputs, of: ServerId) -> bool {
     outputs.iter().any(|output| matches!(output, Output::PoolClear { server, .. } if *server == of))
 }
 
-/// Returns whether the output only says, or finds out, that a server does or does not answer.
+/// Returns whether the output only reports a server as silent or answering, or measures its
+/// round-trip time.
 pub(crate) fn is_about_silence(output: &Output) -> bool {
     match output {
         Output::Wake { .. }
@@ -67,8 +68,8 @@ pub(crate) fn is_about_silence(output: &Output) -> bool {
     }
 }
 
-/// Checks that outputs come in the order that [`Outputs`] documents. The events of heartbeats and the
-/// requests of checks have places of their own.
+/// Checks that outputs come in the order that [`Outputs`] documents. Heartbeat events and the
+/// requests of checks may come anywhere.
 pub(crate) fn order(outputs: &Outputs, opening: bool) -> Result<(), String> {
     let rank = |output: &Output| match output {
         Output::OpenServer { .. } => Some(1),
@@ -131,7 +132,8 @@ pub(crate) fn opening(outputs: &Outputs) -> Result<(), String> {
     })
 }
 
-/// Checks that a failed check makes the server Unknown and clears its pool, but not after a panic.
+/// Checks that a failed check makes the server Unknown and clears its pool; a panic does not clear
+/// it.
 pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> Result<(), String> {
     for output in outputs {
         let Output::Emit(EventKind::ServerHeartbeatFailed { heartbeat, failure, .. }) = output
@@ -143,7 +145,7 @@ pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> R
             after.server_by_id(server).is_some_and(|server| server.server_type.is_available());
         let cleared = clears(outputs, server);
         let holds = match failure.kind() {
-            // An error of an operation has consequences of its own.
+            // The error of an operation that cancelled the check has its own consequences.
             ErrorKind::Cancelled => true,
             ErrorKind::Internal => !known && !cleared,
             _ => !known && cleared,
@@ -155,7 +157,8 @@ pub(crate) fn failed_checks(after: &TopologyDescription, outputs: &Outputs) -> R
     Ok(())
 }
 
-/// Checks that a change is published exactly once, and nothing else is.
+/// Checks that each change is published exactly once, and that unchanged descriptions are not
+/// published.
 pub(crate) fn publication(change: &Change<'_>, outputs: &Outputs) -> Result<(), String> {
     let mut published = outputs.iter().filter_map(|output| match output {
         Output::Publish(description) => Some(description),
@@ -220,7 +223,7 @@ pub(crate) fn events(
     })
 }
 
-/// Makes a pool ready.
+/// Makes a pool ready, and checks that this is allowed.
 pub(crate) fn ready(
     after: &TopologyDescription,
     about: Option<ServerId>,
@@ -238,7 +241,7 @@ pub(crate) fn ready(
     })
 }
 
-/// Clears a pool.
+/// Clears a pool, and checks that this is allowed.
 pub(crate) fn clear(
     after: &TopologyDescription,
     server: ServerId,
@@ -259,7 +262,7 @@ pub(crate) fn clear(
     })
 }
 
-/// Checks the invariants of every state.
+/// Checks the invariants that hold in every state.
 pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Result<(), String> {
     let topology = deployment.description();
     if let Some(wrong) = one_primary(topology) {
@@ -292,8 +295,8 @@ pub(crate) fn state(deployment: &Deployment, pools: &[(ServerId, Pool)]) -> Resu
     Ok(())
 }
 
-/// Returns whether connections to the server may be opened: its last error must not be a failed
-/// connection or a shutdown.
+/// Returns whether the pool of the server may be ready: its last error is neither a failed
+/// connection nor a shutdown.
 fn may_be_ready(server: &ServerDescription) -> bool {
     server.error.as_ref().is_none_or(|error| {
         let failed = matches!(error.kind(), ErrorKind::Network | ErrorKind::Timeout)

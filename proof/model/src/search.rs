@@ -1,5 +1,4 @@
-//! The search of all states, breadth first, so that a history that breaks an invariant is
-//! shortest.
+//! A breadth-first search of all states, which finds a shortest history that violates an invariant.
 
 mod known;
 
@@ -12,28 +11,28 @@ use std::{
 use self::known::Known;
 use crate::{start::Start, step::Step, world::World};
 
-/// The number of states that a thread takes at a time.
+/// The number of states that a thread processes at a time.
 const CHUNK: usize = 256;
 
-/// The statistics of a search.
+/// The size of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Visited {
     /// The number of states.
     pub states: usize,
     /// The number of steps that were taken.
     pub steps: u64,
-    /// The distance of the farthest state from the start, in steps.
+    /// The greatest number of steps from the start to a state.
     pub depth: usize,
     /// True if all reachable states were searched.
     pub complete: bool,
 }
 
-/// A history that breaks an invariant.
+/// A history that violates an invariant.
 #[derive(Clone, Debug)]
 pub struct Counterexample {
     /// The steps, in order.
     pub history: Vec<Step>,
-    /// The invariant.
+    /// The violated invariant.
     pub invariant: String,
 }
 
@@ -46,11 +45,11 @@ impl fmt::Display for Counterexample {
 
 impl std::error::Error for Counterexample {}
 
-/// A state: one before it, and the step from there.
+/// A state, stored as its predecessor and the step from there.
 ///
-/// The deployments themselves are not kept, because millions of them would need many gigabytes. They
-/// are made again from the steps. The states of a layer are in the order of the states before them, so
-/// each state is made once for each layer after it.
+/// Millions of deployments would need many gigabytes, so they are not stored but rebuilt from the
+/// steps. The states of a layer are in the order of their predecessors, so each state is rebuilt at
+/// most once for each later layer.
 #[derive(Clone, Copy)]
 struct Reached {
     parent: u32,
@@ -65,7 +64,7 @@ struct Search<'a> {
     max_states: usize,
 }
 
-/// The states that a thread has found, by the chunk from which they were reached.
+/// The states that a thread has found, by the chunk of their predecessors.
 #[derive(Default)]
 struct Found {
     chunks: Vec<(usize, Vec<Reached>)>,
@@ -77,7 +76,7 @@ struct Found {
 ///
 /// # Errors
 ///
-/// A shortest history that breaks an invariant.
+/// Returns a shortest history that violates an invariant.
 pub fn search(
     start: Start,
     alphabet: &[Step],
@@ -116,7 +115,7 @@ pub fn search(
 }
 
 impl Search<'_> {
-    /// Takes every step in every state of a layer, on all processors.
+    /// Takes every step in every state of a layer, in parallel on all processors.
     fn expand(&self, layer: std::ops::Range<usize>) -> Result<Vec<Found>, Counterexample> {
         let next = AtomicUsize::new(layer.start);
         let threads = thread::available_parallelism().map_or(1, usize::from);
@@ -143,7 +142,7 @@ impl Search<'_> {
                 }
             }
         };
-        // Few states are not worth threads.
+        // Threads are not worthwhile for few states.
         if layer.len() <= CHUNK {
             return Ok(vec![work()?]);
         }
@@ -206,7 +205,7 @@ impl Search<'_> {
     }
 }
 
-/// The deployments on the way to a state.
+/// The deployments on the path to a state.
 struct Path<'s> {
     search: &'s Search<'s>,
     worlds: Vec<(usize, World)>,
@@ -217,11 +216,11 @@ impl<'s> Path<'s> {
         Self { search, worlds: Vec::new() }
     }
 
-    /// Makes the deployment of `state`, from the last one that both ways have in common.
+    /// Rebuilds the deployment of `state` from the last one that both paths share.
     fn go_to(&mut self, mut state: usize) -> &World {
         let mut steps = Vec::new();
         loop {
-            // A state has a greater number than those before it.
+            // A state has a greater number than its predecessors.
             while self.last().0 > state {
                 self.worlds.pop();
             }

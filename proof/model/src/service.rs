@@ -1,4 +1,4 @@
-//! Doubles of the services behind a load balancer.
+//! Test doubles for the services behind a load balancer.
 
 use sdam_core::ids::{Generation, ObjectId};
 
@@ -7,11 +7,11 @@ use crate::{start::Start, step::Which};
 /// The number of services.
 const SERVICES: u8 = 2;
 
-/// The connections to a service, as the steps have left them.
+/// The connections to a service after the steps so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Service {
     pub(crate) open: Vec<Tunnel>,
-    /// The one that was closed last.
+    /// The connection that was closed last.
     pub(crate) closed: Option<Tunnel>,
 }
 
@@ -19,9 +19,9 @@ pub(crate) struct Service {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunnel {
     pub(crate) generation: Generation,
-    /// True if the service was cleared since, or has lost all connections.
+    /// True if, since it was opened, the service was cleared or lost all connections.
     pub(crate) stale: bool,
-    /// True if the service has lost all connections since.
+    /// True if, since it was opened, the service lost all connections.
     pub(crate) gone: bool,
 }
 
@@ -40,13 +40,13 @@ impl Service {
     }
 }
 
-/// Returns the services at the start.
+/// Returns the initial services.
 pub(crate) fn services(start: Start) -> Vec<Service> {
     let count = if start.balanced { SERVICES } else { 0 };
     vec![Service::default(); count.into()]
 }
 
-/// Returns the place of the service among all.
+/// Returns the index of the service.
 pub(crate) fn place(service: u8) -> usize {
     usize::from(service % SERVICES)
 }

@@ -1,4 +1,4 @@
-//! The configuration of a deployment, and the calls of it.
+//! The initial configuration of a deployment, and the context of its calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -31,12 +31,12 @@ pub struct Start {
     pub srv: bool,
     /// `loadBalanced=true`, which uses the first seed alone.
     pub balanced: bool,
-    /// True if a detector judges silent servers.
+    /// True if a detector of silent servers is enabled.
     pub detecting: bool,
 }
 
 impl Start {
-    /// Three seeds that are polled, and no other options.
+    /// Three seeds that are polled, without other options.
     pub const DISCOVERY: Self = Self {
         seeds: 0b111,
         direct: false,
@@ -47,13 +47,13 @@ impl Start {
         detecting: false,
     };
 
-    /// Three members of a set that stream.
+    /// Three members of a set with the streaming protocol.
     pub const STREAMING: Self = Self { named: true, mode: Mode::Streaming, ..Self::DISCOVERY };
 
-    /// Two members of a set that stream, and a detector.
+    /// Two members of a set with the streaming protocol and a detector of silent servers.
     pub const DETECTING: Self = Self { seeds: 0b011, detecting: true, ..Self::STREAMING };
 
-    /// One seed of a client without tasks.
+    /// One seed of a single-threaded client.
     pub const INLINE: Self = Self { seeds: 0b001, mode: Mode::Inline, ..Self::DISCOVERY };
 
     /// One seed from an SRV record.
@@ -62,14 +62,14 @@ impl Start {
     /// A load balancer.
     pub const BALANCED: Self = Self { seeds: 0b001, balanced: true, ..Self::DISCOVERY };
 
-    /// The minimum wait of the detector.
+    /// The minimum time for which the detector waits for an answer.
     pub(crate) const FLOOR: Duration = Duration::from_secs(1);
 
     /// `minHeartbeatFrequencyMS`.
     pub(crate) const MINIMUM: Duration = Duration::from_millis(500);
 
-    /// Returns `heartbeatFrequencyMS`. Its tenth, by which measurements may be late, is a multiple of
-    /// the least wait, so that deadlines have few distances.
+    /// Returns `heartbeatFrequencyMS`. A tenth of it, the jitter of round-trip measurements, is a
+    /// multiple of the minimum wait, so that few distinct deadlines occur.
     pub(crate) fn heartbeat(self) -> Duration {
         match self.mode {
             Mode::Polling => Self::MINIMUM,
@@ -86,7 +86,7 @@ impl Start {
         self.mode == Mode::Inline
     }
 
-    /// Creates the deployment, which is not open yet.
+    /// Creates the deployment without opening it.
     pub(crate) fn deployment(self) -> Deployment {
         let options = self.options();
         let handshake = Arc::new(Handshake::default());
@@ -127,9 +127,9 @@ pub enum Mode {
     /// `serverMonitoringMode=poll`, `connectTimeoutMS=0` and heartbeats that are as frequent as
     /// possible.
     Polling,
-    /// Checks that wait for changes.
+    /// Checks that use the streaming protocol.
     Streaming,
-    /// For the requests of a client without tasks.
+    /// Checks only on requests of a single-threaded client.
     Inline,
 }
 
@@ -138,23 +138,23 @@ pub enum Mode {
 pub(crate) enum Purpose {
     #[default]
     Other,
-    /// It is for the server's timer or connections.
+    /// The call handles the server's timer or connections.
     Server,
-    /// It is for the request of a client without tasks.
+    /// The call handles the request of a single-threaded client.
     Request,
-    /// It is for an error that clears the connections to a service.
+    /// The call handles an error that clears the connections to a service.
     Service,
 }
 
-/// A call of the deployment, as its outputs are judged.
+/// The context in which the outputs of a call are checked.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
-    /// The server that the call is for.
+    /// The server that the call concerns.
     pub(crate) about: Option<ServerId>,
     pub(crate) purpose: Purpose,
-    /// True if the call brings a reply after which the server sends more.
+    /// True if the call delivers a reply after which the server sends more.
     pub(crate) streams: bool,
-    /// True if the call is for the server's timer.
+    /// The server's timer, if the call handles it.
     pub(crate) due: Option<Timer>,
     /// True if selections are waiting.
     pub(crate) wanted: bool,

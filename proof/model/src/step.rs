@@ -15,7 +15,7 @@ use sdam_core::{
 /// The maximum number of members.
 pub const MEMBERS: u8 = 3;
 
-/// A step of a deployment and its surroundings. Numbers are reduced to the valid range.
+/// A step of a deployment and its environment. Numbers are reduced to the valid range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Step {
@@ -48,20 +48,20 @@ pub enum Step {
     LookUp,
     /// The look-up ends with these members, one bit each, or fails if there are none.
     LookedUp(u8),
-    /// A client without tasks makes a request. It may leave another one unfinished.
+    /// A single-threaded client makes a request, perhaps before the last one has ended.
     Request(Request),
-    /// It waits until its timer is due.
+    /// The client waits until its timer is due.
     Wait,
-    /// It chooses a member, or none.
+    /// The client chooses a member, or none.
     Chosen {
         /// The member; any other number for none.
         server: u8,
-        /// True if its connection was not used for so long that it has to be probed.
+        /// True if the connection was idle for so long that it must be probed.
         idle: bool,
     },
-    /// Its probe ends.
+    /// The probe of the client ends.
     Probed {
-        /// True if there was a reply.
+        /// True if the probe was answered.
         alive: bool,
     },
     /// A step of the service behind a load balancer.
@@ -70,45 +70,45 @@ pub enum Step {
 
 /// A step of one member.
 ///
-/// The first four need no other step in between: a check connects, if it has to, and is answered.
-/// The others are single inputs.
+/// `Reply` and `Failure` include the steps before them: a check connects, if necessary, and is
+/// answered. The others are single inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum MemberStep {
-    /// Its next check succeeds with this reply, and half a second passes.
+    /// The next check succeeds with this reply, and half a second passes.
     Reply(Reply),
-    /// Its next check fails, and half a second passes.
+    /// The next check fails, and half a second passes.
     Failure(Failure),
     /// A handshake of a pooled connection succeeded.
     Handshake {
         /// The reply.
         reply: Reply,
-        /// True if the connection is of the previous generation.
+        /// True if the connection belongs to the previous pool generation.
         late: bool,
     },
     /// An application reports an error.
     Error {
         /// The error.
         error: OperationError,
-        /// True if the connection is of the previous generation.
+        /// True if the connection belongs to the previous pool generation.
         late: bool,
     },
-    /// Advances to its deadline, if no other timer is due earlier, and fires its timer.
+    /// Advances to the member's deadline, if no other timer is due earlier, and fires its timer.
     Due {
         /// True if selections are waiting.
         wanted: bool,
     },
-    /// It sends this reply without a pause until the client stops reading.
+    /// The server sends this reply without a pause until the client stops reading.
     Burst(Reply),
     /// An immediate check is requested.
     CheckRequested,
-    /// A driver has checked it by its own means, with this reply.
+    /// A driver has checked the server on its own connection, with this reply.
     Played(Reply),
-    /// The task that watched it was dropped.
+    /// The task that monitored the server was dropped.
     Deserted,
-    /// The operation of a client without tasks closes the connection to it.
+    /// An operation of a single-threaded client closes the connection to the server.
     Close,
-    /// An operation has waited for its answer for half a second.
+    /// An operation has waited half a second for its answer.
     Late,
     /// An operation is answered.
     Answered,
@@ -118,11 +118,11 @@ pub enum MemberStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum ServiceStep {
-    /// A connection to it is open.
+    /// A connection to the service was opened.
     Opened,
-    /// A connection to it is closed, or this is reported again.
+    /// A connection to the service was closed, or its end is reported again.
     Closed(Which),
-    /// An application reports an error of a connection to it.
+    /// An application reports an error on a connection to the service.
     Error(Which, OperationError),
 }
 
@@ -130,15 +130,15 @@ pub enum ServiceStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Which {
-    /// The open one that was opened last.
+    /// The open connection that was opened last.
     Newest,
-    /// The open one that was opened first, if there are several.
+    /// The open connection that was opened first, if there are several.
     Oldest,
-    /// The one that was closed last.
+    /// The connection that was closed last.
     Closed,
 }
 
-/// A request of a client without tasks.
+/// A request of a single-threaded client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Request {
@@ -148,7 +148,7 @@ pub enum Request {
     Scan,
     /// The first member is checked.
     Check,
-    /// The checks that errors have requested are made.
+    /// The checks that errors have requested are performed.
     Settle,
 }
 
@@ -213,7 +213,7 @@ pub enum Role {
     Ghost,
 }
 
-/// The release of a server, which decides between rules.
+/// The server version, which selects between rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "arbitrary", derive(arbitrary::Arbitrary))]
 pub enum Release {
@@ -363,7 +363,7 @@ impl Failure {
 }
 
 impl OperationError {
-    /// Returns how far the connection had come.
+    /// Returns the stage that the connection had reached.
     pub(crate) fn stage(self) -> Stage {
         match self {
             Self::Overloaded => Stage::Connect,

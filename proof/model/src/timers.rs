@@ -1,4 +1,4 @@
-//! The invariants of timers, and of servers between two calls.
+//! The invariants of timers, and of servers between calls.
 
 use sdam_core::{
     deployment::{Output, Outputs, Timer},
@@ -19,8 +19,8 @@ impl World {
         servers.map(|server| (server, deadlines(self, server))).collect()
     }
 
-    /// Checks that a server is woken if its deadline has come nearer than `before`, in a call that is
-    /// not for its timer or connections, and not without a reason.
+    /// Checks that a server is woken exactly if its deadline became earlier than `before` in a call
+    /// that does not concern its timer or connections.
     pub(crate) fn judge_timers(
         &self,
         call: Call,
@@ -39,7 +39,7 @@ impl World {
             let woken = outputs
                 .iter()
                 .any(|output| matches!(output, Output::Wake { server: own } if own == server));
-            // The timer of an answer that is overdue ends when the server is lost.
+            // When a server fails, the timer of its overdue answer is removed.
             let described = self.published.server_by_id(*server);
             let lost = described.is_some_and(|server| !server.server_type.is_available());
             let right = if woken { !own && (nearer || lost) } else { own || !nearer };
@@ -53,7 +53,7 @@ impl World {
         Ok(())
     }
 
-    /// Checks that every server is waited for, after a call.
+    /// Checks, after a call, that every monitored server has a timer or a pending request.
     pub(crate) fn judge_rest(&self, call: Call) -> Result<(), String> {
         for watch in &self.watches {
             let deadlines = deadlines(self, watch.id);

@@ -1,4 +1,4 @@
-//! The invariants of trials by a detector.
+//! The invariants of a detector that probes silent servers.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::{
     world::World,
 };
 
-/// The longest time from a probe until the check that is the second silent connection.
+/// The longest time from a probe until a check that confirms the silence on a second connection.
 const LATEST_CHECK: Duration = Duration::from_millis(600);
 
-/// The time from a ping without an answer until the probe.
+/// The longest time from an unanswered ping until the probe.
 const HURRY: Duration = Duration::from_millis(100);
 
-/// The text of the error of a server that was found silent.
+/// Part of the error message of a server that the detector marked Unknown.
 const CONVICTED: &str = "not even to a ping";
 
 impl World {
@@ -30,7 +30,7 @@ impl World {
         self.handle(call, Input::Late { server, sent })
     }
 
-    /// Notes the evidence before a call for the timer of the server.
+    /// Records, before a call for the server's timer, what the detector may decide.
     pub(crate) fn prepare_verdict(&mut self, server: ServerId) {
         let evidence = self.watch_of(server).filter(|_| self.start.detecting);
         self.verdict = evidence.map(|own| {
@@ -59,7 +59,7 @@ impl World {
         });
     }
 
-    /// Checks the judgments of a call for the timer of a server.
+    /// Checks the decision of the detector in a call for the server's timer.
     pub(crate) fn judge_verdict(&mut self) -> Result<(), String> {
         let Some(verdict) = self.verdict.take().filter(|verdict| verdict.must_convict) else {
             return Ok(());
@@ -69,7 +69,7 @@ impl World {
         })
     }
 
-    /// Checks that a server whose error is that it is silent was found so.
+    /// Checks that a server with the detector's error was allowed to be marked Unknown.
     pub(crate) fn judge_error(&self, server: ServerId, error: &str) -> Result<(), String> {
         ensure(self.may_convict(server) || !error.contains(CONVICTED), || {
             format!("server {server} is found silent by {:?}", self.watch_of(server))
@@ -80,7 +80,7 @@ impl World {
         self.verdict.is_some_and(|own| own.server == server && own.may_convict)
     }
 
-    /// Checks, after a call, which servers are asked.
+    /// Checks, after a call, which servers the detector probes.
     pub(crate) fn judge_trials(&mut self) -> Result<(), String> {
         let asked: Vec<_> = self
             .watches
@@ -112,7 +112,8 @@ impl World {
         Ok(())
     }
 
-    /// Returns whether a trial with enough evidence has a timer.
+    /// Returns whether a probed server with enough evidence against it has a timer, unless waits
+    /// are unusual.
     fn proceeds(&self, own: &Watch, asked: Instant) -> bool {
         let silent = self.silent_since(own).filter(|since| *since <= self.now).count();
         let is_witnessed = self.witness(own.id) > Some(asked);
@@ -121,19 +122,19 @@ impl World {
             || self.deadline(own.id, false).is_some_and(|deadline| deadline <= latest)
     }
 
-    /// Returns since when each outstanding answer is late.
+    /// Returns the times since which the outstanding answers are late.
     fn silent_since<'w>(&self, own: &'w Watch) -> impl Iterator<Item = Instant> + use<'w> {
         let (heartbeat, excuse) = (self.start.heartbeat(), self.excuse(own));
         let asked = own.connections().into_iter().filter(|connection| connection.is_asked());
         asked.map(move |connection| connection.due(heartbeat).max(excuse))
     }
 
-    /// Returns before which time no answer of the server was late.
+    /// Returns the earliest time from which an answer of the server can be late.
     fn excuse(&self, own: &Watch) -> Instant {
         own.answered.max(self.stalled).unwrap_or_default()
     }
 
-    /// Returns whether round trips are short, and no timer was ever late.
+    /// Returns whether all round trips were short and no timer was late.
     fn has_usual_waits(&self, own: &Watch) -> bool {
         !self.was_late && own.slowest == Duration::ZERO
     }

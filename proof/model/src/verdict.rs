@@ -1,8 +1,8 @@
-//! The judgments of a detector.
+//! The decisions of a detector of silent servers.
 
 use sdam_core::ids::ServerId;
 
-/// The judgments that a detector may or must make in a call for the timer of a server.
+/// The decisions that a detector may or must make in a call for a server's timer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verdict {
     pub(crate) server: ServerId,

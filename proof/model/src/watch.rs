@@ -1,4 +1,4 @@
-//! Doubles of a server's pool, connections and checks, which judge what is demanded of them.
+//! Test doubles for a server's pool, connections and checks, which verify the outputs for them.
 
 use std::time::Duration;
 
@@ -16,17 +16,17 @@ use crate::{
 /// The number of checks that may follow each other without a pause.
 const BURST: u32 = 50;
 
-/// The least time after which an answer is overdue.
+/// The minimum time after which an answer is overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The time after which a whole burst may follow again, 50 ms for each check and for the one that
-/// was too many.
+/// The time after which a whole burst is allowed again: 50 ms for each check, including the one too
+/// many.
 const REST: Duration = Duration::from_millis(2_550);
 
-/// The deadlines of all servers: without and with waiting selections.
+/// The deadlines of all servers, without and with waiting selections.
 pub(crate) type Timers = Vec<(ServerId, [Option<Instant>; 2])>;
 
-/// The state of a server according to the outputs so far.
+/// The state of a server that results from the outputs so far.
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) id: ServerId,
@@ -34,23 +34,23 @@ pub(crate) struct Watch {
     pub(crate) check: Connection,
     pub(crate) ping: Connection,
     pub(crate) probe: Connection,
-    /// True if a heartbeat has started that has not ended.
+    /// True if a heartbeat is in progress.
     pub(crate) checking: bool,
-    /// True if the last check waited for a change, so that round trips are measured.
+    /// True if the last check was awaitable, so that round-trip times are measured separately.
     pub(crate) streamed: bool,
-    /// True if the server is not checked any more.
+    /// True if the server is no longer checked.
     pub(crate) deserted: bool,
-    /// When the server last answered.
+    /// The time of the server's last answer.
     pub(crate) answered: Option<Instant>,
-    /// When the server became suspect.
+    /// The time at which the server was reported as silent (`ServerSuspected`).
     pub(crate) suspected: Option<Instant>,
-    /// Since when an operation waits for an answer.
+    /// The time since which an operation waits for an answer.
     pub(crate) late: Option<Instant>,
-    /// When the server was asked, according to the deployment.
+    /// The time at which the detector began to probe the server.
     pub(crate) asked: Option<Instant>,
     /// The longest round trip.
     pub(crate) slowest: Duration,
-    /// When the next check may begin.
+    /// The earliest time for the next check.
     pub(crate) earliest: Instant,
     pub(crate) rush: Rush,
 }
@@ -60,9 +60,9 @@ pub(crate) struct Watch {
 pub(crate) struct Connection {
     pub(crate) id: ConnId,
     pub(crate) phase: Phase,
-    /// When the outstanding request was made.
+    /// The time of the outstanding request.
     pub(crate) since: Instant,
-    /// When the outstanding request fails.
+    /// The time at which the outstanding request fails.
     pub(crate) deadline: Option<Instant>,
     /// True if the server waits for a change before it answers.
     pub(crate) awaited: bool,
@@ -72,20 +72,20 @@ pub(crate) struct Connection {
 pub(crate) enum Phase {
     Closed,
     Connecting,
-    /// Open, and no answer is outstanding.
+    /// The connection is open, and no answer is outstanding.
     Open,
     Asked,
 }
 
-/// Checks that follow each other without a pause.
+/// The rate limit of checks that follow each other without a pause.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rush {
-    /// True if the next check has to begin in this call.
+    /// True if the next check must begin in this call.
     pub(crate) is_due: bool,
     last: Instant,
-    /// The number at the instant of the last one.
+    /// The number of checks at the time of the last one.
     here: u32,
-    /// The number since the last rest.
+    /// The number of checks since the last rest.
     count: u32,
 }
 
@@ -144,8 +144,8 @@ impl Watch {
         Ok(())
     }
 
-    /// Checks that the server may be suspected. `witness` is when another one last answered,
-    /// `stalled` the end of the last stall of this host.
+    /// Checks that the server has been silent for long enough. `witness` is the time at which
+    /// another server last answered, `stalled` the end of the last stall of this host.
     pub(crate) fn has_been_silent(
         &self,
         now: Instant,
@@ -161,13 +161,14 @@ impl Watch {
         })
     }
 
-    /// Notes that the server is suspected.
+    /// Records that the server is reported as silent.
     pub(crate) fn suspect(&mut self, now: Instant) -> Result<(), String> {
         let before = self.suspected.replace(now);
         ensure(before.is_none(), || format!("server {} is suspected twice", self.id))
     }
 
-    /// Notes the end of a check, after which the next one begins at once or after a pause.
+    /// Records the end of a check. The next one begins immediately if `at_once`, otherwise after a
+    /// pause.
     pub(crate) fn ends(&mut self, now: Instant, at_once: bool) -> Result<(), String> {
         ensure(self.checking, || format!("I10: a heartbeat of server {} ends twice", self.id))?;
         self.checking = false;

@@ -1,4 +1,4 @@
-//! A deployment with doubles of its connections, pools and readers, checked after every step.
+//! A deployment with test doubles for its connections, pools and readers, checked after every step.
 
 use std::sync::Arc;
 
@@ -24,21 +24,21 @@ pub struct World {
     pub(crate) deployment: Deployment,
     pub(crate) now: Instant,
     pub(crate) start: Start,
-    /// The doubles of each server, sorted by id.
+    /// The test doubles of each server, sorted by server id.
     pub(crate) watches: Vec<Watch>,
     /// The published description.
     pub(crate) published: Arc<TopologyDescription>,
     /// The description according to the events.
     pub(crate) reported: Arc<TopologyDescription>,
-    /// The look-up, choice or probe that is outstanding.
+    /// The look-up, choice or probe that the client has not completed.
     pub(crate) asked: Option<Output>,
     /// The end of the last stall of this host.
     pub(crate) stalled: Option<Instant>,
-    /// True if a timer was ever late, which may make waits longer.
+    /// True if a timer was ever late, after which the deployment may wait longer.
     pub(crate) was_late: bool,
-    /// True if a client without tasks has made a request that has not ended.
+    /// True if a request of a single-threaded client is in progress.
     pub(crate) is_requested: bool,
-    /// The judgments of a detector that are right in this call.
+    /// The decisions that a detector may make in this call.
     pub(crate) verdict: Option<Verdict>,
     /// The services behind a load balancer.
     pub(crate) services: Vec<Service>,
@@ -59,7 +59,7 @@ impl History {
     ///
     /// # Errors
     ///
-    /// The invariant that is broken, and the step that breaks it.
+    /// Returns the violated invariant and the step that violates it.
     pub fn run(&self) -> Result<(), String> {
         let mut world = World::new(self.start)?;
         for (number, step) in (1..).zip(&self.steps) {
@@ -76,7 +76,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// The invariant that is broken.
+    /// Returns the violated invariant.
     pub fn new(start: Start) -> Result<Self, String> {
         let mut world = Self {
             deployment: start.deployment(),
@@ -100,7 +100,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// The invariant that is broken.
+    /// Returns the violated invariant.
     pub fn close(mut self) -> Result<(), String> {
         self.handle(Call::default(), Input::Close)?;
         if !self.watches.is_empty() {
@@ -126,7 +126,7 @@ impl World {
         self.deployment.deadline_of(Timer::Server(server), wanted)
     }
 
-    /// Passes an input and judges the outputs.
+    /// Passes an input to the deployment and checks the outputs.
     pub(crate) fn handle(&mut self, call: Call, input: Input) -> Result<(), String> {
         let timers = self.timers();
         let outputs = self.deployment.handle(self.now, input);

@@ -18,21 +18,23 @@ fn states_near_the_start_break_no_invariant() {
     check(Start::DISCOVERY, &alphabet::elections(), 2000);
     check(Start::DISCOVERY, &alphabet::membership(), 2000);
     check(Start::DISCOVERY, &alphabet::errors(), 2000);
-    // F-1, F-10, F-11, F-35, F-40, F-41, F-44, F-51, F-62, F-64
+    // F-1, F-10, F-11, F-35, F-40, F-41, F-44, F-51, F-62, F-64: monitors do not delay each other,
+    // and their checks begin and end in time.
     check(Start::STREAMING, &alphabet::three_servers(), 2000);
-    // F-50, F-71, F-72, G-7
+    // F-50, F-71, F-72, G-7: failed checks and errors of operations have their specified effects.
     let one = Start { seeds: 0b001, ..Start::STREAMING };
     check(one, &alphabet::one_server(), 2000);
     check(Start::DETECTING, &alphabet::detection(), 2000);
     check(Start::DETECTING, &alphabet::trial(), 2000);
-    // H-1, H-5, F-41
+    // H-1, H-5, F-41: checks run only on request, one at a time, and not too often.
     check(Start::INLINE, &alphabet::inline(1), 2000);
-    // D-12, F-67, I-3, I-50, I-51, I-52, J-21
+    // D-12, F-67, I-3, I-50, I-51, I-52, J-21: errors affect only the service, never the load
+    // balancer.
     check(Start::BALANCED, &alphabet::balanced(2), 1000);
-    // H-14
+    // H-14: there is no scan behind a load balancer.
     let inline = Start { mode: Mode::Inline, ..Start::BALANCED };
     check(inline, &alphabet::balanced_inline(), 500);
-    // N-21, N-23
+    // N-21, N-23: SRV records are polled, and more often after a failed look-up.
     check(Start::SRV, &alphabet::srv(), 1000);
 }
 
@@ -55,7 +57,8 @@ fn every_step_of_an_alphabet_can_be_taken_somewhere() {
             let mut world = World::new(start).unwrap();
             for _ in 0..60 {
                 let mut possible: Vec<_> = alphabet.iter().filter(|own| world.can(**own)).collect();
-                // Half of the steps are answers, so that connections last.
+                // Choose answers for half of the steps, because connections would otherwise rarely
+                // survive.
                 let is_answer =
                     |step: &&Step| matches!(step, Step::Connected(_) | Step::Answer { .. });
                 if rng.below(2) == 0 && possible.iter().any(is_answer) {

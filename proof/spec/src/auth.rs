@@ -1,7 +1,7 @@
 //! Tests of the credentials in connection strings.
 //!
 //! A case is a valid or invalid string, with the parts of its credential. For unsupported
-//! mechanisms, the parts are compared, but an authenticator must be refused in every case.
+//! mechanisms, the parts are compared, but creating an authenticator must always fail.
 
 use sdam_core::{
     options::{Credential, Options},
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use crate::fields::read;
 
-/// Mechanisms that need more than a connection string, with the additions.
+/// Mechanisms that need further options, with these options.
 const ADDITIONS: [(&str, &str); 2] =
     [("PLAIN", "&tls=true"), ("MONGODB-X509", "&tls=true&tlsCertificateKeyFile=/client.pem")];
 
@@ -97,7 +97,7 @@ impl Expected {
         };
         let mut properties: Option<BTreeMap<_, _>> = credential.properties.as_ref().map(pairs);
         if credential.mechanism.as_deref() == Some("GSSAPI") {
-            // The authenticator of the mechanism has this default.
+            // The authenticator adds this default itself.
             let properties = properties.get_or_insert_default();
             properties.entry("SERVICE_NAME".to_owned()).or_insert("mongodb".to_owned());
         }

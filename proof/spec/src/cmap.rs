@@ -1,8 +1,8 @@
 //! The test format of connection pools (CMAP: "cmap-format").
 //!
 //! Each file runs against a server of the host. The pool under test belongs to an `Owner`, a
-//! topology whose monitors never connect, because the files determine when the pool becomes ready and is
-//! cleared.
+//! topology whose monitors never connect, because the files determine when the pool becomes ready
+//! and is cleared.
 
 mod event;
 mod format;
@@ -50,8 +50,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 ///
 /// # Errors
 ///
-/// The first difference, unsupported content of the file, or a file without a suitable environment,
-/// unless the host is [partial](Host::is_partial).
+/// If the events differ, the file has unsupported content, or no environment is suitable, unless
+/// the host is [partial](Host::is_partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let file = File::read(file)?;
     let environments = host.environments.iter();
@@ -120,7 +120,7 @@ struct Test {
     connections: Arc<Mutex<Connections>>,
 }
 
-/// The connections that are checked out.
+/// The connections that are checked out, by label if the file names them.
 #[derive(Default)]
 struct Connections {
     labelled: BTreeMap<String, PooledConnection>,

@@ -1,6 +1,6 @@
 //! Test files against a running topology, on any runtime.
 //!
-//! The engine is the one that users run; only its environment differs. Tasks run on a [`Host`].
+//! The code is that of a real client; only its environment is simulated. Tasks run on a [`Host`].
 //! Connections are those of [`Servers`](sdam_testkit::Servers), which reply as the file requires.
 //! Time advances only when a file needs it, so nothing waits for real time: [`activity`] detects
 //! when the engine has processed its input.

@@ -27,7 +27,8 @@ pub(crate) fn builder(options: Options, pools: &RecordingPools) -> Result<Topolo
     Ok(sdam::TopologyBuilder::new(judged(options)?).metadata(metadata).pools(pools.clone()))
 }
 
-/// Returns the options with the detector that the environment names, which no file may notice.
+/// Returns the options with the detector of silent servers that the environment variable names. It
+/// must not affect the result of any file.
 ///
 /// # Errors
 ///

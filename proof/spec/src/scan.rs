@@ -20,11 +20,11 @@ pub use self::{
     selection::{in_window, rtt, select},
 };
 
-/// Returns whether a file of `server-selection/tests/in_window` applies to single-threaded mode. An
-/// unreadable file does, so that the check reports the reason.
+/// Returns whether a file of `server-selection/tests/in_window` applies to single-threaded mode.
+/// For a malformed file it returns true, so that the check reports the error.
 ///
-/// Server Selection: "Selecting servers within the latency window": a single-threaded client chooses
-/// at random. Operation counts yield the same result only if they are equal.
+/// Server Selection: "Selecting servers within the latency window": a single-threaded client
+/// chooses at random. Operation counts yield the same result only if they are equal.
 pub fn covers_in_window(file: &Value) -> bool {
     InWindowFile::parse(file).map_or(true, |file| file.is_balanced())
 }

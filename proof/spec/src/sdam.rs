@@ -2,8 +2,8 @@
 //! events.
 //!
 //! A file is a script of phases. The code under test is a [`Subject`]: the state machine of the
-//! topology alone, that of the whole deployment ([`pure`]), or any other implementation that accepts
-//! replies and returns its state.
+//! topology alone, that of the whole deployment ([`pure`]), or any other implementation that
+//! accepts replies and returns its state.
 
 mod deployment;
 mod events;
@@ -27,7 +27,8 @@ use serde_json::Value;
 
 use self::script::{Expectation, Phase, Response, Script};
 
-/// A started implementation of discovery and monitoring. All effects have run when a method returns.
+/// A running implementation of discovery and monitoring. Each method returns when all effects are
+/// complete.
 pub trait Subject {
     /// Returns the current description.
     fn description(&self) -> Arc<TopologyDescription>;
@@ -52,7 +53,7 @@ pub trait Subject {
 ///
 /// # Errors
 ///
-/// The first difference, with the phase in which it was found.
+/// Returns the first difference, with the phase in which it was found.
 pub fn check<S: Subject>(
     file: &Value,
     start: impl FnOnce(Options) -> Result<S, String>,
@@ -72,7 +73,7 @@ pub fn check<S: Subject>(
 
 fn run_phase(phase: &Phase, subject: &mut impl Subject) -> Result<(), String> {
     for Response { address, reply } in &phase.responses {
-        // A reply of a server that has left the topology is not awaited.
+        // The reply of a server that has left the topology is skipped.
         if let Some(server) = subject.description().server(address) {
             subject.respond(server, reply.as_deref())?;
         }

@@ -111,7 +111,7 @@ fn compare(
 
 fn check_options(options: &Options, file: &File) -> Result<(), String> {
     let srv = options.srv.as_ref().ok_or("the look-up is not in the options")?;
-    // The TTL is that of the records, whatever their source.
+    // Both look-ups and the zone itself give all records this TTL.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));
     }

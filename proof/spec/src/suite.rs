@@ -1,7 +1,7 @@
 //! The list of all suites.
 //!
-//! The rules that the folders about monitoring, pools, SRV seed lists, options and operations prove
-//! on their own. Tests beside the code cite the other rules:
+//! This table lists the rules that the folders about monitoring, pools, SRV seed lists, options and
+//! operations prove on their own. Tests next to the code cite the other rules.
 //!
 //! | folder | rules |
 //! | --- | --- |

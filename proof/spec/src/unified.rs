@@ -47,7 +47,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// The first difference, unsupported content of the file, or a test without a suitable environment,
+/// If a result differs, the file has unsupported content, or no environment is suitable for a test,
 /// unless the host is [partial](Host::is_partial).
 pub fn run(host: &Host, file: &Value) -> Result<Vec<Environment>, String> {
     let mut file = file.clone();
@@ -112,7 +112,7 @@ async fn run_test(target: &Target, file: &File, test: &Test) -> Result<(), Strin
             break;
         }
     }
-    // Also after a difference, so that nothing affects the next test.
+    // End the clients even after a difference, so that nothing affects the next test.
     let published = runner.end().await;
     outcome?;
     let find = |client: &String| -> Result<&Published, String> {

@@ -201,7 +201,7 @@ fn to_json(value: &Value) -> Json {
         Value::List(items) => json!(items),
         Value::Properties(properties) => pairs(properties.iter()),
         Value::TagSets(sets) => sets.iter().map(|set| pairs(set.iter())).collect(),
-        // A kind of value that does not occur in the files equals none of them.
+        // A value of another kind does not occur in the files, so it must not equal any of theirs.
         other => json!({ "unknown": format!("{other:?}") }),
     }
 }

@@ -1,4 +1,4 @@
-//! The official files that need no runtime, as one quick test, because mutation testing runs it
+//! Runs the official files that need no runtime as one quick test, because mutation testing runs it
 //! hundreds of times. `cargo xtask spec-test` runs all files on every runtime.
 
 use std::path::Path;

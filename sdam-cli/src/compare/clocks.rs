@@ -121,7 +121,7 @@ fn local_time(reply: &[u8]) -> Option<i64> {
     Some(time.timestamp_millis())
 }
 
-/// Estimates from the server that both clients reach fastest.
+/// Estimates the clock by the server that both clients reach fastest.
 fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let common = one.servers.iter().filter_map(|(address, (here, rtt))| {
         let (there, other_rtt) = other.servers.get(address)?;
@@ -139,7 +139,7 @@ fn by_server_times(one: &Sightings, other: &Sightings) -> Option<Clock> {
     })
 }
 
-/// Estimates from the median of the changes that both clients saw.
+/// Estimates the clock by the median of the changes that both clients saw.
 fn by_changes(one: &Sightings, other: &Sightings) -> Option<Clock> {
     let differences = one.versions.iter().filter_map(|(version, here)| {
         let there = other.versions.get(version)?;

@@ -42,7 +42,7 @@ pub(super) fn of(comparison: &Comparison) -> Value {
     })
 }
 
-/// Returns a failover; `from` and `to` are its primaries.
+/// Returns a failover as JSON; `from` and `to` are its primaries.
 fn of_failover((at, failover): &(u64, Failover)) -> Value {
     let (outage, without) = (&failover.outage, failover.without_primary());
     json!({
@@ -71,7 +71,7 @@ fn of_clock(clock: &Clock) -> (Value, Value, Value) {
     }
 }
 
-/// Returns one disagreement; `server` is null if it concerns the primary.
+/// Returns one disagreement as JSON; `server` is null if it concerns the primary.
 fn of_period(comparison: &Comparison, server: &Value, period: &Period) -> Value {
     let views = period.views.iter().map(|(at, views)| {
         let names = comparison.clients.iter().map(|client| client.name.clone());

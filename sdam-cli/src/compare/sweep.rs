@@ -14,7 +14,7 @@ impl Period {
         self.to - self.from
     }
 
-    /// Returns for how long each client saw something else than most clients.
+    /// Returns for how long each client's view differed from that of most clients.
     pub(super) fn contradicted(&self) -> Vec<u64> {
         let ends = self.views.iter().skip(1).map(|(at, _)| *at).chain([self.to]);
         let mut times = vec![0; self.views.first().map_or(0, |(_, views)| views.len())];

@@ -23,7 +23,7 @@ pub(super) enum Subject {
 /// The views of one client.
 #[derive(Debug)]
 pub(super) struct Client {
-    /// The name of the client's place, or of the file.
+    /// The name of the client's vantage point, or of the file.
     pub(super) name: String,
     pub(super) file: String,
     /// The time at which the client first knew the state of each server and the time at which it
@@ -32,7 +32,8 @@ pub(super) struct Client {
     pub(super) to: u64,
     /// The failovers and the times at which they ended.
     pub(super) failovers: Vec<(u64, Failover)>,
-    /// State the client believed, with start times; `None` means no primary or not a member.
+    /// The states that the client believed, with their start times; `None` means that there is no
+    /// primary, or that the server is not a member.
     views: BTreeMap<Subject, Vec<(u64, Option<String>)>>,
 }
 
@@ -129,7 +130,7 @@ impl Client {
         }
         for server in servers {
             let name = match server.server_type {
-                // The client's guess about a server that it has not reached.
+                // A possible primary is only a guess, because the client has not reached it.
                 ServerType::PossiblePrimary => ServerType::Unknown,
                 known => known,
             };

@@ -123,7 +123,8 @@ impl Finding {
         is_bad && !self.suppressed
     }
 
-    /// Returns whether the connection string is unusable, so that nothing else was checked.
+    /// Returns whether the finding is an unusable connection string, which prevents all other
+    /// checks.
     fn is_configuration(&self) -> bool {
         self.check == Check::Uri && self.status == Status::Fail
     }
@@ -167,7 +168,7 @@ pub(super) fn verdict(findings: &[Finding]) -> Status {
 
 /// Returns the first of the most severe problems.
 pub(super) fn first_problem(findings: &[Finding]) -> Option<&Finding> {
-    // Reversed, because the last one of several is the greatest.
+    // Reverse the order, because `max_by_key` returns the last of several maxima.
     findings.iter().rev().filter(|own| own.is_problem()).max_by_key(|own| own.status)
 }
 

@@ -45,7 +45,7 @@ pub(super) fn of(seen: &Observation) -> Vec<Finding> {
         finding.blocked_by = blocker(&findings);
         findings.push(finding);
     }
-    // A stable sort, so that servers keep their order.
+    // The sort is stable, so servers keep their order.
     findings.sort_by_key(|finding| finding.check);
     if let Some(deployment) = &seen.deployment {
         let finding = selection(deployment, options, blocker(&findings));
@@ -102,7 +102,7 @@ fn login(login: &Login, credential: &Credential) -> Finding {
         .remedy("check the credentials and authMechanism, and the log of the server")
 }
 
-/// Returns the finding about a login that the server demands, without credentials.
+/// Returns the finding that the server requires a login, although there are no credentials.
 fn demanded(login: &Login) -> Finding {
     let server = &login.server;
     Finding::new(Check::Auth, Status::Fail, "the server demands a login, and there is no user")
@@ -132,7 +132,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         (true, true) => Some(format!("no server takes writes, or reads with {mode}")),
     };
     let (status, title) = match (missing, &blocked_by) {
-        // A program that only reads may want this.
+        // This may be intended if the program only reads.
         (None, _) if refusal.is_some() => {
             (Status::Info, "there is a server for reads, but it refuses writes".to_owned())
         }

@@ -60,7 +60,7 @@ pub(super) struct Host {
     pub(super) dials: Vec<Dial>,
     /// The error that ended the check.
     pub(super) error: Option<Error>,
-    /// True if the server uses TLS although it was not requested, or does not although it was.
+    /// True if TLS was not requested but the server uses it, or the other way round.
     pub(super) is_reverse: bool,
     pub(super) session: Option<TlsSession>,
     pub(super) greeting: Option<Greeting>,

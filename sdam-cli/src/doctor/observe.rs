@@ -1,4 +1,5 @@
-//! Observes a deployment: look-ups, connections, replies, a login. Judges nothing.
+//! Observes a deployment by look-ups, connections, replies and a login, without judging the
+//! results.
 
 mod canary;
 mod deployment;
@@ -49,7 +50,7 @@ pub(super) async fn observe(arguments: &Arguments, uri: &str, runtime: &Runtime)
             topology.close().await;
             if let Some(collection) = &arguments.write {
                 let again = arguments.deadline.map_or(Limits::all(step), |_| limits.left());
-                // No further login if one has failed, because that may lock the account.
+                // Do not log in again after a failure, because that may lock the account.
                 let refused = seen.login.as_ref().and_then(|login| login.error.clone());
                 let written = match refused {
                     Some(error) => Canary::refused(collection, error),

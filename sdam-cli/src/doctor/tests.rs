@@ -232,7 +232,7 @@ fn one_check_is_shown_alone_with_the_failures_that_prevent_it() {
     check(set.uri(), "hello", &["hello"], Exit::SUCCESS);
     check(set.uri(), "tls.verify", &[], Exit::SUCCESS);
     check(&refused, "uri", &["uri"], Exit::SUCCESS);
-    // Skipped checks, checks that could not be made, and an invalid connection string.
+    // These selections involve skipped checks and an invalid connection string.
     check(&refused, "hello", &["tcp", "hello"], Exit::FAILURES);
     check(&refused, "lag", &["tcp"], Exit::FAILURES);
     check("mongodb:/a", "lag", &["uri"], Exit::CONFIGURATION);

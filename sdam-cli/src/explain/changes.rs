@@ -81,7 +81,7 @@ impl Draft {
     fn relax(&mut self, rejection: &Rejection) -> Option<()> {
         let words = match rejection {
             Rejection::Type { .. } | Rejection::NotPreferred { .. } => {
-                // The mode that accepts the most servers.
+                // `Nearest` is the mode that accepts the most servers.
                 if self.preference.mode == ReadMode::Nearest {
                     return None;
                 }

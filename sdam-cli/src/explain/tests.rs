@@ -69,7 +69,7 @@ fn tag_sets_are_tried_in_order() {
     let verdicts = verdicts(&output);
     let chosen: Vec<_> = verdicts.iter().filter(|(chosen, ..)| *chosen).collect();
     assert_eq!(chosen.len(), 1, "{output}");
-    // The first line of a wrapped text.
+    // Only the first line of each wrapped reason is compared.
     let others = verdicts.iter().filter(|(chosen, ..)| !*chosen);
     assert!(
         others.map(|(.., verdict)| verdict).all(|words| words.starts_with("has the tags {dc: ny,")),
@@ -135,7 +135,7 @@ fn the_change_that_each_rejected_server_needs_is_shown() {
     let writing = Arguments { write: true, ..demo() };
     let expected = "writes need it to be elected (rs.stepDown() at the primary)";
     assert_eq!(changes(&writing), [expected; 2]);
-    // The test does not know which of the three members is primary, and so not its tags either.
+    // The test does not know which of the three members is primary, and therefore not its tags.
     let nowhere = Arguments {
         read: Some(ReadMode::Secondary),
         tags: vec![tags("moon", "1")],

@@ -1,4 +1,4 @@
-//! The clients of the pages: who waits, and who yields.
+//! The open connections of clients. If too many are idle, the oldest one is closed for a new one.
 
 use std::{
     cell::{Cell, RefCell},
@@ -29,7 +29,7 @@ pub(super) struct Visit<'c> {
 }
 
 impl Crowd {
-    /// Adds a connection. The future is ready when it has to yield to a newer one.
+    /// Adds a connection. The future becomes ready when it must be closed for a newer one.
     pub(super) fn enter(&self) -> (Visit<'_>, impl Future<Output = ()> + use<>) {
         let (displace, displaced) = oneshot::channel();
         let number = self.entered.replace(self.entered.get() + 1);
@@ -37,7 +37,7 @@ impl Crowd {
         if idle.len() >= MAX_IDLE
             && let Some((_, oldest)) = idle.pop_front()
         {
-            // It may just have ended.
+            // The oldest connection may just have ended.
             let _ = oldest.send(());
         }
         idle.push_back((number, displace));
@@ -51,8 +51,8 @@ impl Crowd {
 }
 
 impl Visit<'_> {
-    /// Begins to answer the request of this connection, which need not yield any more. Returns
-    /// false if too many others are being answered.
+    /// Begins to answer the request of this connection, which then is no longer idle. Returns false
+    /// if too many others are being answered.
     pub(super) fn ask(&self) -> bool {
         self.is_answered.set(self.is_answered.get() || self.begin());
         self.is_answered.get()

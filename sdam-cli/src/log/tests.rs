@@ -51,7 +51,7 @@ fn lines(set: &ReplicaSet, config: LogConfig) -> Vec<String> {
     lines_of(set, config, "insert")
 }
 
-/// The same for an operation with this name.
+/// Returns the log lines like [`lines`], for an operation with this name.
 fn lines_of(set: &ReplicaSet, config: LogConfig, operation: &str) -> Vec<String> {
     let shared = Shared::default();
     let sink = LogSink::new(config, Box::new(shared.clone()));

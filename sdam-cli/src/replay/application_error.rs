@@ -18,7 +18,7 @@ pub(super) struct ApplicationError {
     /// The connection's generation; `None` for the pool's current one.
     generation: Option<Generation>,
     max_wire_version: i32,
-    /// The error; `None` for a reply without one that concerns the server.
+    /// The error; `None` if the reply contains no error that concerns the server.
     error: Option<Error>,
 }
 
@@ -77,8 +77,8 @@ impl TryFrom<Format> for ApplicationError {
 }
 
 impl ApplicationError {
-    /// Returns the error as reported by a pool with the generation `current`; `None` for a reply without an
-    /// error that concerns the server.
+    /// Returns the error as reported by a pool with the generation `current`; `None` if the reply
+    /// contains no error that concerns the server.
     pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);
         let report = ErrorReport::new(generation, self.error.clone()?);

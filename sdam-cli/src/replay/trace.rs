@@ -21,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Only errors of the two outputs: an invalid recording leads to [`Exit::BAD_LINES`], a different
+/// If writing to an output fails. An invalid recording leads to [`Exit::BAD_LINES`], a different
 /// result to [`Exit::DIFFERENT`].
 pub fn trace(
     name: &str,

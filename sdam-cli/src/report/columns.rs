@@ -38,7 +38,7 @@ impl FromIterator<u64> for Column {
     }
 }
 
-/// Returns the differences between consecutive numbers, which never decrease.
+/// Returns the differences between consecutive numbers of an ascending sequence.
 pub(super) fn deltas(numbers: impl IntoIterator<Item = u64>) -> impl Iterator<Item = u64> {
     let mut previous = 0;
     numbers.into_iter().map(move |number| {

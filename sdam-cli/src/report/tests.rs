@@ -311,7 +311,7 @@ fn the_page_gives_the_times_of_day_and_the_place() {
     let (_, options) = text.split_once("\"options\"").unwrap();
     assert!(epoch.contains(&WALL.as_secs().to_string()));
     let header = format!(r#"{{"recording":"sdam","version":2,"options"{options}"#);
-    // Inputs had another form then.
+    // The older version had another form of inputs.
     let events = old.split_inclusive(|byte| *byte == b'\n');
     let events = events.filter(|line| !line.windows(7).any(|part| part == b"\"input\""));
     let lines: Vec<_> = std::iter::once(header.as_bytes()).chain(events).collect();

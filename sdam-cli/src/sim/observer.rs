@@ -65,7 +65,7 @@ impl Observer {
 impl State {
     fn observe(&mut self, event: &Event) {
         if let EventKind::Input(own) = &event.kind {
-            // The servers lost after this are no change of the deployment.
+            // Servers that become Unknown after this do not indicate a change of the deployment.
             self.is_over |= own.input == Input::Close;
         }
         if self.is_over {

@@ -170,7 +170,7 @@ impl Plan {
 
     /// Takes the steps at their times, notes each one, and waits for the remaining time.
     async fn play(&self, sim: &Sim, notes: &UnboundedSender<String>, taken: &RefCell<Vec<Taken>>) {
-        // A closed receiver is no error: the note is dropped.
+        // If the receiver is closed, the note is dropped.
         let say = |note: String| drop(notes.unbounded_send(note));
         let clock = sim.runtime().backend.clock;
         let start = clock.now();

@@ -122,8 +122,8 @@ fn a_recording_shows_the_same_in_the_other_subcommands() {
     assert_eq!(exit.unwrap(), Exit::SUCCESS);
 }
 
-/// The client's last proof of the old primary is an answer after 10 s, and the set replaces it
-/// after 24.58 s. It became suspect after 21 s, when a round trip was a second late.
+/// The old primary last answered after 10 s. It is reported as silent after 21 s, when a round trip
+/// is a second late, and the set replaces it after 24.58 s.
 #[test]
 fn a_frozen_primary_is_described_alike_by_every_subcommand() {
     let folder = Folder::with("15s freeze primary");

@@ -132,7 +132,7 @@ quit                           stop";
     ///
     /// # Errors
     ///
-    /// The problem and its remedy.
+    /// Returns the problem and its remedy.
     pub(crate) fn parse(line: &str) -> Result<Option<Self>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         let (verb, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));

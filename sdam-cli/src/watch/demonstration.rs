@@ -45,7 +45,7 @@ impl Demonstration {
         topology: &Topology,
         notes: UnboundedSender<String>,
     ) -> Result<(), String> {
-        // A closed receiver is no error: the note is dropped.
+        // If the receiver is closed, the note is dropped.
         let say = |note: String| drop(notes.unbounded_send(note));
         let primary = self.primary(topology, None).await?;
         tokio::time::sleep(self.pause).await;

@@ -137,7 +137,7 @@ pub(super) struct Setup {
 ///
 /// # Errors
 ///
-/// Terminal errors. The terminal is restored in any case.
+/// If the terminal fails. It is restored in any case.
 pub(super) async fn run(setup: Setup, until: impl Future<Output = ()>) -> io::Result<Exit> {
     signals::guard()?;
     let signals = Signals::new()?;

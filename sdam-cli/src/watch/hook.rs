@@ -127,7 +127,7 @@ async fn run_once(
 fn end_group(id: Option<u32>) {
     #[cfg(unix)]
     if let Some(group) = id.and_then(|id| Pid::from_raw(id.cast_signed())) {
-        // They may just have ended.
+        // The processes may just have ended.
         let _ = kill_process_group(group, Signal::KILL);
     }
     #[cfg(not(unix))]

@@ -341,7 +341,7 @@ impl Model {
         &self.facts
     }
 
-    /// Returns the time since the last answer of a known server that is suspected.
+    /// Returns the time since the last answer of a server that is known but silent.
     pub(crate) fn silence(&self, server: &Server) -> Option<Duration> {
         let facts = self.facts.server(&server.description.address)?;
         let is_suspected = facts.server_type.is_available() && facts.suspected.is_some();
@@ -404,8 +404,8 @@ impl Model {
         (lag < GRACE || is_certain).then_some(lag)
     }
 
-    /// Explains the selection for an operation; `None` stands for a write. Returns `None` if the
-    /// read preference is invalid.
+    /// Explains the selection for an operation; `None` means a write. Returns `None` if the read
+    /// preference is invalid.
     pub(super) fn explain(&self, preference: Option<&ReadPreference>) -> Option<Explanation> {
         let criteria = match preference {
             None => Criteria::write(),

@@ -42,7 +42,7 @@ pub(super) async fn run<O: Write, R: Write>(
     // An old recording has no wall-clock time, so its times are shown relative to its start.
     let wall = (start, recording.wall(start).unwrap_or(UNIX_EPOCH));
     let mut events = recording.events;
-    // Closing the topology is no change of the deployment.
+    // Closing the topology does not change the deployment.
     let is_end = |event: &Event| match &event.kind {
         EventKind::Input(own) => own.input == Input::Close,
         _ => false,

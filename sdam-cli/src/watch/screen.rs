@@ -250,8 +250,8 @@ fn news(before: &ServerDescription, now: &ServerDescription) -> String {
     if before.server_type != now.server_type {
         return format!("was {}", before.server_type);
     }
-    // It changes together with all other fields, so it is mentioned only if nothing else has
-    // changed.
+    // The topology version changes together with all other fields, so it is mentioned only if
+    // nothing else has changed.
     changed_fields(before, now).unwrap_or_else(|| "new topologyVersion".to_owned())
 }
 

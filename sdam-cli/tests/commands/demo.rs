@@ -1,4 +1,4 @@
-//! Simulated deployments: only on request, and always marked as such.
+//! Tests that deployments are simulated only on request, and always marked as such.
 
 use std::{
     io::{Read, Write},

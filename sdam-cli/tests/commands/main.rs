@@ -1,5 +1,5 @@
-//! Tests every subcommand from its user's view: the example in its help, a reader that leaves,
-//! signals, wrong arguments. The subcommands and options are taken from the program.
+//! Tests every subcommand from its user's view: the example in its help, a reader that closes the
+//! pipe, signals, wrong arguments. The subcommands and options are taken from the program.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a panic fails the test")]
@@ -86,7 +86,7 @@ fn example(help: &str) -> Vec<String> {
 
 /// Runs a command of an example in the shell, and interrupts it if it does not end.
 fn run_example(room: &Room, command: &str, end: End) {
-    // Uses another deployment and free ports.
+    // Use another deployment and free ports.
     let script = command.replace("127.0.0.1:27017", seed());
     let script = ["9216", "27117", "27118"]
         .iter()
@@ -241,7 +241,7 @@ fn interrupt(case: &Case, text: &str, moment: Moment, (signal, code): (Signal, i
     match moment {
         Moment::Printed => running.wait_for(""),
         Moment::Connected => connection = Some(silent.accept().unwrap()),
-        // Once more has been written than a pipe holds, the program has read some of it.
+        // Once more bytes are written than a pipe holds, the program must have read some of them.
         Moment::Reading => running.write(&vec![b'\n'; 4 * PIPE]),
     }
     running.signal(signal);

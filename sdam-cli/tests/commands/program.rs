@@ -121,7 +121,7 @@ impl Running {
         let (watched, end) = mpsc::channel();
         thread::spawn(move || {
             if end.recv_timeout(TIMEOUT) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // It may have just ended.
+                // The process may just have ended.
                 let _ = kill_process_group(group, Signal::KILL);
             }
         });

@@ -11,7 +11,7 @@ use crate::{
     table::{Case, Use},
 };
 
-/// Words of which a message contains one before the remedy.
+/// Words that precede a remedy. Each message contains one of them.
 const REMEDIES: [&str; 14] = [
     "it needs ",
     "use ",

@@ -1,4 +1,4 @@
-//! Standard input: its errors have a name, and its end is not the end of a server.
+//! Tests of standard input: its errors name it, and a server continues after its end.
 
 use std::{io::Read, net::TcpStream, process::Stdio};
 

@@ -3,31 +3,31 @@
 /// The way in which an example's command ends.
 #[derive(Clone, Copy)]
 pub(crate) enum End {
-    /// It ends with this exit code.
+    /// The command ends with this exit code.
     Code(i32),
-    /// It ends with 0, by Ctrl-C after a line that contains this text.
+    /// The command ends with 0, by Ctrl-C after a line that contains this text.
     After(&'static str),
 }
 
 /// The output of a command line.
 #[derive(Clone, Copy)]
 pub(crate) enum Output {
-    /// It exceeds 64 KiB, which is more than a pipe holds.
+    /// The output exceeds 64 KiB, which is more than a pipe holds.
     Long,
-    /// It is always short.
+    /// The output is always short.
     Short,
-    /// It begins with a line, and the program continues.
+    /// The output begins with a line, and the program continues.
     Endless,
 }
 
 /// The moment at which a program is interrupted.
 #[derive(Clone, Copy)]
 pub(crate) enum Moment {
-    /// It has printed a line.
+    /// The program has printed a line.
     Printed,
-    /// It is connected to a server that does not reply.
+    /// The program is connected to a server that does not reply.
     Connected,
-    /// It has read much, and is waiting for more.
+    /// The program has read much, and is waiting for more.
     Reading,
 }
 
@@ -35,7 +35,7 @@ pub(crate) enum Moment {
 #[derive(Clone, Copy)]
 pub(crate) enum Use {
     Input,
-    /// An input in which each line counts.
+    /// An input that is processed line by line.
     Lines,
     Output,
     /// The folder for outputs.
@@ -44,8 +44,8 @@ pub(crate) enum Use {
 
 /// A subcommand.
 ///
-/// In arguments, `URI` stands for the connection string of a simulated set of three members,
-/// `SILENT` for that of a server that does not reply, and `FILE` for the tested path. The folder
+/// In arguments, `URI` is replaced by the connection string of a simulated set of three members,
+/// `SILENT` by that of a server that does not reply, and `FILE` by the tested path. The folder
 /// contains [`FILES`](super::FILES).
 pub(crate) struct Case {
     pub(crate) name: &'static str,
@@ -58,7 +58,7 @@ pub(crate) struct Case {
     pub(crate) interrupted: &'static [(&'static str, Moment, [i32; 2])],
     /// Each path of the command line, by id: arguments that contain it, and its use.
     pub(crate) paths: &'static [(&'static str, &'static str, Use)],
-    /// Other invalid arguments, with words of the message: the input and the remedy.
+    /// Other invalid arguments, each with two texts in the message: the input and the remedy.
     pub(crate) refused: &'static [(&'static str, [&'static str; 2])],
 }
 

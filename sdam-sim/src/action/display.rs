@@ -76,7 +76,7 @@ impl fmt::Display for Edit {
     }
 }
 
-/// A target as a word of an action's text; its `Display` form is for sentences.
+/// Formats a target as one word of an action's text; its `Display` form is for messages.
 pub(crate) struct Word(pub(crate) Target);
 
 impl fmt::Display for Word {

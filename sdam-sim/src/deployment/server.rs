@@ -409,7 +409,7 @@ impl Deployment {
         self.serve(id);
     }
 
-    /// Takes the request in progress, if it is one of these.
+    /// Takes the request in progress if `is_one` returns true for it.
     fn take_task_if(&mut self, id: ConnectionId, is_one: impl Fn(&Task) -> bool) -> Option<Task> {
         let task = &mut self.connections.get_mut(&id)?.task;
         if !is_one(task) {

@@ -26,7 +26,7 @@ struct Server {
     generation: Generation,
     services: BTreeMap<ObjectId, Generation>,
     open: bool,
-    /// True if the server was lost in a way that makes its connections stale, and its pool has not
+    /// True if the server failed in a way that makes its connections stale, and its pool has not
     /// been cleared yet.
     clear_pending: bool,
     commands: Vec<PoolCall>,
@@ -46,7 +46,7 @@ struct Audit {
 ///
 /// # Errors
 ///
-/// The first violation.
+/// Returns the first violation.
 pub fn audit(events: &[Event], calls: &[(ServerId, PoolCall)]) -> Result<(), Violation> {
     let mut audit = Audit::default();
     let mut reported = events.iter().filter(|event| is_change(&event.kind)).peekable();
@@ -208,7 +208,7 @@ impl Audit {
         self.ensure(previous != new, Oracle::Continuity, || {
             format!("J-18: an event changes server {id} from {previous} to the same value")
         })?;
-        // J-19: a primary hint (PossiblePrimary) appears only in the topology.
+        // J-19: a possible primary appears only in the topology, not in events of the server.
         if let Some(reported) = reported
             && previous.server_type != ServerType::PossiblePrimary
         {

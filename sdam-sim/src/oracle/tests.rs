@@ -137,7 +137,7 @@ fn pool_calls_that_differ_from_events_are_found() {
 
 #[test]
 fn an_older_topology_version_must_not_replace_a_newer_one() {
-    //
+    // an older topology version must not replace a newer one of the same process.
     let found = violated_oracle(|kinds, _| {
         let older = server(ServerType::Standalone, 4);
         let newer = server(ServerType::Standalone, 5);
@@ -149,7 +149,7 @@ fn an_older_topology_version_must_not_replace_a_newer_one() {
 
 #[test]
 fn available_servers_must_have_a_round_trip_time() {
-    // C-20
+    // C-20: a server that changes to another known type keeps its round-trip time.
     let found = violated_oracle(|kinds, _| {
         let found = server(ServerType::Standalone, 5);
         let mut without_round_trip_time = server(ServerType::Standalone, 6);
@@ -173,7 +173,7 @@ fn event_numbers_must_have_no_gap_and_time_must_be_monotonic() {
 
 #[test]
 fn every_started_selection_ends_once_and_waits_at_most_once() {
-    // K-7, K-8
+    // K-7, K-8: a selection waits at most once, and succeeds or fails exactly once.
     let selection = Arc::new(Selection::new("write operation"));
     let step = |make: fn(Arc<Selection>) -> EventKind| make(Arc::clone(&selection));
     let started =

@@ -1,4 +1,4 @@
-//! The scheduler, a seeded choice among ready tasks.
+//! The scheduler, which chooses among ready tasks by a seeded random number.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -226,7 +226,7 @@ impl NetworkState {
             let proxy = self.proxies.get(address);
             proxy.is_some_and(|proxy| proxy.fault == Some(ProxyFault::Stall))
         });
-        // A proxy's own messages are not judged.
+        // Rules do not apply to a proxy's own messages.
         let verdict = member.and_then(|member| {
             let frame = Frame { at: now, member, direction, bytes };
             let mut verdicts = self.rules.iter_mut().map(|rule| rule(&frame));

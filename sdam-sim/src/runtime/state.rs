@@ -25,7 +25,7 @@ pub(crate) struct SimState {
     pub(super) trace: Trace,
     pub(super) timers: BTreeMap<(Instant, u64), Waker>,
     deliveries: BTreeMap<(Instant, u64), Delivery>,
-    /// The tasks that the current change wakes.
+    /// The tasks to wake after the current change.
     pub(super) woken: Vec<Waker>,
     last_number: u64,
     /// The mongos that the load balancer uses for the next connection.

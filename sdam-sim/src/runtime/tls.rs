@@ -1,4 +1,5 @@
-//! TLS of the servers: their certificates, requirements and faults. A library encrypts.
+//! TLS of the servers: their certificates, requirements and faults. A TLS library does the
+//! encryption.
 
 mod library;
 #[cfg(feature = "tls")]
@@ -141,7 +142,8 @@ impl TlsServers<'_> {
     /// apply.
     ///
     /// The program's end then uses the same or another library, set by
-    /// [`Backend::with_tls`](sdam_transport::runtime::Backend::with_tls) on the [runtime](super::Sim::runtime).
+    /// [`Backend::with_tls`](sdam_transport::runtime::Backend::with_tls) on the
+    /// [runtime](super::Sim::runtime).
     pub fn accept_by(&self, acceptor: impl TlsAcceptor) {
         self.with(|tls| tls.acceptor = Some(Arc::new(acceptor)));
     }

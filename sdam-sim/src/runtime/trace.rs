@@ -24,7 +24,7 @@ impl Trace {
         self.add(4, length as u64);
     }
 
-    /// Hashes what a server process receives or sends, before it is encrypted: keys are random.
+    /// Hashes a message of a server process before it is encrypted, because keys are random.
     pub(super) fn message(&mut self, bytes: &[u8]) {
         for chunk in bytes.chunks(8) {
             let mut word = [0; 8];

@@ -17,9 +17,10 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NetFault {
-    /// New connections to the member are refused (true) or accepted again.
+    /// New connections to the member are refused (true) or accepted again (false).
     Refuse(Target, bool),
-    /// All bytes between the program and the member are silently dropped (true) or delivered again.
+    /// All bytes between the program and the member are silently dropped (true) or delivered again
+    /// (false).
     Blackhole(Target, bool),
     /// Every connection to the member is reset.
     Reset(Target),

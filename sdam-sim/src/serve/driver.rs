@@ -43,7 +43,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 struct Driver {
     deployment: Deployment,
     started: std::time::Instant,
-    /// The time that the deployment's timers have taken to fire, which its clock leaves out.
+    /// The time that the deployment's timers have taken to fire. Its clock excludes this time.
     busy: Duration,
     sender: Sender<Event>,
     addresses: BTreeMap<ListenerId, SocketAddr>,
@@ -99,7 +99,8 @@ impl Driver {
             let now = self.now();
             let outputs = self.deployment.advance(now);
             self.busy += self.now().since(now);
-            // A restart triggered by a timer has no caller to report an error to.
+            // When a timer triggers a restart, there is no caller to which an error could be
+            // reported.
             let _ = self.perform(outputs);
             match self.next_event(events) {
                 Some(Event::Stop) => break,
@@ -110,9 +111,9 @@ impl Driver {
         self.stop();
     }
 
-    /// Returns the deployment's time. It stands still while timers fire: on a machine that is too
-    /// slow for them, the time passes more slowly, instead of being late by more and more until no
-    /// event is handled.
+    /// Returns the deployment's time. The clock stops while timers fire: on a machine that is too
+    /// slow for them, time passes more slowly, rather than the deployment falling ever further
+    /// behind and never handling an event.
     fn now(&self) -> Instant {
         Instant::EPOCH + self.started.elapsed().saturating_sub(self.busy)
     }

@@ -1,4 +1,4 @@
-//! Tests over real sockets, without a clock other than the deployment's.
+//! Tests over real sockets. The only clock is the deployment's.
 
 use std::{
     io::{Read, Write},

@@ -38,7 +38,7 @@ fn m_20_a_server_may_answer_an_awaitable_hello_once_although_it_may_stream() {
     assert_eq!(reply.response_to, request);
     fixture.run("reconfig 1 tags=a:b");
     assert!(fixture.try_receive(connection).is_none());
-    // A new request receives the change that was not reported yet.
+    // A new request is answered with the change that was not reported yet.
     fixture.send_exhaust(connection, &awaiting(&reply.body, 1000));
     let next = fixture.receive(connection);
     assert_eq!(counter(&next.body), counter(&reply.body) + 1);

@@ -13,7 +13,7 @@ fn configure(mode: impl Into<Bson>, data: Document) -> Document {
     doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data, "$db": "admin" }
 }
 
-/// Returns the success of each of `count` commands in sequence on a server with `mode`.
+/// Runs `count` commands in sequence on a server with `mode`, and returns which succeeded.
 fn outcomes(mode: impl Into<Bson>, count: usize) -> Vec<bool> {
     let mut fixture = Fixture::standalone();
     let connection = fixture.connect(0);

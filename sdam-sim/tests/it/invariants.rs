@@ -30,7 +30,7 @@ fn draw(rng: &mut Rng) -> String {
     }
 }
 
-/// The observations during a run.
+/// The states observed during a run.
 #[derive(Default)]
 struct History {
     /// The primary of each term.

@@ -47,7 +47,7 @@ fn m_2_every_hello_reply_has_the_topology_version() {
         let reply = fixture.call(connection, &doc! { name: 1, "$db": "admin" });
         assert!(reply.contains_key("topologyVersion"), "{name}: {reply}");
     }
-    // All kinds of servers, in all states.
+    // Test all kinds of servers in all states.
     let mut set = Fixture::replica_set(3);
     set.run("maintenance 2 on");
     set.run("remove 1");

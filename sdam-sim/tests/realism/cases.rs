@@ -63,7 +63,7 @@ pub(crate) fn cases(kinds: ServerKind, hello: &Document) -> Vec<Case> {
     cases
 }
 
-/// Returns a case of one step for each named document.
+/// Returns one case of one step for each named document.
 fn each<const N: usize>(
     step: fn(Document) -> Step,
     named: [(&'static str, Document); N],
@@ -73,7 +73,7 @@ fn each<const N: usize>(
 }
 
 fn greetings() -> Vec<Case> {
-    // M-40
+    // M-40: hello and legacy hello have different reply fields.
     let named = [
         ("hello", doc! { "hello": 1 }),
         ("isMaster", doc! { "isMaster": 1 }),
@@ -90,7 +90,7 @@ fn greetings() -> Vec<Case> {
 }
 
 fn metadata() -> Vec<Case> {
-    // M-44
+    // M-44: invalid client metadata is refused.
     let hello = |client: Document| ask(doc! { "hello": 1, "client": client });
     let driver = |name: &str| doc! { "name": name, "version": "1" };
     let os = || doc! { "type": "Linux" };
@@ -115,7 +115,7 @@ fn metadata() -> Vec<Case> {
 }
 
 fn waiting(hello: &Document) -> Vec<Case> {
-    // M-3, M-5, M-6, M-7, M-10, M-11, M-28
+    // M-3, M-5, M-6, M-7, M-10, M-11, M-28: the arguments decide whether a hello waits.
     let known = known(hello);
     let (process, counter) = parts(&known);
     let other = ObjectId::from_bytes([9; 12]);
@@ -145,7 +145,7 @@ fn waiting(hello: &Document) -> Vec<Case> {
 
 /// Returns the cases with malformed awaitable hellos.
 fn malformed(hello: &Document) -> Vec<Case> {
-    // M-4, M-25, M-27
+    // M-4, M-25, M-27: invalid combinations of arguments are errors.
     let known = known(hello);
     let (process, counter) = parts(&known);
     let max = AWAIT.as_millis() as i64;
@@ -191,7 +191,7 @@ fn with(version: Document, max: i64) -> Document {
 
 /// Returns the cases for servers that support streaming.
 pub(crate) fn streams(hello: &Document) -> Vec<Case> {
-    // M-21
+    // M-21: a stream continues with the same waits.
     let known = hello.get_document("topologyVersion").unwrap();
     let max = AWAIT.as_millis() as i64;
     let other = version(ObjectId::from_bytes([9; 12]), 3);
@@ -210,7 +210,7 @@ fn version(process: ObjectId, counter: i64) -> Document {
 }
 
 fn framing() -> Vec<Case> {
-    // O-33, O-40, O-43
+    // O-33, O-40, O-43: some commands work by OP_QUERY, and OP_MSG requires `$db`.
     let named = [
         ("OP_QUERY isMaster", doc! { "isMaster": 1 }),
         ("OP_QUERY ismaster", doc! { "ismaster": 1 }),
@@ -227,7 +227,7 @@ fn framing() -> Vec<Case> {
 }
 
 fn commands(kinds: ServerKind) -> Vec<Case> {
-    // M-45
+    // M-45: the wording of errors depends on the hello of the connection.
     let insert = || doc! { "insert": "things", "documents": [{ "a": 1 }], "$db": "realism" };
     let find = || doc! { "find": "things", "filter": { "a": 7 }, "$db": "realism" };
     let plain = |body: Document| Step::Request(Framing::Msg, body);
@@ -271,7 +271,7 @@ fn commands(kinds: ServerKind) -> Vec<Case> {
 
 /// Returns the cases with valid and invalid read preferences.
 fn read_preferences() -> Vec<Case> {
-    // L-31, L-31b
+    // L-31, L-31b: a mongos validates the limit, the mode and the tags.
     let stale = |mode: &str, seconds: Bson| -> Bson {
         doc! { "mode": mode, "maxStalenessSeconds": seconds }.into()
     };
@@ -315,7 +315,7 @@ fn read_preferences() -> Vec<Case> {
 }
 
 fn fail_points() -> Vec<Case> {
-    // M-46
+    // M-46: fail points work as in real servers.
     let on = |data: Document| {
         ask(doc! { "configureFailPoint": "failCommand", "mode": { "times": 1 }, "data": data })
     };

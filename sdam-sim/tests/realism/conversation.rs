@@ -15,7 +15,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 /// The wait time of awaitable hellos that are expected to time out.
 pub(crate) const AWAIT: Duration = Duration::from_millis(600);
 
-/// A reply that took longer has waited. Servers have coarse clocks, and machines are loaded.
+/// The time from which a reply counts as delayed. Servers have coarse clocks, and machines are
+/// loaded.
 const WAITED: Duration = Duration::from_millis(350);
 
 /// The framing of a request.

@@ -1,4 +1,4 @@
-//! A standalone and a replica set of three, real or simulated.
+//! A standalone and a replica set of three members, real or simulated.
 
 use std::net::SocketAddr;
 

@@ -43,7 +43,7 @@ pub(crate) fn observe(servers: &dyn Servers) -> [Vec<Observed>; 4] {
         streamed.push(first_change(streaming.receive()));
     }
     let successor = loop {
-        // Clients of servers without streaming must poll.
+        // Servers without streaming do not report the change, so poll them.
         let found = servers.members().into_iter().find(|address| {
             *address != primary && servers.hello(*address).get_bool("ismaster").unwrap()
         });

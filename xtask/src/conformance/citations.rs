@@ -147,7 +147,8 @@ impl Citations {
     }
 }
 
-/// Returns whether a file judges simulated runs. Its own tests count as ordinary tests.
+/// Returns whether a file contains oracles for simulated runs. Its own tests count as ordinary
+/// tests.
 fn is_oracle(path: &str) -> bool {
     let judges = ORACLES.iter().any(|oracle| path.starts_with(oracle));
     judges && !path.ends_with("/tests.rs")
@@ -165,7 +166,7 @@ fn tests_begin(path: &str, lines: &[&str]) -> usize {
         .unwrap_or(lines.len())
 }
 
-/// Returns the part of a line that is a comment or a string, where alone a rule can be cited.
+/// Returns the comment or string in a line, the only places where a rule can be cited.
 fn comment(line: &str) -> Option<&str> {
     line.find("//").or_else(|| line.find('"')).and_then(|at| line.get(at..))
 }

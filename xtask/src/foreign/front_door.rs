@@ -18,7 +18,7 @@ use super::{built, install, unavailable};
 use crate::Result;
 use crate::cargo::root;
 
-/// The oracle, and the library that it uses for proxies.
+/// The client that ours is compared with, and the library that it uses for proxies.
 const PACKAGES: [&str; 2] = ["pymongo==4.20.0", "PySocks==1.7.1"];
 
 /// The number of concurrent cases of a client, most of which are waiting.
@@ -40,15 +40,15 @@ struct Section {
 #[serde(deny_unknown_fields)]
 struct Case {
     name: String,
-    /// The connection string. A name in braces stands for a server or a file.
+    /// The connection string. A name in braces is replaced by a server or a file.
     uri: String,
-    /// Words of our error; none if we connect.
+    /// Words that our error must contain; empty if our client must connect.
     #[serde(default)]
     sdam: Vec<String>,
-    /// Words of PyMongo's error; none if it connects.
+    /// Words that PyMongo's error must contain; empty if PyMongo must connect.
     #[serde(default)]
     pymongo: Vec<String>,
-    /// PyMongo's behaviour if the clients disagree.
+    /// An explanation of PyMongo's behaviour if the clients disagree.
     #[serde(default)]
     why: String,
 }

@@ -19,7 +19,7 @@ pub(super) fn run(times: usize) -> Result<()> {
     add("the Rust driver", rust())?;
     let mut trial = cargo();
     trial.args(["test", "--package", "sdam", "--all-features", "--test", "live"]);
-    // One after the other, so that they do not disturb each other.
+    // The tests run one after another, so that they do not disturb each other.
     trial.args(["--", "silence::", "--nocapture", "--test-threads", "1"]);
     trial.env("SDAM_FREEZES", times.to_string()).env("SDAM_OTHER_WRITERS", others.join(";"));
     run_command(&mut trial)

@@ -96,7 +96,8 @@ pub(super) fn run(shard: &str, packages: &[String]) -> Result<()> {
         let first = subject.first_pass(command(subject.own), shard, &out.join("first"))?;
         let mut counts = first.clone();
         for (name, without) in [("second", LAST), ("third", &[])] {
-            // If enough are detected, a slow pass would only change the names of the detectors.
+            // If enough mutants are detected, a slow pass would only change the names of the
+            // detectors.
             if counts.meets_target() {
                 break;
             }
@@ -153,7 +154,7 @@ impl Subject {
         if missed.is_empty() {
             return Ok(Counts::default());
         }
-        // Not `--test-package`, which does not apply to the baseline run.
+        // Do not use `--test-package`, because it does not apply to the baseline run.
         for package in packages() {
             command.arg(format!("--cargo-arg=--package={package}"));
         }

@@ -18,7 +18,7 @@ use sdam_transport::runtime::Runtime;
 const USER: &str = "ada";
 const PASSWORD: &str = "lovelace";
 
-/// The releases in simulated worlds, where time is free.
+/// The releases in simulated worlds, where waiting takes no real time.
 const RELEASES: &[ServerVersion] = ServerVersion::SERIES.split_at(2).1;
 
 /// Returns the environments on loopback TCP: the newest release, and one without streaming. A

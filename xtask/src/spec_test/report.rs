@@ -74,26 +74,28 @@ impl Report {
         self.cells.push((suite, runtime, cell));
     }
 
-    /// The cells in which something ran.
+    /// Returns the cells in which something ran.
     fn cells(&self) -> impl Iterator<Item = &(String, &'static str, Cell)> {
         self.cells.iter().filter(|(.., cell)| cell.total() > 0)
     }
 
-    /// The numbers of passed, failed and skipped files.
+    /// Returns the numbers of passed, failed and skipped files.
     fn totals(&self) -> (usize, usize, usize) {
         self.cells().fold((0, 0, 0), |sum, (.., cell)| {
             (sum.0 + cell.passed, sum.1 + cell.failed.len(), sum.2 + cell.skipped.len())
         })
     }
 
-    /// The last line.
+    /// Returns the last line.
     pub(crate) fn summary(&self) -> String {
         let (passed, failed, skipped) = self.totals();
         format!("spec-test: {passed} passed, {failed} failed, {skipped} skipped")
     }
 
+    /// Checks that something ran and everything passed.
+    ///
     /// # Errors
-    /// Unless something ran and everything passed.
+    /// If nothing ran or something failed.
     pub(crate) fn verdict(&self) -> Result<()> {
         match self.totals() {
             (0, 0, 0) => Err("no test was selected".into()),

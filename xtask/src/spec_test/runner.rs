@@ -195,7 +195,7 @@ pub(crate) fn run(column: Column, jobs: &Arc<Vec<Job>>) -> Vec<Cell> {
                 files.map(move |file| (suite, file))
             });
             let mut files: Vec<_> = files.enumerate().collect();
-            // The longest first, so that none of them is left for the end.
+            // Start with the longest files, so that none of them is left for the end.
             files.sort_by_cached_key(|(_, (_, file))| Reverse(file.json.to_string().len()));
             loop {
                 let place = next.fetch_add(1, Ordering::Relaxed);

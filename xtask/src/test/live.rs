@@ -33,8 +33,8 @@ enum Outcome {
     Skipped(String),
 }
 
-/// All supported combinations. The version affects the monitors' messages, the runtime the
-/// transport.
+/// All supported combinations. The version affects the monitors' messages, and the runtime affects
+/// the transport.
 pub(super) const MATRIX: &[Combination] = &[
     Combination::new("tokio", Version::V4_2),
     Combination::new("tokio", Version::V4_4),

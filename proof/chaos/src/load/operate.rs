@@ -75,7 +75,8 @@ impl Application {
                 self.pause(200).await;
             }
             drop(connection);
-            // At the same instant, so that a clear affects a connection that was just handed over.
+            // The report comes at the same instant, so that a clear affects a connection that was
+            // just handed over.
             if self.rng.below(8) == 0 {
                 self.report_on(server);
             }

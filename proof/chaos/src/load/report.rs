@@ -37,7 +37,7 @@ impl DrawnError {
     /// Returns the expected outcome; `None` if it cannot be predicted.
     pub(crate) fn expected(&self, service_id: Option<ObjectId>) -> Option<ErrorOutcome> {
         let expected = self.expected?;
-        // After hello the service is known, and the load balancer itself is never Unknown.
+        // After hello the service is known. The load balancer itself never becomes Unknown.
         let of_service = service_id.is_some() && !self.error.stage().is_before_hello_completes();
         Some(match expected {
             expected if !self.balanced => expected,
@@ -46,7 +46,7 @@ impl DrawnError {
         })
     }
 
-    /// Counts the report of the error, and checks its outcome.
+    /// Counts a report of the error and checks its outcome.
     pub(crate) fn reported(
         &self,
         record: &RunRecord,
@@ -61,7 +61,7 @@ impl DrawnError {
         });
     }
 
-    /// Converts to the error of a connection to `server`.
+    /// Converts the error to one of a connection to `server`.
     pub(crate) fn on(
         &self,
         server: &ServerDescription,
@@ -89,7 +89,7 @@ impl Application {
         }
     }
 
-    /// Reports the reply to a handshake, which may be late.
+    /// Reports a successful handshake, sometimes on a connection of an earlier generation.
     fn report_handshake(&mut self, server: ServerId) {
         let Some(pool) = self.record.pool(server) else {
             return;
@@ -181,7 +181,7 @@ impl Application {
     }
 }
 
-/// Usually returns the current generation, sometimes an earlier one.
+/// Returns the current generation, or sometimes an earlier one.
 pub(crate) fn possibly_stale(rng: &mut Rng, generation: Generation) -> Generation {
     let age = pick(rng, &[0, 0, 0, 1, 2]);
     Generation::from_u64(generation.as_u64().saturating_sub(age))
@@ -235,8 +235,8 @@ fn state_change(rng: &mut Rng, server: &ServerDescription) -> (Vec<u8>, Option<E
     let fresh = if shuts_down { ErrorOutcome::Cleared } else { ErrorOutcome::MarkedUnknown };
     let mut expected = fresh;
     if let Some(TopologyVersion { process_id, counter }) = server.topology_version {
-        // An error that repeats the known version is stale. No error has a newer version than the
-        // server itself: the next check would then be treated as stale.
+        // An error that repeats the known version is stale. No error may have a newer version than
+        // the server itself, because the next check would then be treated as stale.
         let age = rng.below(3) as i64;
         if age > 0 {
             expected = ErrorOutcome::Stale;

@@ -15,11 +15,12 @@ use sdam_sim::oracle::{Oracle, Violation};
 /// SDAM: "minHeartbeatFrequencyMS".
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
 
-/// The maximum number of checks of a server in any second, however often it pushes or breaks: a
-/// burst, the checks that may follow within the second, and checks after a pause.
+/// The maximum number of checks of a server in any second, even if it continually pushes replies or
+/// breaks connections: a burst, the checks that may follow within the second, and checks after a
+/// pause.
 const MAX_PER_SECOND: usize = 50 + 20 + 10;
 
-/// A retry may be delayed only after this many checks in a second without a pause, which is about
+/// The number of checks in a second without a pause from which a retry may be delayed. It is about
 /// the number that a burst regains within the shortest pause.
 const UNPAUSED: usize = 8;
 
@@ -59,13 +60,13 @@ struct Cadence<'o> {
     /// The waiting selections. `waiting_since` is the time at which this list became non-empty.
     waiters: Vec<Arc<Selection>>,
     waiting_since: Instant,
-    /// The server for which an operation just reported an error that cancels the check if it clears
-    /// the pool.
+    /// The server for which an operation just reported an error. If the error clears the pool, it
+    /// must also cancel the check.
     cancelling_error_on: Option<ServerId>,
 }
 
-/// Checks the cadence of every server that is monitored according to `options`. Two rules apply to a
-/// client that `scans`: the minimum interval, and the cooldown after a network error (SDAM:
+/// Checks the cadence of every server that is monitored according to `options`. Two rules apply to
+/// a client that `scans`: the minimum interval, and the cooldown after a network error (SDAM:
 /// "cooldownMS").
 pub(crate) fn check(events: &[Event], options: &Options, scans: bool) -> Result<(), Violation> {
     let mut cadence = Cadence {
@@ -121,7 +122,8 @@ impl Cadence<'_> {
             EventKind::ServerHeartbeatFailed { heartbeat, failure, .. } => {
                 let lost = matches!(failure.kind(), ErrorKind::Network | ErrorKind::Timeout);
                 self.ended(heartbeat.server, at, |checks| {
-                    // F-51: the type before the check counts, and the change is published later.
+                    // F-51: the type before the check counts. The change to Unknown is published
+                    // later.
                     if lost { State::Lost { known: checks.known } } else { State::Failed }
                 })?;
             }
@@ -144,14 +146,14 @@ impl Cadence<'_> {
         let Input::Error { server, report } = input else {
             return;
         };
-        // It replaces the error of the check, and causes no cooldown.
+        // The error of the operation replaces that of the check, and causes no cooldown.
         if self.scans
             && let Some(checks) = self.servers.get_mut(server)
             && matches!(checks.state, State::Lost { .. })
         {
             checks.state = State::Failed;
         }
-        // F-71, I-14, I-12: a handshake that was refused without reporting a state change.
+        // F-71, I-14, I-12: an error cancels the check unless the server refused a handshake.
         let refused = report.error.reply().is_some();
         if !refused && report.error.kind() != ErrorKind::Protocol {
             self.cancelling_error_on = Some(*server);

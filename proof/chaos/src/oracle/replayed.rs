@@ -1,4 +1,4 @@
-//! Recordings: a replay of the inputs of a run has its events.
+//! Checks that replaying the recorded inputs of a run reproduces its events.
 
 use std::error::Error;
 
@@ -13,10 +13,10 @@ use sdam_events::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// The recorded events that are not repeated: they do not follow from the recorded inputs.
+/// Events that a replay does not reproduce, because they do not follow from the recorded inputs.
 const NOT_REPEATED: Interest = Interest::of(&[EventName::Input, EventName::ConfigWarning]);
 
-/// Records `events` and checks that a replay repeats them, those of heartbeats included, and the
+/// Records `events` and checks that a replay reproduces them, including those of heartbeats and the
 /// measured round-trip times, which are not recorded.
 pub(crate) fn check(options: &Options, events: &[Event]) -> Result<(), Violation> {
     let end = events.last().map(|event| event.at).unwrap_or_default();

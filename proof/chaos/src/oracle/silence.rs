@@ -1,4 +1,5 @@
-//! Suspicions: only of known servers that do not answer, and each ends once.
+//! Checks that only known servers that do not answer are reported as silent, and that each report
+//! ends once.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,10 +14,11 @@ use sdam_core::{
 };
 use sdam_sim::oracle::{Oracle, Violation};
 
-/// The least time without an answer after which a server may be suspected, if there is no detector.
+/// The minimum time without an answer after which a server may be reported as silent, if there is
+/// no detector.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Checks every suspicion, and returns their number.
+/// Checks every report of a silent server, and returns the number of reports.
 pub(crate) fn check(options: &Options, events: &[Event]) -> Result<u64, Violation> {
     let patience = options.detector.map_or(PATIENCE, Detector::floor);
     let mut answered = BTreeMap::<ServerId, Instant>::new();

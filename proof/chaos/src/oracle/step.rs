@@ -102,9 +102,9 @@ impl<'w> StepOracle<'w> {
         }
         self.check_check_outs(&pools);
         let (pools, opened, pending) = pooled;
-        // One task per server and per pool, one that delivers events, and one that polls SRV
-        // records. A server has two connections, and with a detector a third one. Each exchange on a
-        // pooled connection has another timer then.
+        // There is one task per server and per pool, one that delivers events, and one that polls
+        // SRV records. A server has two connections, or three with a detector. Each command on a
+        // pooled connection then has another timer.
         let judged = usize::from(topology.options().detector.is_some());
         let polling = usize::from(self.access.srv);
         let tasks = (self.sim.tasks(), servers + pools + 1 + polling + load);

@@ -27,7 +27,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    /// Returns the current truth.
+    /// Returns the current state of the deployment.
     pub(crate) fn of(plan: &Plan, sim: &Sim) -> Self {
         let typed = |of: ServerType| {
             let hosts = sim.dns().hosts(SRV_NAME);
@@ -92,7 +92,7 @@ impl Truth {
         sim.status().members.iter().all(is_up)
     }
 
-    /// Returns the difference between the client's description and the truth.
+    /// Returns the difference between the client's description and the true state.
     pub(crate) fn differs_from(&self, description: &TopologyDescription) -> Option<String> {
         // Only a primary's reply removes members.
         let all = self.topology_type != TopologyType::ReplicaSetNoPrimary;
@@ -112,8 +112,8 @@ impl Truth {
         (!right).then(|| format!("the client has {description}, but the deployment is {self:?}"))
     }
 
-    /// Returns whether the rules require the client's error: before 6.0, a primary that was elected
-    /// with an older configuration is treated as stale.
+    /// Returns whether the specification requires the difference: before 6.0, a primary that was
+    /// elected with an older configuration is treated as stale.
     pub(crate) fn is_excused(&self, description: &TopologyDescription, events: &[Event]) -> bool {
         let rejected = description.servers().iter().find(|server| {
             self.servers.get(&server.address) == Some(&ServerType::RsPrimary)

@@ -96,7 +96,7 @@ fn complaint(
 ) -> Option<&'static str> {
     let begun = |fault: Option<Instant>| fault.is_some_and(|begin| begin <= at);
     if error.kind() == ErrorKind::Cancelled {
-        // An abandoned attempt did not fail at a stage.
+        // A cancelled attempt did not fail at a stage.
         return None;
     }
     let is_allowed = match error.stage() {

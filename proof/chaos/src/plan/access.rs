@@ -44,7 +44,7 @@ pub(super) const MAX_TTL: Duration = Duration::from_secs(90);
 const LOGIN: (&str, &str) = ("user", "password");
 
 impl Access {
-    /// In plain text and directly, by the addresses of the servers.
+    /// Direct connections in plain text to the addresses of the servers.
     pub const PLAIN: Self = Self { tls: false, proxy: ProxyUse::None, srv: false };
 
     pub(super) fn draw(shape: Shape, rng: &mut Rng) -> Self {

@@ -1,4 +1,4 @@
-//! The run of a single-threaded client: one application, no tasks, the same rules.
+//! The run of a single-threaded client: one application and no tasks, checked by the same rules.
 
 use std::{sync::Arc, time::Duration};
 
@@ -84,8 +84,8 @@ impl Client<'_> {
             Err(SelectionError::Timeout(_)) => {
                 lock(&self.record.counts).timed_out += 1;
                 let description = self.topology.description();
-                // A selection without time for a due scan fails, whatever is known (Server
-                // Selection: "Single-threaded server selection").
+                // If the timeout is too short for a due scan, the selection fails even if a
+                // suitable server is known (Server Selection: "Single-threaded server selection").
                 let too_short = timeout < MIN_HEARTBEAT_FREQUENCY;
                 if !too_short && request.has_suitable_server(&description) == Some(true) {
                     let message = format!(
@@ -129,7 +129,7 @@ impl Client<'_> {
         }
     }
 
-    /// Checks P8: scans find the truth once no server is in its cooldown.
+    /// Checks P8: scans discover the true state once no server is in its cooldown.
     async fn converge(&mut self, plan: &Plan) -> Result<(), Violation> {
         let limit = plan.convergence_limit() + COOLDOWN;
         let mut convergence = Convergence::begin(plan, self.sim, self.record, limit);

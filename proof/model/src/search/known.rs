@@ -11,7 +11,7 @@ use std::{
 
 const SHARDS: usize = 64;
 
-/// The keys of all known states.
+/// The keys of all known states, in shards with a lock each.
 pub(super) struct Known {
     shards: Vec<Mutex<HashSet<u128, BuildHasherDefault<OwnHash>>>>,
     len: AtomicUsize,
@@ -44,7 +44,7 @@ impl Known {
     }
 }
 
-/// A key is a hash already.
+/// Passes a key through as its own hash, because keys are hashes already.
 #[derive(Default)]
 pub(super) struct OwnHash(u64);
 

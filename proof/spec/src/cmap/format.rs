@@ -1,4 +1,4 @@
-//! The format of the pool files.
+//! The format of the connection pool test files.
 
 use bson::Document;
 use sdam_core::event::EventName;

@@ -51,7 +51,7 @@ impl Transport for Unreachable {
     }
 }
 
-/// Receives the events of a pool, also those after the end of its topology.
+/// Receives the events of a pool, including those after its topology was closed.
 #[derive(Debug)]
 struct Log(ChannelSink);
 
@@ -65,7 +65,7 @@ impl Publish for Log {
     }
 }
 
-/// Creates the pool, which unlike monitors connects by the runtime's own transport.
+/// Creates the pool under test. Unlike monitors, it connects by the runtime's own transport.
 #[derive(Debug)]
 struct TestPools {
     pools: Pools,
@@ -104,7 +104,7 @@ impl PoolHandle for TestPool {
     }
 
     fn clear(&self, clear: &PoolClear) {
-        // A paused pool publishes no clear.
+        // Clearing a paused pool publishes no event.
         if !clear.was_paused {
             let PoolContext { server, address, .. } = self.context.clone();
             self.publish(EventKind::PoolCleared { server, address, clear: clear.clone() });

@@ -22,7 +22,7 @@ const LEAD_TIME: Duration = Duration::from_secs(10);
 struct Step {
     at: Instant,
     address: ServerAddress,
-    /// `None`: the connection opens and the check begins.
+    /// The reply; `None` if the connection opens and the check begins.
     reply: Option<Vec<u8>>,
 }
 

@@ -19,7 +19,7 @@ pub(super) struct Harness {
 }
 
 impl Harness {
-    /// Creates an environment in which no server is reachable.
+    /// Creates an environment without reachable servers.
     pub(super) fn new() -> Self {
         let clock = ManualClock::jumping();
         Self {

@@ -62,8 +62,8 @@ impl Subject for Scanned {
 
     fn respond(&mut self, server: &ServerDescription, reply: Option<&[u8]>) -> Result<(), String> {
         let address = &server.address;
-        // SDAM: "Network or command error during server check": if the connection breaks, a known
-        // server is immediately checked once more, and breaks that connection as well.
+        // SDAM: "Network or command error during server check": if the connection to a known server
+        // breaks, the server is immediately checked once more, and this connection breaks as well.
         let times = if reply.is_none() && server.server_type.is_available() { 2 } else { 1 };
         self.harness.serve(address, DELAY, fixed_reply(reply.map(<[u8]>::to_vec)));
         ready(self.topology.check(server.id))?;

@@ -60,8 +60,8 @@ pub fn select(file: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that a server of the window is selected, or that the selection fails for the right reason
-/// and in time. The last scan has just ended, and a scan takes `scan`.
+/// Checks that a server in the window is selected, or that the selection fails for the right reason
+/// and in time. The last scan has just ended, and a scan takes the time `scan`.
 pub(super) fn check_timeout(
     topology: &mut ScanTopology,
     scan: Duration,

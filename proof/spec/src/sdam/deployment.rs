@@ -28,9 +28,9 @@ pub(super) fn check(file: &Value) -> Result<(), String> {
 struct Driven {
     deployment: Deployment,
     now: Instant,
-    /// The connections of checks on which an answer is outstanding.
+    /// The connections on which a check waits for an answer.
     asked: BTreeMap<ServerId, (ConnId, Asked)>,
-    /// From the calls to the pools.
+    /// The pool generations according to the calls to the pools.
     generations: BTreeMap<ServerId, Generation>,
     events: Vec<EventKind>,
 }
@@ -104,7 +104,7 @@ impl Driven {
     /// Returns the connection on which a check of the server waits for its reply.
     fn connection(&mut self, server: ServerId) -> Option<ConnId> {
         if !self.asked.contains_key(&server) {
-            // The files do not tell how long after the last check this one is.
+            // The files do not specify the time since the last check.
             self.now = self.now + Duration::from_secs(1);
             self.handle(Input::Due { timer: Timer::Server(server), wanted: true });
         }

@@ -96,9 +96,9 @@ fn describe(
     address.map_or(Ok(()), |address| write!(f, " of {address}"))
 }
 
-/// Compares the events of discovery and monitoring among `actual` with `expected`: number, order,
-/// and the fields in the file. Adjacent events that only open, or only close, may come in any
-/// order.
+/// Compares the events of discovery and monitoring among `actual` with `expected`: their number,
+/// their order, and the fields in the file. Adjacent opening events may come in any order, as may
+/// adjacent closing events.
 pub(super) fn compare(expected: &[ExpectedEvent], actual: &[EventKind]) -> Result<(), String> {
     let mut expected: Vec<_> = expected.iter().collect();
     let mut actual: Vec<_> =

@@ -1,4 +1,4 @@
-//! Expected descriptions: an absent key asserts nothing, `null` asserts absence.
+//! Expected descriptions: an absent key asserts nothing, and `null` asserts that a field is absent.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,7 @@ fn compare_fields(prefix: &str, expected: &Fields, actual: &Value) -> Result<(),
             (Value::Object(fields), Value::Object(_)) => {
                 compare_fields(&format!("{path}."), fields, actual)?;
             }
-            // The text of an error only has to contain the expected one.
+            // The text of an error only needs to contain the expected text.
             (Value::String(part), Value::String(text)) if key == "error" && text.contains(part) => {
             }
             _ => {

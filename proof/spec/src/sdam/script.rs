@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{events::ExpectedEvent, outcome::Fields};
 use crate::{fields::read, running::deployment::encode};
 
-/// A file. Unknown keys are refused, so nothing is left unchecked.
+/// A file. Unknown keys are refused, so everything in it is checked.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Script {
@@ -92,7 +92,7 @@ pub(super) struct ApplicationError {
     /// The connection's generation; `None` for the pool's current one.
     generation: Option<Generation>,
     max_wire_version: i32,
-    /// The error; `None` for a reply without one that concerns the server.
+    /// The error; `None` if the reply contains no error that concerns the server.
     error: Option<Error>,
 }
 
@@ -147,7 +147,7 @@ impl TryFrom<ApplicationErrorFormat> for ApplicationError {
     }
 }
 
-/// The message of errors without one in the file.
+/// The message of an error for which the file has none.
 const MESSAGE: &str = "simulated error";
 
 impl Script {
@@ -166,7 +166,7 @@ impl Script {
 }
 
 impl ApplicationError {
-    /// Returns the report of a pool whose generation is `current`; `None` for a reply without an
+    /// Returns the report of a pool whose generation is `current`; `None` if the reply contains no
     /// error that concerns the server.
     pub(super) fn report(&self, current: Generation) -> Option<ErrorReport> {
         let generation = self.generation.unwrap_or(current);

@@ -24,7 +24,7 @@ use crate::fields::{Integer, Preference, Tags, read};
 pub(crate) struct SelectionFile {
     pub(crate) topology: TopologyDescription,
     pub(crate) heartbeat_frequency: Option<Duration>,
-    /// An error if the criteria are invalid.
+    /// The criteria, or the error if they are invalid.
     pub(crate) criteria: Result<Criteria, ConfigError>,
     /// True if the file expects criteria that are invalid or can never be met.
     pub(crate) expects_error: bool,
@@ -94,7 +94,7 @@ impl SelectionFile {
 /// The expected selection frequency of each server.
 pub(crate) struct InWindowFile {
     pub(crate) topology: TopologyDescription,
-    /// The operations in progress.
+    /// The number of operations in progress on each server.
     pub(crate) loads: BTreeMap<ServerAddress, u32>,
     iterations: u64,
     pub(crate) criteria: Criteria,
@@ -238,7 +238,7 @@ impl RttFile {
     }
 }
 
-/// A topology description, without a state machine or checks of wire versions.
+/// A topology description. Its wire versions are not checked.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TopologyFields {

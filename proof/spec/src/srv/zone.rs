@@ -15,8 +15,8 @@ pub const SUB_HOST: &str = "localhost.sub.test.build.10gen.cc";
 /// The SRV records: name, target and port.
 ///
 /// `test4` and `test9` intentionally have none, nor has `10gen.cc`. The setup lists one record of
-/// `test22`, but its test expects two, like the polling tests. The last two are for later tests of
-/// names that are their own hosts.
+/// `test22`, but its test expects two, like the polling tests. The last two records are for later
+/// tests of SRV names that are also host names.
 pub const SRV: &[(&str, &str, u16)] = &[
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27017),
     ("_mongodb._tcp.test1.test.build.10gen.cc", HOST, 27018),

@@ -25,7 +25,7 @@ use crate::recorder::Recorder;
 
 /// The format's time limit for waiting for an event.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// Tests may shorten the pause between checks of clients that do not set it; this is the minimum.
+/// The minimum pause between checks. Tests may use it for clients that do not set one.
 const HEARTBEAT_FREQUENCY: Duration = Duration::from_millis(500);
 /// Commands whose events tests do not expect (unified test format: "configureFailPoint").
 const UNRECORDED: [&str; 1] = ["configureFailPoint"];

@@ -140,7 +140,7 @@ fn run_command(mut arguments: Map<String, Value>) -> Result<Step, String> {
     if let Some(unknown) = arguments.keys().next() {
         return Err(format!("unknown argument {unknown}"));
     }
-    // Readers of JSON sort the keys.
+    // JSON parsers sort the keys, but the command name must come first.
     let mut body = doc! { &name: command.get(&name) };
     body.extend(command);
     Ok(Step { kind: Kind::Generic, body })

@@ -13,7 +13,7 @@ pub(super) struct CollectionData {
 }
 
 impl CollectionData {
-    /// Returns the commands that set the collection's content to this.
+    /// Returns the commands that replace the collection's content with this content.
     pub(super) fn setup(&self) -> Vec<Document> {
         let concern = doc! { "w": "majority" };
         let name = &self.collection_name;

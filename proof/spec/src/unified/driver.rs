@@ -131,7 +131,7 @@ impl Driver {
 }
 
 impl Request {
-    /// Creates a command without information for the client.
+    /// Creates a command without a kind, a read preference or a time limit.
     pub(super) fn generic(database: &str, body: Document) -> Self {
         Self {
             database: database.to_owned(),

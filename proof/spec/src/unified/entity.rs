@@ -125,7 +125,7 @@ impl Options {
         }
     }
 
-    /// Applies those options to a command that concern commands of its kind.
+    /// Applies to a command the options that its kind supports.
     pub(super) fn apply(&self, request: &mut Request) {
         let concern = match request.kind {
             Kind::Read => ("readConcern", &self.read_concern),

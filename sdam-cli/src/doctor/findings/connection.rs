@@ -36,7 +36,8 @@ pub(super) fn of(host: &Host, options: &Options) -> Vec<Finding> {
         let mut finding = failure(host, error);
         let step = finding.check;
         findings.retain(|own| own.check != step);
-        // Names in the set's configuration are not the user's, so report the whole connection.
+        // The user did not choose the names in the set's configuration, so report the whole
+        // connection.
         if let Some(by) = &host.named_by {
             finding = member(finding, by.as_str());
         }
@@ -183,7 +184,7 @@ fn member(mut finding: Finding, named_by: &str) -> Finding {
     let names = || Obstacle::NAMES.replace("address translation", "--translate");
     match finding.check {
         Check::DnsAddr => finding.remedies.insert(0, names()),
-        // The name is known here, but it may be that of another host.
+        // The name resolves here, but possibly to another host.
         Check::Tcp => finding.remedies.push(format!("if the address is wrong: {}", names())),
         _ => {}
     }

@@ -62,7 +62,7 @@ fn is_member(kind: ServerType) -> bool {
 /// Returns the finding about servers of different sets, of which a client keeps one.
 fn several_sets(hellos: &[(&Host, &Hello)]) -> Option<Finding> {
     let mut sets: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    // A name that a member has given is one of its set's.
+    // A member named by another member belongs to its set, so only the seeds are compared.
     for (host, hello) in hellos.iter().filter(|(host, _)| host.named_by.is_none()) {
         let set = hello.set_name.as_deref().filter(|_| is_member(hello.server_type));
         if let Some(set) = set {
@@ -116,7 +116,7 @@ fn kind(diagnosis: &Diagnosis) -> Option<Finding> {
     })
 }
 
-/// Returns the finding about a member that answers, but serves nothing.
+/// Returns the finding about a member that answers but serves no reads or writes.
 fn without_data(host: &Host) -> Finding {
     let address = &host.address;
     let title = "the member is neither primary nor secondary, so clients send it nothing";

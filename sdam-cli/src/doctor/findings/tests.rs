@@ -117,7 +117,7 @@ fn a_lack_of_descriptors_is_not_blamed_on_the_network() {
         doctor::observation::{Dial, Reached},
     };
 
-    // EMFILE
+    // Error 24 is EMFILE, "too many open files".
     let error = std::io::Error::from_raw_os_error(24);
     assert_eq!(descriptors::are_exhausted(&error), cfg!(unix));
     let mut host = Host::new(ServerAddress::new("127.0.0.1", 1));

@@ -207,7 +207,7 @@ impl Line<'_> {
         if self.options.credential.is_some() {
             command.int32("ping", 1);
         } else {
-            // Refused without a login if the server demands one.
+            // A server that requires a login refuses this command without one.
             command.int32("listDatabases", 1);
             command.boolean("nameOnly", true);
         }

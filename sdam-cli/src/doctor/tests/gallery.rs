@@ -256,7 +256,7 @@ fn a_reply_of_48_mb_before_authentication_is_not_read() {
     });
     let (exit, output) = run_json(&arguments(), &format!("mongodb://{address}/"));
     assert_eq!(exit, Exit::FAILURES, "{output:#}");
-    // The buffers of the system take some.
+    // The system's buffers accept some of the data.
     let sent = sent.load(Ordering::Relaxed);
     assert!(sent < 16 << 20, "{sent} bytes were taken");
 }

@@ -1,4 +1,4 @@
-//! Faults whose remedy is applied: afterwards nothing is found.
+//! Tests that apply the remedy for a fault and then find no problem.
 
 use std::{
     io::{Read as _, Write as _},
@@ -202,7 +202,7 @@ fn a_member_that_is_down_is_started_before_names_are_doubted() {
     let remedies = advised(&arguments(), &uri, "topo.members fail", "start the server");
     assert!(remedies[0].starts_with("start the server"), "{remedies:?}");
     set.restart(secondary).unwrap();
-    // It joins the set after a while.
+    // The restarted member joins the set after a while.
     let limit = Instant::now() + Duration::from_secs(30);
     while run_json(&arguments(), &uri).0 != Exit::SUCCESS {
         assert!(Instant::now() < limit, "{uri} is not healthy");
@@ -241,7 +241,7 @@ fn a_login_needs_the_right_password_and_database() {
     let in_app = uri("ada:right", "&authSource=app");
     mended(&in_app, "auth fail", "set authSource=admin", &right);
 
-    // No write is tried, which would be further logins.
+    // Each write would log in again, so none is tried.
     let mut arguments = arguments();
     arguments.write = Some(Collection::parse("app.canary").unwrap());
     let (_, document) = run_json(&arguments, &uri("ada:wrong", ""));

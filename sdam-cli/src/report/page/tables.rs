@@ -17,7 +17,7 @@ use crate::{
 
 /// The number of failovers that are shown in detail.
 const MAX_CHANGES: usize = 20;
-/// The number of them above the picture.
+/// The number of failovers that are shown above the picture.
 const FIRST_CHANGES: usize = 3;
 
 /// Returns the key figures: value, name, and whether it is bad.

@@ -41,7 +41,7 @@ impl<'b> Canvas<'b> {
         Rect { x: area.x + taken, width: area.width - taken, ..area }
     }
 
-    /// Writes several texts, one behind the other.
+    /// Writes several texts, one after another.
     pub(super) fn texts(&mut self, area: Rect, texts: &[(Tone, &str)]) -> Rect {
         let write = |rest, (tone, text): &(Tone, &str)| self.text(rest, *tone, text);
         texts.iter().fold(area, write)

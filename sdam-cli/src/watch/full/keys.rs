@@ -113,7 +113,7 @@ fn step(bytes: &[u8]) -> Step {
 fn sequence(bytes: &[u8]) -> Step {
     let is_final = |byte: &u8| (0x40..=0x7e).contains(byte);
     let Some(end) = bytes.iter().position(is_final) else {
-        // Longer than any key, so this is not the beginning of one.
+        // An incomplete sequence that is longer than any key is not the beginning of one.
         return match bytes.len() {
             ..32 => Step::Incomplete,
             length => Step::Done(None, length + 2),
@@ -177,7 +177,7 @@ mod tests {
         check(b"\x1b[A\x1bOB", &[Key::Up, Key::Down]);
         check(b"\x1b[5~\x1b[6~", &[Key::PageUp, Key::PageDown]);
         check(b"\x1b[H\x1b[4~", &[Key::Home, Key::End]);
-        // Keys with modifiers; unused keys, mouse clicks and pasted text.
+        // Test keys with modifiers, unused keys, mouse clicks and pasted text.
         check(b"\x1b[1;5A", &[Key::Up]);
         check(b"\x1b[15~\x1b[<0;1;2x\x1bxq", &[Key::Char('q')]);
         check(b"\xff\x00\xc3q", &[Key::Char('q')]);

@@ -1,6 +1,6 @@
 //! The signals that affect a full screen.
 
-/// The request of a signal.
+/// The action that a signal requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Signal {
     /// End with this exit code.

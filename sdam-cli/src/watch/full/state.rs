@@ -41,7 +41,7 @@ impl Sort {
 /// An action that a key requests, besides changing the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Action {
-    /// Nothing else.
+    /// No further action.
     None,
     /// Leave the program.
     Quit,

@@ -114,7 +114,7 @@ mod tests {
     /// The variable that makes this test run as the program in a terminal.
     const ROLE: &str = "SDAM_TERMINAL_TEST";
 
-    /// The program, which fails on the full screen.
+    /// Runs as the program, which fails on the full screen.
     fn fail(role: &str) {
         let terminal = Terminal::enter().unwrap();
         match role {

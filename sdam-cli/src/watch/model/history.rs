@@ -132,7 +132,7 @@ mod tests {
                 Column::Held(Probe::Lost),
             ]
         );
-        // Also if the last check was before the first column.
+        // The result is held even if the last check was before the first column.
         assert_eq!(history.columns(at(9000), SECOND, 1), [Column::Held(Probe::Lost)]);
     }
 

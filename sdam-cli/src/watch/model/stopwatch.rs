@@ -10,9 +10,9 @@ use sdam_events::facts::{Failover, Outage};
 pub(crate) struct Run {
     /// The number of the failover, counted from 1.
     pub(crate) number: u64,
-    /// The loss.
+    /// The outage, which begins with the loss of a writable server.
     pub(crate) outage: Outage,
-    /// The time when its pool was cleared.
+    /// The time when the pool of the lost server was cleared.
     pub(crate) pool_cleared: Option<Instant>,
     /// The time when a check of every other server had ended.
     pub(crate) all_checked: Option<Instant>,

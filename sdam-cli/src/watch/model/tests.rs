@@ -135,7 +135,7 @@ impl Script {
         reply
     }
 
-    /// Makes the server suspect after a silence of this many milliseconds.
+    /// Reports the server as silent after this many milliseconds without an answer.
     pub(in crate::watch) fn falls_silent(mut self, host: &str, millis: u64) -> Self {
         let address = ServerAddress::parse(host).unwrap();
         let server = self.ids[&address];
@@ -215,7 +215,7 @@ pub(in crate::watch) enum Role {
 const RESET: &str = "connection reset by peer";
 const REFUSED: &str = "connection refused";
 
-/// Loses the primary `a` after a second; `b` becomes primary.
+/// Returns a script in which the primary `a` fails after a second and `b` becomes primary.
 fn failover() -> Script {
     Script::replica_set(&["a", "b", "c"])
         .at(1000)

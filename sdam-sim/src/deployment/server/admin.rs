@@ -109,7 +109,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the status of the member of `entry`, as reported by `member`.
+    /// Returns the status of the member configured by `entry`, as reported by `member`.
     fn member_status(&self, member: MemberId, index: usize, entry: &MemberConfig) -> Document {
         let peer = self.member_at(&entry.address);
         let peers = |peer| {

@@ -14,7 +14,7 @@ use crate::{
     store::{matching, order, project},
 };
 
-/// Stages that leave a pipeline without results in the simulation.
+/// Pipeline stages that return no documents in the simulation.
 const EMPTY_STAGES: [&str; 4] = ["$changeStream", "$listLocalSessions", "$merge", "$out"];
 
 impl Deployment {
@@ -70,7 +70,7 @@ impl Deployment {
             "distinct" => self.distinct(&namespace, body),
             "findAndModify" => self.find_and_modify(&write(namespace)),
             "mapReduce" => self.map_reduce(&namespace, body),
-            // Indexes are not simulated, so there is only the one of `_id`.
+            // Indexes are not simulated, so only the index on `_id` exists.
             "create" | "createIndexes" | "dropIndexes" => Ok(Document::new()),
             "listIndexes" => {
                 let index = doc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" };
@@ -101,7 +101,7 @@ impl Deployment {
         let found = self.store.find_sorted(namespace, part("filter"), part("sort"))?;
         let skip = count_argument(body, "skip").unwrap_or(0);
         let limit = count_argument(body, "limit").filter(|limit| *limit > 0);
-        // The only index is the one of `_id`.
+        // The only index is the one on `_id`.
         let key = doc! { "_id": 1 };
         let returns_key = flag(body, "returnKey");
         let projection = if returns_key { &key } else { part("projection") };

@@ -70,7 +70,7 @@ impl Deployment {
             connection.hello_ok = true;
         }
         if !own.version.supports_streaming() {
-            // Older servers ignore both arguments (M-11).
+            // Servers without streaming ignore both arguments (M-11).
             return Ok(None);
         }
         let awaited = parse_await(own.version, request)?;
@@ -157,7 +157,7 @@ impl Deployment {
     fn hello_fields(&self, member: MemberId, connection: i32, request: &Request) -> Document {
         let own = self.member(member);
         let mut reply = Document::new();
-        // Since 5.0 the presence of `helloOk` is enough.
+        // Since 5.0, any value of `helloOk` counts as true.
         let names = own.version.has_versioned_api() && request.body.contains_key("helloOk");
         if own.version.supports_hello_ok() && (names || flag(&request.body, "helloOk")) {
             reply.insert("helloOk", true);

@@ -1,4 +1,4 @@
-//! Writes of documents. Each statement of a numbered write runs once per set or cluster.
+//! Writes of documents. Each statement with a transaction number runs once per set or cluster.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,8 @@ use crate::{
     request::{flag, number},
 };
 
-/// The last numbered write of each session. All members share them, like the documents.
+/// The last write with a transaction number in each session. All members share them, like the
+/// documents.
 #[derive(Debug, Default)]
 pub(crate) struct Numbered(BTreeMap<String, Last>);
 
@@ -114,8 +115,8 @@ impl Deployment {
         })
     }
 
-    /// Runs a statement unless the session has already run it under the same number. The fail point
-    /// of numbered writes applies before or after it.
+    /// Runs a statement unless the session has already run it with the same transaction number. The
+    /// fail point of such writes applies before or after it.
     pub(super) fn once(
         &mut self,
         write: &Write<'_>,

@@ -56,7 +56,7 @@ impl Opening {
     }
 }
 
-/// Splits off the first `length` bytes, if there are so many.
+/// Splits off the first `length` bytes, if there are that many.
 fn split(bytes: &[u8], length: u8) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(usize::from(length))
 }

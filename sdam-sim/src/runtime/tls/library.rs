@@ -5,20 +5,14 @@ use std::{fmt::Debug, io};
 use super::Certificate;
 use crate::MemberId;
 
-/// The server side of a TLS library. Set by
+/// The server side of a TLS library, which is set by
 /// [`TlsServers::accept_by`](super::TlsServers::accept_by).
-///
-/// # Contract
-///
-/// The simulation holds its lock while it calls these methods and those of [`TlsSession`], so they
-/// must not call it back. For reproducible runs, the lengths of the returned bytes must not be
-/// random. Ed25519 signatures have a fixed length; those of most ECDSA implementations vary.
 pub trait TlsAcceptor: Debug + Send + Sync + 'static {
     /// Begins the handshake of a client that connected to `member`, which has this certificate.
     ///
     /// # Errors
     ///
-    /// If there can be no such certificate. Then the connection is closed.
+    /// If no such certificate can be created. The connection is then closed.
     fn accept(
         &self,
         member: MemberId,

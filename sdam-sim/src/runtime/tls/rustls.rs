@@ -36,7 +36,7 @@ use crate::MemberId;
 /// Returns the TLS library of the members, and that of the program.
 #[expect(clippy::expect_used, reason = "only a system without entropy has no keys")]
 pub(in super::super) fn rustls(clock: Arc<dyn Clock>) -> (impl TlsAcceptor, impl TlsProvider) {
-    // Its signatures have one length.
+    // All Ed25519 signatures have the same length.
     let key = KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("no key was generated");
     let key = Arc::new(key);
     let clients = Clients(Arc::clone(&key), WallClock(clock));
@@ -99,7 +99,7 @@ impl TlsSession for ServerConnection {
     }
 
     fn send(&mut self, data: &[u8]) {
-        // Its buffer has no limit.
+        // The buffer of this writer has no limit.
         let _ = self.writer().write_all(data);
     }
 
@@ -131,7 +131,8 @@ impl TlsProvider for Clients {
     }
 }
 
-/// The wall clock of the program. Certificates count in seconds, so it shows the next full one.
+/// The wall clock of the program, rounded up to full seconds because certificates have no
+/// fractions.
 #[derive(Clone, Debug)]
 struct WallClock(Arc<dyn Clock>);
 
@@ -145,7 +146,7 @@ impl TimeProvider for WallClock {
 
 /// The year in which virtual time begins.
 const YEAR: i32 = 2024;
-/// The instant after which certificates are valid for ever.
+/// The instant from which a certificate counts as valid forever.
 const LATEST: Instant = Instant::from_nanos(1_000_000_000 * 3600 * 24 * 365 * 50);
 
 fn ceil(duration: Duration) -> u64 {

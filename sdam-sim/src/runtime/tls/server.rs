@@ -17,13 +17,13 @@ enum State {
     #[default]
     New,
     Plain,
-    /// The TLS library handles all bytes. The fault is that of the handshake.
+    /// The TLS library handles all bytes. The fault applies to the handshake.
     Encrypted(Box<dyn TlsSession>, Option<TlsFault>),
     /// Bytes are ignored.
     Ended,
 }
 
-/// The server of a handshake.
+/// The settings of the server in a handshake.
 #[derive(Debug)]
 pub(in super::super) struct Terms<'t> {
     pub(in super::super) tls: &'t TlsState,
@@ -33,7 +33,7 @@ pub(in super::super) struct Terms<'t> {
     pub(in super::super) answers: bool,
 }
 
-/// The consequences of bytes from the client.
+/// The result of processing bytes from the client.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(in super::super) struct Received {
     /// Bytes to send to the client.
@@ -77,7 +77,7 @@ impl Endpoint {
         self.incoming.extend(bytes);
         if let State::New = self.state {
             let encrypted = match *self.incoming {
-                // One byte is not enough to decide.
+                // A single byte does not tell TLS from plain text.
                 [] | [20..=23] => return received,
                 _ => is_header(&self.incoming),
             };

@@ -1,4 +1,4 @@
-//! Tests of handshakes and certificates from the client's view.
+//! Tests of handshakes and certificates as clients see them.
 
 use std::{
     sync::{Arc, Mutex},
@@ -94,7 +94,7 @@ fn a_handshake_waits_for_a_frozen_process() {
     let sim = sim();
     let second = Duration::from_secs(1);
     sim.network().set_latency(Latency { min: second, spread: Duration::ZERO, chunked: false });
-    // The process accepts the connection after one second, but receives the hello after three.
+    // The process accepts the connection after one second but receives the hello after three.
     let scenario: Scenario = "2s freeze 0\n6s thaw 0".parse().unwrap();
     let began = sim.now();
     let backend = sim.runtime().backend;

@@ -168,7 +168,7 @@ fn records([tls, plain]: [u16; 2]) -> Vec<Record> {
         Record::txt(&name("two-txt"), ["authSource=things"]),
         Record::txt(&name("two-txt"), ["replicaSet=rs0"]),
     ];
-    // Together they are too long for an answer over UDP.
+    // Together, these records are too long for an answer over UDP.
     let long = "x".repeat(60);
     records.extend((0..40).map(|number| {
         let service = format!("_mongodb._tcp.{}", name("long"));

@@ -21,8 +21,7 @@ fn build(variant: Variant, profile: &str) -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--profile", profile, "--manifest-path"]).arg(folder.join("Cargo.toml"));
     run_command(small(&mut build))?;
-    // Otherwise the other driver's program would replace it, because both are built in the same
-    // directory.
+    // Copy the program, because the other driver's build would replace it in the shared directory.
     let name = if profile == "dev" { "debug" } else { profile };
     let file = format!("{PROGRAM}{}", std::env::consts::EXE_SUFFIX);
     let kept = variant.folder().join(format!("{name}-{file}"));

@@ -78,8 +78,8 @@ impl FaultGenerator<'_> {
         }
     }
 
-    /// Makes handshakes fail, or changes a certificate. That breaks no connection, so it is usually
-    /// followed by a reset.
+    /// Makes handshakes fail, or changes a certificate. Connections survive such a change, so it is
+    /// usually followed by a reset.
     fn tls(&mut self) {
         let member = Target::from(self.member());
         let faults = [TlsFault::Stall, TlsFault::Cut, TlsFault::PlainText];

@@ -76,7 +76,7 @@ impl Chromium {
         let (sender, messages) = mpsc::channel();
         thread::spawn(move || {
             for message in output.split(0).map_while(Result::ok) {
-                // No test may be listening at the end.
+                // At the end of the process, the receiver may be gone.
                 let _ = sender.send(serde_json::from_slice(&message).unwrap());
             }
         });

@@ -116,7 +116,7 @@ fn outage(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     }
 }
 
-/// Adds an alert for each suspected server, with the number of members that name another primary.
+/// Adds an alert for each silent server, with the number of members that name another primary.
 fn silent(scene: &View<'_>, alerts: &mut Vec<Alert>) {
     let model = scene.model;
     for server in model.servers() {

@@ -42,7 +42,7 @@ enum Column {
     Pool,
     /// The lag of the server's last write.
     Lag,
-    /// Losses in the last hour.
+    /// The number of losses in the last hour.
     Flaps,
     Tags,
 }
@@ -292,7 +292,7 @@ impl Column {
         (self == Self::Tags).then_some(8)
     }
 
-    /// Returns whether both show the same, perhaps in other widths.
+    /// Returns whether both columns show the same values, perhaps with different widths.
     fn is_same(self, other: Self) -> bool {
         self == other || matches!((self, other), (Self::History(..), Self::History(..)))
     }

@@ -65,8 +65,8 @@ impl TestProgram {
     }
 
     fn run(&self, name: &str, servers: &Servers) -> Result<TestResult> {
-        // Captured separately: libtest writes the name without a line break, and then the test may
-        // print that it is skipped.
+        // The outputs are captured separately: libtest writes the name without a line break, and
+        // then the test may print that it is skipped.
         let own = std::process::id();
         let outputs = ["out", "err"].map(|end| self.program.with_extension(format!("{own}.{end}")));
         let mut command = Command::new(&self.program);
