@@ -154,7 +154,7 @@ impl Cli {
             }
             Exit::of(exit::run(|console| async move {
                 if arguments.wants_screen() {
-                    // The screen handles the other signals.
+                    // The full screen handles the other signals itself.
                     watch::run(&arguments, console, exit::interrupted()).await
                 } else {
                     watch::run(&arguments, console, stopped_or_abandoned()).await

@@ -45,7 +45,8 @@ impl Exit {
     /// An error unrelated to the deployment, such as writing the output.
     pub const FAILED: Self = Self(4);
 
-    /// A signal ended the program; `code` is 128 plus the number of the signal.
+    /// Creates the exit code of a program that a signal ended: `code` is 128 plus the signal's
+    /// number.
     pub(crate) fn signalled(code: u8) -> Self {
         Self(code)
     }

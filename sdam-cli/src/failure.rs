@@ -13,17 +13,17 @@ use crate::exit::Exit;
 pub(crate) struct Failure(Exit, String);
 
 impl Failure {
-    /// The arguments are invalid.
+    /// Creates the error of invalid arguments.
     pub(crate) fn config(error: impl Display) -> Self {
         Self(Exit::CONFIGURATION, error.to_string())
     }
 
-    /// Any other error.
+    /// Creates any other error.
     pub(crate) fn other(error: impl Display) -> Self {
         Self(Exit::FAILED, error.to_string())
     }
 
-    /// The program cannot listen on the address of `option`.
+    /// Creates the error of a program that cannot listen on the address of `option`.
     pub(crate) fn listen(option: &str, address: SocketAddr, error: &io::Error) -> Self {
         let reason = match error.kind() {
             ErrorKind::AddrInUse => "another program listens there; choose another port, or 0",

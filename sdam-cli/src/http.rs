@@ -113,8 +113,8 @@ where
                         let _ = select(pin!(timeout(TIMEOUT, connection)), pin!(displaced)).await;
                         drop(visit);
                     });
-                    // Notice requests that have arrived first, because their connections are then
-                    // no longer idle.
+                    // Let other tasks read requests that have arrived, so that their connections
+                    // are no longer idle.
                     yield_now().await;
                 }
                 Err(_) => sleep(ACCEPT_BACKOFF).await,

@@ -107,7 +107,7 @@ pub(crate) fn lines() -> io::Result<impl Stream<Item = String>> {
 }
 
 fn read_lines(mut lines: Sender<String>) {
-    // The system stops a background process that reads from its terminal.
+    // Wait, because the system stops a background process that reads from its terminal.
     while is_in_background() {
         thread::sleep(BACKGROUND_POLL);
     }

@@ -252,7 +252,7 @@ fn wait_for_the_end_of(pipe: &impl std::os::fd::AsFd) {
         io::Errno,
     };
 
-    // Requests only the closing, which is always reported.
+    // Without requested events, only the closing is reported.
     let mut descriptors = [PollFd::new(pipe, PollFlags::empty())];
     while poll(&mut descriptors, None) == Err(Errno::INTR) {}
 }

@@ -88,7 +88,8 @@ pub async fn run<O: Write, R: Write>(
         Err(failure) => return failure.report(&mut remarks),
     };
     let mut stop = pin!(stop.fuse());
-    // Signals are noticed from the first poll on, and may come right after the first line.
+    // Poll `stop` first: signals are noticed from the first poll on, and may come right after the
+    // first line.
     if stop.as_mut().now_or_never().is_some() {
         return Ok(Exit::SUCCESS);
     }

@@ -61,7 +61,7 @@ fn once<O: Write, R: Write>(
     for refusal in outcome.refusals() {
         writeln!(remarks, "warning: {refusal}")?;
     }
-    // The documents of --json are those of the topology.
+    // With --json, standard output contains only descriptions of the topology.
     let text = outcome.text(plan.wanted());
     if arguments.json {
         remarks.write_all(text.as_bytes())?;

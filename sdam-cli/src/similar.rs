@@ -8,7 +8,7 @@ pub(crate) fn closest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) 
         (distance, known)
     });
     let (distance, known) = candidates.min()?;
-    // Three of twelve letters may differ, but not all; the word itself is not a misspelling.
+    // Three of twelve letters may differ, but never all. The word itself is not a misspelling.
     let most = (1 + word.len() / 6).min(word.len().saturating_sub(1));
     (1..=most).contains(&distance).then_some(known)
 }

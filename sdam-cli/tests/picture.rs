@@ -153,9 +153,9 @@ struct Look {
 }
 
 impl Look {
-    /// Follows the codes of an escape sequence.
+    /// Applies the codes of an escape sequence.
     fn change(&mut self, codes: &str) {
-        // The eight colours have short codes, and entries in the table of 256.
+        // The eight basic colours also occur as entries of the table of 256 colours.
         let codes = codes.replace("38;5;", "3");
         codes.split(';').for_each(|code| match code {
             "" | "0" => *self = Self::default(),
@@ -167,7 +167,7 @@ impl Look {
             "33" => self.colour = Some("#e0b95a"),
             "36" => self.colour = Some("#6cc5d2"),
             "39" => self.colour = None,
-            // The default background.
+            // The only other code is that of the default background.
             code => assert_eq!(code, "49", "a colour that is not drawn"),
         });
     }

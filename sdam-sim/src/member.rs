@@ -77,12 +77,12 @@ pub(crate) struct Process {
 /// A member of a replica set, or a process that could become one.
 #[derive(Debug, Default)]
 pub(crate) struct Replica {
-    // Kept across restarts.
+    // The fields below survive restarts.
     pub(crate) term: i64,
     pub(crate) voted: i64,
     pub(crate) config: Option<Arc<SetConfig>>,
     pub(crate) oplog: Oplog,
-    // Lost in a restart.
+    // The fields below are lost in a restart.
     pub(crate) role: Role,
     pub(crate) primary: Option<MemberId>,
     pub(crate) peers: BTreeMap<MemberId, PeerState>,

@@ -185,7 +185,7 @@ impl Sim {
                 watch(SchedulerStep::Polled);
             }
             watch(SchedulerStep::Idle);
-            // The watcher may have woken a task.
+            // Check the queue again, because the watcher may have woken a task.
             if self.shared.queue.is_empty() || self.shared.state().is_stalled() {
                 steps = 0;
                 assert!(
@@ -365,8 +365,8 @@ impl Network<'_> {
         self.0.state().network.traffic
     }
 
-    /// Adds `rule`, which judges every frame from now on. The first rule that does not return
-    /// [`Verdict::Pass`] decides.
+    /// Adds `rule`, which is asked about every frame from now on. The first rule that does not
+    /// return [`Verdict::Pass`] decides.
     pub fn add_rule(&self, rule: impl FnMut(&Frame<'_>) -> Verdict + Send + 'static) {
         self.0.state().network.rules.push(Box::new(rule));
     }

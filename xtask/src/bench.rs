@@ -68,7 +68,7 @@ pub(crate) struct Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     let Options { json: file, quick, filter } = options;
     let folder = root().join("target/criterion");
-    // Otherwise, results of an earlier run would be mistaken for this one's.
+    // Remove the results of an earlier run, which would be mistaken for this one's.
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }

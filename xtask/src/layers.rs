@@ -129,7 +129,7 @@ pub(crate) fn run() -> Result<()> {
 struct Package {
     folder: PathBuf,
     is_published: bool,
-    /// Its dependencies, except dev-dependencies.
+    /// The dependencies of the crate, except dev-dependencies.
     dependencies: BTreeSet<String>,
 }
 

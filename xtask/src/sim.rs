@@ -26,7 +26,7 @@ pub(crate) struct Options {
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut command = cargo();
-    // A separate profile: optimized, with all checks of the debug build.
+    // This profile is optimized, but keeps all checks of the debug build.
     command.args(["run", "--quiet", "--profile=sim", "--package=sdam-chaos", "--"]);
     command.args(["--seeds", &options.seeds, "--scenario", &options.scenario]);
     command.args(options.once.then_some("--once"));

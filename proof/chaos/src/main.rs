@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         });
         return if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    // An oracle detects and reports panics.
+    // Print nothing, because an oracle detects and reports panics.
     std::panic::set_hook(Box::new(|_| {}));
     match run_seeds(&arguments) {
         Ok(true) => ExitCode::SUCCESS,

@@ -329,7 +329,7 @@ impl World {
         let (outcome, outputs) = self.deployment.handle_error(self.now, server, &report);
         let expected = match error {
             _ if late => Some(ErrorOutcome::Stale),
-            // The report has no service id.
+            // Without a service id, an error behind a load balancer has no effect.
             _ if self.start.balanced => Some(ErrorOutcome::Irrelevant),
             OperationError::Broken | OperationError::Untrusted | OperationError::Auth => {
                 Some(ErrorOutcome::Cleared)

@@ -158,7 +158,7 @@ pub enum Request {
 pub struct Link {
     /// The member.
     pub on: u8,
-    /// Its use.
+    /// The use of the connection.
     pub kind: Kind,
 }
 

@@ -24,7 +24,7 @@ pub struct Host {
     /// Returns the parts of this host's runtime, with a resolver for the records of
     /// [`zone`](crate::srv::zone).
     pub look_up: Box<dyn Fn() -> Result<Backend, String>>,
-    /// True if tests may be skipped that no environment supports, because other hosts run them.
+    /// True if tests that no environment supports may be skipped, because other hosts run them.
     pub is_partial: bool,
 }
 

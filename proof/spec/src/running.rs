@@ -63,7 +63,7 @@ pub(crate) fn check_nothing_left(left: &[(&str, usize)]) -> Result<(), String> {
     }
 }
 
-/// Locks, also after a panic in a test that held the lock.
+/// Locks the mutex even if a test that held the lock panicked.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

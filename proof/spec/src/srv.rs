@@ -111,7 +111,7 @@ fn compare(
 
 fn check_options(options: &Options, file: &File) -> Result<(), String> {
     let srv = options.srv.as_ref().ok_or("the look-up is not in the options")?;
-    // Both look-ups and the zone itself give all records this TTL.
+    // Records have this TTL whether they come from the zone directly or from a look-up.
     if srv.ttl != zone::TTL {
         return Err(format!("the time to live is {:?}", srv.ttl));
     }

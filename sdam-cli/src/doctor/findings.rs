@@ -138,7 +138,7 @@ fn selection(deployment: &Deployment, options: &Options, blocked_by: Option<Stri
         }
         (None, _) => (Status::Ok, "there are servers for writes and reads".to_owned()),
         (Some(missing), Some(_)) => (Status::Skip, missing),
-        // A program that only reads can use a set without a primary.
+        // This fails although a program that only reads can use a set without a primary.
         (Some(missing), None) => (Status::Fail, missing),
     };
     let mut finding = Finding::new(Check::Select, status, title)

@@ -112,7 +112,7 @@ fn check_formats(arguments: &Arguments, uri: &str, seen: &Observation, exit: Exi
         text
     };
     let json = conclude(true, false);
-    // One document, followed by a line break.
+    // The output is one document, followed by a line break.
     assert_eq!(json.find('\n'), Some(json.len() - 1));
     let document: Value = serde_json::from_str(&json).unwrap();
     let (problem, finding) = first(&document);

@@ -154,7 +154,7 @@ fn clients_that_send_nothing_yield_to_new_ones() {
         }
         assert!(request(address, "/").await.ends_with("\r\n\r\n/ []"));
         assert!(start.elapsed() < HEAD_TIMEOUT);
-        // The oldest one has been closed, and the newest one can still be used.
+        // The oldest connection has been closed, and the newest one can still be used.
         assert_eq!(read(idle.remove(0)).await, "");
         let mut last = idle.pop().unwrap();
         last.write_all(b"GET /late HTTP/1.1\r\nHost: h\r\n\r\n").await.unwrap();

@@ -13,7 +13,7 @@ struct Gated {
 
 impl Write for Gated {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Without a permit, it waits until the test ends.
+        // Without a permit, the writer waits until the test ends.
         if self.words.recv().is_err() {
             return Err(io::ErrorKind::BrokenPipe.into());
         }

@@ -1,6 +1,6 @@
 //! Text and tables in HTML.
 
-/// Escapes a text for elements and for attributes in double quotes.
+/// Escapes a text for HTML elements, and for attributes in double quotes.
 pub(super) fn text(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

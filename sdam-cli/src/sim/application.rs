@@ -29,7 +29,7 @@ pub(super) struct Longest {
     pub(super) has_ended: bool,
 }
 
-/// Inserts documents through `client` for ever, with a pause before each.
+/// Inserts documents through `client` forever, with a pause before each.
 pub(super) async fn write(
     client: &Client,
     clock: &dyn Clock,

@@ -62,7 +62,7 @@ use sdam_events::{
 const IDLE: Duration = Duration::from_millis(250);
 /// The interval between frames while the stopwatch runs.
 const RUNNING: Duration = Duration::from_millis(100);
-/// The minimum interval between frames while much happens.
+/// The minimum interval between frames while many events arrive.
 const BUSY: Duration = Duration::from_millis(50);
 /// The maximum time to process events before checking the keys.
 const SLICE: Duration = Duration::from_millis(20);
@@ -74,7 +74,7 @@ pub(super) enum Feed {
 }
 
 impl Feed {
-    /// Waits for the next event; for ever after the last one.
+    /// Waits for the next event; never returns after the last one.
     async fn next(&mut self) -> Event {
         let event = match self {
             Self::Live { events, .. } => events.next().await,

@@ -93,7 +93,7 @@ async fn run_once(
         .env("SDAM_PRIMARY", &state.primary)
         .env("SDAM_WRITABLE", if state.is_writable { "1" } else { "0" })
         .stdin(Stdio::piped())
-        // The terminal belongs to the screen.
+        // Only the full screen may write to the terminal.
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .kill_on_drop(true);

@@ -294,7 +294,8 @@ impl Model {
                 }
             }
             Fact::PrimaryChanged { old: Some(old), new: None, .. } => {
-                // The loss of a primary is counted as the loss of a server.
+                // Count a step-down here. The loss of a primary is already counted as the loss of a
+                // server.
                 let still = self.servers.get(old);
                 if still.is_some_and(|old| old.description.server_type.is_available()) {
                     self.flap(at, old);

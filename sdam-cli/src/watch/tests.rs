@@ -226,7 +226,7 @@ fn a_recording_with_other_conclusions_is_not_reproduced() {
     let (text, remarks, result) = watch(&["--demo", "--record", path.to_str().unwrap()]);
     assert_eq!(result.unwrap(), Exit::SUCCESS, "{remarks}");
     assert!(text.contains("step down"), "{text}");
-    // The last primary becomes a secondary.
+    // Change the last primary in the recording to a secondary.
     let recording = fs::read_to_string(path).unwrap();
     let (before, after) = recording.rsplit_once("RSPrimary").unwrap();
     let tampered = format!("{before}RSSecondary{after}");

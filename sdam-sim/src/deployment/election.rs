@@ -21,7 +21,7 @@ impl Deployment {
         if let Some(member) = self.best_candidate(None)
             && self.run_election(member)
         {
-            // There are no writes to catch up with.
+            // A new set has no writes to catch up with.
             self.accept_writes(member);
         }
     }
@@ -209,7 +209,7 @@ impl Deployment {
         }
         self.timers.set(Timer::Election(member), until);
         self.gossip(member);
-        // The heartbeat without a primary must not delay the successor.
+        // Set this timer last, because gossip without a primary would set a later one.
         if let Some(successor) = successor {
             self.timers.set(Timer::Election(successor), self.now + self.timing.hand_over);
         }

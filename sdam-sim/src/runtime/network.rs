@@ -54,7 +54,7 @@ pub enum Direction {
     ToClient,
 }
 
-/// Bytes in transit between the program and a server, to be judged by rules. With TLS they are
+/// Bytes in transit between the program and a server, as passed to rules. With TLS they are
 /// encrypted.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]

@@ -56,13 +56,13 @@ pub enum NetFault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CertificateChange {
-    /// It expires immediately.
+    /// The certificate expires immediately.
     Expire,
-    /// It is replaced by one for the server's own name that never expires.
+    /// The certificate is replaced by one for the server's own name that never expires.
     Renew,
-    /// It is valid for this host only.
+    /// The certificate is valid for this host only.
     Name(Box<str>),
-    /// It is issued by this authority.
+    /// The certificate is issued by this authority.
     Issuer(Box<str>),
 }
 

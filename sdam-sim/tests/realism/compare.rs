@@ -113,7 +113,7 @@ fn collect(fields: &mut BTreeMap<String, String>, prefix: &str, body: &Document)
             _ if VOLATILE.contains(&&*path) => {
                 fields.insert(path, format!("{:?}", value.element_type()));
             }
-            // The message quotes the counters of the two servers.
+            // The message quotes the counters, which differ between the two servers.
             Bson::String(text) if text.starts_with("Received a topology version") => {
                 fields.insert(path, text.replace(|letter: char| letter.is_ascii_digit(), "N"));
             }

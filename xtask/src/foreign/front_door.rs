@@ -215,7 +215,7 @@ fn row(case: &Case, ours: Option<&str>) -> String {
         (Some(_), why) => format!("sdam fails; PyMongo {why}"),
     };
     let cell = |text: &str| text.replace('|', "\\|").replace('\n', " ");
-    // The rest is the same for all errors, and contains the time that the client waited.
+    // Omit the rest, which is the same for all errors and contains the time that the client waited.
     let error = ours.unwrap_or_default();
     let reason = error.split("; gave up after").next().unwrap_or(error);
     let uri = cell(&case.uri);

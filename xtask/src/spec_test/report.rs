@@ -25,7 +25,7 @@ pub(crate) struct Cell {
 }
 
 impl Cell {
-    /// The number of runs of single tests on deployments.
+    /// Returns the number of runs of single tests on deployments.
     fn runs(&self) -> usize {
         self.ran.iter().map(|(_, environments)| environments.len()).sum()
     }

@@ -89,7 +89,7 @@ impl Column {
     const fn workers(self) -> usize {
         match self {
             Self::Tokio | Self::Smol | Self::AsyncStd => 24,
-            // Every worker has separate worlds.
+            // Every worker has its own simulated worlds.
             Self::Sim => 2,
             Self::Pure | Self::Scan | Self::Server(_) => 1,
         }

@@ -16,7 +16,7 @@ use sdam_transport::runtime::Runtime;
 pub(super) struct Servers {
     version: Version,
     release: [u32; 3],
-    /// Without and with authentication, like the sets.
+    /// One server without authentication and one with it, and likewise for the sets.
     single: [OnceCell<Mongod>; 2],
     set: [OnceCell<ReplicaSet>; 2],
 }

@@ -94,7 +94,7 @@ impl Truth {
 
     /// Returns the difference between the client's description and the true state.
     pub(crate) fn differs_from(&self, description: &TopologyDescription) -> Option<String> {
-        // Only a primary's reply removes members.
+        // Only a primary's reply removes members, so without a primary the client may know more.
         let all = self.topology_type != TopologyType::ReplicaSetNoPrimary;
         let known: BTreeMap<_, _> = description
             .servers()

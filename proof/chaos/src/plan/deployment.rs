@@ -1,4 +1,4 @@
-//! The deployment of a seed.
+//! The deployment that a seed determines.
 
 use sdam_core::{address::ServerAddress, rng::Rng};
 use sdam_sim::{

@@ -4,7 +4,7 @@ use sdam_core::event::{EventKind, EventName};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-/// The format's name of a pool event; it calls pools `ConnectionPool`.
+/// A pool event by its name in the format, which calls pools `ConnectionPool`.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(try_from = "String")]
 pub(super) struct PoolEventName(pub(super) EventName);
@@ -66,7 +66,7 @@ impl ExpectedEvent {
     }
 }
 
-/// The format's "spec test match function": `expected` must be a part of `actual`.
+/// Implements the format's "spec test match function": `expected` must be a part of `actual`.
 fn matches(expected: &Value, actual: &Value) -> bool {
     match (expected, actual) {
         (expected, actual) if ANY.contains(&&*expected.to_string()) => !actual.is_null(),

@@ -118,7 +118,7 @@ impl Subject for PureMachine {
     }
 }
 
-/// The error of a connection that the test file breaks.
+/// Returns the error of a connection that the test file breaks.
 pub(super) fn broken() -> Error {
     Error::new(ErrorKind::Network, Stage::Hello, "network error of the test file")
 }

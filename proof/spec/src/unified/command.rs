@@ -42,7 +42,7 @@ impl Method {
         let preference = take("readPreference").map(|value| read(&value));
         let session = take("session").map(|value| read(&value));
         let timeout = take("timeoutMS").map(|value| read(&value));
-        // The lifetime of the cursor is the default.
+        // `cursorLifetime` is the default, so it has no effect.
         take("timeoutMode")
             .filter(|mode| mode != "cursorLifetime")
             .map_or(Ok(()), |mode| Err(format!("unknown timeoutMode {mode}")))?;

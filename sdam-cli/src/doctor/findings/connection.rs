@@ -213,7 +213,7 @@ fn failure(host: &Host, error: &Error) -> Finding {
         Some(place) => finding.evidence("dialled", place.as_str()),
         None => finding,
     };
-    // Each attempt has its own finding.
+    // Attempts to connect have their own findings, so their errors are not repeated.
     if host.dials.is_empty() || error.stage() != Stage::Connect {
         finding.evidence("error", text(error))
     } else {

@@ -164,7 +164,7 @@ fn a_secondary_that_lags_is_a_warning() {
     check(&uri, "lag warn", Exit::WARNINGS, "40 s behind the primary");
 }
 
-/// The cases: a connection that ends in silence, TLS alert 80, code 18 at login, dropped packets.
+/// Checks a connection that ends in silence, TLS alert 80, code 18 at login, and dropped packets.
 #[test]
 fn causes_that_cannot_be_told_apart_are_all_given() {
     let check = |uri: &str, expected: &str, causes: &[&str]| {

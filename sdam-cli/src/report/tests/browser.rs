@@ -117,7 +117,7 @@ fn colours<const N: usize>(tab: &mut Tab<'_>, wanted: [[u8; 3]; N]) -> [usize; N
     })
 }
 
-/// The colours come from the style sheet: primary, secondary, unknown; light and dark.
+/// Checks the colours of the style sheet: primary, secondary, unknown; light and dark.
 #[test]
 fn the_lanes_have_the_colours_of_the_states_on_wide_and_narrow_screens() {
     let page = Page::of(&recording()).html;

@@ -99,7 +99,7 @@ fn step(bytes: &[u8]) -> Step {
         [0x1b, b'[', parameters @ ..] => sequence(parameters),
         [] | [0x1b, b'O'] => Step::Incomplete,
         [0x1b, b'O', letter, ..] => Step::Done(letter_key(*letter), 3),
-        // Alt with a key, which is not used here.
+        // This is Alt with a key, which is not used here.
         [0x1b, _, ..] => Step::Done(None, 2),
         [control @ 1..=0x1a, ..] => {
             Step::Done(Some(Key::Control(char::from(control + b'a' - 1))), 1)

@@ -51,7 +51,7 @@ impl Terminal {
     /// changed the terminal's modes.
     pub(super) fn resume(&self) -> io::Result<()> {
         self.shared.is_entered.store(true, Ordering::Relaxed);
-        // Otherwise crossterm would believe that raw mode is still enabled, even if a shell has
+        // Without this, crossterm would believe that raw mode is still enabled, even if a shell has
         // disabled it.
         disable_raw_mode()?;
         enable_raw_mode()?;
@@ -86,7 +86,7 @@ impl Shared {
             self.restore();
             hook(info);
         } else {
-            // Printed now, the message would corrupt the screen.
+            // If the message were printed now, it would corrupt the screen.
             let mut panics = self.panics.lock().unwrap_or_else(PoisonError::into_inner);
             let name = thread.name().unwrap_or("unnamed");
             panics.push(format!("thread {name}: {info}"));

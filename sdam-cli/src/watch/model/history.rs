@@ -10,9 +10,9 @@ const CAPACITY: usize = 1024;
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Probe {
-    /// It was answered with this round-trip time.
+    /// The check was answered with this round-trip time.
     Answered(Duration),
-    /// It failed.
+    /// The check failed.
     Lost,
 }
 

@@ -61,7 +61,7 @@ impl Deployment {
                     let id = done.get("upserted");
                     upserted.extend(id.map(|id| doc! { "index": number, "_id": id }));
                 }
-                // The command is refused, or its connection breaks.
+                // These errors refuse the whole command or break its connection.
                 Err(error)
                     if [HANG_UP, ILLEGAL_OPERATION, TRANSACTION_TOO_OLD].contains(&error.code) =>
                 {

@@ -77,7 +77,7 @@ impl Endpoint {
         self.incoming.extend(bytes);
         if let State::New = self.state {
             let encrypted = match *self.incoming {
-                // A single byte does not tell TLS from plain text.
+                // A single byte does not distinguish TLS from plain text.
                 [] | [20..=23] => return received,
                 _ => is_header(&self.incoming),
             };
@@ -159,7 +159,7 @@ impl Endpoint {
 /// Returns whether `bytes`, at least one, may be the beginning of a TLS record.
 pub(in super::super) fn is_header(bytes: &[u8]) -> bool {
     let max = |index: usize, max: u8| bytes.get(index).is_none_or(|byte| *byte <= max);
-    // The type, the version, and the length, which is at most 2^14 + 256.
+    // Check the type, the version, and the length, which is at most 2^14 + 256.
     (20..=23).contains(&bytes[0])
         && bytes.get(1).is_none_or(|major| *major == 3)
         && max(2, 4)

@@ -84,7 +84,7 @@ impl Parts {
     }
 }
 
-/// The PEM files.
+/// Returns the PEM files.
 fn files(certificates: &Certificates) -> Result<[(String, String); 6], Error> {
     let empty = certificates.dir().join("empty.pem");
     let failed = |error| Error::Io("writing a file".to_owned(), error);

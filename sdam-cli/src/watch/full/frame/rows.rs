@@ -71,7 +71,7 @@ pub(super) fn rows<'a>(scene: &View<'a>) -> Vec<Row<'a>> {
 fn verdict(explanation: Option<&Explanation>, server: &Server) -> Option<Verdict> {
     let address = &server.description.address;
     let servers = &explanation?.servers;
-    // Both are sorted by address.
+    // Both lists are sorted by address.
     let index = servers.binary_search_by(|explained| explained.address.cmp(address));
     Some(servers.get(index.ok()?)?.verdict.clone())
 }

@@ -41,7 +41,7 @@ fn recovered() -> Script {
     )
 }
 
-/// A sharded cluster of two routers, one of which does not answer.
+/// Returns a sharded cluster of two routers, one of which does not answer.
 fn sharded() -> Script {
     Script::open("mongodb://router-0.example.com,router-1.example.com")
         .at(100)
@@ -53,7 +53,7 @@ fn sharded() -> Script {
         .fails("router-1.example.com", "connection refused")
 }
 
-/// A set of 50 members, of which two are down.
+/// Returns a set of 50 members, of which two are down.
 fn many() -> Script {
     let hosts: Vec<String> = (0..50).map(|number| format!("m{number:02}.example.com")).collect();
     let hosts: Vec<&str> = hosts.iter().map(|host| &**host).collect();
@@ -64,7 +64,7 @@ fn many() -> Script {
         .at(9000)
 }
 
-/// Host names in wide characters, one of them long.
+/// Returns a set whose host names have wide characters, one of them long.
 fn wide() -> Script {
     let long = "cluster0-shard-00-02.abcde.mongodb.example.net:27018";
     Script::replica_set(&["数据库一.例え.jp", "数据库二.例え.jp", long])
@@ -72,7 +72,7 @@ fn wide() -> Script {
         .fails("数据库二.例え.jp", "connection refused")
 }
 
-/// A connection string with a wrong set name.
+/// Returns the topology of a connection string with a wrong set name.
 fn wrong_name() -> Script {
     Script::open("mongodb://a.example.com/?replicaSet=other")
         .at(100)
@@ -80,7 +80,7 @@ fn wrong_name() -> Script {
         .at(4000)
 }
 
-/// A set that never had a primary.
+/// Returns a set that never had a primary.
 fn starting() -> Script {
     Script::open("mongodb://a.example.com,b.example.com/?replicaSet=rs0")
         .at(100)

@@ -73,7 +73,7 @@ impl Servers {
     /// Returns the connection string.
     pub(super) fn uri(&self) -> String {
         match self {
-            // Without `directConnection`, because the tests choose it themselves.
+            // The string has no `directConnection`, because the tests choose it themselves.
             Self::Standalone(server) => format!("mongodb://{}/", server.host()),
             Self::Set(set) => set.uri(),
         }
