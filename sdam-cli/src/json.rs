@@ -24,9 +24,9 @@ pub const VERSION: u32 = 1;
 /// Inclusion of round-trip times in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoundTrips {
-    /// With `rttMs` and `minRttMs`.
+    /// The document has `rttMs` and `minRttMs`.
     Shown,
-    /// Without them, because they were not measured.
+    /// The round-trip times are left out, because they were not measured.
     LeftOut,
 }
 

@@ -85,11 +85,11 @@ struct State {
 /// The state of the writing thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writer {
-    /// Waits for output.
+    /// The thread waits for output.
     #[default]
     Waiting,
     Writing,
-    /// Has failed.
+    /// The thread has failed.
     Failed,
 }
 

@@ -153,7 +153,7 @@ fn is_recording(line: &[u8]) -> bool {
 /// A topology whose servers' replies come from lines of text.
 #[derive(Debug, Default)]
 pub struct Replay {
-    /// `None` until the first line.
+    /// The topology; `None` until the first line.
     topology: Option<TopologyMachine>,
     now: Instant,
 }

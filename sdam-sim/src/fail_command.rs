@@ -73,12 +73,12 @@ impl FromStr for BadReply {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Always, until the fail point is turned off.
+    /// The fail point is triggered by every matching command until it is turned off.
     #[default]
     AlwaysOn,
-    /// This many times.
+    /// The fail point is triggered this many times.
     Times(u32),
-    /// Always, after this many commands have passed.
+    /// The fail point is triggered by every matching command after this many have passed.
     Skip(u32),
 }
 

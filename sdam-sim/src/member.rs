@@ -107,18 +107,18 @@ pub(crate) struct PeerState {
 /// The role of a replica set member.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// Just started, or in no known configuration: clients see an RSGhost.
+    /// The process just started, or is in no known configuration: clients see an RSGhost.
     #[default]
     Startup,
-    /// Accepts writes.
+    /// The member accepts writes.
     Primary,
-    /// Follows the primary.
+    /// The member follows the primary.
     Secondary,
-    /// Not readable because of maintenance.
+    /// The member is not readable because of maintenance.
     Recovering,
-    /// Votes only.
+    /// The member only votes.
     Arbiter,
-    /// Removed from the set: clients see an RSGhost.
+    /// The member was removed from the set: clients see an RSGhost.
     Removed,
 }
 

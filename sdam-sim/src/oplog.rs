@@ -14,7 +14,7 @@ pub(crate) struct OpTime {
     pub(crate) increment: u32,
 }
 
-/// One write.
+/// One write and its date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) time: OpTime,

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measured figures and their limits.
+//! `cargo xtask bench`: measures figures and compares them with limits.
 
 use std::collections::BTreeMap;
 use std::fs;

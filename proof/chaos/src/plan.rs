@@ -35,7 +35,7 @@ names! {
         Partition = "partition",
         /// Servers and connections that go up and down continually.
         Flapping = "flapping",
-        /// Like [`Random`](Self::Random), with a single-threaded client.
+        /// All faults like [`Random`](Self::Random), with a single-threaded client.
         Scan = "scan",
     }
 }

@@ -206,7 +206,7 @@ pub(crate) struct RecordingPools {
 pub(crate) struct RecordingPool {
     server: ServerId,
     record: Arc<RunRecord>,
-    /// `None` if the pool opens no connections.
+    /// The pool that opens connections; `None` if there are no connections.
     pub(crate) connecting: Option<Pool>,
 }
 

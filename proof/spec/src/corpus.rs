@@ -10,9 +10,9 @@ use serde_json::Value;
 /// A folder of test files, with the number of its files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Folder {
-    /// Below `source/` of the specifications' repository.
+    /// The place below `source/` of the specifications' repository.
     specifications: Place,
-    /// Below `test/` of a source distribution of PyMongo.
+    /// The place below `test/` of a source distribution of PyMongo.
     pymongo: Place,
     /// The names of the files, if the place contains files that do not belong to this folder.
     only: Option<&'static [&'static str]>,

@@ -55,7 +55,8 @@ pub fn in_window(file: &Value) -> Result<(), String> {
     })
 }
 
-/// Checks one file of `server-selection/tests/rtt`: another sample of a moving average.
+/// Checks one file of `server-selection/tests/rtt`: the effect of another sample on a moving
+/// average.
 pub fn rtt(file: &Value) -> Result<(), String> {
     let file = RttFile::parse(file)?;
     let mut window = file.before.map_or_else(RttWindow::new, RttWindow::with_average);

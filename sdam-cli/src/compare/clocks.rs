@@ -27,7 +27,7 @@ const ENOUGH: usize = 3;
 pub(super) enum Clock {
     /// The clock with which others are compared.
     Reference,
-    /// Ahead by about this many nanoseconds.
+    /// The clock is ahead by about this many nanoseconds.
     Ahead { nanos: i64, uncertainty: Duration, evidence: Evidence },
     /// The recordings share no data for an estimate.
     Unknown,
@@ -36,9 +36,9 @@ pub(super) enum Clock {
 /// The basis of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Evidence {
-    /// The times in the replies of this many servers.
+    /// The estimate is based on the times in the replies of this many servers.
     ServerTimes(usize),
-    /// This many changes of `topologyVersion`.
+    /// The estimate is based on this many changes of `topologyVersion`.
     Changes(usize),
 }
 

@@ -22,7 +22,7 @@ pub(super) struct Observation {
     pub(super) warnings: Vec<Warning>,
     /// The look-ups of a `mongodb+srv` string.
     pub(super) srv: Option<Srv>,
-    /// `None` if the seeds are not known.
+    /// The client's options; `None` if the seeds are not known.
     pub(super) options: Option<Options>,
     /// The seeds, followed by the members that servers named.
     pub(super) hosts: Vec<Host>,
@@ -54,7 +54,7 @@ pub(super) struct Host {
     pub(super) place: Option<ServerAddress>,
     /// The server that named this one as a member; `None` for a seed.
     pub(super) named_by: Option<ServerAddress>,
-    /// `None` if there was no look-up: for an IP address, for a socket, and behind a proxy.
+    /// The look-up of the host; `None` for an IP address, for a socket, and behind a proxy.
     pub(super) look_up: Option<LookUp>,
     /// The attempts to connect; empty if a proxy connects.
     pub(super) dials: Vec<Dial>,

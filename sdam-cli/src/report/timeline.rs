@@ -24,17 +24,18 @@ const GAP: u64 = 30_000_000_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(super) enum State {
-    /// Not a member.
+    /// The server is not a member.
     Absent,
-    /// Accepts writes: a primary, a router, a standalone server.
+    /// The server accepts writes: it is a primary, a router or a standalone server.
     Writable,
     Secondary,
-    /// Reachable, but not usable by operations: an arbiter, a starting member.
+    /// The server is reachable but not usable by operations, such as an arbiter or a starting
+    /// member.
     Other,
-    /// Not reached yet.
+    /// The server was not reached yet.
     Undiscovered,
-    /// No longer available, or never reached because of an error. A topology is lost when it is no
-    /// longer writable.
+    /// The server is no longer available, or was never reached because of an error. A topology is
+    /// lost when it is no longer writable.
     Lost,
 }
 
@@ -109,7 +110,7 @@ pub(super) struct Row {
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) outage: Outage,
-    /// `None` if the recording ends first.
+    /// The return of a writable server; `None` if the recording ends first.
     pub(super) end: Option<Failover>,
     /// The first pool clear and the first successful selection after the loss.
     pub(super) cleared: Option<Instant>,

@@ -8,9 +8,9 @@ use tokio::time::{self, sleep_until};
 /// The speed of playback.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Speed {
-    /// This multiple of the recorded speed.
+    /// The events are played at this multiple of the recorded speed.
     Times(f64),
-    /// Without pauses.
+    /// The events are played without pauses.
     Max,
 }
 

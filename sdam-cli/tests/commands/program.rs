@@ -87,7 +87,7 @@ pub(crate) struct Running {
     child: Child,
     output: Option<BufReader<ChildStdout>>,
     remarks: JoinHandle<String>,
-    /// Dropped at the end of the process.
+    /// The sender is dropped at the end of the process.
     watched: Sender<()>,
 }
 

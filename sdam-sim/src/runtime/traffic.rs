@@ -40,7 +40,7 @@ pub(super) enum Tap {
         bytes: Vec<u8>,
         first: bool,
     },
-    /// This many bytes of a record's payload come next.
+    /// The next bytes are this many bytes of a record's payload.
     Payload(usize),
     PlainText,
 }

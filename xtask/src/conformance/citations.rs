@@ -22,7 +22,8 @@ const SUITES: &str = "proof/spec/src/suite.rs";
 pub(super) struct Citations {
     rules: Regex,
     function: Regex,
-    /// For each rule and file, the functions that prove the rule; empty for the file as a whole.
+    /// The functions that prove each rule, by rule and file; empty if the file as a whole proves
+    /// it.
     proofs: BTreeMap<String, BTreeMap<String, BTreeSet<String>>>,
     /// One place in the code for each cited rule.
     named: BTreeMap<String, String>,

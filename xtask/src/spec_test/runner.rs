@@ -41,7 +41,7 @@ const SEED: u64 = 1;
 /// A column: the code that runs the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// Only functions and state machines.
+    /// The functions and state machines alone.
     Pure,
     /// The engine, with its tasks on tokio's threads.
     Tokio,

@@ -65,7 +65,7 @@ impl Activity {
     }
 }
 
-/// See [`Activity::watch`].
+/// A spawner that counts its tasks; see [`Activity::watch`].
 #[derive(Debug)]
 pub struct WatchedSpawner {
     activity: Activity,
@@ -100,7 +100,8 @@ struct Status {
 }
 
 struct State {
-    /// True if the task was woken and will run. It then counts as busy, and once more while it runs.
+    /// True if the task was woken and will run. It then counts as busy, and once more while it
+    /// runs.
     is_woken: bool,
     is_running: bool,
     has_ended: bool,

@@ -15,7 +15,7 @@ use crate::running::deployment::{
     not_reached, standalone_hello, with_seeds,
 };
 
-/// Longer than any round trip, so that all round trips fit before the first update.
+/// The time before the first update. It is longer than any round trip, so that all round trips fit.
 const LEAD_TIME: Duration = Duration::from_secs(10);
 
 /// One event of a server's first check.

@@ -75,7 +75,7 @@ impl<'h> Harness<'h> {
         self.host.block_on(self.settled());
     }
 
-    /// Like [`settle`](Self::settle), for code that already runs on the host.
+    /// Waits like [`settle`](Self::settle), for code that already runs on the host.
     pub(super) fn settled(&self) -> impl Future<Output = ()> + Send + use<> {
         self.activity.settled()
     }

@@ -58,7 +58,7 @@ pub(super) fn discover(kind: Kind, options: Options, file: &File) -> Result<(), 
     })
 }
 
-/// Like [`discover`], in single-threaded mode.
+/// Discovers the servers like [`discover`], in single-threaded mode.
 pub(super) fn scan(kind: Kind, options: Options, file: &File) -> Result<(), String> {
     let sim = start(kind, &options);
     let builder = TopologyBuilder::new(judged(options)?);

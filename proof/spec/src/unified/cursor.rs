@@ -20,7 +20,7 @@ pub(super) struct Cursor {
     driver: Arc<Driver>,
     database: String,
     collection: String,
-    /// 0 once the server has closed it.
+    /// The cursor's id; 0 once the server has closed it.
     id: i64,
     /// Additional fields of `getMore`.
     get_more: Document,

@@ -162,8 +162,8 @@ pub(super) struct LogLevels {
     topology: Severity,
 }
 
-/// Larger than any document, because truncated documents cannot be compared (unified test format:
-/// "observeLogMessages").
+/// The maximum length of logged documents. It exceeds that of any document, because truncated
+/// documents cannot be compared (unified test format: "observeLogMessages").
 const MAX_DOCUMENT_LENGTH: usize = 10_000;
 
 impl LogLevels {

@@ -19,7 +19,7 @@ enum State {
     Plain,
     /// The TLS library handles all bytes. The fault applies to the handshake.
     Encrypted(Box<dyn TlsSession>, Option<TlsFault>),
-    /// Bytes are ignored.
+    /// The connection has ended: bytes are ignored.
     Ended,
 }
 

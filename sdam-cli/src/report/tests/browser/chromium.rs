@@ -41,7 +41,7 @@ const OPTIONS: [&str; 11] = [
     "about:blank",
 ];
 
-/// One browser for all tests, because it takes longer to start than to draw a page.
+/// The browser, which all tests share because it takes longer to start than to draw a page.
 static CHROMIUM: LazyLock<Option<Mutex<Chromium>>> =
     LazyLock::new(|| find().map(|program| Mutex::new(Chromium::start(&program))));
 
