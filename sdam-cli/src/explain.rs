@@ -119,7 +119,7 @@ impl Session {
     /// Selects a server once the deployment is known.
     async fn select(&self) -> Result<ServerAddress, SelectionError> {
         self.topology.select(&self.criteria).await?;
-        // After this time, servers that have not answered are shown as such.
+        // A timeout is ignored: servers that have not answered are shown as such.
         let _known = self
             .topology
             .wait_for(|now| is_known(now.description()).then_some(()), EXTRA_TIME)

@@ -13,8 +13,8 @@ const MARGIN: f64 = 12.0;
 /// The picture in the README.
 const PICTURE: &str = "../docs/images/watch.svg";
 
-/// The differences between the picture and the test: five members, a minute of history, a slow
-/// election.
+/// The settings for drawing the picture, which differ from those of the test: five members, a
+/// minute of history, a slow election.
 struct Scene {
     members: usize,
     election_timeout: Duration,

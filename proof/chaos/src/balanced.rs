@@ -15,7 +15,8 @@ const REMEMBERED: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct BalancedPool {
     pub(crate) open: Vec<ServiceConnection>,
-    /// The generation and the number of connections of each service that has any.
+    /// The generation of each connected service, and the number of its connections, which is never
+    /// 0.
     services: BTreeMap<ObjectId, (Generation, usize)>,
     /// The service and the generation of closed connections.
     pub(crate) closed: Vec<(ObjectId, Generation)>,

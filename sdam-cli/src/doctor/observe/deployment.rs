@@ -11,7 +11,7 @@ use crate::doctor::observation::Deployment;
 
 /// Waits until every server has answered or failed, and explains selections.
 pub(super) async fn look(topology: &Topology, options: &Options, limits: &Limits) -> Deployment {
-    // After this time, servers that have not answered are shown as such.
+    // A timeout is ignored: servers that have not answered are shown as such.
     let _known = topology
         .wait_for(
             |now| {
