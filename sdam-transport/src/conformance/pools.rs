@@ -107,7 +107,7 @@ pub enum Claim {
     /// commands on older connections, and the opening of connections.
     Interrupts,
     /// `maxPoolSize` limits the connections, and a check-out beyond it waits. A connection that
-    /// cannot be opened frees its place.
+    /// cannot be opened leaves its place to others.
     MaxPoolSize,
     /// `maxConnecting` limits the connections that are being opened. A check-out that waits for its
     /// turn takes a connection that is checked in meanwhile.
