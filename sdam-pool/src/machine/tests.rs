@@ -516,12 +516,19 @@ fn a_timeout_behind_a_load_balancer_counts_what_the_connections_are_pinned_to() 
         history.step(&Step::CheckOut);
         history.step(&Step::Establish(0));
     }
+    let times_out = |history: &mut History, cursors, transactions, other| {
+        let Ok(CheckOut::Wait(ticket)) = history.machine.check_out(Some(history.now)) else {
+            panic!("more connections than maxPoolSize");
+        };
+        let result = history.machine.time_out(ticket);
+        let address = ServerAddress::new("a", 1);
+        let expected = Error::wait_queue_timeout_pinned(&address, 4, cursors, transactions, other);
+        assert_eq!(result, Some(Err(expected)));
+    };
+    times_out(&mut history, 0, 0, 4);
     history.machine.pin(Pin::Cursor);
     history.machine.pin(Pin::Transaction);
-    let Ok(CheckOut::Wait(ticket)) = history.machine.check_out(Some(history.now)) else {
-        panic!("more connections than maxPoolSize");
-    };
-    let result = history.machine.time_out(ticket);
-    let expected = Error::wait_queue_timeout_pinned(&ServerAddress::new("a", 1), 4, 1, 1, 2);
-    assert_eq!(result, Some(Err(expected)));
+    times_out(&mut history, 1, 1, 2);
+    history.machine.unpin(Some(Pin::Cursor));
+    times_out(&mut history, 0, 1, 3);
 }
