@@ -8,7 +8,7 @@ use sdam_core::{
 
 mod shedding;
 
-use super::EventQueue;
+use super::{EventQueue, Publish};
 use crate::{
     sink::{EventSink, Interest},
     test_support::{
@@ -27,8 +27,15 @@ fn events_without_interest_are_neither_built_nor_numbered() {
     queue.push_with(at(1), EventName::TopologyOpening, || unreachable!());
     queue.push_with(at(1), EventName::ServerOpening, || opening(1));
     assert!(queue.wants_any(Interest::SDAM) && !queue.wants_any(Interest::POOLS));
+    let publish: &dyn Publish = &queue;
+    assert!(publish.wants(EventName::ServerOpening));
+    assert!(!publish.wants(EventName::TopologyOpening));
+    let pending = queue.pending();
+    assert_eq!((pending.depth(), pending.bytes()), (1, queue.bytes()));
+    assert!(pending.bytes() > 0);
     let sink = Recorder::shared();
-    queue.drain_now(&sink);
+    assert_eq!(pending.deliver_now(&sink), 1);
+    assert_eq!(pending.deliver_now(&sink), 0);
     assert_eq!(sink.seqs(), [1]);
     assert_eq!(sink.names(), ["ServerOpening"]);
 }

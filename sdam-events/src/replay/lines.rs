@@ -54,3 +54,19 @@ impl<R: BufRead> Lines<R> {
         Ok(Some(Line { number: self.number, text, is_complete }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_incomplete_line_may_end_within_a_character() {
+        let mut lines = Lines::new(&b"a\n\n b\xc3"[..]);
+        let first = lines.next().unwrap().unwrap();
+        assert_eq!((first.number, &*first.text, first.is_complete), (1, "a", true));
+        let last = lines.next().unwrap().unwrap();
+        assert_eq!((last.number, &*last.text, last.is_complete), (3, " b\u{fffd}", false));
+        assert!(lines.next().unwrap().is_none());
+        assert!(Lines::new(&b"b\xc3\n"[..]).next().is_err());
+    }
+}
