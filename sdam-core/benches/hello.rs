@@ -1,4 +1,4 @@
-//! The cost of parsing a reply.
+//! Measures the cost of parsing a reply.
 
 mod fixture;
 

@@ -17,7 +17,7 @@ use sdam_core::{
     topology::TopologyDescription,
 };
 
-/// A completely discovered deployment, and the reader of its descriptions.
+/// A fully discovered deployment, and the description that a reader holds.
 struct Deployment {
     machine: TopologyMachine,
     servers: Vec<(ServerId, Hello)>,
@@ -87,8 +87,7 @@ impl Deployment {
         }
     }
 
-    /// Returns the reply of the last server, which is not the primary, unchanged or with a new
-    /// version.
+    /// Returns the reply of the last server, which is not the primary, with this topology version.
     fn reply(&self, version: i64) -> (ServerId, Hello) {
         let (server, mut hello) = self.servers.last().cloned().unwrap_or_else(|| unreachable!());
         hello.topology_version =

@@ -11,8 +11,8 @@ pub const DEFAULT_PORT: u16 = 27017;
 /// The address of a server: a host and a port, or the path of a Unix domain socket.
 ///
 /// Host names are converted to lower case (SDAM: "Hostname normalization"), the port is always
-/// present and IPv6 literals are in brackets, so two addresses are equal if and only if their texts
-/// are. Addresses are ordered by their texts. Cloning increments a reference count.
+/// present and IPv6 literals are in brackets, so addresses are compared and ordered as strings.
+/// Cloning increments a reference count.
 #[derive(Clone)]
 pub struct ServerAddress {
     text: Arc<str>,
@@ -30,7 +30,7 @@ impl ServerAddress {
         Self { text: text.into(), port: Some(port) }
     }
 
-    /// Returns the address of the Unix domain socket at `path`; its case is kept.
+    /// Creates the address of the Unix domain socket at `path`, whose case is kept.
     pub fn unix(path: &str) -> Self {
         Self { text: path.into(), port: None }
     }
@@ -39,7 +39,7 @@ impl ServerAddress {
     ///
     /// # Errors
     ///
-    /// If `text` is not the address of a server.
+    /// If `text` is not a server address.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         Self::read(text).map_err(|reason| {
             let remedy = "write host, host:port or [IPv6]:port";
@@ -47,12 +47,12 @@ impl ServerAddress {
         })
     }
 
-    /// Parses an address, or returns the problem with `text`.
+    /// Parses an address; the error describes the problem with `text`.
     pub(crate) fn read(text: &str) -> Result<Self, &'static str> {
         if let Some(port) = port_of_usual(text) {
             return Ok(Self { text: text.into(), port: Some(port) });
         }
-        // The rule of Connection String: SDAM does not say how to recognize a socket.
+        // SDAM does not say how to recognize a socket, so this follows Connection String.
         if text.strip_suffix(".sock").is_some() {
             if text.chars().any(char::is_control) {
                 return Err("the path contains a control character");
@@ -93,7 +93,7 @@ impl ServerAddress {
         Ok(Self::new(host, port))
     }
 
-    /// Returns the whole address as text, such as `a:27017`, `[::1]:27017` or `/tmp/mongodb.sock`.
+    /// Returns the address as a string, such as `a:27017`, `[::1]:27017` or `/tmp/mongodb.sock`.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -118,8 +118,8 @@ impl ServerAddress {
     }
 }
 
-/// Returns the port if `text` is a host name in lower case, a colon and a port. Nearly all members
-/// in replies have this form, so they are read in one pass.
+/// Returns the port if `text` is a lower-case host name, a colon and a port. Nearly all addresses
+/// in replies have this form, which is parsed in one pass.
 fn port_of_usual(text: &str) -> Option<u16> {
     let mut colon = None;
     for (index, byte) in text.bytes().enumerate() {
@@ -130,14 +130,14 @@ fn port_of_usual(text: &str) -> Option<u16> {
         }
     }
     let digits = text.get(colon? + 1..)?;
-    // A port is not zero and has no leading zeros.
+    // A port must not be zero or have leading zeros.
     if digits.starts_with('0') {
         return None;
     }
     digits.parse().ok()
 }
 
-/// Returns the problem if `text` contains a colon other than the one before a port.
+/// Returns an error message if `text` contains a colon other than the one before a port.
 fn stray_colon(text: &str) -> Option<&'static str> {
     if is_ipv6(text) {
         Some("an IPv6 address stands in brackets")

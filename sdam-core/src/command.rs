@@ -5,20 +5,20 @@ use crate::document::Fields;
 /// The commands that accept a read concern (Read and Write Concern: "On the Wire").
 const READ_CONCERN: [&str; 4] = ["aggregate", "count", "distinct", "find"];
 
-/// The fields of a command's document that a client must not add again, or that prevent others from
-/// being added.
+/// The fields of a command document that a client must not add again, or that prevent it from
+/// adding others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "each is a field of the document")]
 pub struct CommandFields<'a> {
     /// The name of the command, its first key.
     pub name: &'a str,
-    /// True if there is a `readConcern`.
+    /// True if the command has a `readConcern`.
     pub has_read_concern: bool,
-    /// True if there is a `writeConcern`.
+    /// True if the command has a `writeConcern`.
     pub has_write_concern: bool,
-    /// True if the command belongs to a transaction, which has its own concerns: there is an
-    /// `autocommit`.
+    /// True if the command has an `autocommit` field: it belongs to a transaction, whose read and
+    /// write concerns apply.
     pub is_in_transaction: bool,
     /// `maxTimeMS`, in milliseconds.
     pub max_time: Option<i64>,
@@ -30,7 +30,7 @@ impl<'a> CommandFields<'a> {
     /// Reads the fields of `document`, up to the first malformed one.
     pub fn of(document: &'a [u8]) -> Self {
         let mut own = Self::default();
-        // A malformed command is refused when it is sent.
+        // Sending a malformed command fails, so its remaining fields do not matter.
         for field in Fields::readable(document) {
             match field.key() {
                 name if own.name.is_empty() => own.name = name,
@@ -56,12 +56,12 @@ impl<'a> CommandFields<'a> {
         !self.has_write_concern && !self.is_in_transaction
     }
 
-    /// Returns the `maxTimeMS` to send if the server has `left` milliseconds for the command
-    /// (Client Side Operations Timeout: "Command Execution").
+    /// Returns the `maxTimeMS` to send if `left` milliseconds remain for the server to run the
+    /// command (Client Side Operations Timeout: "Command Execution").
     ///
-    /// It replaces the command's own `maxTimeMS`, except in a `getMore`, where it is the time to
-    /// wait for more documents and is only limited to `left`. A find with a tailable cursor that
-    /// does not wait gets none.
+    /// The result replaces the command's own `maxTimeMS`. In a `getMore`, that is the time to wait
+    /// for more documents, so it is only limited to `left`. `None` for a find with a tailable
+    /// cursor that does not wait.
     pub fn max_time_within(&self, left: i64) -> Option<i64> {
         match self.name {
             "getMore" => self.max_time.map(|own| own.min(left)),
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn reads_take_a_read_concern_unless_they_have_one_or_a_transaction_has() {
-        // The client's read concern is only for reads that support one (B-42).
+        // The client's read concern is added only to reads that support one (B-42).
         let takes = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.takes_read_concern(), expected, "{command}");
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn writes_take_a_write_concern_unless_they_have_one_or_a_transaction_has() {
-        // A transaction has its own write concern (B-42).
+        // The client's write concern is not added in a transaction, which has its own (B-42).
         let takes = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.takes_write_concern(), expected, "{command}");
@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_time_that_is_left_replaces_that_of_the_command_but_for_cursors() {
-        // A `getMore` keeps its own shorter limit, and a tailable find has none (I-70).
+        // A `getMore` keeps its own shorter limit, and a tailable find gets no limit (I-70).
         let max_time = |command: &Document, expected| {
             check(command, |fields| {
                 assert_eq!(fields.max_time_within(70), expected, "{command}");

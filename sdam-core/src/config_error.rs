@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Declares the constructor, the parts and the texts of an error or a warning.
+/// Implements the constructor, the accessors and the formatting of an error or a warning.
 macro_rules! about_option {
     ($name:ident, $(#[$new:meta])* new, $(#[$doc:meta])* $outcome:ident) => {
         impl $name {
@@ -22,18 +22,18 @@ macro_rules! about_option {
                 }))
             }
 
-            /// Returns the option, named as in connection strings, or the invalid part of the
+            /// Returns the name of the option as in connection strings, or the invalid part of the
             /// string.
             pub fn option(&self) -> &str {
                 &self.0.option
             }
 
-            /// Returns the value as given; empty if there is none to show.
+            /// Returns the value as given; empty if none can be shown.
             pub fn value(&self) -> &str {
                 &self.0.value
             }
 
-            /// Returns the problem with the value.
+            /// Returns a description of the problem with the value.
             pub fn reason(&self) -> &str {
                 &self.0.reason
             }
@@ -58,7 +58,7 @@ macro_rules! about_option {
     };
 }
 
-/// The error of an unusable configuration.
+/// The error for an unusable configuration.
 ///
 /// It never contains passwords, or text that might be part of one. `Debug` prints the same text as
 /// `Display`, for programs that return it from `main`.
@@ -67,11 +67,11 @@ pub struct ConfigError(Box<Parts>);
 
 about_option! {
     ConfigError,
-    /// Creates the error that `option` cannot have this `value`, with a `reason` and a remedy.
+    /// Creates the error that `option` cannot have this `value`, with the `reason` and a `remedy`.
     ///
-    /// The value may be empty if its absence is the error.
+    /// `value` may be empty if the problem is that it is missing.
     new,
-    /// Returns the remedy.
+    /// Returns the suggested remedy.
     remedy
 }
 
@@ -86,8 +86,8 @@ pub struct Warning(Box<Parts>);
 
 about_option! {
     Warning,
-    /// Creates the warning that `option` should not have this `value`, with a `reason` and the
-    /// consequence.
+    /// Creates the warning that `option` should not have this `value`, with the `reason` and the
+    /// `consequence`.
     new,
     /// Returns the consequence, for instance that the option is ignored.
     consequence
@@ -99,7 +99,7 @@ struct Parts {
     option: Box<str>,
     value: Box<str>,
     reason: Box<str>,
-    /// The remedy or the consequence.
+    /// The remedy of an error, or the consequence of a warning.
     outcome: Box<str>,
 }
 

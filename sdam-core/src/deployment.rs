@@ -38,11 +38,11 @@ pub use crate::{
     output::{Output, Outputs, ScanFailure},
 };
 
-/// A client's view of a deployment: all state, and every decision.
+/// A client's view of a deployment: holds all state and makes every decision.
 ///
 /// It performs no I/O, never fails and never panics. [`handle`](Self::handle) takes an input, which
-/// tells what has happened, and returns the actions for the caller, in order. Time, randomness and
-/// replies are arguments.
+/// describes what has happened, and returns the actions for the caller, in order. Time, randomness
+/// and replies are passed as arguments.
 ///
 /// Its parts are independent of each other: the [`TopologyMachine`], the checks, measurements and
 /// round-trip times of each server, and the polling of an SRV record. Each part writes its actions
@@ -60,14 +60,14 @@ pub use crate::{
 /// - At a deadline the caller first passes the answers that have arrived, then
 ///   [`Due`](Input::Due).
 ///
-/// `now` never decreases from one call to the next. The instants in inputs are earlier: the
+/// `now` never decreases from one call to the next. Instants within inputs may be earlier: the
 /// transport reads the clock as bytes are written and arrive. They determine round-trip times, the
 /// durations of heartbeats, and whether a reply was late, so that waits for locks and late wake-ups
 /// are not measured. Inconsistent instants are clamped.
 ///
-/// A check begins only in calls for its own server: those of its timer and its connections. Any
-/// other call that requests a check brings the timer forward. So only `Open`, `Hosts`, `LookedUp`
-/// and `Close` take time proportional to the number of servers.
+/// A check begins only in calls for the timer or a connection of its server. Any other call that
+/// requests a check brings the timer forward. Therefore only `Open`, `Hosts`, `LookedUp` and
+/// `Close` take time proportional to the number of servers.
 #[doc(alias("SDAM", "Server Monitoring"))]
 #[derive(Clone, Debug)]
 pub struct Deployment {
@@ -86,7 +86,7 @@ pub struct Deployment {
     seed: u64,
     /// True if inputs and measurements are emitted as events.
     records: bool,
-    /// The requests of a client without tasks; `None` with tasks.
+    /// The state of inline mode; `None` for a client with background tasks.
     inline: Option<Inline>,
 }
 
@@ -127,9 +127,10 @@ impl Deployment {
         self
     }
 
-    /// Polls the SRV record of `options`, if there is one and the topology's type [is
+    /// Polls the SRV record named in `options`, if there is one and the topology's type [is
     /// polled](crate::topology::TopologyType::polls_srv) (Polling SRV Records for mongos
-    /// Discovery). Without this call, the caller may look it up and pass [`Input::Hosts`].
+    /// Discovery). Without polling, the caller may look the record up itself and pass
+    /// [`Input::Hosts`].
     #[must_use]
     pub fn with_srv_polling(mut self, options: &Options) -> Self {
         self.srv = SrvPolling::new(options, &self.config);
@@ -147,7 +148,7 @@ impl Deployment {
     /// Creates a deployment that replays a recording and again emits its inputs as events.
     /// `options` are the recorded ones; `setup` belongs to the first input of the recording.
     ///
-    /// The same inputs at the same times have the same outputs, except that requests lack the
+    /// The same inputs at the same times yield the same outputs, except that requests lack the
     /// client's metadata and declared API.
     pub fn restored(mut options: Options, setup: &Setup) -> Self {
         let config = MonitorConfig {
@@ -241,7 +242,7 @@ impl Deployment {
         out
     }
 
-    /// Handles an error of an operation or of a pool on `server`, and returns its outcome.
+    /// Handles an error from an operation or a pool on `server`, and returns its outcome.
     ///
     /// Any error may be reported: it is ignored if it is stale or says nothing about the server's
     /// state. A network error closes the server's monitoring connection and cancels its running
@@ -366,7 +367,8 @@ impl Deployment {
     fn server_due(&mut self, now: Instant, server: ServerId, wanted: bool, out: &mut Outputs) {
         if self.inline.is_none() {
             self.note_stall(now, server);
-            // This precedes time-outs, because they end the requests whose answers may be overdue.
+            // This precedes time-outs, because a time-out ends requests whose answers may be
+            // overdue.
             self.await_answer(now, server, out);
             self.judge(now, server, out);
         }
@@ -374,8 +376,7 @@ impl Deployment {
         let Some(own) = self.server_mut(server) else {
             return;
         };
-        // `wanted` is the current state, so selections that end before a check may begin do not
-        // cause one.
+        // `wanted` is evaluated now, so a selection that has already ended does not cause a check.
         if wanted && own.check.earliest().is_some_and(|earliest| earliest <= now) {
             own.check.request(now);
         }
@@ -423,7 +424,7 @@ impl Deployment {
                     self.measured(conn.server, sample, out);
                 }
             }
-            // Any answer has ended the probe.
+            // Any answer, including an error, has already ended the probe.
             Role::Probe => {}
         }
         self.retry(now, Some(conn.server), out);
@@ -538,7 +539,7 @@ impl Deployment {
         self.topology.is_known(server)
     }
 
-    /// Returns the server that waits for `answer` on `conn`; `None` means any answer.
+    /// Returns the server that waits for `answer`, or for any answer if `None`, on `conn`.
     fn awaiting(
         &mut self,
         conn: ConnId,

@@ -8,26 +8,25 @@ pub(crate) const MAX_THRESHOLD: usize = 12;
 /// A strategy for giving up on a silent server before the time limit of its checks, which is
 /// `heartbeatFrequencyMS` + `connectTimeoutMS`. Only clients with background monitors use one.
 ///
-/// All strategies test a suspicion in the same steps, and differ in how long they wait for a ping.
+/// All strategies test a suspicion in the same steps, but differ in how long they wait for answers.
 ///
-/// 1. An answer takes longer than the floor, and longer than two usual round trips: that of a
-///    check, of a measurement of the round-trip time, or of an operation whose pool [reports
-///    it](crate::deployment::Input::Late).
-/// 2. The server gets a ping on the connection of measurements. If there is no answer within
-///    100 ms, or within two usual round trips if that is longer, it gets another one on a new
-///    connection. The servers that answered last get a ping, too.
-/// 3. If at least two of its connections (checks, measurements, the new one) and all its operations
-///    have brought no answer within the wait of the strategy, and another server has answered
-///    since step 2, the server becomes Unknown as after a time-out of its check, and connections in
-///    use are interrupted. If no other server has answered, the network or this host may be to
-///    blame: as soon as one answers, step 2 is repeated.
+/// 1. The answer to a check, to a measurement of the round-trip time, or to an operation whose
+///    pool [reports it](crate::deployment::Input::Late) takes longer than the floor and longer than
+///    two usual round trips.
+/// 2. The server is pinged on the connection for measurements. If no answer arrives within 100
+///    ms, or within two usual round trips if that is longer, it is pinged again on a new
+///    connection. The servers that answered last are pinged, too.
+/// 3. If neither any operation nor at least two of the server's connections (for checks, for
+///    measurements, the new one) have received an answer within the strategy's wait, and another
+///    server has answered since step 2, the server becomes Unknown as after a time-out of its
+///    check, and connections in use are interrupted. If no other server has answered, the network
+///    or this host may be to blame: as soon as one answers, step 2 is repeated.
 ///
 /// A server that has not answered yet is not judged, nor is the only server of a topology. If
 /// timers of this host are late, the wait begins again, and later waits are longer until answers
 /// come in time (Lifeguard, 2018: "Local Health Multiplier").
 ///
-/// While every answer is on time, nothing is sent. While an operation takes long, there is one ping
-/// for each wait.
+/// While every answer is on time, nothing is sent. A slow operation causes one ping per wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(
@@ -40,18 +39,18 @@ pub enum Detector {
     /// replies that are twenty times slower than usual. The usual round trip is the lower quartile
     /// of the last ten.
     Probing {
-        /// The minimum wait. It has to exceed the pauses of the servers and the time in which TCP
-        /// repeats lost segments.
+        /// The minimum wait. It must exceed pauses of the servers and the time that TCP takes to
+        /// retransmit lost segments.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         floor: Duration,
     },
-    /// Waits for `floor` plus the time after which an answer would come with a probability of
-    /// 10^-`threshold` only, if round-trip times are normally distributed (Hayashibara et al.,
-    /// 2004: "The φ Accrual Failure Detector").
+    /// Waits for `floor` plus the time that an answer exceeds with a probability of only
+    /// 10^-`threshold`, if round-trip times are normally distributed (Hayashibara et al., 2004:
+    /// "The φ Accrual Failure Detector").
     ///
-    /// The three longest of the last ten round trips are left out, and at least the longest of two
+    /// The three longest of the last ten round trips are ignored, and at least the longest of two
     /// to nine. The standard deviation of the others is taken to be at least 2.25 times their mean,
-    /// because few samples of a server without load say little about one with load.
+    /// because a few samples from an idle server say little about a busy one.
     PhiAccrual {
         /// The value of φ above which an answer is overdue, from 1 to 12.
         threshold: u8,

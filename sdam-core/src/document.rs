@@ -4,8 +4,8 @@
 //! decoded on request; a value of a different type, or one that cannot be decoded, is `None`.
 //! [`DocumentWriter`] writes documents, and [`ExtendedJson`] formats them for people.
 //!
-//! Fields are not read with the iterator of `bson`, which takes longer than the rest of the parser
-//! of replies. That iterator is used only to explain why a document is malformed.
+//! Fields are not read with the iterator of `bson`, which takes longer than the rest of parsing a
+//! reply. That iterator is used only to explain why a document is malformed.
 
 mod element;
 mod ext_json;
@@ -81,7 +81,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Returns the fields of the document in `bytes` that can be read.
+    /// Returns the readable fields of the document in `bytes`.
     pub(crate) fn readable(bytes: &'a [u8]) -> impl Iterator<Item = Field<'a>> {
         Self::of(bytes).into_iter().flatten().map_while(Result::ok)
     }
@@ -110,8 +110,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Returns the date and time in RFC 3339 up to the whole second, and the milliseconds after it, for
-/// `millis` milliseconds after 1970-01-01; `None` outside of the years 1970 to 9999.
+/// Returns the date and time in RFC 3339 up to the whole second, and the remaining milliseconds,
+/// for `millis` milliseconds since 1970-01-01; `None` outside the years 1970 to 9999.
 pub(crate) fn rfc_3339(millis: i64) -> Option<(String, i64)> {
     const FIRST_OF_YEAR_10000: i64 = 253_402_300_800_000;
     if !(0..FIRST_OF_YEAR_10000).contains(&millis) {
@@ -150,7 +150,7 @@ pub fn without(document: &[u8], key: &str) -> Option<Vec<u8>> {
 /// One field of a document, undecoded.
 #[derive(Clone, Copy)]
 pub(crate) struct Field<'a> {
-    /// UTF-8.
+    /// Valid UTF-8.
     key: &'a [u8],
     kind: ElementType,
     /// Has the length that the type requires.
@@ -171,7 +171,7 @@ impl<'a> Field<'a> {
         core::str::from_utf8(self.string()?).ok()
     }
 
-    /// Returns the text of a string, with replacement characters for invalid UTF-8.
+    /// Returns the value of a string, with replacement characters for invalid UTF-8.
     pub(crate) fn text_lossy(self) -> Option<Box<str>> {
         Some(String::from_utf8_lossy(self.string()?).into())
     }

@@ -1,4 +1,4 @@
-//! Encodings of durations and bytes, for serde's attribute `with`.
+//! Encodings of durations and bytes, for serde's `with` attribute.
 
 /// Durations, as nanoseconds.
 pub(crate) mod nanos {

@@ -1,4 +1,4 @@
-//! The error of a server, a connection or an operation, as plain data.
+//! Errors from servers, connections and operations, as plain data.
 
 mod kind;
 mod outcome;
@@ -24,11 +24,11 @@ pub const RETRYABLE_ERROR: &str = "RetryableError";
 /// The label of an error after which a write with a transaction number may be retried.
 pub const RETRYABLE_WRITE_ERROR: &str = "RetryableWriteError";
 
-/// The error code of a command that exceeded `maxTimeMS`.
+/// The error code for a command that exceeded `maxTimeMS`.
 pub const MAX_TIME_MS_EXPIRED: i32 = 50;
 
-/// An error of an attempt, with labels from the server or the client that tell whether to retry. A
-/// driver implements this for its own errors.
+/// An error with labels from the server or the client that tell whether to retry. Drivers implement
+/// this trait for their own errors.
 pub trait Labelled {
     /// Returns whether the error carries `label`.
     fn has_label(&self, label: &str) -> bool;
@@ -40,11 +40,11 @@ impl Labelled for Error {
     }
 }
 
-/// The error of a server, of a connection to it, of the look-up of its name, or of a command.
+/// An error from a server, a connection to it, the look-up of its name, or a command.
 ///
-/// A program matches its [`kind`](Self::kind) and [`stage`](Self::stage), or calls a predicate such
-/// as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return it, server
-/// descriptions contain the last one, and events carry it.
+/// Programs can match on its [`kind`](Self::kind) and [`stage`](Self::stage), or call a predicate
+/// such as [`is_timeout`](Self::is_timeout). Transports, resolvers, pools and clients return it,
+/// server descriptions contain the last one, and events carry it.
 ///
 /// `{}` prints one line: the command and the server if they are known, the kind, the stage, the
 /// code and the attempted action. It omits the cause, which [`source`](StdError::source) returns,
@@ -72,17 +72,17 @@ struct Inner {
     /// The attempted action and all causes.
     message: Box<str>,
     topology_version: Option<TopologyVersion>,
-    /// The length of the source's text at the end of the message.
+    /// The number of bytes at the end of the message that come from the source.
     #[cfg_attr(feature = "serde", serde(skip))]
     causes: usize,
-    /// Not serialized, because the containing object has the address.
+    /// Not serialized, because the containing object has the server's address.
     #[cfg_attr(feature = "serde", serde(skip))]
     context: Context,
     #[cfg_attr(feature = "serde", serde(skip))]
     source: Option<Arc<dyn StdError + Send + Sync>>,
 }
 
-/// The parts that an error in a description or an event does not repeat.
+/// The details that errors in descriptions and events omit.
 #[derive(Clone, Default, PartialEq, Eq)]
 struct Context {
     address: Option<ServerAddress>,
@@ -91,12 +91,12 @@ struct Context {
     outcome: Option<ErrorOutcome>,
 }
 
-/// The command that failed with an error.
+/// The command that failed with the error.
 #[derive(Clone, PartialEq, Eq)]
 struct FailedCommand {
     name: Box<str>,
     retries: u32,
-    /// True if the time limit allowed no further attempt.
+    /// True if the time limit did not allow another attempt.
     is_late: bool,
 }
 
@@ -133,8 +133,8 @@ impl Error {
         Self::new(ErrorKind::Protocol, stage, message)
     }
 
-    /// Creates the error of an authentication that the client cannot begin, or in which it rejects
-    /// a reply. The message must reveal no secret.
+    /// Creates the error for an authentication that the client cannot begin, or in which it rejects
+    /// a reply. The message must not reveal secrets.
     pub fn auth(message: impl Into<Box<str>>) -> Self {
         Self::new(ErrorKind::Command, Stage::Auth, message)
     }
@@ -159,7 +159,7 @@ impl Error {
         self.with_labels([label])
     }
 
-    /// Adds those of `labels` that the error does not carry yet.
+    /// Adds each of `labels`, unless the error carries it already.
     #[must_use]
     pub fn with_labels(mut self, labels: impl IntoIterator<Item = impl Into<Box<str>>>) -> Self {
         let mut all = Vec::new();
@@ -183,14 +183,14 @@ impl Error {
         self
     }
 
-    /// Sets the address of the server. The text then begins with it.
+    /// Sets the address of the server, which is then included when the error is printed.
     #[must_use]
     pub fn with_address(mut self, address: &ServerAddress) -> Self {
         self.inner().context.address = Some(address.clone());
         self
     }
 
-    /// Sets the server's reply with the error, a BSON document.
+    /// Sets the server's reply that contains the error, a BSON document.
     #[must_use]
     pub fn with_reply(mut self, reply: impl Into<Arc<[u8]>>) -> Self {
         self.inner().context.reply = Some(reply.into());
@@ -204,7 +204,7 @@ impl Error {
         self
     }
 
-    /// Sets the name of the failed command. The text then begins with it.
+    /// Sets the name of the failed command. The printed error then begins with it.
     #[must_use]
     pub fn with_command(mut self, name: &str) -> Self {
         self.inner().context.command =
@@ -221,8 +221,8 @@ impl Error {
         self
     }
 
-    /// Marks the error as a [timeout](Self::is_timeout), because the time limit of the command
-    /// allowed no further attempt (Client Side Operations Timeout: "Retryability").
+    /// Marks the error as a [timeout](Self::is_timeout), because the command's time limit did not
+    /// allow another attempt (Client Side Operations Timeout: "Retryability").
     #[must_use]
     pub fn out_of_time(mut self) -> Self {
         if let Some(command) = &mut self.inner().context.command {
@@ -241,7 +241,7 @@ impl Error {
         self
     }
 
-    /// Stores `source`, and appends its text and its causes to the message.
+    /// Stores `source`, and appends it and its causes to the message.
     #[must_use]
     pub fn with_source(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         let source = source.into();
@@ -253,14 +253,14 @@ impl Error {
         self
     }
 
-    /// Stores `source` without appending its text to the message, which must describe it already.
+    /// Stores `source` without appending it to the message, which must describe it already.
     #[must_use]
     pub fn with_cause(mut self, source: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {
         self.inner().source = Some(source.into().into());
         self
     }
 
-    /// Puts `context` before the message.
+    /// Prefixes the message with `context`.
     #[must_use]
     pub fn within(mut self, context: &str) -> Self {
         let inner = self.inner();
@@ -282,7 +282,7 @@ impl Error {
         self.0.kind
     }
 
-    /// Returns the stage of the connection when the error occurred.
+    /// Returns the connection's stage at which the error occurred.
     pub fn stage(&self) -> Stage {
         self.0.stage
     }
@@ -335,9 +335,9 @@ impl Error {
         self.0.context.command.as_ref().map_or(0, |command| command.retries)
     }
 
-    /// Returns the server's reply with the error, a BSON document; `None` if there was none, or if
-    /// the error is kept in a description or an event. Without a reply it is unknown whether a
-    /// command took effect.
+    /// Returns the server's reply that contains the error, a BSON document; `None` if there was
+    /// none, or if the error is kept in a description or an event. Without a reply it is unknown
+    /// whether a command took effect.
     pub fn reply(&self) -> Option<&[u8]> {
         self.0.context.reply.as_deref()
     }
@@ -418,14 +418,14 @@ impl StdError for Error {
 }
 
 impl From<ConfigError> for Error {
-    /// Creates the error of an invalid configuration, which becomes the source.
+    /// Creates an error for an invalid configuration, with the [`ConfigError`] as its source.
     fn from(error: ConfigError) -> Self {
         let message = "the configuration is invalid";
         Self::new(ErrorKind::Invalid, Stage::Dns, message).with_source(error)
     }
 }
 
-/// Returns the texts of an error and all its causes, as they are appended to a message.
+/// Formats an error and all its causes as they are appended to a message.
 fn chain(error: &dyn StdError) -> String {
     let causes = error.source().map(chain).unwrap_or_default();
     format!(": {error}{causes}")

@@ -52,7 +52,7 @@ pub struct Event {
 }
 
 impl Event {
-    /// Creates an event without a wall-clock time. A topology numbers its events itself.
+    /// Creates an event without a wall-clock time. Topologies number their own events.
     pub fn new(seq: u64, at: Instant, topology: ObjectId, kind: EventKind) -> Self {
         Self { seq, at, time: None, topology, kind }
     }
@@ -146,7 +146,7 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
         next: Duration,
     },
-    /// A server cannot be used from here until a name, a proxy, a certificate or the client's
+    /// A server cannot be used by this client until a name, a proxy, a certificate or the client's
     /// configuration is changed. Published once, until the server answers or fails for a different
     /// kind of reason.
     ServerUnusable {
@@ -180,10 +180,10 @@ pub enum EventKind {
         /// True if the server has answered.
         answered: bool,
     },
-    /// Events were dropped, because too many are queued for delivery: first check-outs, and new
-    /// heartbeats, selections and commands as a whole; at the limit, all events except those of
-    /// heartbeats, selections and commands under way. Published when dropping starts and when it
-    /// ends.
+    /// Events were dropped because too many are queued for delivery. At first, events of check-outs
+    /// and of new heartbeats, selections and commands are dropped; at the limit, all events except
+    /// those of heartbeats, selections and commands already under way. Published when dropping
+    /// starts and when it ends.
     EventsDropped {
         /// The number of events dropped since the topology was opened.
         total: u64,
@@ -256,7 +256,7 @@ pub enum EventKind {
         address: ServerAddress,
     },
     /// A pool has created a connection, which it will now establish. Exactly one `ConnectionClosed`
-    /// follows; the closing of the topology waits some time for it.
+    /// follows; closing the topology waits for it for a limited time.
     #[doc(alias = "ConnectionCreatedEvent")]
     ConnectionCreated {
         /// The server id.
@@ -296,8 +296,8 @@ pub enum EventKind {
         /// The error, if an error is the reason.
         error: Option<Error>,
     },
-    /// A check-out has started. Exactly one of the next two events follows; the closing of the
-    /// topology waits some time for it.
+    /// A check-out has started. Exactly one of the next two events follows; closing the topology
+    /// waits for it for a limited time.
     #[doc(alias = "ConnectionCheckOutStartedEvent")]
     ConnectionCheckOutStarted {
         /// The server id.
@@ -314,7 +314,7 @@ pub enum EventKind {
         address: ServerAddress,
         /// The kind of failure.
         reason: CheckOutFailure,
-        /// The human-readable failure.
+        /// A human-readable description of the failure.
         failure: Arc<str>,
         /// The time since `ConnectionCheckOutStarted`.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
@@ -345,9 +345,9 @@ pub enum EventKind {
         #[cfg_attr(feature = "serde", serde(flatten))]
         connection: ConnectionId,
     },
-    /// A command is about to be sent. Exactly one of the next two events follows; the closing of
-    /// the topology waits some time for it. Create it with [`CommandInfo::started`], which redacts
-    /// sensitive commands.
+    /// A command is about to be sent. Exactly one of the next two events follows; closing the
+    /// topology waits for it for a limited time. Create it with [`CommandInfo::started`], which
+    /// redacts sensitive commands.
     #[doc(alias = "CommandStartedEvent")]
     CommandStarted {
         /// The command's names and ids.
@@ -391,7 +391,7 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The description at this moment.
+        /// The topology description at this moment.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
     },
@@ -401,7 +401,7 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The description at this moment.
+        /// The topology description at this moment.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The remaining time before the selection fails; `None` for no limit.
@@ -413,7 +413,7 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The description at this moment.
+        /// The topology description at this moment.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The server id.
@@ -429,12 +429,12 @@ pub enum EventKind {
         /// The selection.
         #[cfg_attr(feature = "serde", serde(flatten))]
         selection: Arc<Selection>,
-        /// The description at this moment.
+        /// The topology description at this moment.
         #[cfg_attr(feature = "serde", serde(skip))]
         description: Arc<TopologyDescription>,
         /// The kind of failure, for counters.
         reason: SelectionFailure,
-        /// The human-readable failure, without the topology description.
+        /// A human-readable description of the failure, without the topology description.
         failure: Arc<str>,
         /// The duration of the selection.
         #[cfg_attr(feature = "serde", serde(with = "crate::encoding::nanos"))]
@@ -447,11 +447,11 @@ pub enum EventKind {
         server: ServerId,
         /// The server's address.
         address: ServerAddress,
-        /// The server's round-trip times, with this one.
+        /// The server's round-trip times, including this one.
         rtt: Rtt,
     },
-    /// An input of the topology. The resulting events come directly after it, mixed only with
-    /// events of selections, connections and commands.
+    /// An input to the topology. The resulting events follow directly, interleaved only with events
+    /// of selections, connections and commands.
     #[cfg_attr(feature = "serde", serde(untagged))]
     Input(Arc<RecordedInput>),
 }

@@ -1,4 +1,4 @@
-//! Identifiers, and their orders.
+//! Identifiers and their ordering.
 
 use alloc::{borrow::ToOwned as _, string::ToString as _};
 use core::{cmp::Ordering, fmt};
@@ -85,7 +85,7 @@ impl fmt::Display for ServerId {
 
 /// The generation of a pool: the number of times it has been cleared (CMAP: "generation").
 ///
-/// The topology counts it, and each connection stores the generation under which it was opened.
+/// The topology keeps the current one; each connection stores the one under which it was opened.
 #[doc(alias = "poolGeneration")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -136,7 +136,7 @@ impl TopologyVersion {
     /// Compares two versions (SDAM: "compareTopologyVersion").
     ///
     /// `Less` means that `other` is newer. It is also the result if either is missing or the
-    /// processes differ: such versions are not comparable, and the later one counts.
+    /// processes differ: such versions are not comparable, so `other` counts as newer.
     pub fn compare(current: Option<Self>, other: Option<Self>) -> Ordering {
         match (current, other) {
             (Some(current), Some(other)) if current.process_id == other.process_id => {

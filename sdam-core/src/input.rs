@@ -1,4 +1,4 @@
-//! The inputs of a deployment.
+//! The inputs to a deployment.
 
 use alloc::boxed::Box;
 use core::time::Duration;
@@ -14,7 +14,7 @@ use crate::{
     time::Instant,
 };
 
-/// An input of [`Deployment::handle`](crate::deployment::Deployment::handle).
+/// An input to [`Deployment::handle`](crate::deployment::Deployment::handle).
 ///
 /// Recordings contain inputs as the feature `serde` serializes them.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,7 +31,7 @@ pub enum Input {
     /// closing events and ignores all later inputs.
     Close,
     /// The timer's deadline has been reached. Answers that have already arrived must be passed
-    /// first, so that a reply that waited in the socket while the host was suspended counts.
+    /// first, so that a reply that waited in the socket while the host was suspended is accepted.
     ///
     /// Has no effect before the deadline.
     Due {
@@ -73,8 +73,8 @@ pub enum Input {
         /// The error.
         error: Error,
     },
-    /// The task that watched the server was dropped by its runtime, so no answer of its connections
-    /// will come. The server is Unknown from now on and is not checked again.
+    /// The task that watched the server was dropped by its runtime, so no more answers will arrive
+    /// on its connections. The server is Unknown from now on and is not checked again.
     Deserted {
         /// The server.
         server: ServerId,
@@ -85,8 +85,8 @@ pub enum Input {
         /// The server.
         server: ServerId,
     },
-    /// A request for a server or for checks, in [inline
-    /// mode](crate::deployment::Deployment::with_scans), like the next four inputs. It ends with
+    /// A request for a server or for checks. Like the next four inputs, it is only for [inline
+    /// mode](crate::deployment::Deployment::with_scans). It ends with
     /// [`Finish`](crate::deployment::Output::Finish).
     Scan(ScanRequest),
     /// The answer to [`Choose`](crate::deployment::Output::Choose).
@@ -129,8 +129,8 @@ pub enum Input {
         /// The reply. An error here has no effect; report it as [`Error`](Self::Error).
         reply: HelloReply,
     },
-    /// A connection to a service behind a load balancer was closed. Its handshake was an earlier
-    /// input. The service is forgotten when its last connection is closed (CMAP: "Load Balancer
+    /// A connection to a service behind a load balancer, reported earlier as `Handshake`, was
+    /// closed. The service is forgotten when its last connection is closed (CMAP: "Load Balancer
     /// Mode").
     ServiceConnectionClosed {
         /// The load balancer.
@@ -141,16 +141,16 @@ pub enum Input {
         /// The generation of the connection.
         generation: Generation,
     },
-    /// An error of an operation or of a pool, like
-    /// [`handle_error`](crate::deployment::Deployment::handle_error), but without its result.
+    /// An error from an operation or a pool, handled like
+    /// [`handle_error`](crate::deployment::Deployment::handle_error), but without a result.
     Error {
         /// The server.
         server: ServerId,
         /// The error.
         report: ErrorReport,
     },
-    /// An operation, or a pooled connection that is being opened, has waited for another
-    /// [`Detector::floor`] for an answer of the server. Has no effect without a detector.
+    /// An operation, or a pooled connection that is being opened, has waited for an answer from the
+    /// server for another [`Detector::floor`]. Has no effect without a detector.
     Late {
         /// The server.
         server: ServerId,
@@ -165,8 +165,8 @@ pub enum Input {
     },
     /// The look-up of the SRV record has ended.
     LookedUp(Result<SrvRecords, Error>),
-    /// The hosts of an SRV record that the caller has looked up and validated. They are sampled by
-    /// `srvMaxHosts`.
+    /// The hosts of an SRV record that the caller has looked up and validated. `srvMaxHosts`
+    /// applies to them.
     Hosts(Box<[ServerAddress]>),
     /// The caller has checked the server itself.
     ///
@@ -191,7 +191,7 @@ pub enum Timer {
     Server(ServerId),
     /// The timer of the look-ups of the SRV record.
     Srv,
-    /// The only timer in inline mode: that of the request.
+    /// The timer of the current request, the only timer in inline mode.
     Scan,
 }
 
@@ -251,7 +251,7 @@ pub enum ScanRequest {
         /// The server's id.
         server: ServerId,
     },
-    /// Only the checks requested by errors must run now.
+    /// Only the checks that errors have requested must run now.
     Settle,
 }
 
@@ -263,7 +263,7 @@ pub struct RecordedInput {
     pub now: Instant,
     /// The input.
     pub input: Input,
-    /// The setup of the deployment, with [`Input::Open`].
+    /// The setup of the deployment; present only with [`Input::Open`].
     #[cfg_attr(feature = "serde", serde(skip_serializing_if = "Option::is_none"))]
     pub setup: Option<Setup>,
 }

@@ -1,4 +1,4 @@
-//! Passes changes of the topology on to the other parts of a deployment. No other file lets one
+//! Passes changes of the topology on to the other parts of a deployment. Only this file lets one
 //! part act on another.
 
 use super::{Deployment, Server};
@@ -44,7 +44,7 @@ impl Deployment {
         self.follow(now, (effects, checked), out);
     }
 
-    /// Applies an error of an operation or of a pool.
+    /// Applies an error from an operation or a pool.
     pub(super) fn apply_error(
         &mut self,
         now: Instant,
@@ -63,8 +63,8 @@ impl Deployment {
         outcome
     }
 
-    /// Applies the effects of a change of the topology. `checked` is the server whose check has
-    /// caused the change, if any.
+    /// Applies the effects of a change of the topology. `checked` is the server whose check caused
+    /// the change, if any.
     fn follow(
         &mut self,
         now: Instant,

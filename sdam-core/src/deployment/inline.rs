@@ -26,8 +26,8 @@ enum Progress {
     /// The check begins as soon as `minHeartbeatFrequencyMS` allows.
     Waiting,
     Running,
-    /// A new request found the check past its deadline. As nothing was read meanwhile, this does
-    /// not show that the server is silent.
+    /// The check was past its deadline when a new request came. Nothing was read in the meantime,
+    /// so the server is not necessarily silent.
     Suspended,
 }
 

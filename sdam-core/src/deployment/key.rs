@@ -6,16 +6,17 @@ use super::Deployment;
 use crate::time::Instant;
 
 impl Deployment {
-    /// Writes everything that decides the future of the deployment from `now` on.
+    /// Writes all state that determines the behavior of the deployment from `now` on.
     ///
     /// Instants are written relative to `now`, so that equal states at different times have equal
     /// keys. Server ids, connection numbers, the values of generations and round-trip times, and
-    /// error texts are omitted, because no rule depends on them, and so is the random order in
-    /// which a scan checks servers of equal rank. For the limit on checks without a pause, only
-    /// whether it is exhausted is written.
+    /// error messages are omitted, because no rule depends on them, and so is the random order in
+    /// which a scan checks servers of equal rank. The number of checks without a pause is reduced
+    /// to whether its limit is reached.
     pub fn write_key(&self, now: Instant, hasher: &mut impl Hasher) {
         self.topology.write_key(hasher);
-        // Sorting by address makes the order independent of the path to the state.
+        // Servers are sorted by address, so the key does not depend on the order in which they were
+        // added.
         for described in self.description().servers() {
             let Some(server) = self.server(described.id) else {
                 continue;

@@ -1,4 +1,4 @@
-//! Derives the waits of a [`Detector`] from the round-trip times of a server.
+//! Derives the waits of a [`Detector`] from a server's round-trip times.
 
 use core::time::Duration;
 
@@ -14,14 +14,14 @@ const PROMPT_TRIPS: u32 = 2;
 /// so that replies may become twenty times slower.
 const TRIPS: u32 = 21;
 
-/// The additional wait, which lets TCP retransmit a lost segment.
+/// An additional wait that allows TCP to retransmit a lost segment.
 const REPETITION: Duration = Duration::from_millis(400);
 
-/// The least standard deviation of [`Detector::PhiAccrual`], in quarters of the mean. With a
+/// The minimum standard deviation of [`Detector::PhiAccrual`], in quarters of the mean. With a
 /// threshold of 12, it lets replies become sixteen times slower.
 const LEAST_DEVIATION: u32 = 9;
 
-/// The least time to wait for the answer to a ping before a new connection is opened.
+/// The minimum time to wait for the answer to a ping before a new connection is opened.
 const HURRY: Duration = Duration::from_millis(100);
 
 /// Quantiles of the normal distribution in thousandths of its standard deviation: entry `n - 1` is
@@ -89,12 +89,12 @@ mod tests {
             assert_eq!(patience(detector, samples), millis, "{threshold} {samples:?}");
         };
         check(8, &[], 500);
-        // A deviation of 0 counts as 2.25 means.
+        // A standard deviation of 0 is raised to 2.25 times the mean.
         check(1, &[100], 500 + 100 + 288);
         check(8, &[100, 100], 500 + 100 + 1262);
         check(12, &[100], 500 + 100 + 1582);
         check(8, &[100, 100, 100, 100, 100, 100, 100, 2000, 2000, 2000], 500 + 100 + 1262);
-        // The first hello was answered late, when a stopped server continued.
+        // The first hello was answered late, because the server had been suspended.
         check(12, &[9000, 1], 500 + 1 + 15);
         // The mean is 100, and the deviation 245.
         check(3, &[0, 0, 0, 0, 0, 0, 700, 2000, 2000, 2000], 500 + 100 + 756);

@@ -63,8 +63,8 @@ impl Server {
         connections.into_iter().chain(judgments).flatten().min()
     }
 
-    /// Begins the check and the measurement that are due. A measurement within its slack of being
-    /// due also begins, so that it needs no wake-up of its own.
+    /// Begins the check and the measurement that are due. A measurement that is due within its
+    /// slack also begins, which saves a wake-up.
     pub(super) fn proceed(&mut self, now: Instant, out: &mut Outputs) {
         self.check.proceed(now, out);
         if self.check.is_streaming() {
@@ -80,7 +80,7 @@ impl Server {
         self.hastened(host, out, |server, _| server.check.request(now));
     }
 
-    /// Closes the connection of the checks and ends the running one.
+    /// Closes the connection for checks and ends the running check.
     pub(super) fn cancel_check(
         &mut self,
         now: Instant,
@@ -90,7 +90,7 @@ impl Server {
         self.hastened(host, out, |server, out| server.check.cancel(now, known, out));
     }
 
-    /// Ends the running check, the measurement and the probe in progress, and begins no others.
+    /// Ends the running check, measurement and probe, and begins no others.
     pub(super) fn stop(&mut self, now: Instant, out: &mut Outputs) {
         self.check.stop(now, out);
         self.ping.stop(out);
@@ -113,7 +113,7 @@ impl Server {
     }
 }
 
-/// Returns whether a deadline is earlier than `before`.
+/// Returns whether any of `deadlines` is earlier than its counterpart in `before`.
 pub(super) fn is_sooner(deadlines: [Option<Instant>; 2], before: [Option<Instant>; 2]) -> bool {
     let mut pairs = deadlines.into_iter().zip(before);
     pairs.any(|(after, before)| after.is_some_and(|after| before.is_none_or(|own| after < own)))

@@ -1,4 +1,4 @@
-//! Suspicion of servers whose answers are overdue.
+//! Suspects servers whose answers are overdue.
 
 use alloc::vec::Vec;
 use core::{mem, time::Duration};
@@ -19,7 +19,7 @@ use crate::{
     time::Instant,
 };
 
-/// The minimum time for which an answer may be late before it is overdue.
+/// The minimum delay after which a late answer is overdue.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The same minimum, as a multiple of the 90th percentile of the round-trip times.
@@ -28,17 +28,17 @@ const PATIENCE_IN_TRIPS: u32 = 8;
 /// If a timer is late by this much, this host was stalled, so no server is suspected.
 pub(super) const STALL: Duration = Duration::from_millis(500);
 
-/// The evidence that concerns all servers.
+/// The evidence about all servers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Evidence {
-    /// The two servers that answered last, the later one first. They are enough to find the last
-    /// answer of a server other than a given one.
+    /// The two servers that answered last, the later one first. Two are enough to find the latest
+    /// answer from any server other than a given one.
     latest: [Option<(ServerId, Instant)>; 2],
     pub(super) host: Host,
     /// The overdue servers that are not suspected, because no other server has answered since. The
-    /// list saves each answer a search of all servers.
+    /// list avoids a search of all servers on each answer.
     overdue: Vec<ServerId>,
-    /// The servers whose trials wait for the answer of another server.
+    /// The servers whose trials wait for an answer from another server.
     pub(super) undecided: Vec<ServerId>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Evidence {
 pub(super) struct Host {
     /// The end of this host's last stall.
     pub(super) stalled: Option<Instant>,
-    /// The number of stalls since answers last came in time; each makes waits longer.
+    /// Incremented by each stall and decremented by each answer in time; it makes waits longer.
     pub(super) doubts: u8,
     pub(super) detector: Option<Detector>,
 }
@@ -67,7 +67,7 @@ impl Host {
     }
 }
 
-/// The evidence that concerns one server.
+/// The evidence about one server.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Answers {
     pub(super) last: Option<Instant>,
@@ -117,8 +117,8 @@ impl Evidence {
 }
 
 impl Server {
-    /// Returns when the outstanding answers become late. An answer on one connection excuses the
-    /// other, and a stall of this host excuses both.
+    /// Returns when the outstanding answers become late. An answer on either connection, or the end
+    /// of a stall of this host, restarts the wait on both.
     fn expected(&self, host: Host) -> Option<Instant> {
         let outstanding = [self.check.expected(), self.ping.expected()];
         self.excused(outstanding.into_iter().flatten().min()?, host)
@@ -159,7 +159,7 @@ impl Server {
         });
     }
 
-    /// Ends a suspicion and a trial, and emits the event that says so.
+    /// Ends any suspicion and trial. The end of a suspicion is emitted as an event.
     pub(super) fn clear_suspicion(&mut self, now: Instant, answered: bool, out: &mut Outputs) {
         self.acquit(out);
         let standing = if answered { Standing::Prompt } else { Standing::Excused };
@@ -187,8 +187,8 @@ impl Deployment {
         Some(Silence { answered: last, expected, suspected, asked: trial.asked(), timeouts })
     }
 
-    /// Handles an answer of the server that arrived at `at`. If the server is Unknown afterwards,
-    /// the effects of the answer excuse it again.
+    /// Handles an answer from the server that arrived at `at`. If the answer makes the server
+    /// Unknown, applying its effects excuses the server again.
     pub(super) fn answered(
         &mut self,
         now: Instant,
@@ -201,7 +201,7 @@ impl Deployment {
         };
         own.answers.last = own.answers.last.max(Some(at));
         own.answers.timeouts = 0;
-        // This also excuses an Unknown server that an earlier stale reply has made prompt.
+        // Also corrects an Unknown server that an earlier stale reply has marked as prompt.
         own.clear_suspicion(now, may_be_known, out);
         self.evidence.answered(server, at);
         self.trust_host(server, out);
@@ -210,8 +210,8 @@ impl Deployment {
         }
     }
 
-    /// Takes an answer that came in time as a sign that this host is less slow. Waits become
-    /// shorter, so timers of servers other than `answered` may be due sooner.
+    /// Treats an answer in time as a sign that this host has become faster. Waits become shorter,
+    /// so timers of servers other than `answered` may be due sooner.
     fn trust_host(&mut self, answered: ServerId, out: &mut Outputs) {
         let before = self.evidence.host;
         let Some(doubts) = before.doubts.checked_sub(1) else {
@@ -227,7 +227,7 @@ impl Deployment {
         }
     }
 
-    /// Handles an answer of the server to an operation or a pool, after applying its effects.
+    /// Handles an answer from the server to an operation or a pool, after applying its effects.
     pub(super) fn answered_elsewhere(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let deadlines = |deployment: &Self| {
             let timer = Timer::Server(server);
@@ -243,7 +243,7 @@ impl Deployment {
         }
     }
 
-    /// Takes an error of an operation into account.
+    /// Takes an error from an operation into account.
     pub(super) fn weigh(
         &mut self,
         now: Instant,
@@ -283,7 +283,7 @@ impl Deployment {
         }
     }
 
-    /// Suspects an overdue server if another server has answered since the answer was expected.
+    /// Suspects an overdue server if another one has answered since the answer was expected.
     fn suspect(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let witness = self.evidence.witness(server);
         let host = self.evidence.host;
@@ -307,9 +307,9 @@ impl Deployment {
 
 #[cfg(feature = "model")]
 impl Deployment {
-    /// Writes what determines the next suspicion of the server. Omits round-trip times and the ages
-    /// of earlier answers and stalls, which decide later ones: a search merges states that differ
-    /// in them only.
+    /// Writes the state that determines the next suspicion of the server. Omits round-trip times
+    /// and the ages of earlier answers and stalls, which affect only later suspicions: a search
+    /// merges states that differ only in these.
     pub(super) fn write_suspicion(
         &self,
         now: Instant,

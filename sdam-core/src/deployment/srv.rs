@@ -1,4 +1,4 @@
-//! The polling of the SRV record (Polling SRV Records for mongos Discovery).
+//! Polls the SRV record (Polling SRV Records for mongos Discovery).
 
 use alloc::{sync::Arc, vec::Vec};
 use core::time::Duration;
@@ -15,7 +15,7 @@ use crate::{
     time::Instant,
 };
 
-/// The look-ups of the SRV record of a deployment, one at a time.
+/// Looks up the SRV record of a deployment, one look-up at a time.
 #[derive(Clone, Debug)]
 pub(super) struct SrvPolling {
     srv: Srv,
@@ -30,8 +30,8 @@ pub(super) struct SrvPolling {
 }
 
 impl SrvPolling {
-    /// Creates the polling of the record of `options`, if they have one and the topology's type is
-    /// polled.
+    /// Prepares the polling of the SRV record in `options`, if there is one and the topology's type
+    /// is polled.
     pub(super) fn new(options: &Options, config: &MonitorConfig) -> Option<Self> {
         let srv = options.srv.clone()?;
         let polls = options.topology_type().polls_srv();
@@ -50,7 +50,7 @@ impl SrvPolling {
         self.srv.clone()
     }
 
-    /// Begins the first interval, unless it has begun.
+    /// Begins the first interval, unless it has begun already.
     pub(super) fn open(&mut self, now: Instant) {
         let interval = self.srv.ttl.max(MIN_RESCAN_INTERVAL);
         self.next.get_or_insert(now + interval);
@@ -87,7 +87,7 @@ impl SrvPolling {
 }
 
 impl Deployment {
-    /// Returns when the timer of look-ups is due; `None` while one is outstanding, and in inline mode.
+    /// Returns when the look-up timer is due; `None` while one is outstanding, and in inline mode.
     pub(super) fn next_look_up(&self) -> Option<Instant> {
         let srv = self.srv.as_ref().filter(|srv| !srv.is_outstanding)?;
         srv.next.filter(|_| self.polls_srv() && self.inline.is_none())
@@ -110,7 +110,7 @@ impl Deployment {
         }
     }
 
-    /// Returns whether the topology's type is polled. Once it is not, it never is again.
+    /// Returns whether the record is polled. Once polling has stopped, it never resumes.
     fn polls_srv(&self) -> bool {
         !self.is_closed() && self.description().topology_type().polls_srv()
     }

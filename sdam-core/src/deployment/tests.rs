@@ -1,4 +1,4 @@
-//! Tests of the parts together; each part also has tests of its own.
+//! Tests the parts together; each part also has its own tests.
 
 mod inline;
 mod losses;

@@ -1,4 +1,4 @@
-//! Trials of silent servers by a [`Detector`](crate::options::Detector).
+//! Trials, in which a [`Detector`](crate::options::Detector) judges silent servers.
 
 use core::{mem, time::Duration};
 
@@ -18,11 +18,11 @@ use crate::{
 /// The longest time from a probe until a requested check begins.
 const LATEST_CHECK: Duration = Duration::from_millis(600);
 
-/// The trial of a server.
+/// The state of a server's trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Trial {
-    /// The start of the longest wait of an operation; `None` if no operation is known to wait. It
-    /// begins a trial but is no evidence in it, because the operation may be slow.
+    /// When the operation that has waited longest was sent; `None` if none is known to wait. It can
+    /// start a trial but is not evidence in it, because the operation may just be slow.
     late: Option<Instant>,
     state: State,
 }
@@ -32,7 +32,7 @@ enum State {
     /// No answer is overdue.
     #[default]
     None,
-    /// The server and the witnesses were asked at this time.
+    /// The server and the witnesses (the servers that answered last) were asked at this time.
     Asked(Instant),
     /// The server and the witnesses were asked, and a probe was begun at `at`.
     Probed { asked: Instant, at: Instant },
@@ -42,7 +42,7 @@ enum State {
 }
 
 impl Trial {
-    /// Writes what determines the verdict.
+    /// Writes the state that determines the outcome of the trial.
     #[cfg(feature = "model")]
     pub(super) fn write_key(&self, now: Instant, hasher: &mut impl core::hash::Hasher) {
         use core::hash::Hash;
@@ -109,14 +109,15 @@ impl Server {
         }
     }
 
-    /// Sends a ping if measurements are made, and begins a probe if none is made or answered.
+    /// Sends a ping if round-trip times are measured. Begins a probe if not, or if a ping is
+    /// overdue.
     fn ask(&mut self, now: Instant, host: Host, out: &mut Outputs) {
         let overdue = self.ping.expected().and_then(|since| self.excused(since, host));
         let is_silent = overdue.is_some_and(|overdue| overdue + self.wait(host) <= now);
         self.answers.trial.state = State::Asked(now);
         let pings = self.ping.hasten(now, out);
         if !pings {
-            // In polling mode, the second connection is that of the checks.
+            // In polling mode there are no pings, so a check is sent instead.
             self.check.request(now);
         }
         if is_silent || !pings {
@@ -140,7 +141,7 @@ impl Server {
         let _ = self.probe.hasten(now, out);
     }
 
-    /// Ends the trial, because the server has answered, is Unknown or has left.
+    /// Ends the trial, because the server has answered, is Unknown or has left the topology.
     pub(super) fn acquit(&mut self, out: &mut Outputs) {
         self.answers.trial = Trial::default();
         self.probe.stop(out);
@@ -148,7 +149,7 @@ impl Server {
 }
 
 impl Deployment {
-    /// Notes that an operation has waited for an answer since `sent`. Any answer of the server
+    /// Notes that an operation has waited for an answer since `sent`. Any answer from the server
     /// clears the note, because the operation may just be slow.
     pub(super) fn late(&mut self, server: ServerId, sent: Instant, out: &mut Outputs) {
         if self.detector().is_some() {
@@ -159,7 +160,7 @@ impl Deployment {
         }
     }
 
-    /// Judges the server, if that is due at `now`, in a call for its timer.
+    /// Judges the server if its judgment is due at `now`. Called when its timer is due.
     pub(super) fn judge(&mut self, now: Instant, server: ServerId, out: &mut Outputs) {
         let host = self.evidence.host;
         let witness = self.evidence.witness(server);
@@ -184,8 +185,8 @@ impl Deployment {
         }
     }
 
-    /// Asks the servers and the witnesses of undecided trials again, after an answer of any server.
-    /// `caller` is the server whose task is making this call, if one is.
+    /// Asks the servers and the witnesses of undecided trials again, after an answer from any
+    /// server. `caller` is the server whose task is making this call, if any.
     pub(super) fn retry(&mut self, now: Instant, caller: Option<ServerId>, out: &mut Outputs) {
         for server in mem::take(&mut self.evidence.undecided) {
             let state = self.server(server).map(|own| own.answers.trial.state);
@@ -231,7 +232,7 @@ impl Deployment {
             return;
         };
         own.accuse(now, out);
-        // The text omits the elapsed time, so that repeated failures have the same text.
+        // The message omits the elapsed time, so that repeated failures have equal messages.
         let message = "no answer, not even to a ping, while another server answers";
         let error = Error::new(ErrorKind::Timeout, Stage::Hello, message);
         let report = own.check.give_up(now, error, out);

@@ -1,11 +1,11 @@
-//! The extent of each element of a document.
+//! Finds where each element of a document ends.
 
 use bson::spec::ElementType;
 
 use super::Field;
 
 impl<'a> Field<'a> {
-    /// Splits the first of `elements` off; `None` if it is malformed.
+    /// Splits off the first of `elements`; `None` if it is malformed.
     #[inline]
     pub(super) fn split(elements: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (kind, rest) = elements.split_first()?;
@@ -21,7 +21,7 @@ impl<'a> Field<'a> {
     }
 }
 
-/// Returns the length of the value of type `kind` with which `bytes` begin. They may be shorter.
+/// Returns the length of the value of type `kind` at the start of `bytes`, which may be shorter.
 #[inline]
 fn length(kind: ElementType, bytes: &[u8]) -> Option<usize> {
     Some(match kind {
@@ -48,10 +48,10 @@ fn length(kind: ElementType, bytes: &[u8]) -> Option<usize> {
     })
 }
 
-/// The length prefix and the terminator of a string.
+/// The combined size of the length prefix and the terminator of a string or a document.
 const FRAME: usize = 5;
 
-/// Returns the text of the string with which `bytes` begin.
+/// Returns the string at the start of `bytes`.
 #[inline]
 pub(super) fn string_in(bytes: &[u8]) -> Option<&[u8]> {
     let length = prefix(bytes)?;
@@ -59,7 +59,7 @@ pub(super) fn string_in(bytes: &[u8]) -> Option<&[u8]> {
     (*terminator == 0).then_some(text)
 }
 
-/// Returns the length of the document with which `bytes` begin.
+/// Returns the length of the document at the start of `bytes`.
 #[inline]
 pub(super) fn document_in(bytes: &[u8]) -> Option<usize> {
     let length = prefix(bytes)?;
@@ -67,14 +67,14 @@ pub(super) fn document_in(bytes: &[u8]) -> Option<usize> {
     (length >= FRAME && last == 0).then_some(length)
 }
 
-/// Returns the length of the zero-terminated text with which `bytes` begin, terminator included.
+/// Returns the length of the string at the start of `bytes` up to and including the zero byte.
 fn cstring_in(bytes: &[u8]) -> Option<usize> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     core::str::from_utf8(bytes.get(..end)?).ok()?;
     Some(end + 1)
 }
 
-/// Returns the length that `bytes` begin with.
+/// Reads the length prefix at the start of `bytes`.
 #[inline]
 fn prefix(bytes: &[u8]) -> Option<usize> {
     usize::try_from(i32::from_le_bytes(*bytes.first_chunk()?)).ok()

@@ -13,7 +13,7 @@ mod tests;
 
 /// Displays a BSON document as relaxed Extended JSON, without spaces.
 ///
-/// The text of malformed BSON ends where decoding fails, with `<malformed BSON>`.
+/// For malformed BSON, the output ends where decoding fails, with `<malformed BSON>`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ExtendedJson<'b> {
     bytes: &'b [u8],
@@ -26,7 +26,7 @@ impl<'b> ExtendedJson<'b> {
         Self { bytes, limit: usize::MAX }
     }
 
-    /// Limits the text to `limit` characters, followed by `...` if it is longer.
+    /// Limits the output to `limit` characters, followed by `...` if it was longer.
     #[must_use]
     pub const fn limited_to(mut self, limit: usize) -> Self {
         self.limit = limit;
@@ -64,7 +64,7 @@ struct Limited<'f, 'a> {
 
 impl Write for Limited<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // A text has at most as many characters as bytes.
+        // A string has at most as many characters as bytes.
         if text.len() <= self.left {
             self.left -= text.chars().count();
             return self.out.write_str(text);
@@ -181,7 +181,7 @@ fn fmt_date(f: &mut fmt::Formatter<'_>, date: DateTime) -> fmt::Result {
     }
 }
 
-/// A text as a quoted and escaped JSON string.
+/// Displays a string as a quoted and escaped JSON string.
 struct Text<'b>(&'b str);
 
 impl fmt::Display for Text<'_> {

@@ -1,8 +1,8 @@
 //! Errors of connection pools (CMAP: "Connection Pool Errors").
 //!
-//! The texts are those of the specification, in the casing of its tests. The errors say nothing
+//! The messages are those of the specification, capitalized as in its tests. The errors say nothing
 //! about the server, so they are never reported to the topology. They carry no label: a client with
-//! `retryWrites` adds `RetryableWriteError` to retryable ones, because only the client knows that
+//! `retryWrites` adds `RetryableWriteError` to retryable ones, because pools do not know that
 //! option (Retryable Writes: "RetryableWriteError Labels").
 
 use alloc::{boxed::Box, format};
@@ -11,7 +11,7 @@ use super::{Error, ErrorKind, Stage};
 use crate::address::ServerAddress;
 
 impl Error {
-    /// Creates the error of check-outs from a pool that was cleared because of `cause`, which
+    /// Creates the error for check-outs from a pool that was cleared because of `cause`, which
     /// becomes the source.
     pub fn pool_cleared(address: &ServerAddress, cause: &Self) -> Self {
         let text = format!(
@@ -20,33 +20,33 @@ impl Error {
         Self::of_pool(ErrorKind::PoolCleared, address, text).with_source(cause.clone())
     }
 
-    /// Creates the error of check-outs from a pool that has not been ready yet.
+    /// Creates the error for check-outs from a pool that has not been ready yet.
     pub fn pool_not_ready(address: &ServerAddress) -> Self {
         let text = format!("Connection pool for {address} is not ready yet");
         Self::of_pool(ErrorKind::PoolNotReady, address, text)
     }
 
-    /// Creates the error of check-outs from a closed pool.
+    /// Creates the error for check-outs from a closed pool.
     pub fn pool_closed(address: &ServerAddress) -> Self {
         let text = "Attempted to check out a connection from closed connection pool";
         Self::of_pool(ErrorKind::PoolClosed, address, text)
     }
 
-    /// Creates the error of a connection that was interrupted by a clear.
+    /// Creates the error for a connection that was interrupted by a clear.
     pub fn interrupted(address: &ServerAddress) -> Self {
         let text = format!("Connection to {address} interrupted due to server monitor timeout");
         Self::of_pool(ErrorKind::Interrupted, address, text)
     }
 
-    /// Creates the error of a check-out that has waited for too long.
+    /// Creates the error for a check-out that has waited too long.
     pub fn wait_queue_timeout(address: &ServerAddress) -> Self {
         let text = "Timed out while checking out a connection from connection pool";
         Self::of_pool(ErrorKind::WaitQueueTimeout, address, text)
     }
 
-    /// Creates the error of a check-out from the pool of a load balancer that has waited for too
-    /// long. Cursors and transactions pin their connections, so the text contains the number of
-    /// connections in use by each (Load Balancers: "Wait Queue Timeout Errors").
+    /// Creates the error for a check-out that has waited too long for a load balancer's pool.
+    /// Cursors and transactions pin connections, so the message states how many connections are in
+    /// use for each purpose (Load Balancers: "Wait Queue Timeout Errors").
     pub fn wait_queue_timeout_pinned(
         address: &ServerAddress,
         max_pool_size: u32,
@@ -62,13 +62,13 @@ impl Error {
         Self::of_pool(ErrorKind::WaitQueueTimeout, address, text)
     }
 
-    /// Creates the error of a check-out from a pool whose runtime has ended.
+    /// Creates the error for a check-out from a pool whose runtime has ended.
     pub fn pool_shut_down(address: &ServerAddress) -> Self {
         let text = "the runtime of the connection pool has shut down";
         Self::of_pool(ErrorKind::RuntimeShutDown, address, text)
     }
 
-    /// Returns whether the error is a temporary one of a pool: a retryable operation is then
+    /// Returns whether this is a temporary error from a pool, after which a retryable operation is
     /// retried.
     pub fn is_retryable_pool(&self) -> bool {
         matches!(
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn texts_are_those_of_the_specification_and_some_errors_are_retryable() {
-        // The specifications prescribe each text (F-65, F-68, F-68b, L-36).
+        // The specifications prescribe each message (F-65, F-68, F-68b, L-36).
         let address = ServerAddress::new("a", 27017);
         let check = |error: Error, kind, text: &str, retryable| {
             assert_eq!(format!("{error:#}"), text);

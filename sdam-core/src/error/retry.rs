@@ -17,7 +17,7 @@ impl Error {
     /// Error"): the pool was not usable, the connection broke, or the server has changed its state
     /// or cannot reach another server.
     ///
-    /// The options, the number of attempts and the time limit decide whether it is retried.
+    /// The options, the number of attempts and the time limit decide whether the read is retried.
     #[doc(alias = "retryReads")]
     pub fn is_retryable_read(&self) -> bool {
         self.is_network()
@@ -65,7 +65,7 @@ mod tests {
         Error::new(kind, Stage::Operation, "no").with_code(code).with_labels(labels.iter().copied())
     }
 
-    /// Clients label network errors themselves (I-74, I-75).
+    /// Clients label network errors themselves, so these need no label (I-74, I-75).
     #[test]
     fn a_broken_connection_allows_to_retry_reads_and_writes() {
         for kind in ErrorKind::ALL {

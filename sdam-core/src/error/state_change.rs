@@ -1,4 +1,4 @@
-//! Changes of a server's state that errors report.
+//! Changes of a server's state, as reported by errors.
 
 /// A change of a server's state that an error reports (SDAM: "not writable primary" and
 /// "node is recovering" errors).

@@ -1,4 +1,4 @@
-//! Texts of errors.
+//! Formats errors.
 
 use core::fmt;
 
@@ -15,7 +15,7 @@ impl fmt::Display for Error {
 }
 
 impl fmt::Debug for Error {
-    /// Prints the text with all causes and the remedy, for programs whose `main` returns the error.
+    /// Prints the error with all causes and the remedy, for programs whose `main` returns it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self:#}")?;
         self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
@@ -23,7 +23,7 @@ impl fmt::Debug for Error {
 }
 
 impl Error {
-    /// Returns the name of the kind that the text begins with; `None` if the message suffices.
+    /// Returns the name of the kind to print before the message; `None` if the message suffices.
     fn kind_text(&self) -> Option<&'static str> {
         match self.kind() {
             ErrorKind::Cancelled => Some("cancelled"),

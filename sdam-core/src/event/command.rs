@@ -100,7 +100,7 @@ impl CommandInfo {
         EventKind::CommandFailed {
             command: Arc::clone(self),
             duration,
-            // Command Logging and Monitoring: only errors of the server are redacted.
+            // Only errors from the server are redacted (Command Logging and Monitoring).
             failure: if self.is_sensitive && failure.kind() == ErrorKind::Command {
                 redacted(&failure)
             } else {
@@ -142,7 +142,7 @@ fn classify(command: &[u8]) -> (&str, bool) {
     let name = name.unwrap_or_default();
     let is = |own: &str| name.eq_ignore_ascii_case(own);
     let is_hello = is("hello") || is("isMaster");
-    // A malformed command may contain anything.
+    // A malformed command may contain anything, so it is treated as sensitive.
     let is_sensitive =
         read.is_err() || ALWAYS.iter().any(|own| is(own)) || (is_hello && speculates);
     (name, is_sensitive)

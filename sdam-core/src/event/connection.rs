@@ -1,6 +1,6 @@
 use crate::{address::ServerAddress, ids::ServerId, names::names};
 
-/// The check of a heartbeat event.
+/// The check that a heartbeat event reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
@@ -28,15 +28,15 @@ impl Heartbeat {
     }
 }
 
-/// The driver's and the server's id of a connection.
+/// The driver's and the server's id for a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct ConnectionId {
-    /// The client's number. Each monitor and each pool counts its connections from 1, so it is
-    /// unique among the connections of one pool or one monitor.
+    /// The client's number for the connection. Each monitor and each pool counts its connections
+    /// from 1, so it is unique only within one pool or one monitor.
     #[cfg_attr(feature = "serde", serde(rename = "driverConnectionId"))]
     pub driver: u64,
-    /// The server's number, from its first reply; `None` before that.
+    /// The server's number for the connection, from its first reply; `None` before that.
     #[cfg_attr(feature = "serde", serde(rename = "serverConnectionId"))]
     pub server: Option<i64>,
 }

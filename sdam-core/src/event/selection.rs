@@ -7,7 +7,7 @@ use crate::names::names;
 #[non_exhaustive]
 #[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "camelCase"))]
 pub struct Selection {
-    /// Every part of the read preference, or a note that the selector is custom.
+    /// All parts of the read preference, or a note that the selector is custom.
     pub selector: Box<str>,
     /// The name of the operation's command, such as `find`.
     pub operation: Option<Box<str>>,
@@ -46,7 +46,7 @@ names! {
         Incompatible = "incompatible",
         /// The read preference does not fit the deployment.
         InvalidCriteria = "invalid_criteria",
-        /// No server was suitable at once, and the maximum number of selections was already waiting.
+        /// No server was suitable at once, and the maximum number of selections already waited.
         TooManyWaiters = "too_many_waiters",
         /// The topology was closed.
         Closed = "closed",

@@ -48,7 +48,7 @@ crate::opaque!(HelloAuth, |this|
     speculative_authenticate: this.speculative_authenticate.as_ref().map(|_| "<hidden>"),
 );
 
-/// Returns the reply to a handshake without the contained reply to the speculative authentication,
+/// Returns the reply to a handshake without the embedded reply to the speculative authentication,
 /// which events and recordings must not show (Command Logging and Monitoring: "Redaction").
 ///
 /// A reply without such a part, or one that is not BSON, is returned unchanged.

@@ -36,7 +36,7 @@ impl HelloFields {
     ///
     /// # Errors
     ///
-    /// If it is malformed, or contains a field that a handshake sets itself.
+    /// If `document` is malformed, or contains a field that a handshake sets itself.
     pub fn new(document: &[u8]) -> Result<Self, ConfigError> {
         let refused = |value: &str, reason, remedy| {
             Err(ConfigError::new("hello", value.to_owned(), reason, remedy))

@@ -32,7 +32,7 @@ impl Hello {
         announced.filter(|size| *size > 0).unwrap_or(Self::DEFAULT_MAX_MESSAGE_SIZE)
     }
 
-    /// Returns the service behind a load balancer of a connection whose handshake had this reply.
+    /// Returns the service to which a load balancer routed the connection that got this reply.
     ///
     /// # Errors
     ///
@@ -123,7 +123,7 @@ impl<'a> Reply<'a> {
             b"passives" => hello.passives = members(field)?,
             b"arbiters" => hello.arbiters = members(field)?,
             b"tags" => hello.tags = tags(field)?,
-            // An invalid UTF-8 name counts, because its server is not standalone.
+            // A name that is not valid UTF-8 still counts: its server is not standalone.
             b"setName" => hello.set_name = field.text_lossy(),
             b"setVersion" => hello.election.set_version = field.integer(),
             b"electionId" => hello.election.election_id = field.object_id(),
@@ -138,7 +138,7 @@ impl<'a> Reply<'a> {
             b"maxBsonObjectSize" => hello.max_bson_object_size = field.int32(),
             b"maxMessageSizeBytes" => hello.max_message_size_bytes = field.int32(),
             b"maxWriteBatchSize" => hello.max_write_batch_size = field.int32(),
-            // This takes `ok`, `topologyVersion` and the fields of errors.
+            // Handles `ok`, `topologyVersion` and the fields of errors.
             _ => self.failure.take(field)?,
         }
         Ok(())

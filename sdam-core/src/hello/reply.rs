@@ -25,7 +25,7 @@ impl From<Result<Hello, Error>> for HelloReply {
     }
 }
 
-/// Serializes the document in base64, or without one the error, or `null` for an unknown success.
+/// Serializes the document in base64; without a document, the error, or `null` for a success.
 #[cfg(feature = "serde")]
 mod serial {
     use alloc::string::String;

@@ -111,7 +111,7 @@ impl HelloRequest {
         if let Some(handshake) = &self.handshake {
             // Without a valid document, no metadata is sent.
             let _ = command.encoded_document("client", &handshake.client);
-            // Handshake requires "2"; the older text of Client Backpressure requires `true`.
+            // Handshake requires "2"; older versions of Client Backpressure require `true`.
             command.text("backpressure", "2");
             if handshake.load_balanced {
                 command.boolean("loadBalanced", true);

@@ -60,7 +60,7 @@ fn texts(addresses: &[ServerAddress]) -> Vec<&str> {
 
 #[test]
 fn a_command_error_keeps_code_name_labels_and_topology_version() {
-    // The error keeps all that the server has told about it (C-3, C-15, C-17, M-31).
+    // The error keeps all details that the server sent with it (C-3, C-15, C-17, M-31).
     let error = parse(&doc! {
         "ok": 0.0,
         "errmsg": "The server is in quiesce mode and will shut down",

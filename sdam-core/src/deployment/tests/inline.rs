@@ -1,4 +1,4 @@
-//! Inline mode.
+//! Tests of inline mode.
 
 use super::world::*;
 use crate::error::ErrorOutcome;
@@ -69,7 +69,8 @@ fn a_check_without_answer_fails_at_its_deadline_and_one_left_unattended_is_repea
         let deadline = world.deployment.deadline_of(Timer::Scan, false).unwrap();
         world.now = deadline;
         if late {
-            // The caller comes back with another request only when the time has passed.
+            // The caller does not return until the deadline has passed, and then makes a new
+            // request.
             let _ = scan(&mut world, ScanRequest::Scan);
         }
         let outputs = world.handle(Input::Due { timer: Timer::Scan, wanted: false });

@@ -1,11 +1,11 @@
-//! Errors of operations, cancelled checks, panics, and servers that leave.
+//! Errors from operations, cancelled checks, panics, and servers that leave.
 
 use super::world::*;
 use crate::reply;
 
 #[test]
 fn a_network_error_of_an_operation_clears_the_pool_and_cancels_the_check_in_one_change() {
-    // The effects of one error come in one batch, the clear after the change (F-66, F-69).
+    // One call returns all effects of an error, with the clear after the change (F-66, F-69).
     let mut world = World::open(&options(&["a"]));
     let _ = world.check("a", &member(true, 1));
     world.wait_until(3_000);
@@ -113,7 +113,7 @@ fn a_server_that_leaves_ends_its_heartbeat_before_its_pool_closes() {
 
 #[test]
 fn closing_ends_every_heartbeat_and_every_pool_before_the_last_event() {
-    // Everything that was started must end (invariant I10).
+    // Closing ends every started heartbeat and closes every pool (invariant I10).
     let mut world = World::open(&options(&["a", "b"]));
     let _ = world.check("a", &member(true, 1));
     let _ = world.due("b", false);

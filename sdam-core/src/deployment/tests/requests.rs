@@ -1,4 +1,4 @@
-//! Requested checks, and selections that wait.
+//! Requested checks, and waiting selections.
 
 use super::world::*;
 

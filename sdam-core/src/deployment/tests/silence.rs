@@ -4,8 +4,8 @@ use std::{format, string::String, vec, vec::Vec};
 
 use super::world::*;
 
-/// Returns a world with the primary `a` and the secondary `b` at 1000 ms, whose next checks are due
-/// at 11,000 ms.
+/// Returns a `World` with the primary `a` and the secondary `b` at 1000 ms, whose next checks are
+/// due at 11,000 ms.
 fn polled_set() -> World {
     let mut world = World::open(&polled(&["a", "b"]));
     let _ = world.check("a", &member(true, 1));
@@ -126,7 +126,7 @@ fn an_awaited_reply_is_expected_a_heartbeat_later_and_a_ping_at_once() {
         let _ = world.reply(ping, &member(primary, 1), false);
     }
     assert_eq!(silence(&world, "a").expected, Some(Instant::from_millis(11_000)));
-    // Both servers push a change. Then `b` answers a ping, and `a` does not.
+    // Both servers push a change. `b` then answers a ping, but `a` does not.
     world.wait_until(10_000);
     for (name, primary) in [("a", true), ("b", false)] {
         let check = world.conn(name, Role::Check);
@@ -139,7 +139,7 @@ fn an_awaited_reply_is_expected_a_heartbeat_later_and_a_ping_at_once() {
     let _ = world.reply(ping, &member(false, 2), false);
     world.wait_until(11_000);
     assert_eq!(world.due("a", false), ["ServerSuspected a"]);
-    // The check is answered on time, so the ping's connection was at fault.
+    // The check is answered on time, so only the ping's connection was at fault.
     let check = world.conn("a", Role::Check);
     let outputs = world.reply(check, &member(true, 3), true);
     assert_eq!(outputs.first().unwrap(), "ServerSuspicionEnded a");

@@ -1,4 +1,4 @@
-//! The polling of the SRV record.
+//! Tests of SRV polling.
 
 use super::world::*;
 use crate::{options::Srv, srv::SrvRecords};
@@ -16,7 +16,8 @@ fn due(world: &mut World) -> std::vec::Vec<std::string::String> {
 
 #[test]
 fn a_record_is_looked_up_every_minute_and_its_hosts_become_servers() {
-    // Hosts outside the domain are ignored, and unlisted ones removed (N-22, N-24).
+    // Hosts outside the domain are ignored, and servers that are no longer listed are removed
+    // (N-22, N-24).
     let mut world = World::new(&seeded());
     assert_eq!(world.deployment.deadline_of(Timer::Srv, false), None);
     let _ = world.handle(Input::Open);

@@ -7,8 +7,8 @@ use super::world::*;
 const LOST: [&str; 4] =
     ["ServerSuspected a", "ServerHeartbeatFailed a", "disconnect a1", "disconnect a1 for pings"];
 
-/// Returns a world with the primary `a` and the secondary `b`, which stream and have been measured
-/// at 1000 ms; their detector waits for 750 ms.
+/// Returns a `World` with the primary `a` and the secondary `b`, which stream and have been
+/// measured at 1000 ms; their detector waits for 750 ms.
 fn streaming_set() -> World {
     let mut world = World::open(&options(&["a", "b"]).with_detector(Detector::PROBING));
     for (name, primary) in [("a", true), ("b", false)] {
@@ -30,7 +30,7 @@ fn late(world: &mut World, sent: u64) -> Vec<String> {
     world.handle(Input::Late { server: world.id("a"), sent: Instant::from_millis(sent) })
 }
 
-/// Returns a world with an operation sent at 2,000 ms and pings of both servers at 2,750 ms.
+/// Returns a `World` with an operation sent at 2,000 ms and pings to both servers at 2,750 ms.
 fn asked() -> World {
     let mut world = streaming_set();
     world.wait_until(2_750);
@@ -40,7 +40,7 @@ fn asked() -> World {
     world
 }
 
-/// Returns the same world after a second ping of `a`, on a new connection, at 2,850 ms.
+/// Returns the same `World` after a second ping to `a`, on a new connection, at 2,850 ms.
 fn probed() -> World {
     let mut world = asked();
     world.wait_until(2_850);
@@ -68,7 +68,7 @@ fn a_server_that_answers_neither_an_operation_nor_a_ping_is_lost_if_another_one_
 
 #[test]
 fn any_answer_ends_the_trial() {
-    // After an answer to the check, the ping may take another full wait.
+    // An answer on another connection gives the outstanding ping another full wait.
     for (role, next) in [(Role::Ping, 11_750), (Role::Check, 4_150), (Role::Probe, 4_150)] {
         let mut world = probed();
         world.wait_until(3_400);

@@ -1,4 +1,4 @@
-//! A deployment whose outputs are compared as text, and whose answers are scripted.
+//! A deployment with scripted answers, whose outputs tests compare as strings.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(super) struct World {
     pub(super) deployment: Deployment,
     pub(super) now: Instant,
     names: BTreeMap<ServerId, String>,
-    /// The outstanding requests, and their start times.
+    /// The outstanding requests and their start times.
     pub(super) asked: BTreeMap<ConnId, Instant>,
 }
 
